@@ -170,7 +170,7 @@ class Story:
         self._breaks: list[float] = []
         self._deployed: tuple[str, ...] | None = None
         self._tries_withheld = rng.random() < self.limits.trial_chance
-        self._agreed: set[str] = set()
+        self._agreed: list[str] = []
         self._blind = 0
         self._serial = 0
 
@@ -204,20 +204,15 @@ class Story:
             self._carry_out(body)
 
     def _plan(self) -> dict[str, Any]:
-        if self._agreed:
-            return self._plan_agreed()
-        body = self._look(self.world.plan)
-        # What a step asks a person to agree to: an interruption, say.
-        texts = [str(step) for step in body.get("steps", ())]
-        asked = sorted({rule for text in texts for rule in _AGREE.findall(text)})
-        if not asked:
-            return body
-        self._agreed = set(asked)
-        self._say(f"agreed: {', '.join(asked)}")
-        return self._plan_agreed()
-
-    def _plan_agreed(self) -> dict[str, Any]:
-        words = [word for rule in sorted(self._agreed) for word in ("--ignore", rule)]
+        if not self._agreed:
+            body = self._look(self.world.plan)
+            # What a step asks a person to agree to: an interruption, say.
+            texts = [str(step) for step in body.get("steps", ())]
+            self._agreed = sorted({rule for text in texts for rule in _AGREE.findall(text)})
+            if not self._agreed:
+                return body
+            self._say(f"agreed: {', '.join(self._agreed)}")
+        words = [word for rule in self._agreed for word in ("--ignore", rule)]
         return self._look(self.world.plan, *words, "--reason", "agreed with the owners")
 
     def _look(self, ask: Callable[..., dict[str, Any] | None], *more: str) -> dict[str, Any]:
@@ -344,10 +339,9 @@ class Story:
         race: str | None,
     ) -> None:
         """Start it as advised. A rejection is a violation, unless an event came in between."""
-        self._configure(process, advice)
         process.origin, process.due = "advised", None
         if assignors:
-            self._deployed = assignors
+            process.assignors = self._deployed = assignors
         error = self.world.start(process)
         process.running = error is None
         if error is None:
@@ -361,10 +355,6 @@ class Story:
         else:
             # What follows would only repeat it.
             self._broken(f"advised {advice['action']} ({advice['reason']}): {said}")
-
-    def _configure(self, process: Process, advice: dict[str, Any]) -> None:
-        """Write its configuration as advised; where nothing is said it stays."""
-        process.assignors = tuple(advice["assignors"]) or process.assignors
 
     def _evidence(self, advice: dict[str, Any]) -> None:
         """Give one of the kinds that rebal asks for; it is wrong to ask for what it has."""

@@ -6,7 +6,6 @@ import json
 import random
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -104,7 +103,7 @@ class LiveWorld:
         self.logs = folder / "logs"
         self.logs.mkdir()
         for path in self._request_logs():
-            self.given.whole[path] = path.stat().st_size if path.exists() else 0
+            self.given.whole[path] = _size(path)
 
     def begin(self) -> None:
         """Start all processes, one after the other, and wait until they are at rest."""
@@ -247,19 +246,22 @@ class LiveWorld:
         if workers:
             wait_workers(self.broker, workers)
             return True
-        deadline = self.now() + 2 * self.rebalance_seconds + self.session_seconds
-        quiet = 0
-        while self.now() < deadline:
-            if self._online():
-                owned = [place for member in members for place in member.owned]
-                rests = len(owned) == len(set(owned)) == self._partitions
-            else:
-                rests = self.broker.described(self.group)[0] == "Stable"
-            quiet = quiet + 1 if rests else 0
-            if quiet >= 3:
-                return True
+
+        def rests() -> bool:
+            if not self._online():
+                return self.broker.described(self.group)[0] == "Stable"
+            owned = [place for member in members for place in member.owned]
+            return len(owned) == len(set(owned)) == self._partitions
+
+        return self._until(2 * self.rebalance_seconds + self.session_seconds, rests, times=3)
+
+    def _until(self, seconds: float, reached: Callable[[], bool], times: int = 1) -> bool:
+        """Wait until this is so, `times` in a row; False where it is not in time."""
+        deadline, seen = self.now() + seconds, 0
+        while seen < times and self.now() < deadline:
+            seen = seen + 1 if reached() else 0
             time.sleep(0.2)
-        return False
+        return seen == times
 
     def _online(self) -> bool:
         """Whether a member speaks KIP-848's protocol: the classic description is empty then."""
@@ -273,15 +275,14 @@ class LiveWorld:
             # kafka-python reads no worker's metadata; a worker that is stopped has left.
             return True
         names = {process.name for process in processes}
-        deadline = self.now() + 3 * self.session_seconds + 5
-        while self.now() < deadline:
+
+        def left() -> bool:
             state, clients = self.broker.described(self.group)
             # Streams names the consumer of each thread after its program.
             clients = [each.partition("-StreamThread-")[0] for each in clients]
-            if self._online() or (state and not names & set(clients)):
-                return True
-            time.sleep(0.2)
-        return False
+            return self._online() or (bool(state) and not names & set(clients))
+
+        return self._until(3 * self.session_seconds + 5, left)
 
     def found(self, member_id: str, name: str) -> Process | None:
         for life in reversed(self._lives):
@@ -292,33 +293,28 @@ class LiveWorld:
 
     # --- brokers --------------------------------------------------------------------------------
 
-    @property
-    def cluster(self) -> Cluster:
-        """The brokers, of which one can succeed another."""
-        assert isinstance(self.broker, Cluster), "one broker alone has no successor"
-        return self.broker
-
     def reload(self) -> str:
-        node = self.cluster.coordinator_of(self.group)
+        assert isinstance(self.broker, Cluster), "one broker alone has no successor"
+        node = self.broker.coordinator_of(self.group)
         how = self._rng.random()
         if how < 0.7:
-            return f"moved from node {node} to {self.cluster.move_coordinator(self.group)}"
+            return f"moved from node {node} to {self.broker.move_coordinator(self.group)}"
         if how < 0.85:
-            self.cluster.restart(node)
+            self.broker.restart(node)
             return f"node {node} restarted"
-        self.cluster.kill(node)
-        self.cluster.restart(node)
+        self.broker.kill(node)
+        self.broker.restart(node)
         return f"node {node} killed and started"
 
     # --- rebal ----------------------------------------------------------------------------------
 
     def plan(self, expected: int | None, *more: str) -> dict[str, Any] | None:
         self._plans += 1
-        words = ["plan-upgrade", self.group, "--to", self._goal, "--out", str(self.plan_file)]
+        words = ["plan-upgrade", self.group, "--to", self._goal, "--out", self._plan_file]
         return self._ask([*words, *more, *self._evidence(), *_expect(expected)])
 
     def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
-        words = ["verify", str(self.plan_file), *more]
+        words = ["verify", self._plan_file, *more]
         return self._ask([*words, *self._evidence(), *_expect(expected)])
 
     def grant(self, kind: str) -> bool:
@@ -330,11 +326,17 @@ class LiveWorld:
 
     def spoil(self) -> str:
         """Cut the logs (what was written so far is rotated away), or merge them."""
-        if self._rng.random() < 0.4:
-            self.given.merged = True
-            return "merged"
+        return self.merge() if self._rng.random() < 0.4 else self.cut()
+
+    def merge(self) -> str:
+        """Merge the logs of each kind from now on."""
+        self.given.merged = True
+        return "merged"
+
+    def cut(self) -> str:
+        """Leave out what the logs hold so far."""
         for path in [*self._request_logs(), *self._client_logs()]:
-            self.given.since[path] = path.stat().st_size if path.exists() else 0
+            self.given.since[path] = _size(path)
         return "cut"
 
     def inspect(self) -> dict[str, Any] | None:
@@ -412,9 +414,9 @@ class LiveWorld:
         }
 
     @property
-    def plan_file(self) -> Path:
+    def _plan_file(self) -> str:
         """The newest plan."""
-        return self._folder / f"plan-{self._plans}.yaml"
+        return str(self._folder / f"plan-{self._plans}.yaml")
 
     def _ask(self, words: list[str]) -> dict[str, Any] | None:
         full = [*words, "-b", self.broker.bootstrap, "-o", "json", "--timeout", "8"]
@@ -438,19 +440,6 @@ class LiveWorld:
                 for path in self._kept(kind, paths):
                     words += [option, str(path)]
         return words
-
-    def rejected(self) -> Counter[str]:
-        """How many joins of each client the brokers rejected for its list, by their request logs.
-
-        rebal's own are its probes.
-        """
-        found: Counter[str] = Counter()
-        for path in self._request_logs():
-            for line in self._text(path).decode("utf-8", "replace").splitlines():
-                if '"errorCode":23' in line and '"JOIN_GROUP"' in line and self.group in line:
-                    (client,) = re.findall(r'"clientId":"([^"]*)"', line)[:1] or [""]
-                    found[client] += client != "rebal"
-        return +found
 
     def _kept(self, kind: str, paths: Sequence[Path]) -> list[Path]:
         """The logs as the operator has them: cut, shifted or merged."""
@@ -489,7 +478,7 @@ class LiveWorld:
         """A JVM that other stories have used has their lines in its log."""
         if software.startswith("java-"):
             path = self._members.java(software.removeprefix("java-")).log_path
-            self.given.whole.setdefault(path, path.stat().st_size if path.exists() else 0)
+            self.given.whole.setdefault(path, _size(path))
 
 
 def _expect(expected: int | None) -> list[str]:
@@ -505,6 +494,10 @@ def _shifted(line: bytes, hours: int) -> bytes:
     moved = datetime.fromisoformat(found[0]) + timedelta(hours=hours)
     text = moved.strftime(f"%Y-%m-%d{found[0][10]}%H:%M:%S").encode()
     return line.replace(found[0].encode(), text, 1)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _milliseconds() -> int:

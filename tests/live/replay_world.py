@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -84,6 +83,9 @@ class ReplayWorld(LiveWorld):
         """True while a member speaks KIP-848's protocol."""
         return any(self.runs(one) == "CONSUMER" for one in self.processes if one.running)
 
+    def _online(self) -> bool:
+        return self.kip848
+
     @property
     def elected(self) -> str | None:
         """The assignor of the group, as rebal inspects it."""
@@ -96,31 +98,17 @@ class ReplayWorld(LiveWorld):
         self.has_rejected = self.has_rejected or error is not None
         return error
 
-    def settle(self) -> bool:
-        """Wait until the group is Stable; one of KIP-848: until its members own all, once each."""
-        if not self.kip848:
-            return super().settle()
-        deadline = self.now() + 2 * self.rebalance_seconds + self.session_seconds
-        quiet = 0
-        while quiet < 3 and self.now() < deadline:
-            lives = [life for life in self._lives if life.ended_ms is None]
-            owned = [place for life in lives for place in life.member.owned]
-            quiet = quiet + 1 if len(owned) == len(set(owned)) == self._partitions else 0
-            time.sleep(0.3)
-        return quiet == 3
-
     def gone(self, processes: Sequence[Process]) -> bool:
         """Wait until the group has no more members than processes run: client ids may be alike.
 
         A KIP-848 member that is closed has left, and a static one's entry is its next life's.
         """
-        deadline = self.now() + 3 * self.session_seconds + 5
-        while self.now() < deadline:
+
+        def left() -> bool:
             state, clients = self.broker.described(self.group)
-            if self.kip848 or (state and len(clients) <= self._count_running()):
-                return True
-            time.sleep(0.2)
-        return not processes
+            return self.kip848 or (bool(state) and len(clients) <= self._count_running())
+
+        return self._until(3 * self.session_seconds + 5, left) or not processes
 
     def runs(self, process: Process) -> str:
         """Return the protocol that a process runs, by its configuration."""
@@ -139,14 +127,7 @@ class ReplayWorld(LiveWorld):
 
     def spoil(self) -> str:
         """Cut the logs, as a history's events do."""
-        for path in [*self._request_logs(), *self._client_logs()]:
-            self.given.since[path] = path.stat().st_size if path.exists() else 0
-        return "cut"
-
-    def merge(self) -> str:
-        """Merge the logs of each kind from now on."""
-        self.given.merged = True
-        return "merged"
+        return self.cut()
 
     def grow(self) -> str:
         """No history with such an event is replayed (`why_not`)."""

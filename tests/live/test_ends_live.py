@@ -18,7 +18,7 @@ from tests.live.obey_world import LiveWorld
 
 RIGHTS = ("probe", "describe", "client logs", "inventory")
 CarryOut = Callable[[str, str, Broker], End]
-NEW = "cooperative"
+NEW, FINAL = "cooperative", "cooperative-sticky"
 
 
 def of(
@@ -47,8 +47,9 @@ PATHS: dict[str, tuple[str, Callable[[], list[Process]]]] = {
     "librdkafka cut-over": (NEW, of("confluent-kafka")),
     "Streams": (NEW, of("streams-2.3.1", "streams-2.3.1", names=())),
     "Connect": (NEW, of("connect-4.1.1", "connect-4.1.1", names=(), connect_protocol="eager")),
-    "downgrade": ("eager", of("java-3.9.1", names=("cooperative-sticky",))),
+    "downgrade": ("eager", of("java-3.9.1", names=(FINAL,))),
     "to consumer": ("consumer", of("java-4.1.1")),
+    "from consumer": (FINAL, of("java-4.1.1", names=(), group_protocol="consumer")),
 }
 
 
@@ -126,8 +127,8 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 TABLE = [
     (version, path)
     for version in BROKER_VERSIONS
-    for path, (goal, _) in PATHS.items()
-    if goal != "consumer" or version != SCALA
+    for path in PATHS
+    if "consumer" not in path or version != SCALA
 ]
 
 
