@@ -16,7 +16,7 @@ from tests.live.obey import Process
 from tests.live.obey_ends import End, Operator
 from tests.live.obey_world import LiveWorld
 
-RIGHTS = ("probe", "describe", "client logs", "inventory")
+RIGHTS = ("probe", "request log", "describe", "client logs", "inventory")
 CarryOut = Callable[[str, str, Broker], End]
 NEW, FINAL = "cooperative", "cooperative-sticky"
 
@@ -59,6 +59,8 @@ def reach(right: str, world: LiveWorld) -> list[str]:
     assert isinstance(broker, Broker)
     if right == "probe":
         return ["-b", broker.bootstrap, "--probe"]
+    if right == "request log":
+        return ["-b", broker.bootstrap, "--request-log", str(broker.request_log_path)]
     broker.allow("limited", "group", world.group, "DESCRIBE")
     broker.allow("limited", "topic", world.topic, "DESCRIBE")
     made = broker.client_properties("SCRAM-SHA-256", "limited")
@@ -79,16 +81,32 @@ def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) 
             processes=processes(), kinds=set(), goal=goal, session_ms=10_000,
             apart=right == "client logs",
         )  # fmt: skip
+        broker.log_requests(right == "request log")
         try:
             world.begin()
             end = Operator(world, tmp_path, reach(right, world)).carry_out(goal)
         finally:
             world.end()
+            broker.log_requests(False)
             broker.forbid("limited")
+        wrong = [one.name for one in world.processes if not runs(one, goal)]
+        end.stuck = end.stuck or (f"finished, and {wrong} do not run it" if wrong else "")
         report(f"{broker.version:<6} {path:<22} {right:<12} {end}", end)
         return end
 
     return carried_out
+
+
+def runs(process: Process, goal: str) -> bool:
+    """Whether a process was started with what the goal asks of it."""
+    settings = process.settings
+    if goal == "consumer":
+        return settings.get("group.protocol") == "consumer"
+    if process.family == "connect":
+        return settings["connect.protocol"] == "sessioned"
+    if process.family == "streams":
+        return "upgrade.from" not in settings
+    return all(("cooperative" in name) is (goal != "eager") for name in process.assignors)
 
 
 def report(row: str, end: End) -> None:
@@ -114,6 +132,20 @@ def test_each_path_ends_with_the_first_rights(
     path: str, kafka41: Broker, carry_out: CarryOut
 ) -> None:
     ends(carry_out(path, RIGHTS[0], kafka41))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        *(("Java [range]", right) for right in RIGHTS[1:]),
+        pytest.param("downgrade", "inventory", marks=pytest.mark.story),
+    ],
+)
+def test_a_path_ends_with_what_else_a_site_can_give(
+    path: str, right: str, kafka41: Broker, carry_out: CarryOut
+) -> None:
+    ends(carry_out(path, right, kafka41))
 
 
 @pytest.fixture(scope="module")

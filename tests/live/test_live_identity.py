@@ -1,4 +1,4 @@
-"""What a new member id does not prove: an expired session gives one without a restart."""
+"""What a new member id does not prove, and what a static member's does."""
 
 import os
 import signal
@@ -6,6 +6,8 @@ import signal
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import freeze, wait_for
+from tests.kafka.rolling import Rolling
+from tests.kafka.stage import inspect
 from tests.live_support import read_group
 
 
@@ -35,3 +37,24 @@ def test_an_expired_session_gives_a_new_id_without_a_new_process(
     assert own.host.process.pid == pid
     assert own.host.process.alive
     assert ids(kafka41, group_id)["sleepy"] != first["sleepy"]
+
+
+def test_a_static_restart_shows_what_the_new_process_sent(
+    broker: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    """Owned partitions under a new member id are never those of the process before it.
+
+    So a list of owned partitions proves COOPERATIVE of the process that runs now.
+    """
+
+    def owned() -> int:
+        (sent,) = (one for one in inspect(broker, group_id)["members"] if one["client_id"] == "a")
+        return sum(len(each["partitions"]) for each in sent["subscription"]["owned_partitions"])
+
+    service = Rolling(broker, members, group_id, topic_name, software="java-2.8.2")
+    for name in ("a", "b"):
+        options = {"instance_id": name, "session_timeout_ms": 20_000}
+        service.begin([name], ["cooperative-sticky"], **options)
+    assert owned() > 0
+    service.restart("a", ["cooperative-sticky", "range"])
+    assert owned() == 0

@@ -11,18 +11,68 @@ from pathlib import Path
 
 import pytest
 
+from rebal.groups.clients import assignor_of
 from tests import pages
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members
-from tests.live_support.team import Pod, Team
+from tests.kafka.members import JAVA_ASSIGNORS, Member, Members, wait_assigned
+from tests.live_support.rollout import LISTS
 from tests.live_support.terminal import Terminal
 from tests.pages import Example
 
-PODS = (Pod("checkout-0", "java-3.9.1"), Pod("checkout-1", "java-3.9.1", static=True))
+GROUP, PARTITIONS = "checkout", 6
+PODS = {"checkout-0": None, "checkout-1": "checkout-1"}
+"""Each pod with its instance id; one is a dynamic member."""
 RESTART = re.compile(r"^(?:now|next): +(?:begin step 2: )?restart (\S+) with \[", re.MULTILINE)
-
-
 _LOOKS = 10
+
+
+class Team:
+    """The service of the pages: each pod has a configuration file, and is restarted with it."""
+
+    def __init__(self, broker: Broker, members: Members, topic: str, folder: Path) -> None:
+        self.broker = broker
+        self.running: dict[str, Member] = {}
+        self._members = members
+        self._topic = broker.create_topic(topic, PARTITIONS)
+        self._files, self._logs = folder / "conf", folder / "logs"
+        for each in (self._files, self._logs):
+            each.mkdir()
+        for name in PODS:
+            self._deploy(name, f"{LISTS}={JAVA_ASSIGNORS['range']}\n")
+            self._start(name)
+
+    def lists(self) -> dict[str, list[str | None]]:
+        """The list that each pod runs, by the file that it was started with."""
+        listed = {name: one.settings[LISTS].split(",") for name, one in self.running.items()}
+        return {name: [assignor_of(each) for each in classes] for name, classes in listed.items()}
+
+    def restart(self, name: str, settings: str | None = None) -> None:
+        """Restart a pod, with these lines in its configuration file if there are any."""
+        self.running[name].stop()
+        if settings is not None:
+            self._deploy(name, settings)
+        self._start(name)
+
+    def _deploy(self, name: str, settings: str) -> None:
+        own = f"group.id={GROUP}\nclient.id={name}\nbootstrap.servers=b:1\n"
+        own += f"group.instance.id={PODS[name]}\n" if PODS[name] else ""
+        (self._files / f"{name}.properties").write_text(own + settings)
+
+    def _start(self, name: str) -> None:
+        text = (self._files / f"{name}.properties").read_text()
+        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+        settings = dict(line.split("=", 1) for line in lines)
+        member = self._members.start(
+            "java-3.9.1", self.broker, name, GROUP, topics=[self._topic], instance_id=PODS[name],
+            session_timeout_ms=10_000, settings={LISTS: settings[LISTS]},
+        )  # fmt: skip
+        self.running[name] = member
+        # A COOPERATIVE group is Stable for a moment before its follow-up rebalance.
+        wait_assigned(list(self.running.values()), PARTITIONS, quiet=0.5)
+        self.broker.wait_stable(GROUP, len(self.running))
+        link = self._logs / member.host.log_path.name
+        if not link.exists():
+            link.symlink_to(member.host.log_path)
 
 
 class Reader:
@@ -64,20 +114,12 @@ def reader(tmp_path: Path, kafka41: Broker) -> Reader:
 
 @pytest.mark.story
 @pytest.mark.timeout(240)
-def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtures
-    reader: Reader,
-    kafka41: Broker,
-    members: Members,
-    topic_name: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+def test_the_roll_out_ends_by_the_printed_lines_alone(
+    reader: Reader, kafka41: Broker, members: Members, topic_name: str, tmp_path: Path
 ) -> None:
-    team = Team(
-        kafka41, members, "checkout", topic_name, pods=PODS, begins=["range"], folder=tmp_path,
-        capsys=capsys,
-    )  # fmt: skip
+    team = Team(kafka41, members, topic_name, tmp_path)
     for example in item(1):
-        assert "checkout" in reader.types(example)
+        assert GROUP in reader.types(example)
     plan, show = item(2)
     text = reader.types(plan)
     assert "Check before you start: " in text
@@ -88,7 +130,7 @@ def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtur
     first = reader.types(settings)
     text = carries_out(reader, team, verify, text, first)
     assert "holds for step 1" in text
-    assert team.lists() == {name: ["cooperative-sticky", "range"] for name in team.pods}
+    assert team.lists() == {name: ["cooperative-sticky", "range"] for name in PODS}
 
     settings, watch = item(5)
     last = reader.types(settings)
@@ -104,7 +146,7 @@ def test_the_roll_out_ends_by_the_printed_lines_alone(  # noqa: PLR0917 - fixtur
     assert watching.returncode == 0, watched
     assert "roll-out finished" in watched
     assert "the plan is carried out" in text
-    assert team.lists() == {name: ["cooperative-sticky"] for name in team.pods}
+    assert team.lists() == {name: ["cooperative-sticky"] for name in PODS}
 
     back, timeline = item(6)
     assert "restart " in reader.types(back)
