@@ -65,11 +65,9 @@ class Step:
 
 @dataclass
 class Outcome:
-    """`verdict` is the planner's, `codes` are the joins' error codes, `wrong` a disagreement."""
+    """`verdict` and `error` are the planner's, `wrong` is a disagreement with the broker."""
 
     verdict: Tri
-    kind: str
-    history: str
     error: str | None = None
     wrong: str = ""
 
@@ -86,7 +84,6 @@ class Case:
     broker: Broker
     seed: str
     load: bool = False
-    tidy: bool = True
     max_size: int | None = None
     history: str = ""
 
@@ -309,9 +306,9 @@ class Case:
 
     # --- action ---------------------------------------------------------------------------------
 
-    def _steps(self, ids: dict[str, RawMember]) -> tuple[str, list[Step], list[Event]]:
-        """A random action: its kind, what is sent, and what the planner is asked."""
-        rng, counted = self.rng, list(ids.values())
+    def _steps(self, counted: list[RawMember]) -> tuple[str, list[Step]]:
+        """A random action: its kind, and what is sent."""
+        rng = self.rng
         simple = self.history in _STILL or any(not m.alive for m in counted)
         simple = simple or self.group.online is not None
         kinds = ["restart"] * 9 + ["new"] * 2 + ["new static", "type", "session", "none"]
@@ -326,11 +323,11 @@ class Case:
                 made.protocol_type = "connect" if self._type() == "consumer" else "consumer"
             if kind == "session":
                 made.session_ms = rng.choice((100, 499, 500, 1_800_000, 1_800_001))
-            return kind, [Step(joins=made)], []
+            return kind, [Step(joins=made)]
         if kind == "all":
             steps = [Step(leaves=m) for m in counted]
             steps += [Step(joins=self._member(self._wish(), None)) for _ in range(2)]
-            return kind, steps, []
+            return kind, steps
         for old in rng.sample(counted, min(len(counted), 2 if kind == "two" else 1)):
             names = self._wish(old)
             made = self._member(names, old.instance_id)
@@ -339,7 +336,7 @@ class Case:
                 steps.append(Step(leaves=old))
                 old = None  # noqa: PLW2901
             steps.append(Step(joins=made, old=old))
-        return kind, steps, []
+        return kind, steps
 
     def _wish(self, old: RawMember | None = None) -> Sequence[str]:
         rng = self.rng
@@ -360,24 +357,15 @@ class Case:
             ids = dict(zip(shown, self._counted(), strict=False))
             context = self._context(spec)
             memory = memory_of(context)
-            kind, steps, _ = self._steps(ids)
+            kind, steps = self._steps(list(ids.values()))
             events = self._events(steps, ids, kind)
             answer = admitted(memory, events)
             told = f"{self.seed} {self.history}: {group.shown()}; holds {group.remembered()}; "
             told += f"shown {spec}; asked {events}; {answer}"
             wrong = self._compare(answer, self._carry_out(steps), steps)
         finally:
-            if self.tidy:
-                group.end()
-            else:
-                group.disconnect()
-        return Outcome(
-            verdict=answer.verdict,
-            kind=kind,
-            history=f"loaded, {self.history}" if self.load else self.history,
-            error=answer.error,
-            wrong=f"{wrong}: {told}" if wrong else "",
-        )
+            group.end()
+        return Outcome(answer.verdict, answer.error, f"{wrong}: {told}" if wrong else "")
 
     def _events(self, steps: list[Step], ids: dict[str, RawMember], kind: str) -> list[Event]:
         names = {id(member): each for each, member in ids.items()}
