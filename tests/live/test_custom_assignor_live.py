@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from rebal.groups.model import CoordinatorKind
-from rebal.groups.vote import elect
 from tests.kafka import jars
-from tests.kafka.broker import Broker
 from tests.kafka.service import Service, named, texts
 from tests.live_support.services import BOTH_COORDINATORS, given_up
 
@@ -116,32 +113,6 @@ def test_an_own_cooperative_assignor_is_seen_at_work(service: Service) -> None:
     )
 
 
-def test_the_way_from_range_to_an_own_cooperative_assignor(service: Service) -> None:
-    names = ["java-2.8.2-0", "java-3.9.1-0"]
-    service.begin(names, ["range"])
-    # One member shows that such a list starts, and with its own log which class has that name.
-    service.restart(names[0], [*COOPERATIVE, "range"])
-    said = ("--to", "shelf-cooperative", "--out", str(service.file))
-    plan = service.plan(*said, *logs(service))
-    assert (plan["path"], plan["to"], plan["next_step"]) == ("two_bounces", "COOPERATIVE", 1)
-    assert (plan["exit_code"], rule(plan, "RB112")) == (0, None)
-    first, second = plan["steps"]
-    assert first["target_list"] == [*COOPERATIVE, "range"]
-    assert "=com.example.ShelfAssignor$Cooperative,org.apache" in texts(first, "java")
-    service.refuses("java-3.9.1-9", COOPERATIVE, "InconsistentGroupProtocol")
-    service.file = service.file.with_name("again.yaml")
-    service.plan(*said[:2], *logs(service), "--out", str(service.file))
-    service.carry_out(first, names[1:])
-    assert service.inspect()["assignor"] == "shelf-cooperative"
-    service.carry_out(second, names)
-    assert service.verify()["finished"]
-    # The last one to restart had nothing to keep: the next rebalance shows it.
-    assert service.runs() == {names[0]: "COOPERATIVE", names[1]: "cannot tell"}
-    for owned, given in given_up(service, "java-3.9.1-1", COOPERATIVE).values():
-        assert given < owned
-    assert {service.runs()[name] for name in names} == {"COOPERATIVE"}
-
-
 @pytest.mark.parametrize("version", ["2.8.2", jars.SCALA, jars.EARLY])
 def test_any_own_assignor_starts_behind_cooperative_sticky(version: str, service: Service) -> None:
     """What RB112 rests on: cooperative-sticky has a protocol in common with every other one."""
@@ -152,29 +123,6 @@ def test_any_own_assignor_starts_behind_cooperative_sticky(version: str, service
     lost = service.start(f"java-{version}-9", ["range", "shelf-only"])
     lost.wait_for("error")
     assert "assignors" in str(lost.error), lost.error
-
-
-def test_the_vote_with_own_assignors(service: Service, broker: Broker) -> None:
-    kind = CoordinatorKind.SCALA if broker.is_scala_coordinator else CoordinatorKind.JAVA
-    names = ["java-2.8.2-0", "java-3.9.1-0", "java-3.9.1-1"]
-    # A list behind the votes takes a name out of them: in the second, range is nobody's choice.
-    decided = (
-        [["shelf", "range"], ["range", "shelf"], ["shelf", "range"]],
-        [["range", "shelf-cooperative"], ["shelf-cooperative"], ["range", "shelf-cooperative"]],
-        [["shelf-cooperative", "shelf"], ["shelf", "shelf-cooperative"], ["shelf"]],
-    )
-    tie = [["cooperative-sticky", "shelf"], ["shelf", "cooperative-sticky"]]
-    for lists in (*decided, tie):
-        for name, assignors in zip(names, lists, strict=False):
-            service.place(name, assignors)
-        service.settle()
-        told, real = elect(lists, kind), service.inspect()["assignor"]
-        assert told.tie is (lists is tie)
-        # A tie with a name that is not Kafka's own is not foretold of the Java coordinator.
-        assert (told.assignor is None) is (lists is tie and kind is CoordinatorKind.JAVA)
-        assert real in ({told.assignor} if told.assignor else set(told.votes))
-        for name in list(service.running):
-            service.stop(name)
 
 
 def test_an_eager_class_named_cooperative_sticky_is_not_called_done(service: Service) -> None:
@@ -203,26 +151,3 @@ def test_an_eager_class_named_cooperative_sticky_is_not_called_done(service: Ser
     # The name is held: the coordinator admits by names.
     first = service.verify(*logs(service), "--step", "1")
     assert named(first, "yes") == set(service.running)
-
-
-def test_a_cooperative_class_named_range_is_not_called_eager(service: Service) -> None:
-    names = ["java-2.8.2-0", "java-3.9.1-0"]
-    service.begin(names, ["cooperative-range"])
-    for owned, given in given_up(service, "java-3.9.1-1", ["cooperative-range"]).values():
-        assert given < owned
-    # The bytes speak against the name, and the log shows why.
-    unclassed = service.plan("--to", "eager")
-    assert (unclassed["verdict"], unclassed["exit_code"]) == ("unproven", 4)
-    told = service.inspect(*logs(service))
-    assert told["contradictions"] == []
-    runs = {m["client_id"]: m["rebalance_protocol"] for m in told["members"]}
-    assert {runs[name] for name in names} == {"COOPERATIVE"}
-    back = service.plan("--to", "eager", *logs(service))
-    assert (back["verdict"], back["exit_code"]) == ("unproven", 4)
-    assert rule(back, "RB112") == "cannot tell"
-    # On the way to Kafka's own it is left as any other one.
-    up = service.plan(*logs(service))
-    assert (up["path"], up["next_step"], up["exit_code"]) == ("two_bounces", 1, 0)
-    assert "CooperativeStickyAssignor,com.example.ShelfAssignor$Range" in texts(
-        up["steps"][0], "java"
-    )

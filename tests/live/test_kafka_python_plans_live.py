@@ -131,30 +131,3 @@ def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service)
     assert service.runs() == dict.fromkeys(java, "EAGER") | {"kafka-python-0": "COOPERATIVE"}
     service.carry_out(third, java)
     is_over(service)
-
-
-def test_the_way_back_of_kafka_python_and_java(service: Service) -> None:
-    names = ["java-3.9.1-0", "kafka-python-0"]
-    # Java leads: kafka-python 3.0 as a leader can hand out nothing at all, and be stuck in that.
-    for name in names:
-        service.begin([name], FINAL)
-    # An eager-only member in a cooperative group: what a hasty rollback of one service does.
-    service.refuses("kafka-python-9", OLD, "InconsistentGroupProtocol")
-    first, second, third = steps_of(service, "mixed_families", "--to", "eager")
-    roll(service, first, names[:1])
-    replace(service, second, names[1])
-    assert set(service.runs().values()) == {"EAGER"}
-    service.carry_out(third, names[:1])
-    is_over(service, "--to", "eager")
-
-
-def test_from_one_eager_assignor_to_another_nobody_stops(service: Service) -> None:
-    """Neither client refuses a list of two eager assignors."""
-    names = ["confluent-kafka-0", "kafka-python-0"]
-    for name in names:
-        service.begin([name], OLD)
-    for step in steps_of(service, "two_bounces", "--to", "roundrobin"):
-        service.carry_out(step, names)
-    assert service.verify()["finished"]
-    assert service.inspect()["assignor"] == "roundrobin"
-    assert not service.errors()

@@ -48,18 +48,6 @@ def is_over(service: Service, client: str) -> None:
     assert (done["verdict"], done["exit_code"]) == ("done", 0)
 
 
-def test_sarama_to_franz_go_over_range(service: Service) -> None:
-    (step,) = begin(service, ["sarama-0", "sarama-1"], ["range"], "franz-go")
-    half = swap(service, "sarama-0", "franz-go", step)
-    assert (named(half, "yes"), named(half, "no"), half["exit_code"]) == (
-        {"franz-go-0"}, {"sarama-1"}, 4,
-    )  # fmt: skip
-    assert half["next"].startswith("restart sarama-1 with [range] and franz-go in place of")
-    end = swap(service, "sarama-1", "franz-go", step)
-    assert (end["finished"], end["exit_code"]) == (True, 0)
-    is_over(service, "franz-go")
-
-
 def test_kafkajs_to_librdkafka_over_a_renamed_assigner(service: Service) -> None:
     names = ["kafkajs-0", "kafkajs-1"]
     wide, step = begin(service, names, ["RoundRobinAssigner"], "librdkafka")

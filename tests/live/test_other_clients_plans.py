@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kafka.broker import Broker
-from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
 from tests.kafka.service import PARTITIONS, Service, gave_up, named, texts
 from tests.live_support.services import BOTH_COORDINATORS, given_up, is_over, steps_of
 
-pytestmark = pytest.mark.usefixtures("other_clients")
+pytestmark = [
+    pytest.mark.usefixtures("other_clients"),
+    pytest.mark.parametrize("broker", BOTH_COORDINATORS, indirect=True),
+]
 OLD = ["range"]
 FINAL = ["cooperative-sticky"]
 BOTH = [*FINAL, *OLD]
@@ -25,13 +26,6 @@ UNREADABLE = {
     "confluent-kafka": "Protocol read buffer underflow",
     "kafka-python": "unpack requires a buffer of 4 bytes",
 }
-
-
-@pytest.fixture(params=BOTH_COORDINATORS)
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Both coordinators: the Java one and the Scala one."""
-    found: Broker = request.getfixturevalue(request.param)
-    return found
 
 
 def test_java_and_franz_go_in_one_group(service: Service) -> None:
@@ -64,22 +58,6 @@ def test_java_and_franz_go_in_one_group(service: Service) -> None:
 
     service.carry_out(second, [java[1], *go])
     assert set(service.runs().values()) == {"COOPERATIVE"}
-    assert service.verify()["finished"]
-    done = service.plan()
-    assert (done["verdict"], done["from"]) == ("done", "COOPERATIVE")
-    assert not service.errors()
-
-
-def test_franz_go_alone(service: Service) -> None:
-    names = ["franz-go-0", "franz-go-1"]
-    service.begin(names, OLD)
-    first, second = steps_of(service, "two_bounces")
-    assert set(service.runs().values()) == {"EAGER"}
-    service.carry_out(first, names)
-    # Every list still holds range: the next vote may make them EAGER again.
-    assert set(service.runs().values()) == {"COOPERATIVE"}
-    assert (service.plan()["next_step"], service.plan()["verdict"]) == (2, "ready")
-    service.carry_out(second, names)
     is_over(service)
 
 
@@ -94,88 +72,6 @@ def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
     told = service.plan()
     assert (told["from"], told["next_step"], told["exit_code"]) == ("EAGER", 1, 0)
     assert told["steps"][0]["to_do"] == [service.running["java-2.8.2-0"].member_id]
-
-
-@pytest.mark.full
-def test_java_and_franz_go_back_to_eager(service: Service) -> None:
-    names = ["java-2.8.2-0", "franz-go-0", "franz-go-1"]
-    service.begin(names, FINAL)
-    plan = service.plan("--to", "eager", "--out", str(service.file))
-    assert (plan["next_step"], plan["exit_code"], plan["target"]) == (1, 0, "range")
-    first, second = plan["steps"]
-    assert first["target_list"] == ["range", "cooperative-sticky"]
-    assert any("records may be read twice" in line for line in first["why"])
-    service.carry_out(first, names)
-    # The last restart turned the vote: franz-go members are EAGER from then on, as Java is.
-    assert service.runs() == dict.fromkeys(names, "EAGER")
-    service.carry_out(second, names)
-    assert service.verify()["finished"]
-    assert not service.errors()
-
-
-@pytest.mark.full
-def test_franz_go_stays_while_librdkafka_members_stop(service: Service) -> None:
-    go, others = ["franz-go-0", "franz-go-1"], ["confluent-kafka-0", "confluent-kafka-1"]
-    service.begin([*go, *others], OLD)
-    for name in go:
-        plan = service.plan()
-        assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 1, 0)
-        service.restart(name, plan["steps"][0]["target_list"])
-    plan = service.plan()
-    assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("mixed_families", 2, 0)
-    assert set(plan["steps"][1]["to_do"]) == {service.running[name].member_id for name in others}
-    for name in others:
-        service.running.pop(name).stop()
-    service.settle()
-    assert service.runs() == dict.fromkeys(go, "COOPERATIVE")
-    service.begin(others, plan["steps"][1]["target_list"])
-    for name in go:
-        plan = service.plan()
-        assert (plan["next_step"], plan["exit_code"]) == (2, 0), plan["summary"]
-        service.restart(name, plan["steps"][1]["target_list"])
-    assert service.plan()["verdict"] == "done"
-    assert not service.errors()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("broker", ["kafka41"], indirect=True)
-def test_franz_go_to_kip_848_and_back(service: Service) -> None:
-    names = ["franz-go-0", "franz-go-1"]
-    service.begin(names, FINAL)
-    for name in names:
-        plan = service.plan("--to", "consumer")
-        assert (plan["path"], plan["next_step"], plan["exit_code"]) == ("kip848_online", 1, 0)
-        assert "kgo.ServerSideBalancer(), kgo.Balancers(kgo.StickyBalancer())" in texts(
-            plan["steps"][0], "franz-go"
-        )
-        service.running[name].stop()
-        service.running[name] = service.start(name, ["sticky"], protocol="consumer")
-        wait_assigned(list(service.running.values()), PARTITIONS)
-    assert service.plan("--to", "consumer")["verdict"] == "done"
-    assert service.inspect()["type"] == "consumer"
-    for name in names:
-        plan = service.plan("--to", "cooperative-sticky")
-        assert (plan["path"], plan["exit_code"]) == ("kip848_back", 0), plan["summary"]
-        assert "kgo.Balancers(kgo.CooperativeStickyBalancer())" in texts(
-            plan["steps"][0], "franz-go"
-        )
-        service.running[name].stop()
-        service.running[name] = service.start(name, plan["steps"][0]["target_list"])
-        wait_assigned(list(service.running.values()), PARTITIONS)
-    service.settle()
-    assert service.plan("--to", "cooperative-sticky")["verdict"] == "done"
-    assert not service.errors()
-
-
-def test_franz_go_by_default(service: Service) -> None:
-    service.begin(["franz-go-0", "franz-go-1"], [])
-    # cooperative-sticky is elected, and range may still stand behind it in every list.
-    assert (service.plan(log=False)["verdict"], service.plan(log=False)["next_step"]) == (
-        "unproven",
-        2,
-    )
-    told = service.plan()
-    assert (told["verdict"], told["from"], told["exit_code"]) == ("done", "COOPERATIVE", 0)
 
 
 @pytest.mark.full
@@ -200,8 +96,7 @@ def test_sarama_and_java_in_one_group(service: Service) -> None:
     assert unlogged[java]["family"] == "java"
     assert unlogged[go]["family"] is None
     assert unlogged[go]["version_range"] == "java >= 2.4, < 3.4 or sarama"
-    assert service.plan()["verdict"] == "done"
-    assert not service.errors()
+    is_over(service)
 
 
 @pytest.mark.parametrize("software", ["kafkajs", "aiokafka", "segmentio"])
@@ -230,22 +125,6 @@ def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
     assert not [event for event in said if event.data["kind"] == "refused"]
 
 
-def test_kafkajs_takes_an_assigner_of_its_own(service: Service) -> None:
-    names = ["kafkajs-0", "kafkajs-1"]
-    service.begin(names, ["RoundRobinAssigner"])
-    first, second = steps_of(service, "two_bounces", "--to", "range")
-    assert "PartitionAssigners.roundRobin" in texts(first, "kafkajs")
-    service.carry_out(first, names)
-    service.carry_out(second, names)
-    assert service.verify()["finished"]
-    assert service.inspect()["assignor"] == "range"
-    # Only its own assigner's name betrayed kafkajs.
-    assert service.plan("--to", "RoundRobinAssigner")["verdict"] == "unproven"
-    back = service.plan("--to", "RoundRobinAssigner", "--assume-family", "kafkajs")
-    assert (back["path"], back["next_step"], back["exit_code"]) == ("two_bounces", 1, 0)
-    assert service.plan("--to", "range")["verdict"] == "done"
-
-
 def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) -> None:
     names = ["java-2.8.2-0", "aiokafka-0"]
     service.begin(names, OLD)
@@ -258,23 +137,8 @@ def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) 
     service.carry_out(first, names[::-1])
     assert service.inspect()["assignor"] == "roundrobin"
     service.carry_out(second, names)
-    assert service.verify()["finished"]
     assert set(service.runs().values()) == {"EAGER"}
-    assert service.plan("--to", "roundrobin")["verdict"] == "done"
-    assert not service.errors()
-
-
-def test_kafka_go_alone_from_one_assignor_to_another(service: Service) -> None:
-    names = ["segmentio-0", "segmentio-1"]
-    service.begin(names, OLD)
-    said = ("--to", "roundrobin", "--assume-family", "segmentio")
-    first, second = steps_of(service, "two_bounces", *said)
-    assert "{kafka.RoundRobinGroupBalancer{}, kafka.RangeGroupBalancer{}}" in texts(
-        first, "segmentio"
-    )
-    service.carry_out(first, names)
-    service.carry_out(second, names)
-    assert service.verify()["finished"]
+    is_over(service, "--to", "roundrobin")
 
 
 @pytest.mark.parametrize(

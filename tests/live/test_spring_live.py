@@ -17,7 +17,6 @@ from tests.kafka.service import Service
 
 pytestmark = pytest.mark.parametrize("broker", ["kafka41"], indirect=True)
 OLD = ["range"]
-BOTH = ["cooperative-sticky", *OLD]
 YAML = """\
 spring:
   kafka:
@@ -58,27 +57,3 @@ def test_a_list_that_code_sets_is_told_from_a_file_that_waits_for_a_restart(
     assert "ConsumerFactory" in found["fix"]
     # The broker's log has the list, and no start.
     assert "changed, not restarted" in rb903(service.inspect("--inventory", str(file)))["message"]
-
-
-def test_a_restart_that_brings_another_list_than_the_file_has(
-    service: Service, tmp_path: Path
-) -> None:
-    names = ["java-3.9.1-0", "java-3.9.1-1"]
-    service.begin(names, OLD)
-    plan = service.plan("--out", str(service.file))
-    assert plan["steps"][0]["target_list"] == BOTH
-    file = tmp_path / "application.yml"
-    file.write_text(YAML.format(group=service.group, class_of_range=RANGE))
-    # The step's text is in the file, and the code keeps to its own list.
-    service.restart(names[0], OLD)
-    told = service.verify("--inventory", str(file))
-    why = {member["name"]: member["why"] for member in told["members"]}
-    assert told["exit_code"] == 4
-    assert f"[range], restarted although {file} says [cooperative-sticky, range]" in why[names[0]]
-    assert "code or the environment overrides that file" in why[names[0]]
-    assert why[names[1]] == "not restarted since the step began: [range]"
-    # Changed where it is really set, the restart counts.
-    service.restart(names[0], BOTH)
-    told = service.verify("--inventory", str(file))
-    done = {member["name"]: (member["done"], member["why"]) for member in told["members"]}
-    assert done[names[0]] == ("yes", "[cooperative-sticky, range]")
