@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
@@ -52,34 +51,6 @@ class Moved(PlannedGroup):
 def moved(cluster41: Cluster, group_on: GroupOn) -> Moved:
     made: Moved = group_on(cluster41, Moved)
     return made
-
-
-def test_an_election_flips_the_probe_and_one_restart_puts_it_right(moved: Moved) -> None:
-    moved.begin(APPS, DEFAULT, session_timeout_ms=45_000)
-    moved.make("--probe", "--expect-members", "3", *moved.logs())
-    assert [step["target_list"] for step in moved.body["steps"]] == [FINAL]
-    assert moved.verdict() == ("yes", "yes")
-    before = moved.stands()
-    assert (before["exit_code"], named(before, "no")) == (4, set(APPS))
-
-    moved.cluster.move_coordinator(moved.group)
-    moved.settle()
-    answer, rebalanced = moved.verdict()
-    assert answer == "no", "every list became just [range]"
-    assert rebalanced != "yes"
-    told = moved.stands()
-    assert told["exit_code"] == 3, json.dumps(told)
-    assert "RB113" in {one["rule"] for one in told["findings"] if one["severity"] == "block"}
-
-    moved.restart("app-0", DEFAULT)
-    assert moved.verdict() == ("yes", "yes")
-    told = moved.stands()
-    assert (told["exit_code"], told["dangers"]) == (4, [])
-    for number, name in enumerate(APPS):
-        moved.restart(name, FINAL)
-        told = moved.stands()
-        assert named(told, "yes") == set(APPS[: number + 1])
-    assert told["finished"]
 
 
 def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:

@@ -7,17 +7,14 @@ the same: the coordinator rejects it, so the caution was right.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewPartitions
 
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
-from tests.kafka.service import named
 from tests.live_support.rollout import GroupOn, PlannedGroup, recommends
 
 OLD = ["range"]
@@ -100,25 +97,6 @@ def test_a_member_of_another_deployment(group: PlannedGroup) -> None:
     group.dies("app-0", FINAL)
 
 
-@pytest.mark.full
-@pytest.mark.timeout(180)
-def test_a_pod_that_was_rejected_more_than_a_minute_ago(group: PlannedGroup) -> None:
-    group.begin(APPS, BOTH)
-    group.make("--expect-members", "3", *log_of(group))
-    group.restart("app-2", OLD)
-    group.dies("app-0", FINAL)
-    time.sleep(65)
-    for told in (group.verify("--probe", *log_of(group)), group.verify("--probe"), blind(group)):
-        assert told["exit_code"] in (3, 4)
-        assert not recommends(told, FINAL), told["advice"]
-        assert [one["name"] for one in told["outsiders"]] == ["app-0"]
-    advice = group.verify("--probe", *log_of(group))["advice"]
-    assert (advice["action"], advice["verdict"]) == ("start", "yes"), advice
-    group.dies("app-1", FINAL)
-    group.begin(["app-0"], advice["assignors"])
-    assert not group.errors()
-
-
 def test_another_deployment_changed_the_elected_assignor(group: PlannedGroup) -> None:
     group.begin(APPS, MIXED)
     body = group.make("--expect-members", "3", *log_of(group))
@@ -132,80 +110,6 @@ def test_another_deployment_changed_the_elected_assignor(group: PlannedGroup) ->
         assert "[cooperative-sticky] does not hold it" in told["drift"][0]["text"]
         assert not recommends(told, FINAL), told["advice"]
     group.dies("app-0", FINAL)
-
-
-def test_the_last_old_member_left_and_the_coordinator_reloaded(
-    cluster41: Cluster, group_on: GroupOn
-) -> None:
-    group: PlannedGroup = group_on(cluster41)
-    group.begin(["old-0"], OLD, session_timeout_ms=45_000)
-    group.begin(APPS[:2], MIXED, session_timeout_ms=45_000)
-    body = group.make("--to", "range", "--expect-members", "2", *logs_of(cluster41))
-    assert (body["steps"][-1]["target_list"], body["assignor"]) == (OLD, OLD[0])
-    group.stop("old-0")
-    group.settle()
-    cluster41.move_coordinator(group.group)
-    group.settle()
-    told = group.verify("--probe", *logs_of(cluster41))
-    assert told["exit_code"] == 4
-    (changed,) = told["drift"]
-    assert "is cooperative-sticky now: the plan's [range] does not hold it" in changed["text"]
-    assert not recommends(told, OLD), told["advice"]
-    # Killed, it starts no rebalance in which the other's whole list would come back.
-    group.dies("app-0", OLD, killed=True)
-
-
-def test_a_topic_that_grew_since_the_plan_was_made(group: PlannedGroup) -> None:
-    group.begin(APPS, MIXED)
-    group.make("--expect-members", "3", "--probe", *log_of(group))
-    growing = group.broker.admin().create_partitions([NewPartitions(group.topic, 9)])
-    growing[group.topic].result(10)
-    group.partitions = 9
-    group.settle()
-    told = group.verify("--probe", *log_of(group))
-    (changed,) = told["drift"]
-    assert (changed["what"], changed["outdates"]) == ("partitions", False)
-    assert "had 6 partitions and has 9 now" in changed["text"]
-    # It changes the cost, and no list: the next step is still admitted.
-    assert recommends(told, FINAL), told["advice"]
-    group.restart("app-0", told["advice"]["assignors"])
-    assert not group.errors()
-
-
-def test_five_are_rejected_and_four_come_back(group: PlannedGroup) -> None:
-    group.begin(APPS[:1], OLD)
-    group.make("--expect-members", "6", *log_of(group))
-    names = [f"new-{n}" for n in range(5)]
-    for name in names:
-        group.refuses(name, FINAL, "InconsistentGroupProtocol")
-    told = group.verify("--probe", *log_of(group))
-    assert told["exit_code"] == 3
-    assert {one["kind"] for one in told["dangers"]} == {"rejected"}
-    group.begin(names[:4], BOTH)
-    told = group.verify("--probe", *log_of(group))
-    assert told["exit_code"] == 3
-    (danger,) = told["dangers"]
-    assert "new-4" in danger["message"]
-    assert not set(names[:4]) & set(danger["message"].split())
-    assert told["advice"]["action"] == "start"
-    group.begin(names[4:], told["advice"]["assignors"])
-    told = group.verify("--probe", *log_of(group))
-    assert told["dangers"] == []
-
-
-def test_a_log_of_another_broker_with_a_group_of_the_same_name(
-    kafka39: Broker, group: PlannedGroup, group_on: GroupOn
-) -> None:
-    group.begin(APPS, MIXED)
-    group.make("--expect-members", "3", *log_of(group))
-    twin = group_on(kafka39)
-    with twin.logged():
-        twin.begin(APPS, FINAL)
-    told = blind(group, "--step", "2", *log_of(twin))
-    assert named(told, "yes") == set(), "the twin's members have the final list"
-    assert not told["finished"]
-    assert told["exit_code"] == 4
-    assert any("another" in note for note in told["notes"]), told["notes"]
 
 
 @pytest.mark.parametrize("prefixed", [False, True], ids=["merged", "with --prefix"])
@@ -300,24 +204,3 @@ def test_a_member_that_left_before_the_plan(group: PlannedGroup) -> None:
         group.restart(name, FINAL)
     assert group.verify(*log_of(group))["finished"]
     assert not group.errors()
-
-
-@pytest.mark.full
-def test_a_member_that_left_before_the_plan_for_good(group: PlannedGroup) -> None:
-    group.begin(["app-0", "app-1", "a2"], OLD)
-    group.stop("a2")
-    group.settle()
-    group.make(*log_of(group))
-    for name in ("app-0", "app-1"):
-        group.restart(name, MIXED)
-    told = group.verify(*log_of(group), "--departed", "a2")
-    assert recommends(told, FINAL), told["advice"]
-    assert "--departed a2" in told["advice"]["command"]
-    for name in ("app-0", "app-1"):
-        group.restart(name, FINAL)
-    assert group.verify(*log_of(group))["finished"]
-    # The word was wrong: the coordinator rejects its return, and that is reported all the same.
-    group.refuses("a2", OLD, "InconsistentGroupProtocol")
-    told = group.verify(*log_of(group))
-    assert not told["finished"], told
-    assert told["exit_code"] in (3, 4)

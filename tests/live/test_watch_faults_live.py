@@ -23,8 +23,6 @@ from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
 
 from rebal.cli import app
 from rebal.inspectors.connection import auth
-from rebal.inspectors.connection.config import resolve
-from rebal.inspectors.kafka.read import read_groups
 from tests.kafka import jars
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.issuer import Issuer
@@ -156,38 +154,6 @@ def test_a_tunnel_that_drops_and_comes_back(rollout: Rollout, tunnel: Tunnel, fa
     assert reason in why
     # Since it saw nothing any more: also where a time-out was needed to notice.
     assert rollout.blind_since <= rollout.darkened
-
-
-@pytest.mark.full
-@pytest.mark.timeout(300)
-def test_a_tunnel_that_drops_in_the_middle_of_looks(rollout: Rollout, tunnel: Tunnel) -> None:
-    """After every so many bytes of a look: each is seen or is blindness, and the watch lives on."""
-    config = resolve(f"127.0.0.1:{tunnel.port}", [], None, None, {}, 5000)
-    before = tunnel.forwarded
-    read_groups(config, [rollout.group], probe=True)
-    size = tunnel.forwarded - before
-    words = ["-b", f"127.0.0.1:{tunnel.port}", "--probe", "--every", "0.2"]
-    with rollout.watch(*words, lasting="5m") as watching:
-        rollout.hear("not yet, 0 of 2 done")
-        for number in range(24):
-            tunnel.cut_after(size * number // 24)
-            wait_for(
-                "blindness",
-                lambda n=number: rollout.said().count("Z blind since") > n,  # type: ignore[misc]
-                timeout=20,
-            )
-            assert watching.poll() is None, rollout.said()
-            tunnel.mend()
-            wait_for(
-                "sight",
-                lambda n=number: rollout.said().count("sees again") > n,  # type: ignore[misc]
-                timeout=20,
-            )
-        rollout.restart("app-0", MIXED)
-        rollout.restart("app-1", MIXED)
-        code = watching.wait(40)
-    assert code == 0, rollout.said()
-    assert "fault of rebal" not in rollout.said()
 
 
 def test_a_login_that_is_taken_away_and_given_again(
