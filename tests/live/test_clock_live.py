@@ -10,7 +10,6 @@ import pytest
 from rebal.cli import app
 from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.kafka import session
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.session import ahead_of_brokers
 from tests.kafka.broker import Broker
@@ -73,19 +72,3 @@ def test_a_rejection_after_the_plan_is_later_than_the_plan(
     times = [datetime.fromisoformat(json.loads(line)["at"]) for line in lines]
     assert len(times) == 2
     assert began - timedelta(seconds=2) < times[0] < times[1] < right() + timedelta(seconds=2)
-
-
-def test_a_rejection_after_the_plan_is_named_where_no_clock_is_compared(
-    service: Service, fast: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An hour ahead, and no right to ask for the brokers' time."""
-    service.begin([f"{JAVA}-0", f"{JAVA}-1"], ["range"])
-    fast.setattr(session, "ahead_of_brokers", lambda *_: None)
-    plan = service.plan("--out", str(service.file))
-    assert plan["baseline"]["clock_compared"] is False
-    service.refuses(f"{JAVA}-2", ["sticky"], "Inconsistent")
-    words = ["verify", str(service.file), "-b", service.broker.bootstrap, "--probe"]
-    words += ["--request-log", str(service.broker.request_log_path), "--log-timezone", "UTC"]
-    capsys.readouterr()
-    assert app.run(words) == 3
-    assert f"{JAVA}-2" in capsys.readouterr().out

@@ -13,7 +13,6 @@ from kafka import KafkaConsumer, TopicPartition
 from rebal.cli import app
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import load_snapshot
-from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.cost import Restarts
@@ -164,33 +163,6 @@ def test_a_restart_costs_what_was_foretold(
         assert max(delays) == (1000 * DELAY_S if waits else 0)
         if waits:
             assert told.partitions_moved == 0
-
-
-@pytest.mark.full
-@pytest.mark.timeout(240)
-def test_the_way_up_costs_what_its_plan_says(
-    workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path
-) -> None:
-    begin(workers, topic_name, tmp_path, "eager")
-    snapshot = look(workers, host.log_path, tmp_path / "before.yaml")
-    (step,) = make_plan(snapshot, speed=Speed(restart=5, rebalance=1)).steps
-    assert step.cost is not None
-    names = {member.member_id: member.client_id for member in snapshot.members}
-    first = max(workers.rebalances())
-    for id_ in (*step.to_do, *step.unknown):
-        stop(workers, names[id_])
-        workers.start(names[id_], **words("sessioned"))
-        running(workers)
-    wait_for(
-        f"{step.cost.rebalances} rebalances after generation {first}",
-        lambda: max(workers.rebalances()) >= first + step.cost.rebalances,
-        timeout=30,
-    )
-    running(workers)
-    assert workers.protocols == {"sessioned"}
-    rounds = workers.rebalances()
-    assert max(rounds) - first == step.cost.rebalances == 7
-    assert changes(rounds, first) == step.cost.partitions_moved
 
 
 def lines_read(broker: Broker, topic: str, folder: Path, text: str) -> Counter[str]:

@@ -156,34 +156,3 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     told = down.look("--to", "eager", *log)
     assert told["verdict"] != "done"
     assert any("lost" in one["message"] for one in told["findings"] if one["rule"] == "RB904")
-
-
-@pytest.mark.full
-def test_compatible_is_incremental_too_and_a_mixed_group_runs_the_lower(
-    workers: Workers, tmp_path: Path, capsys: Said
-) -> None:
-    broker, group = workers.broker, workers.group
-    log = ("--request-log", str(broker.request_log_path))
-    for name in NAMES:
-        workers.start(name, connect_protocol="eager")
-    workers.settle()
-    up = Plan(broker, group, tmp_path, capsys, evidence=log)
-    up.make("--expect-members", "2")
-    for count, name in enumerate(NAMES, 1):
-        workers.restart(name, {"connect.protocol": "compatible"})
-        told = up.verify()
-        assert named(told, "yes") == set(NAMES[:count])
-        assert told["exit_code"] == (0 if count == 2 else 4)
-    assert workers.protocols == {"compatible"}
-    workers.restart("w0", {"connect.protocol": "sessioned"})
-    assert workers.protocols == {"compatible"}, "what all offer is elected"
-    body = up.look()
-    assert body["verdict"] == "done"
-    (asked,) = [finding for finding in body["findings"] if finding["rule"] == "RB504"]
-    assert "not every worker offers sessioned" in asked["message"]
-    # An eager worker joins at any time, and turns them all.
-    workers.start("w2", connect_protocol="eager")
-    workers.settle()
-    assert workers.protocols == {"eager"}
-    asked_again = [f for f in up.look()["findings"] if f["rule"] == "RB504"]
-    assert "w2 offers nothing else" in asked_again[0]["message"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -91,7 +90,7 @@ def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) 
             broker.forbid("limited")
         wrong = [one.name for one in world.processes if not runs(one, goal)]
         end.stuck = end.stuck or (f"finished, and {wrong} do not run it" if wrong else "")
-        report(f"{broker.version:<6} {path:<22} {right:<12} {end}", end)
+        print(f"{broker.version:<6} {path:<22} {right:<12} {end}")
         return end
 
     return carried_out
@@ -107,16 +106,6 @@ def runs(process: Process, goal: str) -> bool:
     if process.family == "streams":
         return "upgrade.from" not in settings
     return all(("cooperative" in name) is (goal != "eager") for name in process.assignors)
-
-
-def report(row: str, end: End) -> None:
-    """Print a row of the table; with REBAL_ENDS_REPORT to that file, with what was printed."""
-    print(row)
-    where = os.environ.get("REBAL_ENDS_REPORT")
-    if where:
-        lines = [f"      {line}" for line in end.told] if end.stuck or end.exit_code else []
-        with Path(where).open("a") as file:
-            file.write("\n".join([row, *lines, end.screen]) + "\n")
 
 
 def ends(end: End) -> None:

@@ -1,4 +1,4 @@
-"""How long a coordinator counts a static member that is down, and what removes its entry."""
+"""What removes the entry of a static member that is down."""
 
 from __future__ import annotations
 
@@ -15,51 +15,10 @@ from rebal.inspectors.connection.translate import words_of
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.verification.verify import verify
-from tests.kafka import jars
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.live_support import config_of, read_group
 
 pytestmark = pytest.mark.full
-SESSION, BEAT, CLOSED = 14.0, 12.0, 9.0
-"""Seconds of the session, between two heartbeats, and from the join to the close."""
-
-
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("broker", jars.SITES)
-@pytest.mark.parametrize(("commits", "counted"), [(True, CLOSED + SESSION), (False, SESSION)])
-def test_commit_of_close_begins_the_session_of_a_static_member_anew(
-    broker: str,
-    request: pytest.FixtureRequest,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    commits: bool,
-    counted: float,
-) -> None:
-    kafka = request.getfixturevalue(broker)
-    kafka.create_topic(topic_name, 2)
-    member = members.start(
-        "java-4.1.1", kafka, "app-0", group_id, topics=[topic_name], assignors=["range"],
-        instance_id="app-0",
-        session_timeout_ms=round(SESSION * 1000),
-        settings={
-            "heartbeat.interval.ms": str(round(BEAT * 1000)),
-            "enable.auto.commit": str(commits).lower(),
-            "auto.commit.interval.ms": "600000",
-        },
-    )  # fmt: skip
-    wait_assigned([member], 2, quiet=0.0)
-    joined = time.monotonic()
-    time.sleep(CLOSED)
-    member.stop()
-    while time.monotonic() < joined + counted + 10:
-        seen = read_group(kafka, group_id)
-        if not seen.members:
-            break
-        time.sleep(0.3)
-    # Heartbeats come every 12 s: without the commit the join itself was the last word.
-    assert time.monotonic() - joined == pytest.approx(counted, abs=3.5)
 
 
 @pytest.mark.timeout(120)

@@ -206,27 +206,6 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
     assert all(member.error is None for member in (*cooperative.values(), *eager.values()))
 
 
-def test_the_threads_of_a_program_are_one_restart(
-    group: Group, tmp_path: Path, capsys: Said
-) -> None:
-    for name in ("a", "b"):
-        group.running[name] = group.programs.start(
-            group.broker, OLD, name, group.group, group.topic, num_stream_threads="2"
-        )
-    wait_assigned(list(group.running.values()), PARTITIONS, quiet=0.5)
-    group.broker.wait_stable(group.group, 4)
-    up = Plan(group.broker, group.group, tmp_path, capsys, name="up")
-    body = up.make("--expect-members", "4")
-    ids = {m["member_id"]: m["client_id"] for m in inspect(group.broker, group.group)["members"]}
-    assert body["advice"]["names"] == ["a (2 threads)"]
-    assert sorted(ids[each] for each in body["advice"]["members"]) == [
-        f"a-StreamThread-{n}-consumer" for n in (1, 2)
-    ]
-    assert [pace["batch"] for pace in body["steps"][0]["cost"]["paces"]] == [1, 2]
-    _, screen = up.rebal("plan-upgrade", group.group, "--expect-members", "4")
-    assert "a (2 threads) and b (2 threads)" in screen
-
-
 def test_4_0_and_later_do_not_start_with_the_old_upgrade_from(
     group: Group, tmp_path: Path, capsys: Said
 ) -> None:

@@ -10,9 +10,6 @@ from kafka.admin import ConfigResource
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.kafka.read import read_groups
-from rebal.planner.rehearsal.engine.process import Process
-from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member
@@ -199,28 +196,6 @@ def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
     sent = own_requests(broker)
     assert sent, "the request log shows what rebal asks"
     assert not [line for line in sent if any(f'"{each}' in line for each in JOINS)]
-
-
-def test_the_members_run_again_when_the_rehearsal_says(tmp_path: Path) -> None:
-    names = ("a", "b")
-    processes = tuple(Process(name=name, family="streams", protocol="streams") for name in names)
-    start = Event(do=Deed.START, processes=processes, seconds=0)
-    predicted = rehearse(Scene(topics={}), Script(events=(start,))).measures.seconds
-    with Broker(jars.NEWEST, secure=False) as broker:
-        broker.create_topic(TOPIC, 6)
-        broker.wait_coordinator(GROUP)
-        host = StreamsHost(jars.NEWEST, tmp_path / "host")
-        settings = {"group.protocol": "streams"}
-        running = [host.launch(broker, name, GROUP, [TOPIC], settings) for name in names]
-
-        def moments(state: str) -> list[int]:
-            said = [event for each in running for event in each.said("state")]
-            return [event.t_ms for event in said if event.data["state"] == state]
-
-        wait_for("RUNNING", lambda: len(moments("RUNNING")) == 2, timeout=60, involved=lambda: ())
-        took = (max(moments("RUNNING")) - min(moments("REBALANCING"))) / 1000
-        host.kill()
-    assert took == pytest.approx(predicted, abs=1.5)
 
 
 def clients(*names: str) -> set[str]:
