@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -42,12 +42,13 @@ from rebal.inspectors.fleet.schemas import ERRORS, TEXT, TIME, TIMELINE, in_colu
 from rebal.inspectors.fleet.sources.files import Part, share_out
 from rebal.inspectors.fleet.sources.requests import COUNTS, SYNCED, read_parts, read_syncs
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
-from rebal.inspectors.fleet.spark.tasks import Work, cores_of, in_shares, in_tasks, numbered
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.clock import latest_time, span_of
 from rebal.inspectors.fleet.writer import REPORT_DDL, PartWriter, Target, TaskReport, Totals
 from rebal.inspectors.logs.lines import Zone
 
 Say = Callable[[str], None]
+Read = Callable[[Any], Iterator[pa.RecordBatch]]
 _TASKS_PER_CORE: Final = 4
 _LOOKED_AT: Final = 64
 """Generations by which a log's zone is found; all must show the same one."""
@@ -58,8 +59,6 @@ _FEW: Final = 10
 """Less than one record in so many of what was read is almost nothing."""
 _MANY: Final = 100
 """A scan that goes on from another one may find this many broken records alone."""
-COPIES: Final = "copies"
-"""A column that says how often the source has a record; without it, each comes once."""
 _HELD: Final = 64 << 20
 """Bytes of rows that a task sorts at once."""
 _BROKEN: Final = pa.schema(
@@ -83,36 +82,29 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
         DocumentError: what was named holds no record of a group, or the source changed while it
             was read.
     """
-    shares = source.share(cores_of(spark))
-    tasks = numbered(spark, len(shares))
-    read: Work = partial(in_shares, shares=shares, work=source.read)
+    shares, read = source.share(cores_of(spark)), source.read
     if run.previous is not None:
         broken = partial(read_broken, run.place, [one.path for one in run.earlier("broken")])
         read = partial(only_new, read=read, after=run.previous.offsets, broken=broken)
-    found = _taken_in(run, tasks, read)
+    work = partial(take_in, target=run.target, latest=latest_time())
+    found = Totals()
+    found.take(in_shares(spark, shares, partial(work, read=read), REPORT_DDL).collect())
     if found.may_repeat:
         wrote = [Freed(one.path, one.size) for files in found.made.values() for one in files]
         remove(run.place, wrote)
-        rows = in_tasks(tasks, read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
-        found = _taken_in(run, _each_once(rows), iter)
+        rows = in_shares(spark, shares, read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
+        once = Totals()
+        once.take(in_tasks(_each_once(rows), partial(work, read=iter), REPORT_DDL).collect())
+        if found.rows > once.rows:
+            once.records[REPEATED] = found.rows - once.rows
+        once.rows = found.rows
+        found = once
     _account(run, source, found)
     return found
 
 
-def _taken_in(run: Run, rows: DataFrame, read: Work) -> Totals:
-    """Return what tasks report that take in what `read` makes of rows."""
-    found = Totals()
-    work = partial(take_in, target=run.target, read=read, latest=latest_time())
-    found.take(in_tasks(rows, work, REPORT_DDL).collect())
-    return found
-
-
 def _each_once(rows: DataFrame) -> DataFrame:
-    """Return rows of `SOURCE` with each record once, and a count of its copies.
-
-    The number is a column: what Spark observes on the way to a shuffle it adds up again for each
-    task that it repeats, once an executor is lost.
-    """
+    """Return rows of `SOURCE` with each record once."""
     place = ("partition", "offset")
     others = [name for name in SOURCE.names if name not in (*place, "source")]
     # What is no record may have no place, and is never a copy.
@@ -122,7 +114,6 @@ def _each_once(rows: DataFrame) -> DataFrame:
         .agg(
             *(sql.first(name).alias(name) for name in others),
             sql.min("source").alias("source"),
-            sql.count(sql.lit(1)).alias(COPIES),
         )
         .drop("broken")
     )
@@ -202,8 +193,8 @@ def read_logs(
         if ahead_ms:
             zone = timedelta(milliseconds=ahead_ms)
             say(f"the request logs' times are read as {zone_name(zone)}: no zone is printed")
-    take = partial(take_requests, target=run.target, shares=shares, zone=zone, latest=latest_time())
-    totals.take(in_tasks(numbered(spark, len(shares)), take, REPORT_DDL).collect())
+    take = partial(take_requests, target=run.target, zone=zone, latest=latest_time())
+    totals.take(in_shares(spark, shares, take, REPORT_DDL).collect())
     counts = {name: totals.lines.get(name, 0) for name in COUNTS}
     check_request_logs(paths, counts)
     if before is not None and known:
@@ -225,12 +216,10 @@ def _find_zone(
     milliseconds; where no record shows it, or several differ, it is what the scan `before` found
     (None: nothing shows it).
     """
-    look = partial(in_shares, shares=shares, work=read_syncs)
-    rows = in_tasks(numbered(spark, len(shares)), look, SYNCED) if records else None
-    found = rows.limit(_LOOKED_AT).collect() if rows is not None else ()
-    synced = {(one["group_id"], one["generation"]): one["at"] for one in found}
-    if not synced:
+    if not records:
         return before
+    found = in_shares(spark, shares, read_syncs, SYNCED).limit(_LOOKED_AT).collect()
+    synced = {(one["group_id"], one["generation"]): one["at"] for one in found}
     groups = pa.array(sorted({group_id for group_id, _ in synced}), TEXT)
     pieces = pieces_of("records", records, groups)
     written = _written_in(gather(spark, run.place, pieces, TIMELINE))
@@ -251,18 +240,18 @@ def _written_in(records: DataFrame) -> dict[tuple[str, int], int]:
 
 
 def only_new(
-    batches: Iterable[pa.RecordBatch],
-    read: Work,
+    share: Any,
+    read: Read,
     after: Mapping[int, int],
     broken: Callable[[], Iterable[pa.Table]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `read` makes of the batches without the rows that an earlier scan has read.
+    """Yield what `read` makes of a share without the rows that an earlier scan has read.
 
     Those are records up to the offsets `after`, by partition. A row without an offset is known by
     its file and a hash of its text, if it is among the `broken` rows.
     """
     known: set[tuple[str, bytes]] | None = None
-    for batch in read(batches):
+    for batch in read(share):
         rows = _later(pa.Table.from_batches([batch]), after)
         if rows["offset"].null_count:
             if known is None:
@@ -278,21 +267,19 @@ def read_broken(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
         yield from read_rows(place, path, _BROKEN, pc.field("offset").is_null())
 
 
-def take_in(
-    batches: Iterable[pa.RecordBatch], target: Target, read: Work, latest: int
-) -> Iterator[pa.RecordBatch]:
-    """One task's part of the source → its files in the lake, and its report.
+def take_in(share: Any, target: Target, read: Read, latest: int) -> Iterator[pa.RecordBatch]:
+    """One task's share of the source → its files in the lake, and its report.
 
-    `read` makes rows of `SOURCE`, and perhaps `COPIES`, of the batches. `latest` is the last time
-    that can be, by the clock of the machine that scans.
+    `read` makes batches of `SOURCE` of the share. `latest` is the last time that can be, by the
+    clock of the machine that scans.
     """
     writer = PartWriter(target)
     commits, runs = CommitSums(), _Runs("records", writer)
-    for batch in read(batches):
+    for batch in read(share):
         rows = pa.Table.from_batches([batch])
         if not len(rows):
             continue
-        rows = _counted(rows, writer)
+        writer.said.rows += len(rows)
         _note_extent(writer.said, rows, latest)
         found = sort_out(batch)
         counted = found.kinds[~found.doubtful]
@@ -315,21 +302,16 @@ def take_in(
 
 
 def take_requests(
-    batches: Iterable[pa.RecordBatch],
-    target: Target,
-    shares: Sequence[Sequence[Part]],
-    zone: Zone,
-    latest: int,
+    share: Sequence[Part], target: Target, zone: Zone, latest: int
 ) -> Iterator[pa.RecordBatch]:
-    """One task's shares of request logs → its files in the lake, and its report.
+    """One task's share of request logs → its files in the lake, and its report.
 
     A time that names no zone is of `zone` (None: UTC); `latest` is as in `take_in`.
     """
     writer = PartWriter(target)
     runs = _Runs("requests", writer)
     times: list[pa.Array] = []
-    read = partial(read_parts, zone=zone, counts=writer.said.lines)
-    for rows in in_shares(batches, shares, read):
+    for rows in read_parts(share, zone, writer.said.lines):
         runs.add(rows)
         times.append(rows["at"].combine_chunks())
     runs.end()
@@ -365,18 +347,6 @@ class _Runs:
             runs = pack(rows)
             self._writer.write(self._kind, runs)
             self._news.append(summed([runs]))
-
-
-def _counted(rows: pa.Table, writer: PartWriter) -> pa.Table:
-    """Return the rows without the number of their copies, which `writer` gets."""
-    if COPIES not in rows.column_names:
-        writer.said.rows += len(rows)
-        return rows
-    copies = pc.sum(rows[COPIES]).as_py()
-    writer.said.rows += copies
-    if copies > len(rows):
-        writer.said.records[REPEATED] += copies - len(rows)
-    return rows.drop_columns([COPIES])
 
 
 def _later(rows: pa.Table, after: Mapping[int, int]) -> pa.Table:

@@ -57,7 +57,7 @@ from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, is_local, numbered
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, is_local
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter, Totals
@@ -263,8 +263,7 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
             loads.append(Load(kind, _paths(touched), gone))
     if not loads:
         return None
-    work = partial(in_shares, shares=loads, work=partial(carry, target=run.target))
-    return in_tasks(numbered(now.spark, len(loads)), work, REPORT_DDL)
+    return in_shares(now.spark, loads, partial(carry, target=run.target), REPORT_DDL)
 
 
 def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from rebal.inspectors.fleet.schemas import (
     in_columns,
     with_columns,
 )
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, numbered, shares_of
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, shares_of
 from rebal.inspectors.fleet.timeline.timeline import WAITING, Options, make_tables
 from rebal.inspectors.fleet.writer import RUN_KINDS, WRITTEN, PartWriter, Target
 
@@ -83,9 +83,8 @@ def gather(
 ) -> DataFrame:
     """Return the rows of the pieces in this schema: `RUNS`, `TIMELINE` or `COMMIT_PARTS`."""
     shares = shares_of([(piece, piece.size) for piece in pieces], cores_of(spark))
-    work = partial(in_shares, shares=shares, work=partial(_read, place=place, schema=schema))
-    rows = from_arrow_schema(schema, prefer_timestamp_ntz=False)
-    return in_tasks(numbered(spark, len(shares)), work, rows)
+    read = partial(_read, place=place, schema=schema)
+    return in_shares(spark, shares, read, from_arrow_schema(schema, prefer_timestamp_ntz=False))
 
 
 def by_group(rows: DataFrame, tasks: int) -> DataFrame:

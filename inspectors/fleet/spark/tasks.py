@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _Part = TypeVar("_Part")
 _Share = TypeVar("_Share")
-_Rows = TypeVar("_Rows")
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ALL: Final = 2**31 - 1
@@ -55,25 +54,30 @@ def shares_of(parts: Sequence[tuple[_Part, int]], tasks: int) -> list[list[_Part
     return shares
 
 
-def numbered(spark: SparkSession, tasks: int) -> DataFrame:
-    """Return the numbers of so many tasks, one for each."""
-    return spark.range(0, tasks, 1, max(1, tasks))
-
-
 def in_shares(
-    batches: Iterable[pa.RecordBatch],
+    spark: SparkSession,
     shares: Sequence[_Share],
-    work: Callable[[_Share], Iterator[_Rows]],
-) -> Iterator[_Rows]:
-    """Yield what `work` makes of the shares whose numbers a task of `numbered` has got."""
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from work(shares[number])
+    work: Callable[[_Share], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """Return what `work` makes of each share, in a task of its own."""
+    numbers = spark.range(0, len(shares), 1, max(1, len(shares)))
+    return in_tasks(numbers, partial(_of_numbers, shares=shares, work=work), schema)
 
 
 def in_tasks(rows: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
     """Return what `work` makes of the batches of each task's rows."""
     return rows.mapInArrow(partial(_in_worker, work=work), schema)
+
+
+def _of_numbers(
+    batches: Iterable[pa.RecordBatch],
+    shares: Sequence[_Share],
+    work: Callable[[_Share], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from work(shares[number])
 
 
 def _in_worker(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
