@@ -81,11 +81,13 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
     Raises:
         DocumentError: what was named holds no record of a group, or the source changed while it
             was read.
+        RequestError: the cluster's topic is not the one that an earlier scan read.
     """
-    shares, read = source.share(cores_of(spark)), source.read
+    after = run.previous.offsets if run.previous is not None else {}
+    shares, read = source.share(cores_of(spark), after), source.read
     if run.previous is not None:
         broken = partial(read_broken, run.place, [one.path for one in run.earlier("broken")])
-        read = partial(only_new, read=read, after=run.previous.offsets, broken=broken)
+        read = partial(only_new, read=read, after=after, broken=broken)
     work = partial(take_in, target=run.target, latest=latest_time())
     found = Totals()
     found.take(in_shares(spark, shares, partial(work, read=read), REPORT_DDL).collect())

@@ -65,22 +65,19 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
         RebalError: what was wrong, in one sentence; the tables of an earlier run are untouched.
     """
     require(order.spark, secrets=order.secrets)
-    from rebal.inspectors.fleet.lake.run import find_cluster, find_last, new_run
-    from rebal.inspectors.fleet.lake.table import lost
+    from rebal.inspectors.fleet.lake.run import check_place, find_cluster, new_run
 
-    told, whose = _cluster(order)
+    check_place(order.out)
+    source = _look(order)
+    told = source.cluster if source is not None else None
+    whose = f"{order.config.bootstrap} is" if order.config is not None else "the files are"
     cluster = find_cluster(order.out, order.cluster, told, whose=whose)
-    found = find_last(order.out, cluster)
-    last = None if order.full else found
-    source = _look(order, last)
     with contextlib.ExitStack() as started:
         spark = started.enter_context(spark_session(order.spark))
         # Only now is the lake written to: a scan that cannot start leaves nothing there. Spark ends
         # before the run does, so that no task writes after it.
         making = new_run(order.out, cluster, full=order.full, retain=order.retain)
         with making as run, started.pop_all():
-            if run.previous != last:
-                raise lost(order.out, cluster)
             try:
                 with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
                     manifest = _carry_out(spark, run, order, source, say)
@@ -118,24 +115,8 @@ def run_scans(
                 say(f"{error} The next scan begins {every:g} s after this one began.")
 
 
-def _cluster(order: ScanOrder) -> tuple[str | None, str]:
-    """Return what the sources say of whose records they are, and how to speak of them."""
-    if order.config is not None:
-        from rebal.inspectors.fleet.sources.kafka import find_cluster_id
-
-        return find_cluster_id(order.config), f"{order.config.bootstrap} is"
-    if order.segments:
-        from rebal.inspectors.fleet.sources.segments import find_cluster_id_of
-
-        return find_cluster_id_of(order.segments), "the log segments are"
-    return None, "the files are"
-
-
-def _look(order: ScanOrder, previous: Manifest | None) -> Source | None:
-    """Look at the sources before Spark is started; return the one of records.
-
-    `previous` is the scan that this one goes on from (None: it reads everything).
-    """
+def _look(order: ScanOrder) -> Source | None:
+    """Look at the sources before Spark is started; return the one of records."""
     from rebal.inspectors.fleet.sources.files import head_of, list_files
 
     for log in (file for path in order.request_logs for file in list_files(path)):
@@ -143,15 +124,15 @@ def _look(order: ScanOrder, previous: Manifest | None) -> Source | None:
     if order.config is not None:
         from rebal.inspectors.fleet.sources.kafka import find_records
 
-        return find_records(order.config, previous)
+        return find_records(order.config)
     if order.segments:
-        from rebal.inspectors.fleet.sources.segments import find_segments, read_segments
+        from rebal.inspectors.fleet.sources.segments import read_segments
 
-        return read_segments(find_segments(order.segments))
+        return read_segments(order.segments)
     if order.offsets:
-        from rebal.inspectors.fleet.sources.captured import find_files, read_files
+        from rebal.inspectors.fleet.sources.captured import read_files
 
-        return read_files(find_files(order.offsets))
+        return read_files(order.offsets)
     return None
 
 

@@ -134,8 +134,14 @@ def test_tasks_share_the_offsets_and_need_no_pem_file(tmp_path: Any) -> None:
     pem.write_text("PEM")
     config = ClusterConfig(bootstrap="b:9093", protocol="SSL", ca=Pem(file=str(pem)))
     ranges = [PartitionRange(n, 0, 100_000) for n in range(8)]
-    assert share_ranges(ranges, 1) == [ranges[n : n + 2] for n in range(0, 8, 2)]
-    assert share_ranges([], 4) == []
+    edges = dict.fromkeys(range(8), (0, 100000, 100007))
+    assert share_ranges(edges, 1, {}) == [ranges[n : n + 2] for n in range(0, 8, 2)]
+    assert share_ranges(edges, 4, dict.fromkeys(edges, 99_999)) == []
+    assert share_ranges(edges, 4, {**dict.fromkeys(edges, 99_999), 3: 99_989}) == [
+        [PartitionRange(3, 99_990, 100_000)]
+    ]
+    with pytest.raises(RequestError, match="partition 3 ends at 100007, before the 100009 that"):
+        share_ranges(edges, 4, {3: 100_008})
     assert carried(config).ca == Pem(inline="PEM")
     pem.unlink()
     with pytest.raises(SettingError, match="is not a PEM file that can be read"):

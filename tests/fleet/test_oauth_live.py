@@ -158,7 +158,7 @@ def test_markers_of_an_aborted_transaction_are_no_records(
     scan("--command-config", file, "--out", out)
     in_transaction(broker, "checkout", "orders", 99, end=False)
     before = last_scan(out)
-    assert find_records(resolve(None, [], file, None, {}, 5000), before).share(1)
+    assert find_records(resolve(None, [], file, None, {}, 5000)).share(1, before.offsets)
     scan("--command-config", file, "--out", out)
     assert last_scan(out).read == before.read
     assert last_scan(out).offsets == before.offsets

@@ -126,8 +126,9 @@ def test_captures_and_logs_in_an_object_store_are_read_as_files_are(
 
 def _rows(paths: list[str]) -> pa.Table:
     """The records at these paths."""
-    source = read_files(find_files(paths))
-    return pa.Table.from_batches(batch for share in source.share(1) for batch in source.read(share))
+    source = read_files(paths)
+    shares = source.share(1, {})
+    return pa.Table.from_batches(batch for share in shares for batch in source.read(share))
 
 
 # A scan that is killed while it writes, with a file that is open in each kind of folder.

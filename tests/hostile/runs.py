@@ -404,7 +404,7 @@ def _no_run(*_: Any, **__: Any) -> Any:
 
 def _read_sources(_: Any, __: Any, order: job.ScanOrder, source: Any, ___: Any) -> Any:
     """Read what the tasks of a scan would read."""
-    for share in source.share(1) if order.segments else ():
+    for share in source.share(1, {}) if order.segments else ():
         for rows in source.read(share):
             rows.validate()
     parts = share_out(order.request_logs, 1)[0] if order.request_logs else []

@@ -23,7 +23,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
-from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clusters_of, is_lake
+from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clusters_of
 from rebal.inspectors.fleet.lake.sweep import Known, find_files, find_log, remove
 from rebal.inspectors.fleet.lake.table import (
     CHECKPOINT,
@@ -173,8 +173,9 @@ def new_run(
         LakeError: the place cannot be written to, or holds something else.
         DocumentError: the cluster's last scan there cannot be read.
     """
-    _require_lake(place)
-    place.probe(token_of(cluster, 0))
+    check_place(place)
+    if place.folder is not None:
+        place.probe(token_of(cluster, 0))
     scans = Scans(place)
     tables = [LakeTable(place, name, columns_of(name)) for name in STORED]
     app = app_of(cluster)
@@ -186,19 +187,6 @@ def new_run(
         yield run
     finally:
         run.clear()
-
-
-def find_last(place: Place, cluster: str) -> Manifest | None:
-    """Return the cluster's last finished scan, if there is one; nothing is made for it.
-
-    Raises:
-        LakeError: the place holds something else, or a store cannot be written to.
-        DocumentError: the scan cannot be read.
-    """
-    _require_lake(place)
-    if place.folder is None:
-        place.probe(token_of(cluster, 0))
-    return Scans(place).of(cluster).last() if is_lake(place) else None
 
 
 def find_cluster(place: Place, named: str | None, told: str | None, *, whose: str) -> str:
@@ -217,7 +205,6 @@ def find_cluster(place: Place, named: str | None, told: str | None, *, whose: st
         )
     if named or told:
         return str(named or told)
-    _require_lake(place)
     others = tuple(one for one in clusters_of(place) if one != UNNAMED)
     if others:
         raise LakeError(
@@ -227,12 +214,17 @@ def find_cluster(place: Place, named: str | None, told: str | None, *, whose: st
     return UNNAMED
 
 
-def _require_lake(place: Place) -> None:
-    """Check that a folder is empty, not there yet, or a lake."""
+def check_place(place: Place) -> None:
+    """Check that a folder is empty, not there yet, or a lake; that a store can be written to.
+
+    Raises:
+        LakeError: it is not so.
+    """
     folder = place.folder
-    if folder is not None and folder.is_file():
-        raise LakeError(f"{place}: is a file; name a folder with --out.")
-    if folder is None or not folder.is_dir():
+    if folder is None:
+        place.probe(token_of("", 0))
         return
-    if {path.name for path in folder.iterdir()} - {*STORED, SCANS, WORK, PROBE}:
+    if folder.is_file():
+        raise LakeError(f"{place}: is a file; name a folder with --out.")
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - {*STORED, SCANS, WORK, PROBE}:
         raise LakeError(f"{place}: holds other files; name a new or an empty folder with --out.")

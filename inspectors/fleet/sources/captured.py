@@ -9,7 +9,7 @@ brings rows with these columns to the form of `SOURCE`, wherever they come from.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -81,13 +81,18 @@ def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
     return [(file, _form(file)) for path in paths for file in _files(path)]
 
 
-def read_files(files: Sequence[tuple[str, str]]) -> Source:
-    """Return the records in captured files, as `find_files` gives them."""
+def read_files(paths: Sequence[str]) -> Source:
+    """Return the records in captured files.
+
+    Raises:
+        DocumentError: a path is missing or empty, or a folder has no captured file.
+    """
+    files = find_files(paths)
     names = tuple(sorted({Path(path).name for path, _ in files}))
     return Source(names, partial(_share, files), read_parts)
 
 
-def _share(files: Sequence[tuple[str, str]], cores: int) -> list[Any]:
+def _share(files: Sequence[tuple[str, str]], cores: int, _: Mapping[int, int]) -> list[Any]:
     """Return the files in parts for so many cores.
 
     Raises:

@@ -8,7 +8,7 @@ are left out.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -30,7 +30,6 @@ from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.files import read_text
-from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.sources.source import TOPIC, Source, SourceRow, batch_of
 from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.kafka.doctor import acl
@@ -58,51 +57,28 @@ class PartitionRange(NamedTuple):
     end: int
 
 
-def find_cluster_id(config: ClusterConfig) -> str | None:
-    """Return the id of the cluster, if its brokers say it.
+def find_records(config: ClusterConfig) -> Source:
+    """Return the records of `__consumer_offsets`.
 
     Raises:
         ConnectError: the cluster cannot be reached, or the login is rejected.
-        RequestError: no broker describes the cluster.
-    """
-    with connect(config) as session:
-        return session.raw.cluster_id
-
-
-def find_records(config: ClusterConfig, previous: Manifest | None) -> Source:
-    """Return the records of `__consumer_offsets` that `previous` has not read.
-
-    Raises:
-        ConnectError: the login is rejected.
-        RequestError: the topic is not there or may not be described, or it is not the one that
-            `previous` read.
+        RequestError: the topic is not there or may not be described.
         SettingError: a PEM file cannot be read.
     """
     deadline = Deadline(config.timeout_ms)
     with connect(config) as session:
+        cluster = session.raw.cluster_id
         found, failed = session.resources.topics([TOPIC], deadline)
         if not found:
             left_out = RequestError("CORRUPT_MESSAGE", f"the brokers left {TOPIC} out")
             raise _explained(failed.get(TOPIC, left_out), config)
         edges = session.resources.edges(TOPIC, found[0].partitions, deadline)
-    read = previous.offsets if previous else {}
-    wanted: list[PartitionRange] = []
-    notes: list[str] = []
-    for partition, (begin, stable, end) in sorted(edges.items()):
-        start = max(begin, read.get(partition, -1) + 1)
-        if start > end:
-            raise RequestError(
-                "OFFSET_OUT_OF_RANGE",
-                f"{TOPIC}: partition {partition} ends at {end}, before the {start} that the last "
-                "scan came to: it was made anew or is another cluster's; scan again with --full",
-            )
-        if stable < end:
-            notes.append(
-                f"partition {partition} of {TOPIC}: a transaction is open since offset {stable}, "
-                f"so {end - stable:,} offsets are left for a later scan."
-            )
-        if start < stable:
-            wanted.append(PartitionRange(partition, start, stable))
+    notes = [
+        f"partition {partition} of {TOPIC}: a transaction is open since offset {stable}, "
+        f"so {end - stable:,} offsets are left for a later scan."
+        for partition, (_, stable, end) in sorted(edges.items())
+        if stable < end
+    ]
     brokers = None
     try:
         brokers = read_brokers(config)
@@ -111,16 +87,38 @@ def find_records(config: ClusterConfig, previous: Manifest | None) -> Source:
         notes.append(f"what the brokers say of themselves was not read: {error}")
     return Source(
         names=(config.bootstrap,),
-        share=partial(share_ranges, wanted),
+        share=partial(share_ranges, edges),
         read=partial(read_partitions, config=carried(config)),
+        cluster=cluster,
         notes=tuple(notes),
         brokers=brokers,
     )
 
 
-def share_ranges(ranges: Sequence[PartitionRange], cores: int) -> list[list[PartitionRange]]:
-    """Return the ranges in shares for so many cores."""
-    parts = [(one, one.end - one.start) for one in ranges]
+def share_ranges(
+    edges: Mapping[int, tuple[int, int, int]], cores: int, read: Mapping[int, int]
+) -> list[list[PartitionRange]]:
+    """Return what is to be read in shares for so many cores.
+
+    Args:
+        edges: The first offset of each partition, its last stable one, and its end.
+        cores: How many tasks run at once.
+        read: The last offset of each partition that an earlier scan has read.
+
+    Raises:
+        RequestError: the topic is not the one that the earlier scan read.
+    """
+    parts: list[tuple[PartitionRange, int]] = []
+    for partition, (begin, stable, end) in sorted(edges.items()):
+        start = max(begin, read.get(partition, -1) + 1)
+        if start > end:
+            raise RequestError(
+                "OFFSET_OUT_OF_RANGE",
+                f"{TOPIC}: partition {partition} ends at {end}, before the {start} that the last "
+                "scan came to: it was made anew or is another cluster's; scan again with --full",
+            )
+        if start < stable:
+            parts.append((PartitionRange(partition, start, stable), stable - start))
     tasks = min(_TASKS_PER_CORE * cores, -(-sum(size for _, size in parts) // _LEAST))
     return shares_of(parts, tasks)
 

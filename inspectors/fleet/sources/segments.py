@@ -105,10 +105,16 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-def read_segments(found: Sequence[tuple[int, list[str]]]) -> Source:
-    """Return the records in segments, as `find_segments` gives them; a task for each folder."""
+def read_segments(paths: Sequence[str]) -> Source:
+    """Return the records in segments; a task for each folder.
+
+    Raises:
+        DocumentError: as `find_segments` and `find_cluster_id_of` do.
+    """
+    found = find_segments(paths)
     names = sorted({f"{TOPIC}-{partition}" for partition, _ in found})
-    return Source(tuple(names), lambda _: found, read_partition)
+    cluster = find_cluster_id_of(paths)
+    return Source(tuple(names), lambda *_: found, read_partition, cluster=cluster)
 
 
 def read_partition(share: tuple[int, Sequence[str]]) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,14 +24,16 @@ SKIPPED: Final = "skipped: "
 class Source:
     """Records that a scan reads; `names` says where they come from.
 
-    `share` makes shares of them for so many cores, one for each task, and `read` batches of
-    `SOURCE` of a share, wherever the task runs. `notes` are for the operator, and `brokers` is what
-    those of a live cluster said.
+    `share` makes shares of them for so many cores, one for each task, and may leave out records up
+    to the offsets that it is given by partition; `read` makes batches of `SOURCE` of a share,
+    wherever the task runs. `cluster` is the id of theirs, if they say it; `notes` are for the
+    operator, and `brokers` is what those of a live cluster said.
     """
 
     names: tuple[str, ...]
-    share: Callable[[int], Sequence[Any]]
+    share: Callable[[int, Mapping[int, int]], Sequence[Any]]
     read: Callable[[Any], Iterator[pa.RecordBatch]]
+    cluster: str | None = None
     notes: tuple[str, ...] = ()
     brokers: ClusterReading | None = None
 
