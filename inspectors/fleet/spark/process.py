@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -150,9 +151,7 @@ def require_java() -> None:
         raise SparkError(
             f"Spark needs Java, and {command or 'java'} was not found: {advice}"
         ) from None
-    quoted = said.split('"')
-    major = quoted[1].removeprefix("1.").split(".")[0].split("-")[0] if len(quoted) > 1 else ""
-    if not major.isdigit():
-        raise SparkError(f"Spark needs Java, and {command} does not run: {advice}")
-    if int(major) < OLDEST_JAVA:
-        raise SparkError(f"Spark needs Java {OLDEST_JAVA}, and {command} is Java {major}: {advice}")
+    found = re.search(r'"(?:1\.)?(\d+)', said)
+    if found is None or int(found[1]) < OLDEST_JAVA:
+        what = "does not run" if found is None else f"is Java {found[1]}"
+        raise SparkError(f"Spark needs Java {OLDEST_JAVA}, and {command} {what}: {advice}")

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -37,7 +37,6 @@ from rebal.inspectors.fleet.spark.tasks import ship
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOG: Final = "spark.log"
 _SECRETS: Final = (
     "(?i)secret|password|token|jaas|keystore|credential|sas[._]|(?:access|account)[._]?key"
 )
@@ -115,7 +114,9 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
 
         session = SparkSession.builder.getOrCreate().newSession()
         ship(session)
-        yield _set_up(session, settings)
+        for key, value in _SQL.items():
+            session.conf.set(key, dict(settings.conf).get(key, value))
+        yield session
     else:
         with _own_context(settings) as session:
             yield session
@@ -124,24 +125,32 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
 @contextmanager
 def _own_context(settings: SparkSettings) -> Iterator[SparkSession]:
     """Yield a session of a Spark that is started for the block."""
+    from pyspark.sql import SparkSession
+
+    before = signal.getsignal(signal.SIGINT)
+    litter = Path("artifacts").absolute()
     # Py4j tells the root logger of each interrupted call, and that would print it.
     quiet = logging.NullHandler()
     logging.getLogger().addHandler(quiet)
-    before = signal.getsignal(signal.SIGINT)
-    litter = Path("artifacts").absolute()
-    is_users = litter.exists()
-    with environment(), tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder:
-        context = _start(settings, Path(folder))
-        # PySpark's handler talks to the JVM on the connection that the interrupted call waits on.
-        with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGINT, before)
+    folders = tempfile.TemporaryDirectory(prefix="rebal-spark-")
+    with environment(), folders as folder, contextlib.ExitStack() as ending:
+        ending.callback(logging.getLogger().removeHandler, quiet)
+        if not litter.exists():
+            ending.callback(_clear, litter)
+        log = Path(folder, "spark.log")
         try:
-            yield _prepared(context, settings, Path(folder))
-        finally:
-            end(context.cancelAllJobs, context.stop)
-            if not is_users:
-                _clear(litter)
-            logging.getLogger().removeHandler(quiet)
+            with log.open("wb") as kept:
+                context = _start(settings, kept)
+            ending.callback(end, context.cancelAllJobs, context.stop)
+            # PySpark's handler talks to the JVM on the connection that the interrupted call waits
+            # on.
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGINT, before)
+            session = SparkSession(context)
+            ship(session)
+        except Exception as error:
+            raise start_error(error, log.read_text(errors="replace")) from None
+        yield session
 
 
 def _clear(folder: Path) -> None:
@@ -156,24 +165,6 @@ def _running_context() -> Any:
     """Return the Spark context of this process, if any; PySpark is not loaded."""
     loaded: Any = sys.modules.get("pyspark")
     return None if loaded is None else loaded.SparkContext._active_spark_context
-
-
-def _prepared(context: Any, settings: SparkSettings, folder: Path) -> SparkSession:
-    from pyspark.sql import SparkSession
-
-    try:
-        session = SparkSession(context)
-        ship(session)
-        return _set_up(session, settings)
-    except Exception as error:
-        raise start_error(error, (folder / _LOG).read_text(errors="replace")) from None
-
-
-def _set_up(session: SparkSession, settings: SparkSettings) -> SparkSession:
-    chosen = dict(settings.conf)
-    for key, value in _SQL.items():
-        session.conf.set(key, chosen.get(key, value))
-    return session
 
 
 def require(settings: SparkSettings, *, secrets: bool) -> None:
@@ -199,10 +190,10 @@ def require(settings: SparkSettings, *, secrets: bool) -> None:
         require_java()
 
 
-def _start(settings: SparkSettings, folder: Path) -> Any:
+def _start(settings: SparkSettings, log: IO[bytes]) -> Any:
     """Return a new Spark context, in a JVM of its own or in the one that spark-submit has started.
 
-    What spark-submit was told comes first.
+    What spark-submit was told comes first; `log` gets what the JVM prints.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -222,15 +213,10 @@ def _start(settings: SparkSettings, folder: Path) -> Any:
     conf = SparkConf(loadDefaults=False)
     for key, value in {**made, **told, **ours}.items():
         conf.set(key, value)
-    log = folder / _LOG
-    try:
-        with log.open("wb") as kept:
-            sink = sys.stderr if os.environ.get("REBAL_DEBUG") else kept
-            streams = {"stdout": sink, "stderr": sink}
-            gateway = SparkContext._gateway or launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
-            return SparkContext(conf=conf, gateway=gateway)
-    except Exception as error:
-        raise start_error(error, log.read_text(errors="replace")) from None
+    sink = sys.stderr if os.environ.get("REBAL_DEBUG") else log
+    streams = {"stdout": sink, "stderr": sink}
+    gateway = SparkContext._gateway or launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
+    return SparkContext(conf=conf, gateway=gateway)
 
 
 def _configuration(settings: SparkSettings) -> dict[str, str]:
