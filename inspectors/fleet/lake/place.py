@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import expanded
+from rebal.inspectors.fleet.spark.process import environment
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -44,6 +45,7 @@ _HOST: Final = re.compile(r"(https?://)(?:[^/\s]*@)?([^/\s]+)")
 # What stands before a host; a secret key may have a / in it.
 _LOGIN: Final = re.compile(r"//(?:[^/]*|[^/@]*:(?!\d+/)[^/]*/.*)@")
 _ENDPOINT: Final = re.compile(r"(?i)((aws|azure(_storage)?|google)_)?endpoint(_url(_\w+)?)?")
+_URL: Final = re.compile(r"(?i)https?://([^/\s]*@)?(\[[\da-f:]+\]|[^/\s:@]+)(:\d+)?(/.*)?")
 _ENVIRONMENT: Final = {"s3": "AWS_", "abfss": "AZURE_", "gs": "GOOGLE_"}
 PROBE: Final = "_probe"
 # It asks for others by the name that they have within a URL.
@@ -149,14 +151,9 @@ def import_delta() -> None:
 
     It reads from the environment, once, how much to print; the process gets its own back.
     """
-    if "RUST_LOG" in os.environ or "deltalake" in sys.modules:
-        return
-    os.environ["RUST_LOG"] = "off"
-    try:
-        with contextlib.suppress(ImportError):
+    if "RUST_LOG" not in os.environ and "deltalake" not in sys.modules:
+        with environment(RUST_LOG="off"), contextlib.suppress(ImportError):
             importlib.import_module("deltalake")
-    finally:
-        del os.environ["RUST_LOG"]
 
 
 def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
@@ -202,15 +199,8 @@ def _unlike_urls(place: Place) -> list[str]:
     return [
         name
         for name, value in {**known, **place.options}.items()
-        if _ENDPOINT.fullmatch(name) and not _is_url(value)
+        if _ENDPOINT.fullmatch(name) and not _URL.fullmatch(value)
     ]
-
-
-def _is_url(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    return False
 
 
 def _require_folder(folder: Path, place: Place) -> None:
