@@ -52,10 +52,11 @@ class ScanOrder:
     def secrets(self) -> bool:
         """Return whether passwords or keys of the brokers or of the lake's store go to tasks."""
         known = self.config
-        if known is not None and (known.password or known.key):
+        if known is not None and (
+            known.password or known.key or (known.oauth and known.oauth.client_secret)
+        ):
             return True
-        login = known.oauth if known is not None else None
-        return bool(login and login.client_secret) or any_secret(self.out.options)
+        return any_secret(self.out.options)
 
 
 def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest:

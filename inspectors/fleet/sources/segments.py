@@ -9,15 +9,16 @@ cut-off ends are counted. A batch that fails its CRC is one broken record.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import re
 import struct
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from kafka.errors import KafkaError, UnsupportedCodecError
@@ -29,7 +30,7 @@ from rebal.inspectors.files import opened, read_text
 from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, SourceRow, batch_of
 from rebal.inspectors.logs.text_input import cannot_read
 
-_PROPERTIES: Final = "meta.properties"
+_CLUSTER_ID: Final = re.compile(r"(?m)^\s*cluster\.id\s*=\s*(\S+)")
 _FOLDER: Final = re.compile(rf"{TOPIC}-(\d+)(?:\.[0-9a-f]+-(?:future|stray))?")
 _LOG: Final = re.compile(r"\d{20}\.log")
 _HEAD: Final = struct.Struct(">qiib")
@@ -85,24 +86,15 @@ def find_cluster_id_of(paths: Sequence[str]) -> str | None:
         DocumentError: the segments are of several clusters.
     """
     ids: dict[str, Path] = {}
-    for text in paths:
-        path = Path(text).absolute()
+    for path in (Path(text).absolute() for text in paths):
         for folder in (path, *path.parents[:2]):
-            for line in _lines(folder / _PROPERTIES):
-                name, _, value = line.partition("=")
-                if name.strip() == "cluster.id" and value.strip():
-                    ids.setdefault(value.strip(), path)
+            with contextlib.suppress(OSError):
+                for found in _CLUSTER_ID.findall(read_text(folder / "meta.properties")):
+                    ids.setdefault(found, path)
     if len(ids) > 1:
         told = " and ".join(f"{path} of {name}" for name, path in ids.items())
         raise DocumentError(f"the segments are of {len(ids)} clusters: {told}; scan one at a time.")
     return next(iter(ids), None)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return read_text(path).splitlines()
-    except OSError:
-        return []
 
 
 def read_segments(paths: Sequence[str]) -> Source:
@@ -138,56 +130,45 @@ def _place(batch: Any, ends: _Transactions, rows: _Rows) -> None:
         rows.skip([(None, None, None, None) for _ in records], OPEN)
     elif getattr(batch, "is_control_batch", False):
         rows.skip(records, CONTROL)
-    elif getattr(batch, "is_transactional", False) and not ends.committed(
-        batch.producer_id, batch.base_offset
-    ):
+    elif getattr(batch, "is_transactional", False) and not ends.committed(batch):
         rows.skip(records, ABORTED)
     else:
         rows.add(records)
 
 
-class _Transactions:
-    """Ends of a partition's transactions, and the start of the first open one."""
+class _Transactions(NamedTuple):
+    """A partition's transactions: where each producer's ended, and whether it was committed.
 
-    def __init__(self) -> None:
-        self._ends: dict[int, list[tuple[int, bool]]] = defaultdict(list)
-        self._open: dict[int, int] = {}
+    `open_since` is the offset at which the first open one begins; infinite where none is open.
+    """
 
-    @property
-    def open_since(self) -> float:
-        """The offset at which the first open transaction begins; infinite where none is open."""
-        return min(self._open.values(), default=math.inf)
+    ends: Mapping[int, Sequence[tuple[int, bool]]]
+    open_since: float
 
-    def begin(self, producer: int, offset: int) -> None:
-        self._open.setdefault(producer, offset)
-
-    def end(self, producer: int, offset: int, committed: bool) -> None:
-        self._open.pop(producer, None)
-        self._ends[producer].append((offset, committed))
-
-    def committed(self, producer: int, offset: int) -> bool:
-        """Return whether the transaction that `offset` is in was committed."""
-        ends = self._ends[producer]
-        at = bisect(ends, (offset, True))
+    def committed(self, batch: Any) -> bool:
+        """Return whether the transaction that the batch is in was committed."""
+        ends = self.ends.get(batch.producer_id, ())
+        at = bisect(ends, (batch.base_offset, True))
         return at < len(ends) and ends[at][1]
 
 
 def _transactions(files: Iterable[str]) -> _Transactions:
     """Return the transactions that the batches' heads and the markers show."""
-    found = _Transactions()
+    ends: dict[int, list[tuple[int, bool]]] = defaultdict(list)
+    begun: dict[int, int] = {}
     unseen = _Rows(-1)
-    for file in files:
-        for batch in _batches(file, unseen, check=False):
-            if not getattr(batch, "is_transactional", False):
-                continue
-            if batch.is_control_batch:
-                for key, *_ in _records(batch, unseen):
-                    # A marker's key: a version and its type, 0 for abort and 1 for commit.
-                    committed = key is not None and key[2:4] == b"\x00\x01"
-                    found.end(batch.producer_id, batch.base_offset, committed)
-            else:
-                found.begin(batch.producer_id, batch.base_offset)
-    return found
+    for batch in (one for file in files for one in _batches(file, unseen, check=False)):
+        if not getattr(batch, "is_transactional", False):
+            continue
+        if not batch.is_control_batch:
+            begun.setdefault(batch.producer_id, batch.base_offset)
+            continue
+        for key, *_ in _records(batch, unseen):
+            begun.pop(batch.producer_id, None)
+            # A marker's key: a version and its type, 0 for abort and 1 for commit.
+            committed = key is not None and key[2:4] == b"\x00\x01"
+            ends[batch.producer_id].append((batch.base_offset, committed))
+    return _Transactions(ends, min(begun.values(), default=math.inf))
 
 
 _Record = tuple[bytes | None, bytes | None, int | None, int | None]
