@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,17 +29,24 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import zone_name, zone_offset
 from rebal.groups.wire.offsets_topic import GROUP_METADATA, KINDS, generation_in, kind_name
 from rebal.inspectors.fleet.commits import CommitSums, name_topics
-from rebal.inspectors.fleet.files import read_rows
+from rebal.inspectors.fleet.files import of_groups, read_rows
 from rebal.inspectors.fleet.increments.choice import encoded, summed
-from rebal.inspectors.fleet.increments.work import gather, pieces_of
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import ReadLog
-from rebal.inspectors.fleet.runs import in_order, pack
-from rebal.inspectors.fleet.schemas import ERRORS, TEXT, TIME, TIMELINE, in_columns
+from rebal.inspectors.fleet.runs import in_order, pack, runs_of
+from rebal.inspectors.fleet.schemas import (
+    ERRORS,
+    RUNS,
+    TEXT,
+    TIME,
+    TIMELINE,
+    in_columns,
+    values_of,
+)
 from rebal.inspectors.fleet.sources.files import Part, share_out
 from rebal.inspectors.fleet.sources.requests import COUNTS, SYNCED, read_parts, read_syncs
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
@@ -52,8 +60,6 @@ Read = Callable[[Any], Iterator[pa.RecordBatch]]
 _TASKS_PER_CORE: Final = 4
 _LOOKED_AT: Final = 64
 """Generations by which a log's zone is found; all must show the same one."""
-_HEAD: Final = 300
-"""Bytes of a record's value up to its generation, at most."""
 _CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
 _FEW: Final = 10
 """Less than one record in so many of what was read is almost nothing."""
@@ -222,22 +228,26 @@ def _find_zone(
         return before
     found = in_shares(spark, shares, read_syncs, SYNCED).limit(_LOOKED_AT).collect()
     synced = {(one["group_id"], one["generation"]): one["at"] for one in found}
-    groups = pa.array(sorted({group_id for group_id, _ in synced}), TEXT)
-    pieces = pieces_of("records", records, groups)
-    written = _written_in(gather(spark, run.place, pieces, TIMELINE))
+    wanted = of_groups(pa.array({group_id for group_id, _ in synced}, TEXT))
+    written = _written_in(run.place, [one.path for one in records], wanted)
     apart = [timedelta(microseconds=synced[key] - written[key]) for key in synced.keys() & written]
     zones = [one for one in set(map(zone_offset, apart)) if one is not None]
     return zones[0] // timedelta(milliseconds=1) if len(zones) == 1 else before
 
 
-def _written_in(records: DataFrame) -> dict[tuple[str, int], int]:
+def _written_in(
+    place: Place, paths: Sequence[str], wanted: pc.Expression
+) -> dict[tuple[str, int], int]:
     """Return the times of generations' first records, by group and generation."""
-    rows = records.where(sql.substring("key", 1, 2) == sql.lit(_CLASSIC)).where("value IS NOT NULL")
-    head = sql.substring("value", 1, _HEAD)
     written: dict[tuple[str, int], int] = {}
-    for group_id, at, value in rows.select("group_id", sql.unix_micros("at"), head).collect():
-        key = group_id, generation_in(bytes(value))
-        written[key] = min(at, written.get(key, at))
+    found = (rows for path in paths for rows in read_rows(place, path, RUNS, wanted))
+    for run in chain.from_iterable(map(runs_of, found)):
+        rows = run.rows()
+        columns = (values_of(rows[name]) for name in ("key", "value", "at"))
+        for key, value, at in zip(*columns, strict=True):
+            if key.startswith(_CLASSIC) and value is not None:
+                generation = run.group_id or "", generation_in(value)
+                written[generation] = min(at, written.get(generation, at))
     return written
 
 

@@ -25,7 +25,7 @@ from rebal.inspectors.fleet.commits import as_parts, commit_groups, merge_commit
 from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
-from rebal.inspectors.fleet.runs import in_order, pack, runs_of, unpack
+from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import (
     COMMIT_PARTS,
     COMMITS,
@@ -81,9 +81,9 @@ def pieces_of(
 def gather(
     spark: SparkSession, place: Place, pieces: Sequence[Piece], schema: pa.Schema
 ) -> DataFrame:
-    """Return the rows of the pieces in this schema: `RUNS`, `TIMELINE` or `COMMIT_PARTS`."""
+    """Return the rows of the pieces in this schema: `RUNS` or `COMMIT_PARTS`."""
     shares = shares_of([(piece, piece.size) for piece in pieces], cores_of(spark))
-    read = partial(_read, place=place, schema=schema)
+    read = partial(_read, place=place)
     return in_shares(spark, shares, read, from_arrow_schema(schema, prefer_timestamp_ntz=False))
 
 
@@ -98,14 +98,14 @@ def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
     return 1 if size <= _LITTLE else cores * max(1, -(-size // (_SHARE * cores)))
 
 
-def _read(pieces: Sequence[Piece], place: Place, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read(pieces: Sequence[Piece], place: Place) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
-        for rows in _rows(place, piece, schema):
+        for rows in _rows(piece, place):
             yield from rows.to_batches()
 
 
-def _rows(place: Place, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield a piece's rows in this schema."""
+def _rows(piece: Piece, place: Place) -> Iterator[pa.Table]:
+    """Yield a piece's rows, as `RUNS` or `COMMIT_PARTS`."""
     if piece.kind == "commits":
         yield from map(as_parts, read_rows(place, piece.path, COMMITS))
     elif piece.kind == "commit_parts":
@@ -115,11 +115,7 @@ def _rows(place: Place, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:
             yield pack(in_columns(rows.select(["group_id", "state"]), TIMELINE))
     else:
         for rows in read_rows(place, piece.path, RUNS.append(SCAN), piece.wanted):
-            runs = rows.select(RUNS.names)
-            if schema == RUNS:
-                yield runs
-            else:
-                yield from (in_columns(run.rows(), TIMELINE) for run in runs_of(runs))
+            yield rows.select(RUNS.names)
 
 
 NO_GROUPS: Final = pa.array([], TEXT)
