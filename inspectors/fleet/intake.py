@@ -89,9 +89,9 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
             was read.
         RequestError: the cluster's topic is not the one that an earlier scan read.
     """
-    after = run.previous.offsets if run.previous is not None else {}
+    after = run.previous.offsets
     shares, read = source.share(cores_of(spark), after), source.read
-    if run.previous is not None:
+    if run.previous.run:
         broken = partial(read_broken, run.place, [one.path for one in run.earlier("broken")])
         read = partial(only_new, read=read, after=after, broken=broken)
     work = partial(take_in, target=run.target, latest=latest_time())
@@ -135,8 +135,8 @@ def _account(run: Run, source: Source, totals: Totals) -> None:
             "accounted for: the source changed while it was read; scan again."
         )
     if totals.read:
-        check_records(source.names, totals.records, before=run.previous is not None)
-    elif run.previous is None:
+        check_records(source.names, totals.records, before=run.previous.run > 0)
+    elif not run.previous.run:
         raise DocumentError(
             f"{', '.join(source.names)}: no record of {TOPIC} is in there; nothing to report on."
         )
@@ -193,9 +193,8 @@ def read_logs(
             the lines is a request log's.
     """
     before = run.previous
-    known = before.logs if before is not None else ()
-    shares, read = share_out(paths, _TASKS_PER_CORE * cores_of(spark), known)
-    ahead_ms = before.log_ahead_ms if before is not None else None
+    shares, read = share_out(paths, _TASKS_PER_CORE * cores_of(spark), before.logs)
+    ahead_ms = before.log_ahead_ms
     if zone is None:
         ahead_ms = _find_zone(spark, run, shares, totals.files("records"), ahead_ms)
         if ahead_ms:
@@ -205,7 +204,7 @@ def read_logs(
     totals.take(in_shares(spark, shares, take, REPORT_DDL).collect())
     counts = {name: totals.lines.get(name, 0) for name in COUNTS}
     check_request_logs(paths, counts)
-    if before is not None and known:
+    if before.logs:
         counts = counted(before.requests, counts)
     return LogsRead(counts, tuple(read), ahead_ms)
 

@@ -5,7 +5,7 @@ A scan's row of the lake's table `scans` carries it as a document.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -79,6 +79,10 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     retain: float | None = None
     tables: dict[str, TableEntry] = msgspec.field(default_factory=dict)
     inputs: dict[str, TableEntry] = msgspec.field(default_factory=dict)
+
+
+NOTHING: Final = Manifest(run=0, finished_at=datetime(1970, 1, 1, tzinfo=UTC))
+"""What the first scan of a cluster goes on from."""
 
 
 class _Head(msgspec.Struct):

@@ -64,7 +64,6 @@ from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter,
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _Span = tuple[int, int] | None
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMMITS: Final = ("commits", "open_commit_groups")
 _REPLACED: Final = (*_COMMITS, "log_ends")
 """Kinds that a scan writes whole: a row for each partition that has commits, or that brokers have.
@@ -111,7 +110,7 @@ def scan(
         LakeError: this machine does not see what the executors wrote.
     """
     totals = Totals()
-    logs = LogsRead({}, (), run.previous.log_ahead_ms if run.previous is not None else None)
+    logs = LogsRead({}, (), run.previous.log_ahead_ms)
     if source is not None:
         for note in source.notes:
             say(note)
@@ -129,8 +128,7 @@ def scan(
     say(f"{totals.read:,} records read; putting each group's history in order")
     news, states = decoded(totals.news), newest_states(run)
     now = _Scan(spark, run, totals, news, states, _span(run, totals), _breaks(run, totals))
-    before = run.previous.topics if run.previous is not None else {}
-    _write(now, totals.topics.keys() - before.keys())
+    _write(now, totals.topics.keys() - run.previous.topics.keys())
     if source is not None and source.brokers is not None:
         _write_log_ends(now, source.brokers)
     manifest = _manifest(now, source=source, request_logs=request_logs, logs=logs)
@@ -218,8 +216,7 @@ def _write_log_ends(now: _Scan, brokers: ClusterReading) -> None:
 
 def _topics(now: _Scan) -> dict[str, str]:
     """Names of topics by their ids, those of earlier scans included."""
-    before = now.run.previous
-    return {**(before.topics if before is not None else {}), **now.totals.topics}
+    return {**now.run.previous.topics, **now.totals.topics}
 
 
 def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
@@ -273,8 +270,7 @@ def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:
 def _manifest(
     now: _Scan, *, source: Source | None, request_logs: Sequence[str], logs: LogsRead
 ) -> Manifest:
-    run, totals = now.run, now.totals
-    before = run.previous or Manifest(run=0, finished_at=_EPOCH)
+    run, totals, before = now.run, now.totals, now.run.previous
     first, until = (None, None) if now.span is None else map(moment, now.span)
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
@@ -302,9 +298,9 @@ def _manifest(
 def _breaks(run: Run, totals: Totals) -> dict[int, tuple[int, ...]]:
     """Return the last offsets of earlier scans after which records are missing, by partition."""
     before = run.previous
-    found = dict(before.breaks) if before else {}
+    found = dict(before.breaks)
     for number, last in totals.last.items():
-        end = before.offsets.get(number) if before else None
+        end = before.offsets.get(number)
         if end is not None and totals.offsets[number] < last - end:
             found[number] = (*found.get(number, ()), end)
     return dict(sorted(found.items()))
@@ -319,6 +315,6 @@ def _logs(before: Sequence[ReadLog], now: Sequence[ReadLog]) -> tuple[ReadLog, .
 def _span(run: Run, totals: Totals) -> _Span:
     """Return the first and the last time of all records and requests, earlier scans' included."""
     before = run.previous
-    if before is not None and before.observed_from and before.observed_until:
+    if before.observed_from and before.observed_until:
         totals.stretch((micros(before.observed_from), micros(before.observed_until)))
     return totals.span

@@ -17,7 +17,7 @@ from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.run import Run, counted, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
-from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
+from rebal.inspectors.fleet.manifest import NOTHING, UNNAMED, Manifest
 from rebal.inspectors.fleet.writer import STORED, PartWriter, TaskReport
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan, reported
@@ -262,7 +262,7 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
 def test_full_starts_from_nothing(tmp_path: Path) -> None:
     one_scan(tmp_path, 5)
     with new_run(find_place(str(tmp_path)), UNNAMED, full=True) as run:
-        assert run.previous is None
+        assert run.previous is NOTHING
         finish(run, 6)
     assert seen(tmp_path) == of(6)
 

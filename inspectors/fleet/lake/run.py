@@ -13,11 +13,11 @@ error.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from rebal.inspectors.fleet.lake.table import (
     lost,
     token_of,
 )
-from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
+from rebal.inspectors.fleet.manifest import NOTHING, UNNAMED, Manifest, TableEntry
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, Target, TaskReport, columns_of
 
@@ -42,7 +42,7 @@ _AT_ONCE: Final = 8
 
 
 class Run:
-    """A scan that is being made. `previous` is the finished one that it goes on from, if any.
+    """A scan that is being made. `previous` is the finished one that it goes on from.
 
     `found` are the scans that were finished when it began.
 
@@ -66,19 +66,18 @@ class Run:
         self.target = Target(place, token_of(cluster, number), number)
         self._found = found
         self._last = found.last()
-        self.previous = None if full else self._last
-        self.retain = self._last.retain if retain is None and self._last else retain
+        self.previous = NOTHING if full else self._last
+        self.retain = self._last.retain if retain is None else retain
         self._app = app_of(cluster)
-        self._known: dict[str, tuple[DataFile, ...]] = {}
 
     def earlier(self, kind: str) -> tuple[DataFile, ...]:
         """Return the files of a kind that the scan before has, with their paths in the lake."""
-        if self.previous is None:
+        if not self.previous.run:
             return ()
         table = FOLDERS[kind]
         return tuple(
             one._replace(path=f"{table}/{one.path}")
-            for one in self._of_last(table)
+            for one in self._of_last[table]
             if one.path.split("/")[-1].startswith(f"{kind}-")
         )
 
@@ -135,22 +134,21 @@ class Run:
 
     def _sweep(self, found: Finished, known: Known) -> None:
         """Remove what no scan needs any more; where many are kept, only now and then."""
-        if self._last is not None and self._last.run not in known:
-            known = {**known, self._last.run: {name: self._of_last(name) for name in STORED}}
+        if self._last.run:
+            known = {**known, self._last.run: self._of_last}
         with contextlib.suppress(LakeError):
             if len(found.rows) <= LEAST or self.number % CHECKPOINT == 0:
                 remove(self.place, find_files(self.place, found, self.number, known=known))
             if self.number % CHECKPOINT == 0:
                 remove(self.place, find_log(self.place, {}))
 
-    def _of_last(self, table: str) -> tuple[DataFile, ...]:
-        """Return the files that the cluster's last finished scan has in this table."""
-        if self._last is None:
-            return ()
-        if table not in self._known:
-            entry = {**self._last.tables, **self._last.inputs}.get(table, TableEntry())
-            self._known[table] = self._table(table).files(self.cluster, entry.version)
-        return self._known[table]
+    @cached_property
+    def _of_last(self) -> Mapping[str, tuple[DataFile, ...]]:
+        """The files of the cluster's last finished scan, by table."""
+        entries = defaultdict(TableEntry, {**self._last.tables, **self._last.inputs})
+        return {
+            name: self._table(name).files(self.cluster, entries[name].version) for name in STORED
+        }
 
     def _table(self, name: str) -> LakeTable:
         return LakeTable(self.place, name, columns_of(name))

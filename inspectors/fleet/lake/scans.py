@@ -20,7 +20,13 @@ from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
-from rebal.inspectors.fleet.manifest import Manifest, TableEntry, dump_manifest, load_manifest
+from rebal.inspectors.fleet.manifest import (
+    NOTHING,
+    Manifest,
+    TableEntry,
+    dump_manifest,
+    load_manifest,
+)
 
 SCANS: Final = "scans"
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -83,13 +89,13 @@ class Finished:
         found = {row.number: row for rows in by_file.values() for row in rows}
         self.rows = tuple(found[number] for number in sorted(found))
 
-    def last(self) -> Manifest | None:
-        """Return the last scan, if there is one.
+    def last(self) -> Manifest:
+        """Return the last scan; `NOTHING` where there is none.
 
         Raises:
             DocumentError: it cannot be read.
         """
-        return self.load(self.rows[-1].number) if self.rows else None
+        return self.load(self.rows[-1].number) if self.rows else NOTHING
 
     def load(self, number: int) -> Manifest:
         """Return one of the scans.

@@ -181,8 +181,7 @@ def compact(
     scans = Scans(place)
     for cluster in clusters:
         app, found = app_of(cluster), scans.of(cluster)
-        last = found.last()
-        kept = last.retain if retain is None and last is not None else retain
+        kept = found.last().retain if retain is None else retain
         gone = tuple(row.number for row in expired(found.rows, kept, datetime.now(UTC)))
         number = scans.number(app)
         if gone and not dry:
