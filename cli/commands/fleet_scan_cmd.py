@@ -5,17 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
 from rebal.inspectors.errors import SettingError
-
-if TYPE_CHECKING:
-    from rebal.inspectors.fleet.job import Say
-    from rebal.inspectors.fleet.spark.progress import Tasks
 
 
 def command(
@@ -147,8 +143,8 @@ def command(
             for manifest in run_scans(order, seconds, output.say):
                 for line in summary_lines(manifest, out):
                     output.say(line)
-    with _as_usage(), _progress() as (say, tasks):
-        manifest = run_scan(order, say, tasks)
+    with _as_usage(), _progress():
+        manifest = run_scan(order, output.say)
     if form == "text":
         for line in summary_lines(manifest, out):
             output.say(line)
@@ -168,24 +164,15 @@ def _as_usage() -> Iterator[None]:
 
 
 @contextmanager
-def _progress() -> Iterator[tuple[Say, Tasks | None]]:
-    """Show progress: one line for each step, on a terminal a bar of its running tasks too."""
+def _progress() -> Iterator[None]:
+    """Show the time that has passed, on a terminal, below the lines of the steps."""
     if not sys.stderr.isatty():
-        yield output.say, None
+        yield
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("tasks,"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        step = bar.add_task("step", total=None)
-
-        def say(text: str) -> None:
-            output.say(text)
-            bar.reset(step, total=None)
-
-        def tasks(done: int, of: int) -> None:
-            bar.update(step, completed=done, total=of)
-
-        say("starting Spark")
-        yield say, tasks
+    console = Console(stderr=True)
+    with Progress(SpinnerColumn(), TimeElapsedColumn(), console=console, transient=True) as bar:
+        bar.add_task("scan", total=None)
+        yield
