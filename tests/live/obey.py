@@ -339,9 +339,10 @@ class Story:
         race: str | None,
     ) -> None:
         """Start it as advised. A rejection is a violation, unless an event came in between."""
+        self._configure(process, advice)
         process.origin, process.due = "advised", None
         if assignors:
-            process.assignors = self._deployed = assignors
+            self._deployed = assignors
         error = self.world.start(process)
         process.running = error is None
         if error is None:
@@ -355,6 +356,10 @@ class Story:
         else:
             # What follows would only repeat it.
             self._broken(f"advised {advice['action']} ({advice['reason']}): {said}")
+
+    def _configure(self, process: Process, advice: dict[str, Any]) -> None:
+        """Write its configuration as advised; where nothing is said it stays."""
+        process.assignors = tuple(advice["assignors"]) or process.assignors
 
     def _evidence(self, advice: dict[str, Any]) -> None:
         """Give one of the kinds that rebal asks for; it is wrong to ask for what it has."""

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -293,28 +294,33 @@ class LiveWorld:
 
     # --- brokers --------------------------------------------------------------------------------
 
-    def reload(self) -> str:
+    @property
+    def cluster(self) -> Cluster:
+        """The brokers, of which one can succeed another."""
         assert isinstance(self.broker, Cluster), "one broker alone has no successor"
-        node = self.broker.coordinator_of(self.group)
+        return self.broker
+
+    def reload(self) -> str:
+        node = self.cluster.coordinator_of(self.group)
         how = self._rng.random()
         if how < 0.7:
-            return f"moved from node {node} to {self.broker.move_coordinator(self.group)}"
+            return f"moved from node {node} to {self.cluster.move_coordinator(self.group)}"
         if how < 0.85:
-            self.broker.restart(node)
+            self.cluster.restart(node)
             return f"node {node} restarted"
-        self.broker.kill(node)
-        self.broker.restart(node)
+        self.cluster.kill(node)
+        self.cluster.restart(node)
         return f"node {node} killed and started"
 
     # --- rebal ----------------------------------------------------------------------------------
 
     def plan(self, expected: int | None, *more: str) -> dict[str, Any] | None:
         self._plans += 1
-        words = ["plan-upgrade", self.group, "--to", self._goal, "--out", self._plan_file]
+        words = ["plan-upgrade", self.group, "--to", self._goal, "--out", str(self.plan_file)]
         return self._ask([*words, *more, *self._evidence(), *_expect(expected)])
 
     def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
-        words = ["verify", self._plan_file, *more]
+        words = ["verify", str(self.plan_file), *more]
         return self._ask([*words, *self._evidence(), *_expect(expected)])
 
     def grant(self, kind: str) -> bool:
@@ -414,9 +420,9 @@ class LiveWorld:
         }
 
     @property
-    def _plan_file(self) -> str:
+    def plan_file(self) -> Path:
         """The newest plan."""
-        return str(self._folder / f"plan-{self._plans}.yaml")
+        return self._folder / f"plan-{self._plans}.yaml"
 
     def _ask(self, words: list[str]) -> dict[str, Any] | None:
         full = [*words, "-b", self.broker.bootstrap, "-o", "json", "--timeout", "8"]
@@ -440,6 +446,19 @@ class LiveWorld:
                 for path in self._kept(kind, paths):
                     words += [option, str(path)]
         return words
+
+    def rejected(self) -> Counter[str]:
+        """How many joins of each client the brokers rejected for its list, by their request logs.
+
+        rebal's own are its probes.
+        """
+        found: Counter[str] = Counter()
+        for path in self._request_logs():
+            for line in self._text(path).decode("utf-8", "replace").splitlines():
+                if '"errorCode":23' in line and '"JOIN_GROUP"' in line and self.group in line:
+                    (client,) = re.findall(r'"clientId":"([^"]*)"', line)[:1] or [""]
+                    found[client] += client != "rebal"
+        return +found
 
     def _kept(self, kind: str, paths: Sequence[Path]) -> list[Path]:
         """The logs as the operator has them: cut, shifted or merged."""
