@@ -98,7 +98,7 @@ def _share(files: Sequence[tuple[str, str]], cores: int, _: Mapping[int, int]) -
     Raises:
         DocumentError: Parquet without the columns that are needed.
     """
-    text, _ = share_out([path for path, form in files if form == "text"], cores)
+    text = share_out([path for path, form in files if form == "text"], cores)[0]
     return [*text, *plan_parquet([path for path, form in files if form == "parquet"], cores)]
 
 
