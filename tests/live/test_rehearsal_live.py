@@ -1,21 +1,16 @@
 """Stories on real brokers with real members, beside what the rehearsal engine foretells of them.
 
-Generations, partitions that stop and move, rejections and what each owns at the end must be equal;
-how long partitions stand still is compared on a quiet machine.
+Generations, partitions that stop and move, rejections and what each owns at the end must be equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from random import Random
-from statistics import median, quantiles
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Event
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
@@ -30,8 +25,6 @@ THREE = ("m-0", "m-1", "m-2")
 SEEDS = range(5)
 MANY_SEEDS = range(60)
 ATTEMPTS = 3
-RUNS = 5
-REHEARSED = 200
 
 
 class Teller:
@@ -211,66 +204,3 @@ def test_kip_848_up_and_back(
         kafka41, team(list_, static=static), [*up, *back], by_chance=by_chance, session=10.0
     )
     assert (real.rejected, real.owned) == (0, (4, 4, 4))
-
-
-@pytest.mark.full
-@pytest.mark.timeout(480)
-@pytest.mark.parametrize("list_", [RANGE, FINAL], ids=["eager", "cooperative"])
-def test_standstill_of_five_rolling_restarts(
-    list_: tuple[str, ...], kafka41: Broker, teller: Teller
-) -> None:
-    """Partition-seconds without an owner by the members' own times; needs a quiet machine.
-
-    How long they last rests on when each restart begins, between two heartbeats of the others: the
-    median is foretold for the moments at which they began, the limits for any.
-    """
-    beat = 2.0
-    group = teller.group(kafka41, partitions=20, heartbeat=beat, restart=1.75 * beat, session=10.0)
-    scene = group.begin(team(list_, names=[*SOFTWARE]))
-    # The first one is not counted: heartbeats then go as they do after a rebalance.
-    rounds = [("m-0",), *[tuple(SOFTWARE)] * RUNS]
-    random = Random(1)
-    real: list[float] = []
-    begun: list[tuple[str, float, Event]] = []
-    for number, names in enumerate(rounds):
-        waits = [Event(do=Deed.WAIT, seconds=random.random() * beat) for _ in names]
-        story = zip(waits, bounces((), names=names), strict=True)
-        done = group.play([one for pair in story for one in pair])
-        real.append(group.unowned())
-        phases = [f"round {number}", *[""] * (len(done) - 1)]
-        begun += zip(phases, group.pauses, done, strict=True)
-    then = standstills(scene, begun)
-    ever = standstills(scene, begun, within=beat)
-    low, *_, high = quantiles(ever, n=20)
-    middle = median(real[1:])
-    said = (
-        f"foretold {low:.2f} to {high:.2f}, for these moments {then[0]:.2f} to {then[-1]:.2f}, "
-        f"usually {median(then):.2f}; real {middle:.2f} of {sorted(real[1:])}"
-    )
-    print(said)
-    assert low <= middle <= high, said
-    assert median(then) == pytest.approx(middle, rel=0.15), said
-
-
-def standstills(
-    scene: Scene, begun: Sequence[tuple[str, float, Event]], within: float = 0.0
-) -> list[float]:
-    """Return what the phases of 200 rehearsed runs cost, in order; the first is left out.
-
-    Each restart begins after its pause, or (`within`) up to so many seconds later.
-    """
-    found = []
-    for seed in range(REHEARSED // RUNS):
-        random = Random(seed)
-        script = [
-            one
-            for phase, pause, event in begun
-            for one in (
-                Event(do=Deed.WAIT, seconds=pause + random.random() * within),
-                replace(event, phase=phase),
-            )
-        ]
-        run = rehearse(scene, Script(events=tuple(script)), seed=seed, keep=False)
-        found += [phase.measures.unowned for phase in run.phases[1:]]
-    assert len(found) == REHEARSED
-    return sorted(found)

@@ -79,18 +79,13 @@ class RealGroup:
         *,
         partitions: int = 12,
         session: float = 6.0,
-        heartbeat: float = HEARTBEAT,
-        restart: float = RESTART,
     ) -> None:
         broker.wait_coordinator(group)
         self.broker, self.group, self.partitions = broker, group, partitions
         self.topic = broker.create_topic(topic, partitions)
         self.running: dict[str, Member] = {}
         self.ever: list[tuple[str, Member]] = []
-        self.pauses: list[float] = []
-        """Seconds for which the group was at rest before each deed of the last story."""
         self._members, self._session = members, session
-        self._heartbeat, self._restart_takes = heartbeat, restart
         self._seeds: dict[str, Seed] = {}
         self._gone: dict[str, float] = {}
         self._began, self._log_from = 0.0, 0
@@ -104,9 +99,9 @@ class RealGroup:
 
     def scene(self) -> Scene:
         """Return the group of this moment as a scene, by the brokers' answers and request log."""
-        made, assumed = scene_of(self.snapshot(), speed=Speed(restart=self._restart_takes))
+        made, assumed = scene_of(self.snapshot(), speed=Speed(restart=RESTART))
         assert assumed == (), assumed
-        return with_parameters(made, {"heartbeat": self._heartbeat, "poll": POLL})
+        return with_parameters(made, {"heartbeat": HEARTBEAT, "poll": POLL})
 
     def snapshot(self) -> GroupSnapshot:
         """Return what the brokers answer, with the lists of the request log, all of them exact."""
@@ -127,21 +122,15 @@ class RealGroup:
     def play(self, events: Sequence[Event]) -> tuple[Event, ...]:
         """Make all this happen, each when the group is at rest after what came before.
 
-        Returns the events, but for waits, with the seconds that restarts have really taken, from
-        the stop until the JoinGroup, and loads of the group.
+        Returns the events with the seconds that restarts have really taken, from the stop until the
+        JoinGroup, and loads of the group.
         """
         self._began = time.time()
         self._log_from = self.broker.request_log_path.stat().st_size
-        self._gone, self.pauses = {}, []
+        self._gone = {}
         made = []
         for event in events:
-            if event.do is Deed.WAIT:
-                time.sleep(event.seconds or 0.0)
-                continue
-            rested = max(at for at, _, one in self._all(lambda _: True) if one.kind in _OWNERSHIP)
             made.append(_DEEDS[event.do](self, event))
-            began = min((self._gone[name] for name in event.members), default=rested)
-            self.pauses.append(max(0.0, began - rested))
             self.settle()
         return tuple(made)
 
@@ -155,53 +144,38 @@ class RealGroup:
         if not running:
             return
         patience = 40 + 3 * self._session
-        quiet = max(0.9, 1.2 * self._heartbeat)
         self.broker.wait_stable(self.group, len(running), timeout=patience)
-        wait_assigned(running, self.partitions, each=0, quiet=quiet, timeout=patience)
+        wait_assigned(running, self.partitions, each=0, quiet=0.9, timeout=patience)
         self.broker.wait_stable(self.group, len(running))
 
     def course(self) -> Course:
         """Return what has happened since the story began, by the members' own account."""
-        last, owners, _ = self._before()
+        last: dict[Place, str] = {}
+        owners: dict[Place, set[str]] = {}
+        joined: dict[bool, set[int]] = {False: set(), True: set()}
         moved = stopped = rejected = 0
-        generations: set[int] = set()
-        for _, name, event in self._said():
+        said = [
+            (event.t_ms / 1000, name, event)
+            for name, member in self.ever
+            for event in member.said(*_OWNERSHIP, "joined", "error")
+        ]
+        for at, name, event in sorted(said, key=lambda one: one[0]):
+            counts = at >= self._began
             if event.kind == "joined":
-                generations.add(event.data["generation"])
+                joined[counts].add(event.data["generation"])
             elif event.kind == "error":
-                rejected += _REJECTED in str(event.data)
+                rejected += counts and _REJECTED in str(event.data)
             elif event.kind == "assigned":
                 for place in event.partitions:
-                    moved += last.get(place, name) != name
+                    moved += counts and last.get(place, name) != name
                     last[place] = name
                     owners.setdefault(place, set()).add(name)
             else:
                 for place in event.partitions & {p for p, who in owners.items() if name in who}:
                     owners[place].discard(name)
-                    stopped += not owners[place]
+                    stopped += counts and not owners[place]
         owned = sorted((len(one.owned) for one in self.running.values()), reverse=True)
-        known = {generation for generation in generations if generation not in self._joined_before}
-        return Course(len(known), stopped, moved, rejected, tuple(owned))
-
-    def unowned(self) -> float:
-        """Return the partition-seconds without an owner since the story began, by members' times.
-
-        A partition that a member gives up and gets back in one breath is without one in between.
-        """
-        _, owners, _ = self._before()
-        since: dict[Place, float] = {}
-        total = 0.0
-        for at, name, event in self._said():
-            if event.kind == "assigned":
-                for place in event.partitions:
-                    total += at - since.pop(place, at)
-                    owners.setdefault(place, set()).add(name)
-            elif event.kind in _OWNERSHIP:
-                for place in event.partitions:
-                    owners.setdefault(place, set()).discard(name)
-                    if not owners[place]:
-                        since.setdefault(place, at)
-        return total + sum(time.time() - at for at in since.values())
+        return Course(len(joined[True] - joined[False]), stopped, moved, rejected, tuple(owned))
 
     def overtaken(self) -> int:
         """Return how many SyncGroups came too late, by the request log.
@@ -221,39 +195,28 @@ class RealGroup:
     # Deeds
 
     def _restart(self, event: Event) -> Event:
-        stopped = []
-        for name in event.members:
-            member = self.running.pop(name, None)
-            if member is not None:
-                member.stop()
-                self._gone[name] = _end_of(member)
-            stopped.append(self._gone.get(name, time.time()))
+        (name,) = event.members
+        member = self.running.pop(name, None)
+        if member is not None:
+            member.stop()
+            self._gone[name] = _end_of(member)
+        gone = self._gone.get(name, time.time())
         # Whoever was killed before is started at once, as the engine starts it.
-        time.sleep(max(0.0, max(stopped) + (event.seconds or self._restart_takes) - time.time()))
-        took = []
-        for name, at in zip(event.members, stopped, strict=True):
-            seed = self._seeds[name]._replace(
-                **({"assignors": event.assignors} if event.assignors else {}),
-                **({"protocol": event.protocol} if event.protocol else {}),
-            )
-            member = self._start(seed)
-            wait_for(
-                f"{name} to join", lambda m=member: bool(m.said("joined", "error")), timeout=60
-            )
-            took.append(self._joined_at(member, seed, at) - at)
-        return replace(event, seconds=sum(took) / len(took))
+        time.sleep(max(0.0, gone + RESTART - time.time()))
+        before = self._seeds[name]
+        seed = before._replace(
+            assignors=event.assignors or before.assignors,
+            protocol=event.protocol or before.protocol,
+        )
+        again = self._start(seed)
+        wait_for(f"{name} to join", lambda: bool(again.said("joined", "error")), timeout=60)
+        return replace(event, seconds=self._joined_at(again, seed, gone) - gone)
 
     def _kill(self, event: Event) -> Event:
-        return self._ends(event, Member.crash)
-
-    def _stop(self, event: Event) -> Event:
-        return self._ends(event, Member.stop)
-
-    def _ends(self, event: Event, how: Callable[[Member], object]) -> Event:
-        for name in event.members:
-            member = self.running.pop(name)
-            how(member)
-            self._gone[name] = _end_of(member)
+        (name,) = event.members
+        member = self.running.pop(name)
+        member.crash()
+        self._gone[name] = _end_of(member)
         return event
 
     def _coordinator(self, event: Event) -> Event:
@@ -267,7 +230,7 @@ class RealGroup:
             options |= {
                 "assignors": seed.assignors,
                 "session_timeout_ms": int(1000 * self._session),
-                "settings": {"heartbeat.interval.ms": str(int(1000 * self._heartbeat))},
+                "settings": {"heartbeat.interval.ms": str(int(1000 * HEARTBEAT))},
             }
         if seed.static:
             options["instance_id"] = seed.name
@@ -287,40 +250,6 @@ class RealGroup:
             if mine and at.timestamp() >= after:
                 return at.timestamp()
         return member.said("started")[0].t_ms / 1000
-
-    # What members said
-
-    def _said(self) -> list[tuple[float, str, Any]]:
-        """Return what members have said since the story began, in the order of their times."""
-        return self._all(lambda at: at >= self._began)
-
-    def _all(self, when: Callable[[float], bool]) -> list[tuple[float, str, Any]]:
-        found = [
-            (event.t_ms / 1000, name, event)
-            for name, member in self.ever
-            for event in member.said(*_OWNERSHIP, "joined", "error")
-        ]
-        return sorted((one for one in found if when(one[0])), key=lambda one: one[0])
-
-    def _before(self) -> tuple[dict[Place, str], dict[Place, set[str]], set[int]]:
-        """Return each partition's last owner and its owners when the story began."""
-        last: dict[Place, str] = {}
-        owners: dict[Place, set[str]] = {}
-        joined: set[int] = set()
-        for _, name, event in self._all(lambda at: at < self._began):
-            if event.kind == "joined":
-                joined.add(event.data["generation"])
-            for place in event.partitions if event.kind in _OWNERSHIP else ():
-                if event.kind == "assigned":
-                    last[place] = name
-                    owners.setdefault(place, set()).add(name)
-                else:
-                    owners.setdefault(place, set()).discard(name)
-        return last, owners, joined
-
-    @property
-    def _joined_before(self) -> set[int]:
-        return self._before()[2]
 
 
 def foretold(scene: Scene, events: Sequence[Event], seed: int = 0) -> tuple[Course, Rehearsal]:
@@ -343,6 +272,5 @@ def _end_of(member: Member) -> float:
 _DEEDS: Mapping[Deed, Callable[[RealGroup, Event], Event]] = {
     Deed.RESTART: RealGroup._restart,
     Deed.KILL: RealGroup._kill,
-    Deed.STOP: RealGroup._stop,
     Deed.COORDINATOR: RealGroup._coordinator,
 }
