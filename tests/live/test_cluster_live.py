@@ -25,11 +25,6 @@ class Moved(PlannedGroup):
         super().__init__(cluster, *more, **options)
         self.cluster = cluster
 
-    def logs(self, *missing: int) -> tuple[str, ...]:
-        """The options that give all request logs but these brokers'."""
-        found = [path for node, path in self.cluster.request_logs.items() if node not in missing]
-        return tuple(word for path in found for word in ("--request-log", str(path)))
-
     def stands(self, *missing: int, journal: str = "plan") -> dict[str, Any]:
         """What verify says by the probe and the request logs of all but these brokers.
 

@@ -32,20 +32,11 @@ def group(kafka41: Broker, group_on: GroupOn) -> Iterator[PlannedGroup]:
         yield made
 
 
-def log_of(group: PlannedGroup) -> tuple[str, str]:
-    assert isinstance(group.broker, Broker)
-    return ("--request-log", str(group.broker.request_log_path))
-
-
 def no_log_of(group: PlannedGroup) -> tuple[str, str]:
     """An empty log in the place of the one that the plan keeps."""
     empty = group.file.with_suffix(".empty.log")
     empty.write_text("")
     return ("--request-log", str(empty))
-
-
-def logs_of(cluster: Cluster) -> tuple[str, ...]:
-    return tuple(w for path in cluster.request_logs.values() for w in ("--request-log", str(path)))
 
 
 def blind(group: PlannedGroup, *more: str) -> dict[str, Any]:
@@ -60,12 +51,12 @@ def test_a_coordinator_that_forgot_the_lists(cluster41: Cluster, group_on: Group
     for name in APPS:
         group.place(name, BOTH, instance_id=name, session_timeout_ms=45_000)
     group.settle()
-    body = group.make("--expect-members", "3", *logs_of(cluster41))
+    body = group.make("--expect-members", "3", *group.logs())
     assert body["steps"][-1]["target_list"] == FINAL
     cluster41.move_coordinator(group.group)
     group.settle()
     group.restart("app-1", BOTH)
-    for told in (group.verify(), blind(group), group.verify("--probe", *logs_of(cluster41))):
+    for told in (group.verify(), blind(group), group.verify("--probe", *group.logs())):
         assert told["exit_code"] in (3, 4)
         assert not recommends(told, FINAL), told["advice"]
     group.dies("app-0", FINAL)
@@ -74,11 +65,11 @@ def test_a_coordinator_that_forgot_the_lists(cluster41: Cluster, group_on: Group
 def test_a_member_that_went_back_to_its_old_list_unseen(group: PlannedGroup) -> None:
     """RB901 is open: the plan knew every list, and of the new process it knows none."""
     group.begin(APPS, BOTH)
-    body = group.make("--expect-members", "3", "--probe", *log_of(group))
+    body = group.make("--expect-members", "3", "--probe", *group.logs())
     assert recommends(body, FINAL), body["advice"]
     group.restart("app-2", OLD)
     # The plan keeps its probe, whose no is enough; only app-2 itself may take the target alone.
-    for told in (blind(group), group.verify(*log_of(group))):
+    for told in (blind(group), group.verify(*group.logs())):
         assert told["exit_code"] == 3
         alone = told["advice"]["names"] == ["app-2"]
         assert alone or not recommends(told, FINAL), told["advice"]
@@ -88,7 +79,7 @@ def test_a_member_that_went_back_to_its_old_list_unseen(group: PlannedGroup) -> 
 def test_a_member_of_another_deployment(group: PlannedGroup) -> None:
     """RB607: one more member than the plan counts, and nobody knows its list."""
     group.begin(APPS, BOTH)
-    group.make("--expect-members", "3", *log_of(group))
+    group.make("--expect-members", "3", *group.logs())
     group.begin(["other-0"], OLD)
     told = blind(group)
     assert "RB607" in {one["rule"] for one in told["findings"]}
@@ -99,11 +90,11 @@ def test_a_member_of_another_deployment(group: PlannedGroup) -> None:
 
 def test_another_deployment_changed_the_elected_assignor(group: PlannedGroup) -> None:
     group.begin(APPS, MIXED)
-    body = group.make("--expect-members", "3", *log_of(group))
+    body = group.make("--expect-members", "3", *group.logs())
     assert (body["steps"][-1]["target_list"], body["assignor"]) == (FINAL, FINAL[0])
     group.begin(["other-0"], OLD)
     counted = ("--expect-members", "4")
-    for words, code in (((*counted, *no_log_of(group)), 4), ((*counted, *log_of(group)), 3)):
+    for words, code in (((*counted, *no_log_of(group)), 4), ((*counted, *group.logs()), 3)):
         told = group.verify(*words)
         assert told["exit_code"] == code
         assert [change["what"] for change in told["drift"]] == ["assignor"]
@@ -119,7 +110,7 @@ def test_logs_of_pods_with_one_client_id(
     """Java's own client id is the same in every pod, and the start of one pod's log is cut off."""
     client_id = {"client.id": f"consumer-{group.group}-1"}
     group.begin(APPS[:2], MIXED, own=True, settings=client_id)
-    group.make("--expect-members", "2", *log_of(group))
+    group.make("--expect-members", "2", *group.logs())
     group.restart("app-0", FINAL)
     pods = group.running
     lines = {name: member.log().splitlines() for name, member in pods.items()}
@@ -158,11 +149,11 @@ def test_a_load_keeps_the_bytes_of_a_static_members_new_process(
         # One after the other: the first one joins again and names the partitions that it keeps.
         group.place(name, FINAL, instance_id=name, session_timeout_ms=45_000)
         group.settle()
-    group.make("--to", "eager", "--expect-members", "2", *logs_of(cluster))
+    group.make("--to", "eager", "--expect-members", "2", *group.logs())
     group.restart("app-0", BOTH)
     cluster.move_coordinator(group.group)
     group.settle()
-    body = group.verify("--probe", *logs_of(cluster))
+    body = group.verify("--probe", *group.logs())
     _, text = group.rebal("inspect", group.group, "--probe", "-o", "json")
     (seen,) = json.loads(text)["groups"]
     assert seen["coordinator"]["rebalanced_since_load"] == "no"
@@ -179,28 +170,28 @@ def test_a_member_that_left_before_the_plan(group: PlannedGroup) -> None:
     group.begin(["app-0", "app-1", "a2"], OLD)
     group.stop("a2")
     group.settle()
-    body = group.make(*log_of(group))
+    body = group.make(*group.logs())
     assert (body["exit_code"], len(body["steps"][0]["to_do"])) == (0, 2)
     (said,) = (one for one in body["findings"] if one["rule"] == "RB121")
     assert (said["result"], said["before_step"]) == ("cannot tell", 2)
     assert said["message"].startswith("a2 left 0 min ago with [range]")
     for name in ("app-0", "app-1"):
         group.restart(name, MIXED)
-    for words in (log_of(group), ("--probe",), (*log_of(group), "--probe")):
+    for words in (group.logs(), ("--probe",), (*group.logs(), "--probe")):
         told = group.verify(*words)
         assert (told["exit_code"], told["advice"]["action"]) == (4, "evidence"), told["advice"]
         assert "RB121" in {one["rule"] for one in told["findings"]}
-    _, screen = group.rebal("verify", str(group.file), *log_of(group))
+    _, screen = group.rebal("verify", str(group.file), *group.logs())
     assert "--departed a2 if it left for good" in screen
     # It is back with its old list: the group of now admits it, and step 2 waits for its restart.
     group.begin(["a2"], OLD)
-    told = group.verify(*log_of(group), "--expect-members", "3")
+    told = group.verify(*group.logs(), "--expect-members", "3")
     assert (told["exit_code"], told["step"]) == (4, 1), told["why"]
     group.restart("a2", MIXED)
-    told = group.verify(*log_of(group))
+    told = group.verify(*group.logs())
     assert (told["expected"], told["counted"]) == (3, True)
     assert recommends(told, FINAL), told["advice"]
     for name in ("app-0", "app-1", "a2"):
         group.restart(name, FINAL)
-    assert group.verify(*log_of(group))["finished"]
+    assert group.verify(*group.logs())["finished"]
     assert not group.errors()

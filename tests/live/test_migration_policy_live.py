@@ -36,7 +36,7 @@ def team(broker: Broker, group_on: GroupOn, group_id: str) -> PlannedGroup:
     """Java members, and a plan whose evidence is the request log."""
     broker.wait_coordinator(group_id)
     made: PlannedGroup = group_on(broker, software=f"java-{jars.NEWEST}")
-    made.evidence = ("--request-log", str(broker.request_log_path))
+    made.evidence = made.logs()
     return made
 
 

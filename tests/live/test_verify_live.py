@@ -21,16 +21,11 @@ class Rollout(PlannedGroup):
 
     def __init__(self, broker: Broker, *more: Any, **options: Any) -> None:
         super().__init__(broker, *more, **options)
-        self.log = ["--request-log", str(broker.request_log_path)]
         self.blind = ["--journal", str(self.file.with_name("blind.jsonl"))]
-
-    def write(self, *more: str) -> None:
-        """Make the plan of the group as it is now."""
-        self.rebal("plan-upgrade", self.group, "--out", str(self.file), *more)
 
     def check(self, gate: int | None, done: set[str], *more: str) -> dict[str, Any]:
         """With the log the answer is the truth; without it, never more than the truth."""
-        told = self.verify(*self.log, *more)
+        told = self.verify(*self.logs(), *more)
         assert named(told, "yes") == done
         assert named(told, "no") == set(self.running) - done
         assert told["exit_code"] == gate, told
@@ -51,7 +46,7 @@ def rollout(kafka41: Broker, group_on: GroupOn) -> Rollout:
 @pytest.mark.story
 def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> None:
     rollout.begin(APPS, OLD)
-    rollout.write("--expect-members", "3")
+    rollout.make("--expect-members", "3")
     with rollout.logged():
         before = rollout.verify()
         assert (before["step"], before["exit_code"]) == (1, 4)
@@ -68,7 +63,7 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
         # app-2 is forgotten, and somebody begins the second bounce all the same.
         rollout.dies("app-0", FINAL)
         rollout.settle()
-        told = rollout.verify(*rollout.log)
+        told = rollout.verify(*rollout.logs())
         assert told["exit_code"] == 3
         (danger,) = told["dangers"]
         assert danger["kind"] == "rejected"
@@ -79,7 +74,7 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
 
         rollout.begin(["app-0"], MIXED)
         rollout.restart("app-2", MIXED)
-        told = rollout.verify(*rollout.log, "--probe")
+        told = rollout.verify(*rollout.logs(), "--probe")
         assert named(told, "yes") == set(APPS)
         # The very client that was rejected has joined since, as the log shows.
         assert told["dangers"] == []
@@ -111,12 +106,12 @@ def test_java_and_librdkafka_in_one_group_step_by_step(rollout: Rollout) -> None
         rollout.place("rd-0", OLD, software="confluent-kafka")
         rollout.begin(APPS[:2], OLD)
         # The members are known to the plan, and its baseline brings that to each later look.
-        rollout.write("--expect-members", "3", *rollout.log)
+        rollout.make("--expect-members", "3", *rollout.logs())
         rollout.restart("app-0", MIXED)
-        told = rollout.verify(*rollout.log)
+        told = rollout.verify(*rollout.logs())
         assert (told["step"], told["exit_code"], told["why"]) == (1, 4, ["not done: app-1"])
         rollout.restart("app-1", MIXED)
-        told = rollout.verify(*rollout.log, "--probe")
+        told = rollout.verify(*rollout.logs(), "--probe")
         # librdkafka cannot hold both: the first step is not its own, and its gate holds.
         assert (told["step"], told["exit_code"]) == (1, 0)
         assert [one["name"] for one in told["members"] if not one["concerned"]] == ["rd-0"]
@@ -124,16 +119,16 @@ def test_java_and_librdkafka_in_one_group_step_by_step(rollout: Rollout) -> None
 
         rollout.stop("rd-0")
         rollout.settle()
-        told = rollout.verify(*rollout.log)
+        told = rollout.verify(*rollout.logs())
         assert (told["step"], told["exit_code"]) == (2, 4)
         assert [one["name"] for one in told["outsiders"]] == ["rd-0"]
         rollout.begin(["rd-0"], FINAL, software="confluent-kafka")
-        told = rollout.verify(*rollout.log)
+        told = rollout.verify(*rollout.logs())
         assert (told["step"], told["exit_code"], told["assignor"]) == (2, 0, FINAL[0])
 
         for number, code in ((0, 4), (1, 0)):
             rollout.restart(APPS[number], FINAL)
-            told = rollout.verify(*rollout.log)
+            told = rollout.verify(*rollout.logs())
             assert (told["step"], told["exit_code"]) == (3, code)
             assert named(told, "yes") == {"rd-0", *APPS[: number + 1]}
         assert told["finished"]

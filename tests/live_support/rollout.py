@@ -8,6 +8,7 @@ import pytest
 
 from rebal.cli import app
 from tests.kafka.administration import Administration
+from tests.kafka.cluster import Cluster
 from tests.kafka.members import Members
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import answer
@@ -91,6 +92,13 @@ class PlannedGroup(Rolling, Plan):
     ) -> None:
         Plan.__init__(self, broker, group, folder, capsys)
         Rolling.__init__(self, broker, members, group, topic, partitions=6, software=software)
+
+    def logs(self, *missing: int) -> tuple[str, ...]:
+        """The options that give the request logs of all brokers but these nodes."""
+        on = self.broker
+        logs = on.request_logs if isinstance(on, Cluster) else {1: on.request_log_path}
+        kept = [path for node, path in logs.items() if node not in missing]
+        return tuple(word for path in kept for word in ("--request-log", str(path)))
 
     def dies(self, name: str, assignors: list[str], *, killed: bool = False) -> None:
         """Restart `name` with this list: the coordinator rejects it and it stays down."""
