@@ -90,8 +90,20 @@ def test_a_port_that_takes_connections_and_never_answers() -> None:
     assert "security.protocol is PLAINTEXT" in text
 
 
-def answered_with(answer: Callable[[socket.socket], None]) -> str:
-    """What rebal says of a port where each connection is answered so, and closed."""
+def speaks_http(peer: socket.socket) -> None:
+    peer.recv(100)
+    peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def answers_nonsense(peer: socket.socket) -> None:
+    """Send a frame of the right length to the right request, and nothing to be read in it."""
+    correlation = peer.recv(1000)[8:12]
+    peer.sendall((12).to_bytes(4, "big") + correlation + b"\0\0\x7f" + b"\1" * 5)
+    peer.recv(1)
+
+
+@pytest.mark.parametrize("answer", [speaks_http, answers_nonsense])
+def test_a_port_whose_answers_are_no_kafka(answer: Callable[[socket.socket], None]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -106,26 +118,7 @@ def answered_with(answer: Callable[[socket.socket], None]) -> str:
         threading.Thread(target=serve, daemon=True).start()
         text = refused(config(f"127.0.0.1:{server.getsockname()[1]}"), "unreachable")
         server.shutdown(socket.SHUT_RDWR)
-    return text
-
-
-def test_a_port_that_speaks_something_else() -> None:
-    def answer(peer: socket.socket) -> None:
-        peer.recv(100)
-        peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    assert "does not answer in Kafka's protocol" in answered_with(answer)
-
-
-def test_a_port_whose_answers_are_no_kafka() -> None:
-    """A frame of the right length to the right request, and nothing that can be read in it."""
-
-    def answer(peer: socket.socket) -> None:
-        correlation = peer.recv(1000)[8:12]
-        peer.sendall((12).to_bytes(4, "big") + correlation + b"\0\0\x7f" + b"\1" * 5)
-        peer.recv(1)
-
-    assert "does not answer in Kafka's protocol" in answered_with(answer)
+    assert "does not answer in Kafka's protocol" in text
 
 
 def test_one_of_several_servers_is_enough(kafka41: Broker) -> None:

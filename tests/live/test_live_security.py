@@ -1,5 +1,6 @@
 """Secured listeners: each kind of login is read in full, and rights are told apart."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from rebal.groups.compact import Replicas
 from rebal.groups.model import Broker as Described
 from rebal.groups.model import GroupSnapshot, Tri
 from rebal.inspectors.connection.config import ClusterConfig, resolve
-from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
+from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
@@ -64,7 +65,9 @@ def test_each_kind_of_login_is_read_in_full(kafka41: Broker, group: str, mechani
     read_in_full(config_of(kafka41, mechanism), group)
 
 
-def test_pem_text_inside_the_properties(kafka41: Broker, group: str) -> None:
+def test_pem_text_inside_the_properties_is_left_in_no_file(
+    kafka41: Broker, group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pem = kafka41.certificates.identity("admin").read_text()
     at = pem.index("-----BEGIN CERTIFICATE")
     settings = {
@@ -78,8 +81,11 @@ def test_pem_text_inside_the_properties(kafka41: Broker, group: str) -> None:
     lines = [f"{key}={value.replace(chr(10), chr(92) + 'n')}" for key, value in settings.items()]
     file = kafka41.folder / "inline.properties"
     file.write_text("\n".join(lines))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     config = resolve(kafka41.bootstrap_tls, (), file, None, {}, 8000)
     assert read(config, group).notes == ()
+    assert list(tmp_path.iterdir()) == []
     assert "PRIVATE" not in repr(config)
 
 
@@ -234,24 +240,3 @@ def test_the_doctor_tells_a_refused_login(kafka41: Broker) -> None:
     assert "rejected the login with" in rows["login"].why
     assert not any("s3cret" in f"{row}" for row in report.rows)
     assert not any(row.grant for row in report.rows)
-
-
-def test_no_secret_stays_in_a_file(
-    kafka41: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Inline keys go through memory: nothing is left in the folder for temporary files."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    pem = kafka41.certificates.identity("admin").read_text()
-    at = pem.index("-----BEGIN CERTIFICATE")
-    config = resolve(
-        kafka41.bootstrap_tls,
-        [
-            "security.protocol=SSL",
-            f"ssl.key.pem={pem[:at]}",
-            f"ssl.certificate.pem={pem[at:]}",
-            f"ssl.ca.location={kafka41.certificates.ca}",
-        ],
-        None, None, {}, 8000,
-    )  # fmt: skip
-    to_kafka_python(config)
-    assert list(tmp_path.iterdir()) == []
