@@ -48,8 +48,8 @@ def workers(host: ConnectHost, kafka41: Broker, group_id: str) -> Iterator[Worke
 
 def words(protocol: str) -> dict[str, str]:
     return {
-        "connect_protocol": protocol,
-        "scheduled_rebalance_max_delay_ms": str(1000 * DELAY_S),
+        "connect.protocol": protocol,
+        "scheduled.rebalance.max.delay.ms": str(1000 * DELAY_S),
     }
 
 
@@ -57,7 +57,7 @@ def begin(workers: Workers, topic: str, folder: Path, protocol: str) -> None:
     """Three workers with six connectors, each of which reads lines of its own file."""
     workers.broker.create_topic(topic, 1)
     for name in NAMES:
-        workers.start(name, **words(protocol))
+        workers.start(name, words(protocol))
         # The first one makes the cluster's topics: one that loses the race for it waits for long.
         workers.running[name].wait_for("started", timeout=60)
     workers.settle()
@@ -145,7 +145,7 @@ def test_a_restart_costs_what_was_foretold(
         assert leader_of(snapshot) == leader
         before = stop(workers, name)
         assert snapshot.group.generation in (None, before)
-        workers.start(name, **words(protocol))
+        workers.start(name, words(protocol))
         wait_for(
             f"{told.rebalances} rebalances after generation {before}",
             lambda before=before, told=told: max(workers.rebalances()) >= before + told.rebalances,
@@ -193,14 +193,14 @@ def test_workers_that_turn_eager_one_by_one_run_tasks_twice_and_together_they_do
     # What the leader ran is given out at once: the others go on with it when the leader is back.
     leader = leader_of(look(workers, host.log_path, tmp_path / "before.yaml"))
     stop(workers, leader)
-    workers.start(leader, **words("eager"))
+    workers.start(leader, words("eager"))
     running(workers)
     assert workers.protocols == {"eager"}
     twice = lines_read(workers.broker, topic_name, tmp_path, "one by one")
     assert set(twice.values()) == {1, 2}, twice
     workers.end()
     for name in NAMES:
-        workers.start(name, **words("eager"))
+        workers.start(name, words("eager"))
     running(workers)
     once = dict.fromkeys((f"together {connector}" for connector in CONNECTORS), 1)
     assert lines_read(workers.broker, topic_name, tmp_path, "together") == once

@@ -16,6 +16,7 @@ from tests.live_support.rollout import LISTS, Plan
 from tests.live_support.workers import Workers, configure
 
 NAMES = ("w0", "w1")
+EAGER = {"connect.protocol": "eager"}
 OVERRIDE = f"consumer.override.{LISTS}"
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 STICKY = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
@@ -59,7 +60,7 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     log = ("--request-log", str(broker.request_log_path))
     printed = ("--client-log", str(host.log_path))
     for name in NAMES:
-        workers.start(name, connect_protocol="eager")
+        workers.start(name, EAGER)
     workers.settle()
     sink = f"sink-{group[-6:]}"
     config = {
@@ -129,13 +130,13 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     down = Plan(broker, group, tmp_path, capsys, name="down")
     body = down.make("--to", "eager", "--expect-members", "2")
     assert (body["path"], body["exit_code"]) == ("connect_down", 0)
-    assert down.settings(1) == {"connect.protocol": "eager"}
+    assert down.settings(1) == EAGER
     assert body["steps"][0]["kind"] == "cut-over", "one by one, tasks would run twice"
     workers.end()
     told = down.verify(*log, "--journal", str(tmp_path / "stopped.jsonl"))
     assert told["exit_code"] == 4
     for name in NAMES:
-        workers.start(name, **{k.replace(".", "_"): v for k, v in down.settings(1).items()})
+        workers.start(name, down.settings(1))
     workers.settle()
     assert workers.protocols == {"eager"}
     # That default is elected is true with the first eager worker, and proves nothing.

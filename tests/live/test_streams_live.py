@@ -1,6 +1,6 @@
 """Kafka Streams on real brokers: what rebal sees of it, and its ways carried out to the end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,49 +21,20 @@ Said = pytest.CaptureFixture[str]
 Told = dict[str, Any]
 
 
-class Programs:
-    """Streams programs by name; one JVM for each version."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._hosts: dict[str, StreamsHost] = {}
-        self._running: list[Member] = []
-
-    def host(self, version: str) -> StreamsHost:
-        if version not in self._hosts:
-            self._hosts[version] = StreamsHost(version, self._folder)
-        return self._hosts[version]
-
-    def start(
-        self, broker: Broker, version: str, name: str, group: str, topic: str, **settings: str
-    ) -> Member:
-        made = {key.replace("_", "."): value for key, value in settings.items()}
-        member = self.host(version).launch(broker, name, group, [topic], made)
-        self._running.append(member)
-        return member
-
-    def end_members(self) -> None:
-        for member in self._running:
-            if not member.closed:
-                member.stop()
-        self._running.clear()
-
-    def close(self) -> None:
-        for host in self._hosts.values():
-            host.close()
-
-
 @pytest.fixture(scope="module")
-def _programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    made = Programs(tmp_path_factory.mktemp("streams"))
-    yield made
-    made.close()
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], StreamsHost]]:
+    """The one JVM of each version's programs."""
+    folder = tmp_path_factory.mktemp("streams")
+    hosts: dict[str, StreamsHost] = {}
 
+    def host_of(version: str) -> StreamsHost:
+        if version not in hosts:
+            hosts[version] = StreamsHost(version, folder)
+        return hosts[version]
 
-@pytest.fixture
-def programs(_programs: Programs) -> Iterator[Programs]:
-    yield _programs
-    _programs.end_members()
+    yield host_of
+    for each in hosts.values():
+        each.close()
 
 
 def client(name: str) -> str:
@@ -85,22 +56,31 @@ def kept_something(member: Member) -> bool:
 class Group:
     """Two instances of one application, restarted one after the other as a plan says."""
 
-    def __init__(self, broker: Broker, programs: Programs, group: str, topic: str) -> None:
-        self.broker = broker
-        self.programs = programs
-        self.group = group
-        self.topic = topic
+    def __init__(
+        self, broker: Broker, host: Callable[[str], StreamsHost], group: str, topic: str
+    ) -> None:
+        self.broker, self.host, self.group, self.topic = broker, host, group, topic
         self.running: dict[str, Member] = {}
+        self._started: list[Member] = []
 
-    def start(self, version: str, name: str, **settings: str) -> Member:
-        member = self.programs.start(self.broker, version, name, self.group, self.topic, **settings)
-        self.running[name] = member
+    def launch(self, version: str, name: str, settings: dict[str, str]) -> Member:
+        """Start a program that has no place among the running ones. Returns at once."""
+        made = self.host(version).launch(self.broker, name, self.group, [self.topic], settings)
+        self._started.append(made)
+        return made
+
+    def start(self, version: str, name: str, settings: dict[str, str] | None = None) -> None:
+        self.running[name] = self.launch(version, name, settings or {})
         self.settle()
-        return member
 
-    def restart(self, version: str, name: str, settings: dict[str, str]) -> Member:
+    def restart(self, version: str, name: str, settings: dict[str, str]) -> None:
         self.running[name].stop()
-        return self.start(version, name, **{k.replace(".", "_"): v for k, v in settings.items()})
+        self.start(version, name, settings)
+
+    def end(self) -> None:
+        for member in self._started:
+            if not member.closed:
+                member.stop()
 
     def settle(self) -> None:
         wait_assigned(list(self.running.values()), PARTITIONS, quiet=0.5)
@@ -118,13 +98,18 @@ class Group:
 
 @pytest.fixture(params=BOTH_COORDINATORS)
 def group(
-    request: pytest.FixtureRequest, programs: Programs, group_id: str, topic_name: str
+    request: pytest.FixtureRequest,
+    host: Callable[[str], StreamsHost],
+    group_id: str,
+    topic_name: str,
 ) -> Iterator[Group]:
     broker: Broker = request.getfixturevalue(request.param)
     broker.create_topic(topic_name, PARTITIONS)
     broker.wait_coordinator(group_id)
     broker.log_requests(True)
-    yield Group(broker, programs, group_id, topic_name)
+    made = Group(broker, host, group_id, topic_name)
+    yield made
+    made.end()
     broker.log_requests(False)
 
 
@@ -158,7 +143,7 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
     assert "its own log shows that" in unlogged["rebalance_protocol"]["why"]
     assert {m["software"]["version_range"] for m in unlogged["members"]} == {">= 3.4"}
 
-    printed = ("--client-log", str(group.programs.host(NEW).log_path))
+    printed = ("--client-log", str(group.host(NEW).log_path))
     for count, name in enumerate(("a", "b"), 1):
         group.restart(NEW, name, up.settings(2))
         # Without the program's own log nothing is called done that is not.
@@ -228,9 +213,7 @@ def test_4_0_and_later_do_not_start_with_the_old_upgrade_from(
     doomed = plan.look("--inventory", str(files))
     assert doomed["exit_code"] == 3
     assert "RB506" in {finding["rule"] for finding in doomed["findings"]}
-    died = group.programs.start(
-        group.broker, NEWEST, "b", group.group, group.topic, upgrade_from="2.3"
-    )
+    died = group.launch(NEWEST, "b", {"upgrade.from": "2.3"})
     error = died.wait_for("error").data
     assert "no longer supported in 4.0" in error["message"]
 
@@ -242,7 +225,7 @@ def test_down_from_4_1_over_the_bridge_release(group: Group, tmp_path: Path, cap
         group.start(NEWEST, name)
     down = Plan(group.broker, group.group, tmp_path, capsys, evidence=log)
     down.make("--to", "eager", "--expect-members", "2")
-    printed = ("--client-log", str(group.programs.host(NEW).log_path))
+    printed = ("--client-log", str(group.host(NEW).log_path))
     for step, version in ((1, NEW), (2, NEW), (3, OLD)):
         *_, told = group.bounce(version, down, step, *printed)
     assert told["finished"]
@@ -254,11 +237,11 @@ def test_an_old_leader_gives_a_cooperative_members_partitions_away(
     upgrade_from: str, group: Group, tmp_path: Path, capsys: Said
 ) -> None:
     """RB505 on real members: two owners at once without upgrade.from, never with it."""
-    new = {"revoke_ms": "800", **({"upgrade_from": upgrade_from} if upgrade_from else {})}
+    new = {"revoke.ms": "800", **({"upgrade.from": upgrade_from} if upgrade_from else {})}
     group.start(OLD, "old")
     for name in ("new-0", "new-1"):
-        group.start(NEW, name, **new)
-    printed = ("--client-log", str(group.programs.host(NEW).log_path))
+        group.start(NEW, name, new)
+    printed = ("--client-log", str(group.host(NEW).log_path))
     plan = Plan(group.broker, group.group, tmp_path, capsys, evidence=printed)
     body = plan.look()
     rules = {finding["rule"] for finding in body["findings"]}

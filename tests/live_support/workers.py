@@ -24,14 +24,12 @@ class Workers:
         self.running: dict[str, Worker] = {}
         self._host = host
 
-    def start(self, name: str, **settings: str) -> None:
-        self.running[name] = self._host.launch(
-            self.broker, name, self.group, {k.replace("_", "."): v for k, v in settings.items()}
-        )
+    def start(self, name: str, settings: Mapping[str, str]) -> None:
+        self.running[name] = self._host.launch(self.broker, name, self.group, settings)
 
     def restart(self, name: str, settings: Mapping[str, str]) -> None:
         self.running[name].stop()
-        self.start(name, **{key.replace(".", "_"): value for key, value in settings.items()})
+        self.start(name, settings)
         self.settle()
 
     def settle(self) -> None:
