@@ -5,12 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rebal.groups.compact import Partitions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
     CoordinatorKind,
     GroupSnapshot,
-    GroupState,
     GroupType,
     RebalanceProtocol,
 )
@@ -128,31 +126,6 @@ def test_several_groups_and_one_that_is_not_there(
         select_groups(config, [], match="nothing-like-it")
     with pytest.raises(SelectionError, match="not a regular expression"):
         select_groups(config, [], match="(")
-
-
-def test_partitions_that_are_committed_by_hand_have_lag_without_members(
-    kafka41: Broker, group_id: str, topic_name: str
-) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-
-    kafka41.create_topic(topic_name, 2)
-    kafka41.produce(topic_name, {1: 9})
-    places = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic_name, 1, 4)])
-    kafka41.admin().alter_consumer_group_offsets([places])[group_id].result(20)
-    found = read_group(kafka41, group_id)
-    assert (found.group.state, found.members) == (GroupState.EMPTY, ())
-    assert [(lag.partition, lag.committed, lag.end) for lag in found.lag] == [(1, 4, 9)]
-
-
-def test_a_client_id_is_kept_letter_by_letter(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str
-) -> None:
-    wild = "[red]\x1b[31mboo[/red]"
-    names = (group_id, topic_name)
-    Rolling(kafka41, members, *names, partitions=1, software="confluent-kafka").begin([wild], [])
-    (member,) = read_group(kafka41, group_id).members
-    assert member.client_id == wild
-    assert member.assignment == {topic_name: Partitions([0])}
 
 
 @pytest.fixture

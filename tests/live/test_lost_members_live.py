@@ -103,6 +103,21 @@ def test_another_deployment_changed_the_elected_assignor(group: PlannedGroup) ->
     group.dies("app-0", FINAL)
 
 
+@pytest.mark.parametrize("software", ["kafka-python", "confluent-kafka"])
+def test_a_mixed_list_is_not_advised_to_a_client_that_is_not_known_to_take_it(
+    software: str, kafka41: Broker, group_on: GroupOn
+) -> None:
+    """Such a client fails when it is built: the coordinator is never asked."""
+    group: PlannedGroup = group_on(kafka41, software=software)
+    group.begin(["app-0", "app-1"], ["range"])
+    logs = [str(member.host.log_path) for member in group.running.values()]
+    printed = [word for log in logs for word in ("--client-log", log)]
+    for words in ([], ["--probe"], ["--probe", *printed]):
+        for body in (group.make(*words), group.verify(*words)):
+            mixed = len(body["advice"]["assignors"]) > 1
+            assert not (recommends(body) and mixed), body["advice"]["text"]
+
+
 @pytest.mark.parametrize("prefixed", [False, True], ids=["merged", "with --prefix"])
 def test_logs_of_pods_with_one_client_id(
     prefixed: bool, group: PlannedGroup, tmp_path: Path

@@ -5,16 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import describe
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.probe import probe_group
-from rebal.inspectors.kafka.read import read_groups, select_groups
 from tests.kafka.broker import Broker
-from tests.kafka.jars import NEWEST
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
 from tests.live_support import config_of, read_group, stored_generations
@@ -172,49 +169,3 @@ def test_a_change_between_the_descriptions_and_a_group_that_is_empty_void_every_
     assert found.probe is not None
     assert "Empty, not Stable" in (found.probe.refused or "")
     assert joins_sent() == 0
-
-
-def test_many_groups_get_the_answers_that_each_gets_alone(
-    newest: Broker, members: Members, group_id: str, topic_name: str
-) -> None:
-    newest.create_topic(topic_name, 1)
-    lists = {"eager": ["range"], "both": ["range", "cooperative-sticky"], "new": None}
-    names = {kind: f"{group_id}-{kind}" for kind in lists}
-    own = [
-        members.start(
-            f"java-{NEWEST}", newest, kind, names[kind], topics=[topic_name], assignors=wanted,
-            protocol=None if wanted else "consumer",
-        )
-        for kind, wanted in lists.items()
-    ]  # fmt: skip
-    for each in own:
-        wait_assigned([each], 1)
-    for name in names.values():
-        newest.wait_stable(name, 1)
-    config = config_of(newest)
-    chosen = select_groups(config, (), match=f"{group_id}-.*")
-    events = [member.events for member in own]
-    together = read_groups(config, chosen.group_ids, probe=True, coordinators=chosen.coordinators)
-    assert len(together) == 3
-    for found, alone in zip(
-        together, [read_group(newest, each, probe=True) for each in chosen.group_ids], strict=True
-    ):
-        assert isinstance(found, GroupSnapshot)
-        assert found.probe is not None
-        assert alone.probe is not None
-        assert found.probe.refused == alone.probe.refused
-        assert bool(found.probe.answers) == (found.group.type is GroupType.CLASSIC)
-        assert [(each.assignor, each.supported) for each in found.probe.answers] == [
-            (each.assignor, each.supported) for each in alone.probe.answers
-        ]
-        assert replace(found.group, coordinator=None) == replace(alone.group, coordinator=None)
-        assert found.group.coordinator == alone.group.coordinator
-        assert (found.topics, found.lag) == (alone.topics, alone.lag)
-        for one, other in zip(found.members, alone.members, strict=True):
-            assert (one.member_id, one.assignors.at_least) == (
-                other.member_id,
-                other.assignors.at_least,
-            )
-            assert (one.timeouts is None) == (found.group.type is GroupType.CONSUMER)
-    time.sleep(1.2)
-    assert [member.events for member in own] == events
