@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ from rebal.inspectors.connection.translate import words_of
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.verification.verify import verify
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members
+from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, read_group
 
 pytestmark = pytest.mark.full
@@ -36,24 +36,17 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
 ) -> None:
     broker, security = site
     kafka = request.getfixturevalue(broker)
-    kafka.create_topic(topic_name, 2)
-
-    def start(name: str, *assignors: str) -> Member:
-        return members.start(
-            "java-4.1.1", kafka, name, group_id, topics=[topic_name], assignors=list(assignors),
-            instance_id=name, session_timeout_ms=1_800_000,
-            settings={"heartbeat.interval.ms": "1000"},
-        )  # fmt: skip
-
-    started = [start("app-0", "cooperative-sticky", "range"), start("app-1", "range")]
-    wait_assigned(started, 2, quiet=0.0)
-    started[1].crash()
+    names = (group_id, topic_name)
+    service = Rolling(kafka, members, *names, partitions=2, software="java-4.1.1")
+    options = {"session_timeout_ms": 1_800_000, "settings": {"heartbeat.interval.ms": "1000"}}
+    service.begin(["app-0"], ["cooperative-sticky", "range"], instance_id="app-0", **options)
+    service.begin(["app-1"], ["range"], instance_id="app-1", **options)
+    service.running.pop("app-1").crash()
     seen = read_group(kafka, group_id, probe=True)
     assert len(seen.members) == 2, "the coordinator counts the member that is down"
     config = config_of(kafka, security)
     given = Given(brokers=config.bootstrap, client=words_of(config), plan="p.yaml")
-    lists = [f"instance-id=app-{n}:{names}" for n, names in ((0, "cooperative-sticky,range"),
-                                                             (1, "range"))]  # fmt: skip
+    lists = ["instance-id=app-0:cooperative-sticky,range", "instance-id=app-1:range"]
     known, _ = apply_assumptions(seen, lists)
     plan = make_plan(known, given=given)
     (forgotten,) = [one for one in plan.findings if one.rule == "RB102"]
@@ -67,19 +60,14 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
         check=True, timeout=60, capture_output=True, text=True,
     )  # fmt: skip
     assert "NoError" in done.stdout
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        seen = read_group(kafka, group_id)
-        if [one.instance_id for one in seen.members] == ["app-0"] and seen.group.assignor:
-            break
-        time.sleep(0.3)
+    service.settle()
+    seen = read_group(kafka, group_id)
     assert [one.instance_id for one in seen.members] == ["app-0"]
     assert seen.group.assignor == "cooperative-sticky"
     known, _ = apply_assumptions(seen, lists[:1])
     advice = verify(plan, [], known, expect_members=1).advice
     assert (advice.recommended, advice.names) == (True, ("app-0",))
-    started[0].stop()
-    wait_assigned([start("app-0", *advice.assignors)], 2, quiet=0.0)
+    service.restart("app-0", list(advice.assignors))
     seen = read_group(kafka, group_id)
     known, _ = apply_assumptions(seen, [f"instance-id=app-0:{advice.assignors[0]}"])
     assert verify(plan, [], known, expect_members=1).finished
