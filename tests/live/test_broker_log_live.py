@@ -7,7 +7,8 @@ from rebal.groups.model import Source, Tri
 from rebal.inspectors.logs.broker.reader import read_broker_log
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members
+from tests.kafka.rolling import Rolling
 from tests.live_support import read_group
 
 
@@ -18,12 +19,8 @@ def test_the_log_shows_loads_joins_and_leaves(
     version: str, members: Members, group_id: str, topic_name: str
 ) -> None:
     with Broker(version, secure=False) as broker:
-        broker.create_topic(topic_name, 4)
-
-        def start(name: str) -> Member:
-            return members.start(
-                *("java-3.9.1", broker, name, group_id), topics=[topic_name], assignors=["range"]
-            )
+        names = (group_id, topic_name)
+        service = Rolling(broker, members, *names, partitions=4, software="java-3.9.1")
 
         def known() -> tuple[Tri, set[str], dict[str, bool], list[str]]:
             described = read_group(broker, group_id)
@@ -40,12 +37,11 @@ def test_the_log_shows_loads_joins_and_leaves(
                 [e.source for m in found.members for e in m.assignors.evidence],
             )
 
-        first, second, third = start("a"), start("b"), start("c")
-        wait_assigned([first, second, third], 4)
+        service.begin(["a", "b", "c"], ["range"])
         assert known()[:3] == (Tri.YES, {"a", "b", "c"}, {})
-        second.stop()
-        third.crash()
-        wait_assigned([first], 4)
+        service.stop("b")
+        service.running.pop("c").crash()
+        service.settle()
         since, ids, departed, sources = known()
         assert (since, ids, departed) == (Tri.YES, {"a"}, {"b": True, "c": False})
         assert Source.BROKER_LOG not in sources
@@ -56,7 +52,6 @@ def test_the_log_shows_loads_joins_and_leaves(
             loaded = broker.coordinator_log().rpartition(f"metadata for {group_id} with gen")[2]
         again = f"Stabilized group {group_id} " in loaded
         assert known()[0] is (Tri.YES if again else Tri.NO)
-        fourth = start("d")
-        wait_assigned([first, fourth], 4)
+        service.begin(["d"], ["range"])
         assert known()[:2] == (Tri.YES, {"a", "d"})
         members.end()

@@ -4,7 +4,7 @@ import os
 import signal
 
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members, wait_assigned
+from tests.kafka.members import Members
 from tests.kafka.processes import freeze, wait_for
 from tests.kafka.rolling import Rolling
 from tests.kafka.stage import inspect
@@ -20,12 +20,9 @@ def ids(broker: Broker, group_id: str) -> dict[str, str]:
 def test_an_expired_session_gives_a_new_id_without_a_new_process(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    kafka41.create_topic(topic_name, 2)
-    own = members.start(
-        "confluent-kafka", kafka41, "sleepy", group_id, topics=[topic_name],
-        session_timeout_ms=1500,
-    )  # fmt: skip
-    wait_assigned([own], 2)
+    service = Rolling(kafka41, members, group_id, topic_name, software="confluent-kafka")
+    service.begin(["sleepy"], [], session_timeout_ms=1500)
+    own = service.running["sleepy"]
     first = ids(kafka41, group_id)
     pid = own.host.process.pid
     freeze(pid)

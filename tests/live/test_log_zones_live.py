@@ -13,7 +13,8 @@ from rebal.cli.sources import EvidenceFiles, snapshot_for
 from tests.kafka import broker as harness
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members, wait_assigned
+from tests.kafka.members import Members
+from tests.kafka.rolling import Rolling
 from tests.live_support.rollout import Plan
 
 pytestmark = pytest.mark.slow
@@ -32,22 +33,13 @@ def test_a_broker_s_local_times_are_placed(
     java = [each for each in harness._JVM if "user.timezone" not in each]
     monkeypatch.setattr(harness, "_JVM", (*java, f"-Duser.timezone={zone}"))
     with Broker(jars.EARLY, secure=False, request_log=True) as broker:
-        topic = broker.create_topic("orders", 4)
-        running = [
-            members.start(
-                "kafka-python", broker, f"c{n}", "zoned", topics=[topic], assignors=["range"]
-            )
-            for n in range(2)
-        ]
-        wait_assigned(running, 4)
-        broker.wait_stable("zoned", 2)
+        names = ("zoned", "orders")
+        service = Rolling(broker, members, *names, partitions=4, software="kafka-python")
+        service.begin(["c0", "c1"], ["range"])
         plan = Plan(broker, "zoned", tmp_path, capsys)
         words = ("--expect-members", "2", "--request-log", str(broker.request_log_path))
         plan.make(*words)
-        refused = members.start(
-            "java-4.1.1", broker, "refused", "zoned", topics=[topic], assignors=["roundrobin"]
-        )
-        refused.wait_for("error")
+        service.refuses("refused", ["roundrobin"], "Inconsistent", software="java-4.1.1")
         # Read as UTC, it would have been hours before the plan, or hours ahead of the clock.
         dangers = plan.verify(*words)["dangers"]
         assert [danger["kind"] for danger in dangers] == ["rejected"]
@@ -68,13 +60,9 @@ def test_a_broker_s_local_times_are_placed(
                 assert timedelta(0) <= now - at < timedelta(minutes=5)
             assert any(f"UTC{said}" in note for note in found.notes)
         # It joins with a list that is admitted, and nothing is left to say of it.
-        back = members.start(
-            "java-4.1.1", broker, "refused", "zoned", topics=[topic], assignors=["range"]
-        )
-        wait_assigned([*running, back], 4)
+        service.begin(["refused"], ["range"], software="java-4.1.1")
         assert plan.verify(*words)["dangers"] == []
-        for each in (*running, back):
-            each.stop()
+        members.end()
         assert found.group.coordinator is not None
         assert found.group.coordinator.leader_epoch == 0
         assert found.group.coordinator.loaded_at is None

@@ -89,19 +89,15 @@ def test_an_old_java_leader_moves_what_franz_go_could_keep(
     topic_name: str,
 ) -> None:
     """RB117: it takes the length of franz-go's list of topics for the generation."""
-    topic = kafka41.create_topic(topic_name, 12)
-    running = []
-    for software, name in ((leader, "java"), ("franz-go", "go-0"), ("franz-go", "go-1")):
-        made = members.start(
-            software, kafka41, name, group_id, topics=[topic], assignors=["cooperative-sticky"]
-        )
-        # Who comes first leads, for as long as it stays.
-        running.append(made)
-        wait_assigned(running, 12)
+    service = Rolling(kafka41, members, group_id, topic_name, partitions=12)
+    # Who comes first leads, for as long as it stays.
+    for name in (f"{leader}-0", "franz-go-0", "franz-go-1"):
+        service.begin([name], ["cooperative-sticky"])
+    running = list(service.running.values())
     before = [member.owned for member in running]
     assert [len(owned) for owned in before] == [4, 4, 4]
-    joiner = members.start("franz-go", kafka41, "go-2", group_id, topics=[topic])
-    wait_assigned([*running, joiner], 12)
+    service.begin(["franz-go-2"], [])
+    joiner = service.running["franz-go-2"]
     moved = [len(owned - member.owned) for owned, member in zip(before, running, strict=True)]
     assert len(joiner.owned) == 3
     assert (sum(moved) > 3) is needless

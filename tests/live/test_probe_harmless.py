@@ -14,6 +14,7 @@ from rebal.inspectors.kafka.probe import probe_group
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, read_group, stored_generations
 
 ASKED = ("range", "cooperative-sticky", "sticky", "roundrobin")
@@ -22,23 +23,13 @@ ASKED = ("range", "cooperative-sticky", "sticky", "roundrobin")
 def started(
     broker: Broker, members: Members, group: str, topic: str, *, static: bool, lists: list[str]
 ) -> list[Member]:
-    broker.create_topic(topic, 6)
-    made = [
-        members.start(
-            "java-3.9.1",
-            broker,
-            f"{group[-6:]}-{n}",
-            group,
-            topics=[topic],
-            assignors=lists,
-            instance_id=f"i-{n}" if static else None,
-            session_timeout_ms=20_000,
-        )
-        for n in range(2)
-    ]
-    wait_assigned(made, 6)
-    broker.wait_stable(group, 2)
-    return made
+    service = Rolling(broker, members, group, topic, software="java-3.9.1")
+    for n in range(2):
+        instance_id = f"i-{n}" if static else None
+        name = f"{group[-6:]}-{n}"
+        service.place(name, lists, instance_id=instance_id, session_timeout_ms=20_000)
+    service.settle()
+    return list(service.running.values())
 
 
 def coordinator_lines(broker: Broker, group: str) -> list[str]:

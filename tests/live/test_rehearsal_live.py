@@ -34,16 +34,6 @@ class Teller:
         self.members, self.name, self.topic = members, group, topic
         self.groups: list[RealGroup] = []
 
-    def group(self, broker: Broker, **more: Any) -> RealGroup:
-        """One more group; the broker's request log is on."""
-        broker.log_requests(True)
-        number = len(self.groups)
-        made = RealGroup(
-            broker, self.members, f"{self.name}-{number}", f"{self.topic}-{number}", **more
-        )
-        self.groups.append(made)
-        return made
-
     def same(
         self,
         broker: Broker,
@@ -60,7 +50,10 @@ class Teller:
         the request log shows: the story is then told once more, on a new group.
         """
         for _ in range(ATTEMPTS):
-            group = self.group(broker, **more)
+            broker.log_requests(True)
+            names = [f"{name}-{len(self.groups)}" for name in (self.name, self.topic)]
+            group = RealGroup(broker, self.members, *names, **more)
+            self.groups.append(group)
             scene = group.begin(seeds)
             done = group.play(events)
             real = group.course()
