@@ -11,6 +11,7 @@ from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.planner.paths import make_plan
 from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
 from tests.live_support import read_group
 
 LISTS = {
@@ -38,15 +39,10 @@ def broker(broker):
 
 
 def test_every_list_by_member_id_the_refusal_and_the_probe(broker, members, group_id, topic_name):
-    topic = broker.create_topic(topic_name, 6)
-    running = []
+    service = Rolling(broker, members, group_id, topic_name)
     for software, names in LISTS.items():
-        options = {"topics": [topic], "assignors": names}
-        if software == "java-4.1.1":
-            options["instance_id"] = "i-0"
-        running.append(members.start(software, broker, f"c-{software}", group_id, **options))
-        wait_assigned(running, 6)
-    broker.wait_stable(group_id, len(LISTS))
+        static = {"instance_id": "i-0"} if software == "java-4.1.1" else {}
+        service.begin([f"c-{software}"], names, software=software, **static)
     described = broker.admin().describe_consumer_groups([group_id])[group_id].result(10)
     by_id = {m.member_id: m.client_id.removeprefix("c-") for m in described.members}
 
@@ -54,11 +50,8 @@ def test_every_list_by_member_id_the_refusal_and_the_probe(broker, members, grou
     asked = len(snapshot.probe.answers)
     assert asked
 
-    refused = members.start(
-        "java-2.8.2", broker, "refused", group_id, topics=[topic], assignors=["sticky"]
-    )
-    refused.wait_for("error")
-    running[1].stop()
+    service.refuses("refused", ["sticky"], "Inconsistent", software="java-2.8.2")
+    service.stop("c-java-2.8.2")
     gone = next(i for i, software in by_id.items() if software == "java-2.8.2")
     wait_for(
         "the LEAVE_GROUP in the request log",
