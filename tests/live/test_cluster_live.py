@@ -21,9 +21,7 @@ APPS = ("app-0", "app-1", "app-2")
 class Moved(PlannedGroup):
     """A group on a cluster, and a plan of it whose evidence are the brokers' request logs."""
 
-    def __init__(self, cluster: Cluster, *more: Any, **options: Any) -> None:
-        super().__init__(cluster, *more, **options)
-        self.cluster = cluster
+    broker: Cluster
 
     def stands(self, *missing: int, journal: str = "plan") -> dict[str, Any]:
         """What verify says by the probe and the request logs of all but these brokers.
@@ -51,8 +49,8 @@ def moved(cluster41: Cluster, group_on: GroupOn) -> Moved:
 def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
     moved.begin(APPS, DEFAULT, session_timeout_ms=45_000)
     moved.make("--probe", "--expect-members", "3", *moved.logs())
-    killed = moved.cluster.coordinator_of(moved.group)
-    moved.cluster.kill(killed)
+    killed = moved.broker.coordinator_of(moved.group)
+    moved.broker.kill(killed)
     try:
         moved.settle()
         # The new coordinator has loaded [range] alone; the probe may come before it has.
@@ -65,7 +63,7 @@ def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
         moved.restart("app-0", DEFAULT)
         assert moved.verdict() == ("yes", "yes")
     finally:
-        moved.cluster.restart(killed)
+        moved.broker.restart(killed)
 
 
 @pytest.mark.full
@@ -81,7 +79,7 @@ def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(
     for step, assignors in ((1, MIXED), (2, FINAL)):
         moved.restart("app-0", assignors)
         assert named(moved.stands(), "yes") == {"app-0"}
-        for _ in moved.cluster.rolling_restart():
+        for _ in moved.broker.rolling_restart():
             moved.settle()
         told = moved.stands()
         assert (told["step"], told["exit_code"]) == (step, 4), told
@@ -100,9 +98,9 @@ def test_without_the_log_of_one_broker_no_member_is_called_done_too_early(moved:
     moved.settle()
     moved.make("--probe", "--expect-members", "3", *moved.logs())
     # A static member's restart shows only itself: in the log of the coordinator of that moment.
-    first = moved.cluster.coordinator_of(moved.group)
+    first = moved.broker.coordinator_of(moved.group)
     moved.restart("app-0", MIXED)
-    moved.cluster.move_coordinator(moved.group)
+    moved.broker.move_coordinator(moved.group)
     moved.settle()
     moved.restart("app-1", MIXED)
     assert named(moved.stands(), "yes") == {"app-0", "app-1"}

@@ -76,18 +76,6 @@ def test_a_member_that_went_back_to_its_old_list_unseen(group: PlannedGroup) -> 
     group.dies("app-0", FINAL)
 
 
-def test_a_member_of_another_deployment(group: PlannedGroup) -> None:
-    """RB607: one more member than the plan counts, and nobody knows its list."""
-    group.begin(APPS, BOTH)
-    group.make("--expect-members", "3", *group.logs())
-    group.begin(["other-0"], OLD)
-    told = blind(group)
-    assert "RB607" in {one["rule"] for one in told["findings"]}
-    assert told["exit_code"] in (3, 4)
-    assert not recommends(told, FINAL), told["advice"]
-    group.dies("app-0", FINAL)
-
-
 def test_another_deployment_changed_the_elected_assignor(group: PlannedGroup) -> None:
     group.begin(APPS, MIXED)
     body = group.make("--expect-members", "3", *group.logs())
