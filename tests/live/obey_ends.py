@@ -35,13 +35,6 @@ class End:
     screen: str = ""
     told: list[str] = field(default_factory=list)
 
-    def __str__(self) -> str:
-        end = self.basis or f"STUCK: {self.stuck}"
-        return (
-            f"{self.commands:>3} {self.questions:>2} {self.confirmations:>2} "
-            f"{'-' if self.exit_code is None else self.exit_code:>2}  {end}"
-        )
-
 
 class Stuck(Exception):  # noqa: N818
     """The printed commands lead nowhere."""

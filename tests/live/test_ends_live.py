@@ -90,7 +90,8 @@ def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) 
             broker.forbid("limited")
         wrong = [one.name for one in world.processes if not runs(one, goal)]
         end.stuck = end.stuck or (f"finished, and {wrong} do not run it" if wrong else "")
-        print(f"{broker.version:<6} {path:<22} {right:<12} {end}")
+        told = f"{end.commands:>3} commands: {end.stuck or end.basis}"
+        print(f"{broker.version:<6} {path:<22} {right:<12} {told}")
         return end
 
     return carried_out
