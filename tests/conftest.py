@@ -99,7 +99,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         try:
             jars.prepare(say)
             if any("other_clients" in getattr(item, "fixturenames", ()) for item in session.items):
-                clients.prepare(say)
+                clients.prepare()
         except jars.ToolError as error:
             # The live tests fail with the same words; the others can still run.
             say(f"live tests cannot run: {error}")
@@ -220,7 +220,7 @@ def other_clients() -> None:
     """Prepare Go, Node and aiokafka members (`clients.OTHER_SOFTWARE`)."""
     from tests.kafka import clients
 
-    clients.prepare(print)
+    clients.prepare()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -39,16 +39,9 @@ def command(software: str) -> list[str]:
     return script if software in PYTHON_SOFTWARE else [*script, str(_wheels(software))]
 
 
-def prepare(say: Callable[[str], None]) -> None:
-    """Build and install what `OTHER_SOFTWARE` needs and is not there yet, saying so."""
-    made = {
-        "franz-go": _go_folder(GO),
-        "kafkajs": _node_folder(NODE),
-        **{name: _wheels_folder(name) for name in WHEEL_SOFTWARE},
-    }
+def prepare() -> None:
+    """Build and install what `OTHER_SOFTWARE` needs and is not there yet."""
     for software in OTHER_SOFTWARE:
-        if software in made and not made[software].is_dir():
-            say(f"making the {software} member in {jars.cache_dir()}")
         command(software)
 
 
@@ -72,12 +65,8 @@ def go_program(source: Path, package: str = ".") -> Path:
         command = [go, "build", "-C", str(source), "-o", str(folder / source.name), package]
         jars.run(command, environment)
 
-    return jars.made_once(_go_folder(source), build) / source.name
-
-
-def _go_folder(source: Path) -> Path:
     digest = _digest([*source.glob("*.go"), source / "go.mod", source / "go.sum"])
-    return jars.cache_dir() / "go" / f"{source.name}-{digest}"
+    return jars.made_once(cache_dir / f"{source.name}-{digest}", build) / source.name
 
 
 def _go_wanted() -> tuple[int, ...]:
@@ -107,23 +96,16 @@ def _node() -> tuple[str, list[str]]:
 def _node_packages(source: Path) -> Path:
     """A copy of a folder with a locked Node package, and with what it needs beside it."""
     npm = _node()[1]
+    locked = (".npmrc", "package-lock.json", "package.json")
+    files = [*source.glob("*.js"), *(source / name for name in locked)]
+    cache_dir = jars.cache_dir()
 
     def install(folder: Path) -> None:
-        for path in _node_files(source):
+        for path in files:
             shutil.copy(path, folder)
-        cache_dir = jars.cache_dir() / "npm"
-        jars.run([*npm, "ci", "--prefix", str(folder), "--cache", str(cache_dir)])
+        jars.run([*npm, "ci", "--prefix", str(folder), "--cache", str(cache_dir / "npm")])
 
-    return jars.made_once(_node_folder(source), install)
-
-
-def _node_files(source: Path) -> list[Path]:
-    wanted = (".npmrc", "package-lock.json", "package.json")
-    return [*sorted(source.glob("*.js")), *(source / name for name in wanted)]
-
-
-def _node_folder(source: Path) -> Path:
-    return jars.cache_dir() / "node" / f"{source.name}-{_digest(_node_files(source))}"
+    return jars.made_once(cache_dir / "node" / f"{source.name}-{_digest(files)}", install)
 
 
 def _wheels(name: str) -> Path:
@@ -134,12 +116,8 @@ def _wheels(name: str) -> Path:
         pinned = ["--require-hashes", "--only-binary", ":all:", "-r", str(WHEELS / f"{name}.txt")]
         jars.run([*pip, *pinned, "--target", str(folder)])
 
-    return jars.made_once(_wheels_folder(name), install)
-
-
-def _wheels_folder(name: str) -> Path:
     tag = f"{sys.implementation.cache_tag}-{_digest([WHEELS / f'{name}.txt'])}"
-    return jars.cache_dir() / "wheels" / f"{name}-{tag}"
+    return jars.made_once(jars.cache_dir() / "wheels" / f"{name}-{tag}", install)
 
 
 def _tool(name: str, ask: list[str], oldest: tuple[int, ...]) -> str | None:

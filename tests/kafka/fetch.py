@@ -14,7 +14,7 @@ def main() -> int:
         return 0
     try:
         jars.prepare(print)
-        clients.prepare(print)
+        clients.prepare()
         stores.prepare(print)
     except jars.ToolError as error:
         # The live tests say so again, and fail.

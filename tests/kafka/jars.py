@@ -99,6 +99,8 @@ _DEPENDENCY = (
     "<version>{2}</version><exclusions><exclusion><groupId>org.rocksdb</groupId>"
     "<artifactId>rocksdbjni</artifactId></exclusion></exclusions></dependency>"
 )
+_TOLD: list[Callable[[str], None]] = []
+"""Who is told what is being made."""
 
 
 class ToolError(RuntimeError):
@@ -147,6 +149,7 @@ def jvm(heap_mb: int) -> list[str]:
 def classpath(name: str) -> str:
     """The class path (`folder/*`) of one artifact set, a key of `ARTIFACTS`."""
     artifacts = ARTIFACTS[name]
+    digest = hashlib.sha256("\n".join((COPY_PLUGIN, *artifacts)).encode()).hexdigest()
 
     def fetch(folder: Path) -> None:
         pom = folder / "pom.xml"
@@ -158,7 +161,7 @@ def classpath(name: str) -> str:
         command = [str(MAVEN / "mvnw"), *words, "--file", str(pom), COPY_PLUGIN]
         run(command, {**os.environ, "MAVEN_USER_HOME": str(home)})
 
-    return f"{made_once(_folder_of(name), fetch)}/*"
+    return f"{made_once(cache_dir() / 'jars' / f'{name}-{digest[:12]}', fetch)}/*"
 
 
 @cache
@@ -179,19 +182,14 @@ def compiled(source: str, name: str, sources: Path = SOURCES) -> str:
 
 
 def prepare(say: Callable[[str], None]) -> None:
-    """Fetch every artifact set that is not there yet, saying so; quick when all are."""
+    """Fetch every artifact set that is not there yet; from now on say what is being made."""
+    _TOLD[:] = [say]
     for name in ARTIFACTS.keys() - {f"broker-{version}" for version in RARE_BROKER_VERSIONS}:
-        if not _folder_of(name).is_dir():
-            say(f"fetching the jars of {name} into {cache_dir()}")
         classpath(name)
 
 
-def _folder_of(name: str) -> Path:
-    digest = hashlib.sha256("\n".join((COPY_PLUGIN, *ARTIFACTS[name])).encode()).hexdigest()
-    return cache_dir() / "jars" / f"{name}-{digest[:12]}"
-
-
 def made_once(target: Path, make: Callable[[Path], None]) -> Path:
+    """Make the folder unless it is there, beside it and under a lock, and return it."""
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -205,6 +203,8 @@ def made_once(target: Path, make: Callable[[Path], None]) -> Path:
                 continue
             if target.is_dir():
                 break
+            for say in _TOLD:
+                say(f"making {target.name} in {target.parent}")
             fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
             try:
                 make(fresh)
