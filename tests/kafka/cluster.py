@@ -11,6 +11,7 @@ from confluent_kafka.admin import PartitionMetadata
 
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
+from rebal.inspectors.kafka.reload import offsets_partition
 from tests.kafka import brokerconf
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker, free_ports
@@ -136,7 +137,7 @@ class Cluster(Administration):
 
     def coordinator_of(self, group: str) -> int:
         """The node id of the leader of the group's offsets partition; -1 while there is none."""
-        return self._partitions()[offsets_partition(group)].leader
+        return self._partitions()[offsets_partition(group, OFFSETS_PARTITIONS)].leader
 
     def move_coordinator(self, group: str, to: int | None = None) -> int:
         """Make another broker the group's coordinator by a preferred leader election.
@@ -144,7 +145,7 @@ class Cluster(Administration):
         `to` is its node id, by default the next one that runs. The replicas stay the same, only
         their order changes, so no data moves. Returns the node id when the new leader answers.
         """
-        number = offsets_partition(group)
+        number = offsets_partition(group, OFFSETS_PARTITIONS)
         before = self.coordinator_of(group)
         if to is None:
             others = [node for node in self.alive if node != before]
@@ -194,12 +195,3 @@ class Cluster(Administration):
     def _partitions(self) -> dict[int, PartitionMetadata]:
         found = self.admin().list_topics(OFFSETS_TOPIC, timeout=10).topics
         return dict(found[OFFSETS_TOPIC].partitions)
-
-
-def offsets_partition(group: str) -> int:
-    """Kafka's Utils.abs(groupId.hashCode()) % partitions (GroupCoordinator.partitionFor)."""
-    value = 0
-    for unit in memoryview(group.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    signed = value - (1 << 32) if value >> 31 else value
-    return (0 if signed == -(1 << 31) else abs(signed)) % OFFSETS_PARTITIONS

@@ -9,6 +9,7 @@ should remember, written down from what was sent: it reads nothing that the coor
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
@@ -33,29 +34,21 @@ _LOADING = {14, 15, 16}
 SESSION_MS = 300_000
 
 
+@dataclass(eq=False)
 class RawMember:
     """One member. `error` is the code of its last join (None: it waits for the rebalance)."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        assignors: Sequence[str],
-        *,
-        instance_id: str | None = None,
-        protocol_type: str = "consumer",
-        session_ms: int = SESSION_MS,
-    ) -> None:
-        self.assignors = tuple(assignors)
-        self.instance_id = instance_id
-        self.protocol_type = protocol_type
-        self.session_ms = session_ms
-        self.wire = Wire(broker)
-        self.member_id = ""
-        self.generation = -1
-        self.error: int | None = NONE
-        self.alive = True
-        self.joins = 0
-        self.counted: tuple[str, ...] = ()
+    wire: Wire
+    assignors: tuple[str, ...]
+    instance_id: str | None = None
+    protocol_type: str = "consumer"
+    session_ms: int = SESSION_MS
+    member_id: str = ""
+    generation: int = -1
+    error: int | None = NONE
+    alive: bool = True
+    joins: int = 0
+    counted: tuple[str, ...] = ()
 
     @property
     def waiting(self) -> bool:
@@ -105,7 +98,7 @@ class RawGroup:
         return made
 
     def member(self, *assignors: str, instance: str | None = None, **more: Any) -> RawMember:
-        return RawMember(self.broker, assignors, instance_id=instance, **more)
+        return RawMember(Wire(self.broker), assignors, instance, **more)
 
     def join(self, *assignors: str, instance: str | None = None, **more: Any) -> RawMember:
         """A new member (or a static one's restart) that joins until the group is settled."""
