@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError as AnswerError
+from tests.kafka import brokerconf
 from tests.kafka.processes import ChildProcess, HarnessTimeoutError, wait_for
 
 
@@ -29,6 +30,7 @@ class Administration:
     `replicas` is the replication factor of the topics that it creates.
     """
 
+    version: str
     replicas = 1
     _admin: AdminClient | None = None
     _describer: KafkaAdminClient | None = None
@@ -56,6 +58,11 @@ class Administration:
     def bootstrap(self) -> str:
         """The PLAINTEXT address of the broker, or of all brokers."""
         raise NotImplementedError
+
+    @property
+    def is_scala_coordinator(self) -> bool:
+        """Before 4.0 the classic (Scala) group coordinator serves, since then the Java one."""
+        return brokerconf.is_scala_coordinator(self.version)
 
     @property
     def processes(self) -> list[ChildProcess]:

@@ -75,11 +75,6 @@ class Broker(Administration):
         return f"127.0.0.1:{self.ports['SSL']}"
 
     @property
-    def is_scala_coordinator(self) -> bool:
-        """Before 4.0 the classic (Scala) group coordinator serves, since then the Java one."""
-        return brokerconf.is_scala_coordinator(self.version)
-
-    @property
     def process(self) -> ChildProcess:
         assert self._process is not None, "the broker was never started"
         return self._process

@@ -12,7 +12,6 @@ from confluent_kafka.admin import PartitionMetadata
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from rebal.inspectors.kafka.reload import offsets_partition
-from tests.kafka import brokerconf
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.processes import ChildProcess
@@ -66,10 +65,6 @@ class Cluster(Administration):
     @property
     def processes(self) -> list[ChildProcess]:
         return [process for broker in self.brokers.values() for process in broker.processes]
-
-    @property
-    def is_scala_coordinator(self) -> bool:
-        return brokerconf.is_scala_coordinator(self.version)
 
     @property
     def request_logs(self) -> dict[int, Path]:
