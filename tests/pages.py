@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
+
+# The parser that rich brings.
+from markdown_it import MarkdownIt
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -53,34 +57,16 @@ class Block(NamedTuple):
 def blocks(page: str) -> Iterator[Block]:
     """Yield the code blocks of a page, indented and fenced, those of lists too."""
     section, item = "", 0
-    block: list[str] = []
-    fenced = False
-    for line in [*PAGES[page].splitlines(), "end"]:
-        if fenced:
-            if line.strip() == "```":
-                yield Block(page, section, item, tuple(block))
-                block, fenced = [], False
-            else:
-                block.append(line)
-            continue
-        if block and line.strip() and not line.startswith("    "):
-            while not block[-1]:
-                block.pop()
-            indent = min(len(each) - len(each.lstrip()) for each in block if each)
-            yield Block(page, section, item, tuple(each[indent:] for each in block))
-            block = []
-        if line.strip().startswith("```"):
-            fenced = True
-        elif line.startswith("## "):
-            section, item = line.removeprefix("## "), 0
-        elif number := re.match(r"(\d+)\. ", line):
-            item = int(number[1])
-        elif line and not line.startswith(" ") and not block:
+    tokens = MarkdownIt().parse(PAGES[page])
+    for token, following in pairwise(tokens):
+        if token.tag == "h2" and token.nesting == 1:
+            section, item = following.content, 0
+        elif token.type == "list_item_open":
+            item = int(token.info or 0)
+        elif token.type == "ordered_list_close":
             item = 0
-        if line.startswith("    ") and (block or line.strip()):
-            block.append(line)
-        elif block:
-            block.append("")
+        elif token.type in ("fence", "code_block"):
+            yield Block(page, section, item, tuple(token.content.rstrip("\n").splitlines()))
 
 
 def examples(page: str) -> list[Example]:
