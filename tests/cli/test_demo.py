@@ -31,10 +31,16 @@ def folder(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> Path:
     return tmp_path
 
 
-def test_the_walk_shows_each_command_before_its_answer(folder: Path, capsys: Said) -> None:
-    before = Path.cwd()
-    assert walk(folder) == 0
-    assert Path.cwd() == before
+def test_the_walk_shows_each_command_before_its_answer(
+    folder: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or "")
+    before, here = {path.name for path in folder.iterdir()}, Path.cwd()
+    assert walk(folder, pause=True) == 0
+    assert Path.cwd() == here
+    assert {path.name for path in folder.iterdir()} == before
+    assert len(asked) == 1, "it waits between the two chapters"
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
@@ -112,16 +118,6 @@ def test_rebal_demo_runs_every_command_of_the_index(
     assert re.search(r"next: +restart checkout-3 with \[cooperative-sticky, range\]", chapters[-1])
 
 
-@pytest.mark.parametrize("pause", [True, False])
-def test_it_waits_between_chapters_only_where_it_is_told(
-    folder: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch, pause: bool
-) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or "")
-    assert walk(folder, pause=pause) == 0
-    assert len(asked) == (1 if pause else 0)
-
-
 @pytest.mark.parametrize(
     ("words", "stdin", "stdout", "waits"),
     [
@@ -140,9 +136,3 @@ def test_it_waits_on_a_terminal_only(
     monkeypatch.setattr("sys.stdout.isatty", lambda: stdout, raising=False)
     assert app.run(["demo", *words]) == 0
     assert given == [waits]
-
-
-def test_the_demo_writes_nothing_into_its_folder(folder: Path) -> None:
-    before = {path.name for path in folder.iterdir()}
-    assert walk(folder) == 0
-    assert {path.name for path in folder.iterdir()} == before

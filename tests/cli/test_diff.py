@@ -55,19 +55,6 @@ def live(group: Make, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
-def test_screen_names_members_by_what_happened_to_them(
-    before: Path, after: Path, capsys: Said
-) -> None:
-    assert app.run(["diff", str(before), str(after)]) == 0
-    out = capsys.readouterr().out
-    assert "1 left, 1 restarted, 1 member unchanged" in out
-    assert "- checkout-3  left\n    host 10.0.0.3" in out
-    assert "~ checkout-2  restarted" in out
-    assert "assignor list: [range] → [cooperative-sticky, range]" in out
-    assert "owned partitions: orders 4-7 → orders 4-11" in out
-    assert "checkout-1" not in out.split("\n", 1)[1]
-
-
 def test_document_has_every_change(before: Path, after: Path, capsys: Said) -> None:
     assert app.run(["diff", str(before), str(after), "-o", "json", "--exit-code"]) == 3
     body = json.loads(capsys.readouterr().out)

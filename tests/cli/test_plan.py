@@ -40,7 +40,6 @@ def with_lists(snapshot: GroupSnapshot, *lists: tuple[str, ...], **fields: Any) 
     return msgspec.structs.replace(snapshot, members=members, **fields)
 
 
-BOTH = ("cooperative-sticky", "range")
 RANGE = ("range",)
 
 
@@ -56,24 +55,6 @@ def test_times_of_a_saved_group_are_not_those_of_its_capture(
     assert "just now" not in said
     assert re.search(r"based on the snapshot of (2026-11-20|Nov 20) 09:15Z\n", said)
     assert re.search(r"\(request log (2026-11-20|Nov 20) 09:12Z\)", said)
-
-
-@pytest.mark.parametrize(
-    ("lists", "more", "code"),
-    [
-        ((RANGE, RANGE, RANGE), (), 0),
-        ((BOTH, BOTH, BOTH), (), 0),
-        ((BOTH, BOTH, BOTH), ("--expect-members", "4"), 0),
-        ((("cooperative-sticky",),) * 3, (), 4),
-        ((RANGE, RANGE, RANGE), ("--expect-members", "4"), 0),
-    ],
-)
-def test_the_exit_code_is_that_of_the_next_step(
-    group: Make, save: Any, lists: Any, more: tuple[str, ...], code: int
-) -> None:
-    path = save(with_lists(group(), *lists))
-    assert plan(path, *more) == code
-    assert plan(path, *more, "-o", "json") == code
 
 
 def test_a_blocked_plan_exits_3_unless_the_rule_is_ignored(
@@ -98,27 +79,6 @@ def test_fail_on_warning_makes_a_warning_exit_3(group: Make, save: Any) -> None:
     path = save(with_lists(group(), default, default, RANGE))
     assert plan(path) == 0
     assert plan(path, "--fail-on", "warning") == 3
-
-
-def test_json_begins_with_the_schema_and_ends_with_the_exit_code_and_the_seal(
-    group: Make, save: Any, capsys: Said
-) -> None:
-    plan(save(group()), "-o", "json")
-    body = json.loads(capsys.readouterr().out)
-    assert next(iter(body)) == "schema"
-    assert list(body)[-2:] == ["exit_code", "checksum"]
-    assert body["schema"] == "rebal.plan/1"
-    assert body["from"] == "EAGER"
-    assert body["to"] == "COOPERATIVE"
-    assert body["verdict"] == "ready"
-    assert body["assumptions"] == []
-    first = body["steps"][0]
-    assert {"id", "title", "kind", "config", "gate", "rollback", "cost"} <= set(first)
-    assert first["kind"] == "rolling"
-    assert [setting["format"] for setting in first["config"]] == [
-        *("Java properties", "Spring YAML", "Spring environment", "Kubernetes ConfigMap"),
-        *("Quarkus properties", "Java code"),
-    ]
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
@@ -172,21 +132,6 @@ def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
     assert "--assume-family java" in said
     assert plan(path, "--assume-family", "checkout-3=java") == 0
     assert re.search(r"assumed +client id checkout-3 is java", capsys.readouterr().out)
-
-
-def test_ci_gets_the_plan_as_sarif_and_as_workflow_commands(
-    group: Make, save: Any, capsys: Said
-) -> None:
-    path = save(group())
-    assert plan(path, "-o", "sarif") == 0
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert "RB102" in {result["ruleId"] for result in run["results"]}
-    assert run["invocations"][0]["exitCode"] == 0
-    assert plan(path, "-o", "github") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("::notice title=rebal checkout ready::")
-    assert any(line.startswith("::warning title=RB102 checkout::") for line in lines)
-    assert not any(line.startswith("::error") for line in lines), "the next step can start"
 
 
 def test_the_plan_is_dated_by_its_evidence(group: Make, save: Any, capsys: Said) -> None:

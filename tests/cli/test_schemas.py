@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 
@@ -15,15 +14,11 @@ from bench.schemas import EXIT_CODES, incompatible, kinds, main, schema_of, text
 from rebal.cli import app, output
 from rebal.cli.journal import Journal
 from rebal.cli.render.inspection.document import InspectDocument, inspected_group
-from rebal.cli.render.simulation.documents import simulate_document
 from rebal.cli.render.verification import verify_line
 from rebal.cli.report import make_report
-from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import dump_plan
-from rebal.planner.rehearsal.whatif.changes import Changes
-from rebal.planner.rehearsal.whatif.simulation import simulate
 from rebal.planner.verification.verify import entry_of, verify
 from tests.documents import checked, validator
 from tests.planner.builder import group_of
@@ -34,7 +29,6 @@ SHIPPED = ROOT / "cli" / "data" / "schemas"
 DEMO = sorted((ROOT / "cli" / "data" / "demo").glob("*.rebal.yaml"))
 GOALS = ("cooperative", "eager", "consumer")
 Said = pytest.CaptureFixture[str]
-Make = Callable[..., GroupSnapshot]
 
 
 @pytest.mark.parametrize("name", kinds())
@@ -105,14 +99,6 @@ def test_documents_of_captured_groups_fit(path: Path, form: str, capsys: Said) -
         app.run([*words, "--snapshot", str(path), "-o", form])
         checked(capsys.readouterr().out, form)
     checked(path.read_text(encoding="utf-8"), "yaml")
-
-
-def test_simulations_of_one_and_of_several_assignors_fit(group: Make) -> None:
-    changes = Changes(add_members=1, add_partitions={"orders": 3})
-    made = [simulate(group(), name, changes) for name in ("range", "cooperative-sticky")]
-    for some in (made[:1], made):
-        body = simulate_document(group(), some, changes)
-        checked(output.envelope("simulate", body, 0, "json"))
 
 
 def test_a_document_that_lacks_a_key_or_has_another_type_does_not_fit(capsys: Said) -> None:

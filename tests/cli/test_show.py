@@ -69,28 +69,15 @@ def properties(text: str) -> dict[str, str]:
 
 def test_a_kept_plan_is_shown_whole_and_its_advice_is_not(plan: Path, capsys: Said) -> None:
     text = shown(capsys, str(plan))
-    assert "step 1 can start" in text
-    assert "1  Every member gets cooperative-sticky before range" in text
-    assert "2  Every member drops range" in text
     assert "look at the group before you act" in text
     assert "now:" in text
     assert not any(line.startswith("now:") and "restart" in line for line in text.splitlines())
     assert text.rstrip().splitlines()[-1].split(maxsplit=1)[1].startswith("rebal verify a.plan")
 
 
-def test_a_configuration_is_printed_as_it_is_in_any_locale(
-    keep: Keep, monkeypatch: pytest.MonkeyPatch, capsys: Said
-) -> None:
-    keep(look(0, pods(1, 1), group_id="commandé"))
-    monkeypatch.setenv("LC_ALL", "C")
-    assert shown(capsys, "a.plan.yaml", "--set").startswith("# group commandé")
-
-
 def test_a_step_is_shown_alone(plan: Path, capsys: Said) -> None:
     text = shown(capsys, str(plan), "--step", "2")
     assert text.startswith("2  Every member drops range")
-    assert TARGET in text
-    assert "not checked" not in text
     assert "before range" not in text
 
 
@@ -152,8 +139,7 @@ def test_each_format_holds_the_same_list(plan: Path, capsys: Said) -> None:
     assert yaml.safe_load(text("kubernetes-configmap")) == {"data": {variable: BOTH}}
     spring = yaml.safe_load(text("spring-yaml"))
     assert spring["spring"]["kafka"]["consumer"]["properties"] == {KEY: BOTH}
-    assert f'props.put("{KEY}", "{BOTH}");' in text("java-code")
-    assert text("Java-Code") == text("java-code")
+    assert f'props.put("{KEY}", "{BOTH}");' in text("Java-Code")
 
 
 def test_a_family_must_be_chosen_where_there_are_several(keep: Keep, capsys: Said) -> None:
@@ -165,7 +151,10 @@ def test_a_family_must_be_chosen_where_there_are_several(keep: Keep, capsys: Sai
     assert "has no configuration for sarama: there is franz-go, java." in said
 
 
-def test_documents_and_the_runbook_are_those_of_plan_upgrade(plan: Path, capsys: Said) -> None:
+def test_documents_and_the_runbook_are_those_of_plan_upgrade(
+    plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
     checked(shown(capsys, str(plan), "-o", "json"))
     assert shown(capsys, str(plan), "-o", "yaml") == plan.read_text()
     assert shown(capsys, str(plan), "-o", "markdown").startswith("# checkout: EAGER")
@@ -176,6 +165,8 @@ def test_a_finished_plan_has_nothing_to_configure(keep: Keep, capsys: Said) -> N
     plan = keep(look(0, final, elected="cooperative-sticky"))
     assert "no step is left" in refused(capsys, str(plan), "--set")
     assert "there is no step 1; it has no steps." in refused(capsys, str(plan), "--step", "1")
+    assert app.run(["rehearse", str(plan)]) == 2
+    assert "no step of the plan is left" in capsys.readouterr().err
 
 
 def test_an_edited_plan_is_refused_by_every_command(plan: Path, capsys: Said) -> None:
