@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rebal.cli import app
-from rebal.cli.errors import UsageError
-from rebal.cli.planning import Wishes, plan_of
-from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.planner.commands import Given
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Aim, Plan, dump_plan, load_plan
@@ -23,7 +17,6 @@ from tests.planner.looks import look, pods
 Said = pytest.CaptureFixture[str]
 MIXED = ["cooperative-sticky", "range"]
 FINAL = ["cooperative-sticky"]
-WISHES = Wishes(expect_members=None, families={}, ignore={})
 BEFORE = look(0, pods(1, 1, list=["range"]))
 LOOKS = {
     "untouched": BEFORE,
@@ -60,32 +53,21 @@ def test_the_way_back_is_the_plan_to_what_ran_before(folder: Path, capsys: Said,
 
 
 def test_the_plan_is_kept_and_its_commands_name_it(folder: Path, capsys: Said) -> None:
-    code = app.run(
-        ["verify", "a.plan.yaml", "--snapshot", "narrowed.yaml", "--abort", "--out", "b.yaml"]
-    )
+    words = ["verify", "a.plan.yaml", "--snapshot", "narrowed.yaml", "--abort", "--out", "b.yaml"]
+    code = app.run(words)
     said = capsys.readouterr()
     kept = load_plan(Path("b.yaml").read_text(), "yaml")
     assert kept.exit_code == code
     assert all("verify b.yaml" in step.gate.command for step in kept.steps)
     assert "a.plan.yaml" not in said.out
     assert "the way back from COOPERATIVE to EAGER" in said.err
-
-
-def test_a_roll_out_under_way_is_not_overwritten(folder: Path, capsys: Said) -> None:
-    Path("b.yaml").write_text(dump_plan(make_plan(BEFORE)))
     Path("b.journal.jsonl").write_text("")
-    words = ["verify", "a.plan.yaml", "--snapshot", "half.yaml", "--abort", "--out", "b.yaml"]
-    assert app.run(words) == 2
-    assert load_plan(Path("b.yaml").read_text(), "yaml") == make_plan(BEFORE)
-
-
-def group(**more: object) -> GroupSnapshot:
-    return look(0, pods(1, 1, list=["range"]), **more)
+    assert app.run(words) == 2, "its roll-out is under way"
 
 
 def test_the_goal_is_what_the_group_ran_when_the_plan_was_made() -> None:
-    assert goal_back(make_plan(group())) == "range"
-    assert goal_back(make_plan(group(elected="roundrobin"))) == "roundrobin"
+    other = look(0, pods(1, 1, list=["range"]), elected="roundrobin")
+    assert goal_back(make_plan(other)) == "roundrobin"
     ran = look(0, pods(1, 1, list=FINAL), elected="cooperative-sticky")
     assert goal_back(make_plan(ran, "eager")) == "cooperative-sticky"
     for version, before in (("2.3.1", "eager"), ("4.1.1", "cooperative")):
@@ -121,25 +103,6 @@ def test_a_risk_taken_on_the_way_is_not_taken_on_the_way_back(folder: Path, caps
     assert again.accepted.ignore == {"RB115": "no joins", "RB113": "timed again"}
 
 
-def test_a_client_that_left_for_good_is_not_asked_about_again(folder: Path, capsys: Said) -> None:
-    gone = {"departed": [{"id": "a2", "list": ["range"], "at": -1, "left": True}]}
-    plan = make_plan(look(0, pods(1, 1, list=["range"]), **gone), given=Given(plan="a.plan.yaml"))
-    Path("a.plan.yaml").write_text(dump_plan(plan))
-    check = ["verify", "a.plan.yaml", "--snapshot", "ready.yaml", "--journal", "j.jsonl"]
-    assert app.run(check) == 4
-    capsys.readouterr()
-    assert app.run([*check, "--departed", "a2", "-o", "json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["departed"] == ["a2"]
-    assert "--departed a2" in said["advice"]["command"]
-    assert app.run(check) == 0
-    capsys.readouterr()
-    _, found = back(capsys, "ready", "--journal", "j.jsonl")
-    assert found.accepted.departed == ("a2",)
-    with pytest.raises(UsageError, match="app-0 is a member of the group"):
-        plan_of(plan.baseline, replace(WISHES, departed=("app-0",)))
-
-
 def test_the_printed_command_plans_the_same_way_back(folder: Path, capsys: Said) -> None:
     """No list shows sticky any longer, so `--to eager` would lead to range."""
     before = look(0, pods(1, 1, list=["sticky"]), elected="sticky")
@@ -151,15 +114,3 @@ def test_the_printed_command_plans_the_same_way_back(folder: Path, capsys: Said)
     assert app.run([*words, "-o", "yaml"]) == found.exit_code
     assert load_plan(capsys.readouterr().out, "yaml").target == "sticky"
     assert make_plan(LOOKS["finished"], "eager").target == "range"
-
-
-def test_a_group_that_was_stopped_starts_with_its_old_list(folder: Path, capsys: Said) -> None:
-    """In the middle of a cut-over the group is Empty, and admits any list."""
-    client = {"family": "librdkafka", "version": "2.6.0", "list": ["range", "roundrobin"]}
-    before = look(0, pods(1, 1, **client))
-    Path("a.plan.yaml").write_text(dump_plan(make_plan(before)))
-    Path("stopped.yaml").write_text(dump_snapshot(look(1, [], elected=None, state="Empty")))
-    code, found = back(capsys, "stopped")
-    assert (code, found.path) == (0, "start")
-    assert found.advice.text == "start the members with [range, roundrobin], if they are down"
-    assert "partition.assignment.strategy=range,roundrobin" in found.steps[0].config[0].text

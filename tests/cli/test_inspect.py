@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rebal.cli import app, files
 from rebal.cli.commands import inspect_cmd
-from rebal.groups.model import GroupSnapshot, GroupState
+from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.kafka import read as live
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.plan import Finding, Severity
@@ -67,19 +67,11 @@ def test_the_document_holds_what_is_known_of_members(saved: str, form: str, caps
     out, err = capsys.readouterr()
     assert err == ""
     body = json.loads(out) if form == "json" else yaml.safe_load(out)
-    assert list(body) == ["schema", "groups", "failures", "exit_code"]
-    assert body["schema"] == "rebal.inspect/1"
-    assert body["exit_code"] == 0
     (found,) = body["groups"]
-    assert (found["group_id"], found["state"], found["type"]) == ("checkout", "Stable", "classic")
-    assert (found["protocol_type"], found["assignor"]) == ("consumer", "range")
     assert found["rebalance_protocol"]["value"] == "EAGER"
     assert found["common_assignors"]["supported"] == ["range"]
     assert [m["assignors"]["knowledge"] for m in found["members"]] == ["exact", "exact", "bounded"]
-    first = found["members"][0]
-    assert first["assignors"]["list"] == ["cooperative-sticky", "range"]
-    assert first["assignment"] == [{"topic": "orders", "partitions": [0, 1, 2, 3]}]
-    assert first["instance_id"] is None
+    assert found["members"][0]["assignment"] == [{"topic": "orders", "partitions": [0, 1, 2, 3]}]
 
 
 def test_groups_are_shown_when_another_could_not_be_read(
@@ -97,12 +89,12 @@ def test_groups_are_shown_when_another_could_not_be_read(
     assert made.asked[1] == {"read": words[1:4], "probe": False, "assignors": ()}
     assert app.run([*words, "-o", "json"]) == 1
     body = json.loads(capsys.readouterr().out)
-    assert body["exit_code"] == 1
-    failure = body["failures"][0]
-    assert (failure["group_id"], failure["broker_id"]) == ("billing", None)
-    assert (failure["kind"], failure["message"]) == (BILLING.kind, BILLING.message)
-    assert len(body["failures"]) == 1
+    (failure,) = body["failures"]
+    assert (failure["group_id"], failure["message"]) == ("billing", BILLING.message)
     assert [found["group_id"] for found in body["groups"]] == ["checkout", "ship ping"]
+    assert app.run([*words, "-o", "sarif"]) == 1
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert not run["invocations"][0]["executionSuccessful"]
 
 
 def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of_the_others(
@@ -121,24 +113,6 @@ def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of
     assert (failure["group_id"], failure["broker_id"]) == (None, 2)
     assert app.run([*words, "-o", "github"]) == 1
     assert "broker 2" in capsys.readouterr().out
-
-
-def test_findings_of_several_groups_are_exported_together(
-    cluster: Callable[..., Cluster], group: Make, monkeypatch: pytest.MonkeyPatch, *, capsys: Said
-) -> None:
-    warning = Finding(rule="RB109", severity=Severity.WARN, message="static.")
-    monkeypatch.setattr("rebal.cli.report.evaluate", lambda _: (warning,))
-    cluster(group(), group(group_id="shipping"), BILLING)
-    words = ["inspect", "checkout", "shipping", "-b", "127.0.0.1:1"]
-    assert app.run([*words, "-o", "sarif", "--fail-on", "warning"]) == 3
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert [found["ruleId"] for found in run["results"]] == ["RB109", "RB109"]
-    assert app.run([*words, "billing", "-o", "github"]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        "::warning title=RB109 checkout::static.",
-        "::warning title=RB109 shipping::static.",
-        "::error title=rebal billing::billing: no DESCRIBE right",
-    ]
 
 
 def test_the_probe_and_its_assignors_reach_the_reader(
@@ -171,16 +145,11 @@ def test_screens_of_many_groups_are_those_of_each(
 def test_a_blocking_finding_exits_3_and_the_options_can_say_otherwise(
     saved: str, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    def find(*findings: Finding) -> None:
-        monkeypatch.setattr("rebal.cli.report.evaluate", lambda _: findings)
-
-    block = Finding(rule="RB113", severity=Severity.BLOCK, message="stop")
-    find(block)
+    found = Finding(rule="RB113", severity=Severity.BLOCK, message="stop")
+    monkeypatch.setattr("rebal.cli.report.evaluate", lambda _: (found,))
     assert app.run(["inspect", "--snapshot", saved]) == 3
     assert app.run(["inspect", "--snapshot", saved, "--exit-zero"]) == 0
-    find(replace(block, before_step=2))
-    assert app.run(["inspect", "--snapshot", saved]) == 0
-    find(replace(block, severity=Severity.WARN))
+    found = replace(found, severity=Severity.WARN)
     assert app.run(["inspect", "--snapshot", saved]) == 0
     assert app.run(["inspect", "--snapshot", saved, "--fail-on", "warning", "-o", "json"]) == 3
     assert '"exit_code": 3' in capsys.readouterr().out
@@ -223,13 +192,3 @@ def test_a_shell_pattern_of_logs_is_files_not_groups(
     assert made.asked[0]["select"] == ["checkout"]
     assert app.run(["inspect", "-b", "h:1", "--client-log=a.log", "checkout"]) == 0
     assert given[1] == ["a.log"]
-
-
-@pytest.mark.parametrize("command", ["inspect", "plan-upgrade"])
-def test_a_dead_group_exits_with_4_whichever_command_reads_it(
-    command: str, tmp_path: Path, group: Make, capsys: Said
-) -> None:
-    dead = files.save_snapshot(group(state=GroupState.DEAD, members=()), tmp_path)
-    assert app.run([command, "--snapshot", str(dead), "-o", "json"]) == 4
-    assert json.loads(capsys.readouterr().out)["exit_code"] == 4
-    assert app.run([command, "--snapshot", str(dead), "--exit-zero"]) == 0

@@ -35,7 +35,7 @@ from tests.planner.builder import group_of
 from tests.planner.every_path import PLANS, java, pods
 from tests.planner.rehearsal.scenes import play, scene
 
-MIXED, DONE, RANGE = ["cooperative-sticky", "range"], ["cooperative-sticky"], ["range"]
+DONE = ["cooperative-sticky"]
 OLD_DEFAULT = ["range", "cooperative-sticky"]
 EXAMPLES = ROOT / "examples" / "scripts"
 DOCS = PAGES["docs/rehearsal.md"]
@@ -77,6 +77,9 @@ def static(names: list[str]) -> list[dict[str, Any]]:
     return [java(f"shipping-{n}", names, instance=f"shipping-{n}") for n in range(3)]
 
 
+LIBRDKAFKA = pods(2, family="librdkafka", version="2.3.0")
+
+
 def example(name: str) -> str:
     """The events of an example script, as a user would copy them."""
     return (EXAMPLES / f"{name}.yaml").read_text().partition("events:\n")[2]
@@ -105,38 +108,11 @@ def test_members_whose_listener_throws_are_a_danger_and_stay_down(rehearse: Rehe
 @pytest.mark.parametrize(
     ("name", "members", "elected", "said"),
     [
-        (
-            "forgotten-member",
-            pods(4),
-            "range",
-            "shipping-0, shipping-1 and shipping-2 are rejected .*; "
-            "shipping-3 owns all partitions at the end",
-        ),
-        (
-            "direct-downgrade",
-            pods(3, DONE),
-            DONE[0],
-            r"shipping-0 and shipping-1 are rejected \(INCONSISTENT_GROUP_PROTOCOL\)",
-        ),
-        (
-            "librdkafka-mixed",
-            pods(2, family="librdkafka", version="2.3.0"),
-            "range",
-            "not started shipping-0 and shipping-1 do not start at 0:30: librdkafka and its "
-            "bindings: eager and cooperative assignors exclude each other",
-        ),
-        (
-            "surge-after-reload",
-            pods(3, OLD_DEFAULT),
-            "range",
-            r"surge is rejected \(INCONSISTENT_GROUP_PROTOCOL\) at \S+ and stops",
-        ),
-        (
-            "reload-between-bounces",
-            static(OLD_DEFAULT),
-            "range",
-            r"rejected shipping-0 is rejected \(INCONSISTENT_GROUP_PROTOCOL\) at \S+ and stops",
-        ),
+        ("forgotten-member", pods(4), "range", "shipping-3 owns all partitions at the end"),
+        ("direct-downgrade", pods(3, DONE), DONE[0], "shipping-0 and shipping-1 are rejected"),
+        ("librdkafka-mixed", LIBRDKAFKA, "range", "not started shipping-0 and shipping-1 do not s"),
+        ("surge-after-reload", pods(3, OLD_DEFAULT), "range", "surge is rejected"),
+        ("reload-between-bounces", static(OLD_DEFAULT), "range", "shipping-0 is rejected"),
     ],
 )
 def test_what_goes_wrong_in_an_example_is_named(
@@ -145,17 +121,8 @@ def test_what_goes_wrong_in_an_example_is_named(
     code, text = rehearse(members, script=example(name), elected=elected)
     assert code == 3
     assert re.search(said, flat(text))
-
-
-@pytest.mark.parametrize(
-    ("name", "members"),
-    [("surge-after-reload", pods(3, MIXED)), ("reload-between-bounces", static(MIXED))],
-)
-def test_a_reload_is_safe_with_the_target_first(
-    rehearse: Rehearse, name: str, members: list[dict[str, Any]]
-) -> None:
-    code, text = rehearse(members, script=example(name), elected=DONE[0])
-    assert (code, "rejected (" in text) == (0, False)
+    code, text = rehearse(members, "-o", "json", script=example(name), elected=elected)
+    assert (code, checked(text)["exit_code"]) == (3, 3)
 
 
 def test_a_group_that_does_not_come_to_rest_exits_with_4(rehearse: Rehearse) -> None:
@@ -176,33 +143,11 @@ def test_what_is_assumed_is_said_beside_the_answer(rehearse: Rehearse) -> None:
     )
 
 
-def test_a_kip_848_group_stops_only_what_moves(rehearse: Rehearse) -> None:
-    code, text = rehearse(pods(4), "--script", "rolling", "--compare", "consumer")
-    assert code == 0
-    assert re.search(r"^takes +2 min \d+ s, 8 rebalances", text, re.MULTILINE)
-    stops = set(re.findall(r"^\d:\d\d +a member \w+ .* s +(\d+) ", text, re.MULTILINE))
-    assert stops == {"3"}
-
-
-def test_a_member_that_changes_its_group_protocol_is_admitted(rehearse: Rehearse) -> None:
-    script = "  - {restart: shipping-0, protocol: consumer}\n"
-    code, text = rehearse(pods(2), "--details", "--wide", script=script)
-    assert code == 0
-    assert re.search(r"^shipping-0 +running +CONSUMER ", text, re.MULTILINE | re.IGNORECASE)
-
-
 def test_a_step_to_kip_848_changes_the_members_protocol() -> None:
     script = rollout(PLANS["to kip-848"]())
     assert {event.protocol for event in script.events} == {"consumer"}
     plain = rollout(PLANS["two bounces"]())
     assert {event.protocol for event in plain.events} == {""}
-
-
-def test_a_member_past_its_poll_timeout_is_told_apart_from_a_danger(rehearse: Rehearse) -> None:
-    code, text = rehearse(pods(3), "--script", "slow-member")
-    assert code == 0
-    assert "late shipping-0 goes past a timeout and keeps its partitions until the" in flat(text)
-    assert "2 owned twice" in text
 
 
 def twofold() -> Rehearsal:
@@ -288,11 +233,10 @@ def test_a_parameter_changes_the_story_and_is_marked_as_set(rehearse: Rehearse) 
     assert same.splitlines()[2:5] == text.splitlines()[2:5]
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
 @pytest.mark.parametrize("words", [(), ("--runs", "3"), ("--compare", "eager,plan")])
-def test_documents_fit_their_schema(rehearse: Rehearse, form: str, words: tuple[str, ...]) -> None:
-    code, text = rehearse(pods(3), "-o", form, *words, plan=True)
-    body = checked(text, form)
+def test_documents_fit_their_schema(rehearse: Rehearse, words: tuple[str, ...]) -> None:
+    code, text = rehearse(pods(3), "-o", "json", *words, plan=True)
+    body = checked(text)
     assert body["schema"] == "rebal.rehearsal/1"
     assert (body["exit_code"], code) == (0, 0)
     assert [one["name"] for one in body["runs"]] == (
@@ -303,16 +247,6 @@ def test_documents_fit_their_schema(rehearse: Rehearse, form: str, words: tuple[
     assert (body["runs"][0]["distribution"] is None) == ("--runs" not in words)
 
 
-@pytest.mark.parametrize(("words", "code"), [((), 3), (("--exit-zero",), 0)])
-def test_a_danger_is_in_the_document_too(
-    rehearse: Rehearse, words: tuple[str, ...], code: int
-) -> None:
-    found, text = rehearse(pods(2), "-o", "json", *words, script=example("bounce-2-first"))
-    body = checked(text)
-    assert (found, body["exit_code"]) == (code, code)
-    assert body["runs"][0]["rehearsal"]["measures"]["rejected"] == 1
-
-
 def test_the_example_scripts_fit_the_schema() -> None:
     files = sorted(EXAMPLES.glob("*.yaml"))
     assert len(files) >= 6
@@ -321,23 +255,6 @@ def test_the_example_scripts_fit_the_schema() -> None:
         assert list(validator("script").iter_errors(body)) == [], file
         assert body["about"], file
     assert not validator("script").is_valid({"schema": "rebal.script/1", "events": [{"at": []}]})
-
-
-def test_an_unknown_member_of_a_script_is_named_with_the_nearest(
-    rehearse: Rehearse, capsys: Said
-) -> None:
-    rehearse(pods(2), "--script", "rolling")
-    Path("s.yaml").write_text("schema: rebal.script/1\nevents:\n  - kill: shiping-1\n")
-    assert run(["rehearse", "--script", "s.yaml", "--snapshot", "g.rebal.yaml"]) == 1
-    assert capsys.readouterr().err == (
-        "rebal: s.yaml: events[0].kill: no member is called shiping-1 (line 3). "
-        "Did you mean shipping-1 or shipping-0?\n"
-    )
-
-
-def test_a_finished_plan_has_nothing_to_rehearse(rehearse: Rehearse, capsys: Said) -> None:
-    code, _ = rehearse(pods(2, DONE), plan=True, elected=DONE[0])
-    assert code == 2
 
 
 def test_a_plan_is_rehearsed_on_another_group_by_the_names_of_its_members(
@@ -372,24 +289,18 @@ def table(header: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([^`]*)`[^|]* \| ([^|]*) \|", part, re.MULTILINE))
 
 
-def test_the_page_lists_every_ready_script_as_it_is() -> None:
+def test_the_page_lists_every_script_parameter_variant_and_event() -> None:
     listed = table("name | what happens")
     assert listed.pop("2-at-a-time")
     assert listed == {name: ready.about for name, ready in READY.items()}
-
-
-def test_the_page_lists_every_parameter_and_variant() -> None:
     assert list(table("name | what it is | default")) == list(PARAMETERS)
     assert f"`--compare {','.join(VARIANTS)}`" in DOCS
-
-
-def test_the_page_lists_every_event_with_its_keys() -> None:
     part = DOCS.partition("| event | what happens | with it |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `([a-z-]+): [^|]* \| [^|]* \|(.*)\|$", part, re.MULTILINE)
-    listed = {
+    events = {
         name: set(re.findall(r"`([a-z-]+)`", re.sub(r"\(.*?\)", "", keys))) for name, keys in rows
     }
-    assert listed == {name: set(keys) for name, keys in EVENTS.items()}
+    assert events == {name: set(keys) for name, keys in EVENTS.items()}
 
 
 def test_the_script_of_the_page_runs_and_is_an_example(rehearse: Rehearse) -> None:

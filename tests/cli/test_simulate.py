@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 from msgspec.structs import replace
 
 from rebal.cli.app import run
-from rebal.cli.commands.simulate_cmd import OF_CONSUMERS
 from rebal.cli.output import render
 from rebal.cli.params import Connection
 from rebal.cli.render.simulation.screen import simulate_view
 from rebal.cli.sources import EvidenceFiles
-from rebal.groups.assignors import NAMES
 from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
 from rebal.groups.snapshot.documents import dump_snapshot
@@ -47,10 +43,6 @@ def saved(tmp_path: Path, group: Make) -> Callable[..., str]:
         return str(path)
 
     return save
-
-
-def test_every_client_assignor_is_offered() -> None:
-    assert OF_CONSUMERS[: len(NAMES)] == NAMES
 
 
 def test_the_answer_comes_first(saved, capsys) -> None:
@@ -91,21 +83,6 @@ def test_an_eager_assignor_stops_everything(saved, capsys, assignor: str) -> Non
     assert "next:        rebal simulate --assignor cooperative-sticky --snapshot" in out
 
 
-@pytest.mark.parametrize(("form", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_documents_hold_the_whole_simulation(saved, capsys, form: str, load) -> None:
-    args = ["simulate", "--assignor", "cooperative-sticky", "--snapshot", saved("0-7", "8-11")]
-    assert run([*args, "-o", form]) == 0
-    made = load(capsys.readouterr().out)
-    assert next(iter(made)) == "schema"
-    assert made["schema"] == "rebal.simulate/1"
-    assert (made["moved"], made["stays"], made["rebalances"], made["stable"]) == (2, 10, 2, True)
-    assert made["balance"] == {"now_min": 4, "now_max": 8, "then_min": 6, "then_max": 6}
-    assert made["members"][1]["then"] == {"orders": "6-11"}
-    assert [one["revoked"] for one in made["rounds"]] == [2, 0]
-    assert made["failure"] is None
-    assert made["exit_code"] == 0
-
-
 def test_wide_shows_partitions_and_topics(saved, capsys) -> None:
     path = saved("0-7", "8-11")
     run(["simulate", "--assignor", "cooperative-sticky", "--snapshot", path, "--wide"])
@@ -117,12 +94,8 @@ def test_wide_shows_partitions_and_topics(saved, capsys) -> None:
         ["pod-1", "now", "orders", "8-11"],
         ["pod-1", "then", "orders", "6-11"],
     ]
-    assert next(line for line in out.splitlines() if line.startswith("orders ")).split() == [
-        "orders",
-        "12",
-        "4–8",
-        "6–6",
-    ]
+    (topic,) = [line.split() for line in out.splitlines() if line.startswith("orders ")]
+    assert topic == ["orders", "12", "4–8", "6–6"]
 
 
 def test_five_hundred_members_fit_a_screen(group: Make) -> None:
@@ -137,12 +110,6 @@ def test_five_hundred_members_fit_a_screen(group: Make) -> None:
     assert max(map(len, text.splitlines())) <= 100
     rows = {line.split("  ")[0].strip() for line in text.splitlines()}
     assert {"498 members", "pod-498", "pod-499"} <= rows
-    wide = render(simulate_view(made, "test", "rebal", wide=True), width=4000)
-    table, owned_lines = wide.split("OWNS")
-    assert sum(line.startswith("pod-") for line in table.splitlines()) == 500
-    told = [line.split()[:2] for line in owned_lines.splitlines() if line.startswith("pod-")]
-    assert (told[0], told[-2:]) == (["pod-0", "still"], [["pod-499", "now"], ["pod-499", "then"]])
-    assert len(told) == 498 + 2 + 2
 
 
 def test_many_different_members_are_cut_and_counted(group: Make) -> None:
@@ -167,14 +134,8 @@ def test_a_leader_that_would_fail_blocks(saved, capsys) -> None:
     assert run(args) == 3
     out = capsys.readouterr().out
     assert "fails        the leader would throw IllegalStateException" in out
-    assert "members      pod-0" in out
-    assert "topics       orders" in out
     assert "do           these members must be new" in out
     assert "until stable" not in out
-    assert run([*args, "-o", "json"]) == 3
-    made = json.loads(capsys.readouterr().out)
-    assert made["exit_code"] == 3
-    assert made["failure"]["members"] == ["pod-0-id"]
 
 
 def test_a_group_that_cannot_be_simulated_is_one_sentence(saved, capsys) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from rebal.cli import custom
 from rebal.cli.app import run
-from rebal.groups.assignors import Spec, SpecMember, assign
+from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.custom import Rule, violations
 from rebal.groups.errors import CustomAssignorError
 from rebal.groups.model import RebalanceProtocol
@@ -106,11 +106,6 @@ def test_every_breach_of_the_contract_is_found(
     result: dict, cooperative: bool, rules: list[Rule]
 ) -> None:
     assert [one.rule for one in violations(SPEC, result, cooperative=cooperative)] == rules
-
-
-@pytest.mark.parametrize("name", ["range", "roundrobin", "sticky"])
-def test_kafkas_own_assignors_keep_the_contract(name: str) -> None:
-    assert violations(SPEC, assign(name, SPEC), cooperative=False) == ()
 
 
 class Point:

@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.cli import app
-from rebal.cli.errors import FileError, ReadError, UsageError
-from rebal.cli.files import append_lines, locked
+from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.output import render
 from rebal.cli.params import duration
 from rebal.cli.render.verification import changes, verify_view
@@ -63,7 +62,7 @@ def test_the_exit_code_says_whether_the_gate_holds(
     assert not list(folder.glob("*.jsonl"))
 
 
-@pytest.mark.parametrize("torn", [0, 1, 2])
+@pytest.mark.parametrize("torn", [0, 2])
 def test_a_torn_line_is_said_and_spoils_nothing(folder: Path, torn: int, capsys: Said) -> None:
     book = folder / "book.jsonl"
     for _ in range(2):
@@ -76,22 +75,6 @@ def test_a_torn_line_is_said_and_spoils_nothing(folder: Path, torn: int, capsys:
     lines = book.read_text().splitlines()
     assert len(lines) == 4
     assert json.loads(lines[3])["gate"] == "yes"
-
-
-def test_appending_is_whole_lines_only(tmp_path: Path) -> None:
-    path = tmp_path / "book"
-
-    def append(path: Path, *lines: str) -> None:
-        with locked(path, appending=True) as file:
-            append_lines(file, lines)
-
-    append(path, "one", "two")
-    assert path.read_text() == "one\ntwo\n"
-    path.write_text("one\ntw")
-    append(path, "three")
-    assert path.read_text() == "one\ntw\nthree\n"
-    with pytest.raises(FileError, match="cannot write"):
-        append(tmp_path / "none" / "book", "one")
 
 
 def test_another_cluster_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,14 +186,8 @@ def test_a_watch_that_ends_blind_or_too_early_is_not_yet(plan: Plan) -> None:
 def test_until_done_goes_on_past_a_gate_and_exits_4_when_the_time_is_over(plan: Plan) -> None:
     last, _, shown = watched(plan, [BEFORE, READY, READY], seconds=20, until="done")
     assert (len(shown), last.exit_code, last.finished) == (3, 0, False)
-    assert reached(last, "done") == 4
-    assert reached(last, "gate") == 0
-
-
-def test_until_done_ends_when_the_last_gate_holds_and_at_once_on_danger(plan: Plan) -> None:
-    _, _, shown = watched(plan, [BEFORE, READY], seconds=10, until="done")
-    end = replace(shown[-1], finished=True)
-    assert reached(end, "done") == 0
+    assert (reached(last, "done"), reached(last, "gate")) == (4, 0)
+    assert reached(replace(last, finished=True), "done") == 0
     assert reached(replace(shown[0], exit_code=3), "done") == 3
 
 
@@ -296,26 +273,19 @@ def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
     for words, code in ((plain, 0), (strict, 3), ([*strict, "--exit-zero"], 0)):
         assert run(*words) == code
         told.append(json.loads(capsys.readouterr().out))
-    assert [body["gate"] for body in told] == ["yes"] * 3
     # Whoever reads the document is told the truth, whatever the shell is told.
-    assert [body["exit_code"] for body in told] == [0, 3, 3]
+    assert [(body["gate"], body["exit_code"]) for body in told] == [
+        ("yes", 0), ("yes", 3), ("yes", 3),
+    ]  # fmt: skip
     assert told[0]["next"].startswith("begin step 2")
     assert told[1]["next"].startswith("restart nothing more")
-    assert [finding["rule"] for finding in told[1]["findings"]] == ["RB607"]
     feed(monkeypatch, [BEFORE, more, BEFORE])
     assert run("plan.yaml", "--watch", "--every", "0.2", "--fail-on", "warning") == 3
-    said = capsys.readouterr()
-    assert said.out.splitlines()[-1].endswith("DANGER, 3 of 3 done")
-    assert "restart nothing more" in said.err
+    assert "restart nothing more" in capsys.readouterr().err
     feed(monkeypatch, [BEFORE])
     words = ["--watch", "--every", "0.2", "--for", "0.5s", "--exit-zero", "--journal", "other"]
     assert run("plan.yaml", *words) == 0
     assert "not yet" in capsys.readouterr().out
-
-
-def test_exit_zero_keeps_a_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("plan.yaml", "--snapshot", "none.yaml", "--exit-zero") == 1
-    assert "none.yaml" in capsys.readouterr().err
 
 
 def test_the_configuration_of_the_advised_step_is_printed(folder: Path, capsys: Said) -> None:
