@@ -64,6 +64,8 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         files.write_text(path, "new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.yaml"]
+    with pytest.raises(FileError, match=r"cannot write .*: no such file or directory\."):
+        files.write_text(tmp_path / "no" / "a.yaml", "x")
 
 
 def test_a_link_keeps_pointing_to_the_file_that_is_replaced(tmp_path: Path) -> None:
@@ -72,11 +74,6 @@ def test_a_link_keeps_pointing_to_the_file_that_is_replaced(tmp_path: Path) -> N
     files.write_text(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
-
-
-def test_a_folder_that_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"cannot write .*: no such file or directory\."):
-        files.write_text(tmp_path / "no" / "a.yaml", "x")
 
 
 @pytest.mark.parametrize(
@@ -161,17 +158,6 @@ def test_a_text_has_a_bound(tmp_path: Path) -> None:
     assert text_files.read_text(tmp_path / "a", 11) == "x" * 11
     with pytest.raises(OSError, match="is larger than 0 MiB, so it is no document"):
         text_files.read_text(tmp_path / "a", 10)
-
-
-def test_a_file_that_may_not_be_read_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_: str, __: int) -> int:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(text_files, "_handle", refuse)
-    with pytest.raises(FileError, match=r"cannot read .*a\.yaml: permission denied\."):
-        files.read_snapshot(tmp_path / "a.yaml")
 
 
 def test_the_only_snapshot_of_a_folder_is_found_and_none_or_two_are_errors(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from rebal.cli import app
 from rebal.cli.files import save_snapshot
 from rebal.groups.compact import Partitions
-from rebal.groups.model import GroupSnapshot, Member, Topic
+from rebal.groups.model import GroupSnapshot, Topic
 
 WORDS = (
     ["inspect"],
@@ -70,42 +70,3 @@ def test_a_hostile_client_id_reaches_no_output_as_control_characters(
         assert "boss" in out
     else:
         assert "[red]boss[/red] :boom:" in out
-
-
-ZERO = re.compile(r"\ball 0 |\(0 in all|worst case 0 |stops? 0 |\(0 partitions\)")
-
-
-@pytest.mark.parametrize("owned", [0, 1])
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["inspect"],
-        *(
-            ["plan-upgrade", "--to", to]
-            for to in ("cooperative", "eager", "consumer", "roundrobin")
-        ),
-        ["plan-upgrade", "--assume", "client-id=checkout-1:range,cooperative-sticky"],
-    ],
-    ids=" ".join,
-)
-def test_no_sentence_counts_zero_partitions(
-    *,
-    command: list[str],
-    owned: int,
-    group: Callable[..., GroupSnapshot],
-    librdkafka: tuple[Member, ...],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for members in (group().members, librdkafka, (*librdkafka, *group().members)):
-        idle = tuple(
-            msgspec.structs.replace(
-                member, assignment={"orders": Partitions([0])} if n == 0 and owned else {}
-            )
-            for n, member in enumerate(members)
-        )
-        path = save_snapshot(group(members=idle), tmp_path)
-        app.run([*command, "--snapshot", str(path), "--wide"])
-        out = capsys.readouterr().out
-        assert not ZERO.findall(out), out
-        assert "all 1 partition" not in out

@@ -170,16 +170,6 @@ def test_a_plan_of_a_saved_group_reads_the_file_until_a_broker_is_named(
     assert cluster.asked[0][1]["probe"] is True, "the gate needs lists, and no log was given"
 
 
-def test_the_next_command_reads_the_snapshot_that_was_chosen(
-    cluster: Cluster, capsys: Said
-) -> None:
-    Path("a.rebal.yaml").write_text(dump_snapshot(cluster.group))
-    assert app.run(["plan-upgrade"]) == 0
-    command = capsys.readouterr().out.rpartition("next:  rebal ")[2]
-    assert "--snapshot a.rebal.yaml" in command
-    assert app.run(shlex.split(command)) == 0
-
-
 def test_a_log_from_stdin_is_printed_again_and_not_kept(
     cluster: Cluster, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

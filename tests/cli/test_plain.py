@@ -36,10 +36,8 @@ def run(*words: str, **environment: str) -> bytes:
 @pytest.mark.parametrize(
     "words",
     [
-        ("inspect", "--snapshot", "checkout.rebal.yaml"),
         ("plan-upgrade", "--snapshot", "checkout.rebal.yaml", "--details"),
         ("plan-upgrade", "--snapshot", "ml-features.rebal.yaml", "-o", "markdown"),
-        ("simulate", "--snapshot", "shipping.rebal.yaml", "--assignor", "range"),
         ("rehearse", "--snapshot", "shipping.rebal.yaml", "--script", "crash"),
         ("explain", "RB102"),
         ("plan-upgrade", "--help"),

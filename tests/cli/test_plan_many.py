@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -87,27 +86,6 @@ def test_match_plans_only_for_the_groups_that_match(cluster: Any, capsys: Said) 
     assert body["failures"] == []
     assert body["exit_code"] == 0
     assert cluster == [((), {"match": "a-.*", "all_groups": False})]
-
-
-def test_paces_stand_side_by_side(saved: str, capsys: Said) -> None:
-    words = ["plan-upgrade", "--snapshot", saved, "--restart-seconds", "60", "--batch", "2"]
-    assert app.run([*words, "--details"]) == 0
-    second = capsys.readouterr().out.partition("\n2  ")[2]
-    paces = re.findall(r"^ +(one by one|\d at a time|all at once)  ", second, re.MULTILINE)
-    assert paces == ["one by one", "2 at a time", "all at once"]
-    assert app.run([*words[:3], "--batch", "all", "-o", "markdown"]) == 0
-    assert "  - all at once: " in capsys.readouterr().out
-
-
-def test_an_assumed_list_is_recorded(saved: str, capsys: Said) -> None:
-    words = ["plan-upgrade", "--snapshot", saved, "-o", "json"]
-    app.run(words)
-    before = json.loads(capsys.readouterr().out)
-    assert len(before["steps"][0]["unknown"]) == 1
-    assert app.run([*words, "--assume", "client-id=checkout-3:range"]) == 0
-    after = json.loads(capsys.readouterr().out)
-    assert after["steps"][0]["unknown"] == []
-    assert any("checkout-3" in line for line in after["assumptions"])
 
 
 @pytest.mark.parametrize(

@@ -91,14 +91,10 @@ def test_a_group_that_finds_no_rest_is_drawn_to_the_end_of_its_story() -> None:
     page = rehearsal_html(run, "orders")
     assert f'max="{run.measures.seconds}"' in page
     assert ">at rest</span>" not in page
-
-
-def test_a_stop_of_all_is_at_rest_at_once() -> None:
-    """A rebalance that takes no time ends at the first moment of the story."""
+    # A rebalance that takes no time ends at the first moment of the story.
     run = play(scene(DONE, DONE), Event(do=Deed.STOP, members=("m0", "m1")))
     assert [one.ended for one in run.rebalances] == [0]
-    page = rehearsal_html(run, "orders")
-    assert ">at rest</span>" in page
+    assert ">at rest</span>" in rehearsal_html(run, "orders")
 
 
 def test_the_program_can_step_through_each_rebalance() -> None:
