@@ -17,7 +17,6 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members
 from tests.kafka.processes import wait_for
@@ -29,7 +28,6 @@ PARTITIONS = 6
 JAVA = "java-4.1.1"
 RANGE = ["range"]
 APPS = ("app-0", "app-1")
-STATIC = ("s-0", "s-1")
 Said = pytest.CaptureFixture[str]
 
 
@@ -194,7 +192,7 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     it.begin(APPS, RANGE)
     it.wait_committed(5)
 
-    # Up: while a classic member is there, the gate does not hold and a newcomer is refused.
+    # While a classic member is there, the gate does not hold and a newcomer is refused.
     body = it.plan(capsys, "--to", "consumer", *log, "--out", str(tmp_path / "up.yaml"))
     assert (body["path"], body["verdict"], body["exit_code"]) == ("kip848_offline", "blocked", 3)
     assert not {"RB401", "RB402", "RB403"} & rules(body)
@@ -227,63 +225,7 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
         assert body["verdict"] == ("blocked", "done")[number]
         assert body["assignor"] == "range"
     it.wait_committed(7)
-
-    # Back: classic members are let in one by one, but the group would stay what it is.
-    body = it.plan(capsys, "--to", "cooperative-sticky", *log, "--out", str(tmp_path / "down.yaml"))
-    assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
-    assert "RB401" not in rules(body)
-    it.agree(capsys, body, tmp_path / "down.yaml")
-    text = java_text(body)
-    read = it.consumed("app-0")
-    it.place_as("app-0", text)
-    it.settle()
-    body = it.plan(capsys, "--to", "cooperative-sticky", *log)
-    assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
-    assert gate("down.yaml") == 4
-    read += it.consumed("app-1")
-    it.place_as("app-1", text)
-    it.settle()
-    body = it.plan(capsys, "--to", "cooperative-sticky", *log)
-    assert body["baseline"]["group"]["type"] == "consumer"
-    assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 3)
-    assert gate("down.yaml") == 4, "all are classic members, of a KIP-848 group"
-    read += it.consumed(*APPS)
-    assert read == 2 * PARTITIONS, "nothing is read twice, and nothing is left out"
-    body = it.plan(capsys, "--to", "cooperative-sticky", *log)
-    assert (body["path"], body["exit_code"]) == ("kip848_back_offline", 0)
-    closed41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 1))
-    for number, name in enumerate(APPS):
-        it.place_as(name, text)
-        it.settle()
-        body = it.plan(capsys, "--to", "cooperative-sticky", *log)
-        assert body["exit_code"] == (3, 0)[number], body["summary"]
-        assert gate("down.yaml") == (4, 0)[number]
-    assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
-    it.wait_committed(8)
-    assert it.consumed(*APPS) == PARTITIONS
-
-
-@pytest.mark.story
-def test_a_kip_848_group_is_replaced_by_a_classic_one_while_nobody_is_in_it(
-    kafka41: Broker, group: Make, capsys: Said
-) -> None:
-    it = group(kafka41)
-    log = ("--request-log", str(kafka41.request_log_path), "--expect-members", "1")
-    back = ("--to", "cooperative-sticky", *log)
-    with it.logged():
-        it.place("app", [], protocol="consumer")
-        it.settle()
-        it.stop("app")
-        wait_for("it to be Empty", lambda: it.plan(capsys, *back)["exit_code"] == 0, timeout=15)
-        body = it.plan(capsys, *back)
-        assert body["path"] == "kip848_back_offline"
-        assert body["baseline"]["group"]["type"] == "consumer"
-        it.place_as("app", java_text(body))
-        it.settle()
-        body = it.plan(capsys, *back)
-        assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
-        assert body["baseline"]["group"]["type"] == "classic"
-    assert it.errors() == {}
+    assert it.consumed(*APPS) == 2 * PARTITIONS, "nothing is read twice, and nothing is left out"
 
 
 def test_a_group_that_is_exactly_full_and_one_that_is_too_large(
@@ -305,33 +247,6 @@ def test_a_group_that_is_exactly_full_and_one_that_is_too_large(
     assert body["verdict"] == "done"
     for name in APPS:
         it.stop(name)
-
-    full = Group(small41, members, f"{it.group}-static", f"{it.topic}-static", software=JAVA)
-    for name in STATIC:
-        full.place(name, RANGE, instance_id=name, session_timeout_ms=3000)
-    full.settle()
-    # The coordinator holds their session timeouts in its records: longer than a restart of 2 s.
-    probe = (*family, "--probe", "--restart-seconds", "2")
-    body = full.plan(capsys, *probe)
-    assert (body["path"], body["exit_code"]) == ("kip848_offline", 3)
-    assert "does not leave when it stops" in body["steps"][0]["why"][0]
-    assert any("3 s later" in line for line in body["steps"][0]["order"])
-    assert "session timeout 3 s, rebalance timeout up to 300 s" in body["steps"][0]["cost"]["text"]
-    full.stop("s-0")
-    is_refused(full.start_as("s-0", text, instance_id="s-0"), "maximum capacity of 2 members")
-    full.stop("s-1")
-    assert full.plan(capsys, *family, "--expect-members", "2")["path"] == "kip848_offline"
-    wait_for(
-        "the sessions to end",
-        lambda: full.plan(capsys, *family, "--expect-members", "2")["exit_code"] == 0,
-        timeout=15,
-    )
-    for name in STATIC:
-        full.place_as(name, text, instance_id=name)
-    full.settle()
-    assert full.plan(capsys, *family)["verdict"] == "done"
-    for name in STATIC:
-        full.stop(name)
 
     crowd = Group(small41, members, f"{it.group}-large", f"{it.topic}-large", software=JAVA)
     crowd.begin(("c-0", "c-1", "c-2"), RANGE)
@@ -400,19 +315,3 @@ def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_be
     it.place_as("app", text)
     it.settle()
     assert it.plan(capsys, *family)["verdict"] == "done"
-
-
-def test_brokers_before_4_0_are_named(kafka39: Broker, group: Make, capsys: Said) -> None:
-    it = group(kafka39)
-    it.begin(["app"], RANGE)
-    body = it.plan(capsys, "--to", "consumer", "--assume-family", "java")
-    assert (body["verdict"], body["exit_code"]) == ("blocked", 3)
-    (finding,) = (f for f in body["findings"] if f["rule"] == "RB401" and f["result"] == "yes")
-    assert (
-        finding["message"]
-        == f"the brokers are {jars.SCALA.rpartition('.')[0]}, and KIP-848 groups need 4.0 or later."
-    )
-    assert "RB401" in body["summary"]
-    refused = it.start("new", [], protocol="consumer")
-    assert "UnsupportedVersion" in str(refused.wait_for("error").data)
-    assert it.errors() == {}
