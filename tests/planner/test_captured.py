@@ -8,11 +8,9 @@ said of a group by name, of the bundled ones.
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from rebal.groups.clients import assignors
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import Cluster, Evidence, Source
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Verdict
 from tests.planner.captured import BUNDLED, FOLDER, Story, stories
@@ -98,41 +96,6 @@ def test_nobody_who_is_called_done_or_left_is_wrong() -> None:
                     assert alive[client]["assignors"] != COOPERATIVE, (story.name, client)
                     checked += 1
     assert checked > (100 if FOLDER == BUNDLED else 0)
-
-
-def test_checkout_names_the_forgotten_member_before_anybody_dies_of_it() -> None:
-    story = stories(True)["checkout"]
-    died = next(e["t_ms"] for e in story.timeline if e["action"] == "died")
-    before = [s for s in story.snapshots if s.captured_at.timestamp() * 1000 < died]
-    complete = [s for s in before if len(s.members) == 4][-1]
-    plan = make_plan(complete)
-    assert (plan.next_step, plan.exit_code) == (1, 0)
-    (finding,) = [f for f in plan.findings if f.rule == "RB102"]
-    assert by_client(plan, finding.members) == {"checkout-3"}
-    assert plan.steps[1].exit_code == 3
-
-
-def test_what_was_moved_to_kip_848_is_called_ready_for_it() -> None:
-    story = stories(True)["migrating"]
-    moved = [
-        e for e in story.timeline if e["action"] == "start" and e["group_protocol"] == "consumer"
-    ]
-    assert moved
-    assert not any(e["action"] == "died" for e in story.timeline)
-    snapshot = story.snapshots[-1]
-    # What the broker of the captures was set to (see their README).
-    known = Cluster(
-        version="4.1.1",
-        features={"group.version": 1},
-        settings={
-            "group.consumer.migration.policy": "bidirectional",
-            "group.consumer.max.size": "2147483647",
-        },
-    )
-    evidence = (Evidence(source=Source.DESCRIBE, at=snapshot.captured_at),)
-    plan = make_plan(replace(snapshot, cluster=known, evidence=evidence), "consumer")
-    assert (plan.path, plan.next_step, plan.exit_code) == ("kip848_online", 1, 0)
-    assert make_plan(snapshot, "consumer").exit_code == 4
 
 
 def test_a_group_is_merged_once_whatever_it_shows() -> None:

@@ -84,16 +84,6 @@ def test_up_at_once_nothing_is_consumed_until_the_first_is_back() -> None:
     assert both.seconds < one.seconds
 
 
-def test_up_in_batches() -> None:
-    made = up(group(4), speed=Speed(restart=30, rebalance=3, reconcile=5, batch=2))
-    assert [pace.batch for pace in made.paces] == [1, 2, 4]
-    seconds = [pace.seconds for pace in made.paces]
-    assert seconds == sorted(seconds, reverse=True)
-    # One rebalance of the classic group for both leaves, then one target for each join and leave.
-    assert made.paces[1].rebalances == 1 + 2 + 2 + 2
-    assert 2 * 30 < made.paces[1].seconds < 2 * (30 + 5 + 2 * POLL)
-
-
 def test_cooperative_members_stop_only_what_moves() -> None:
     made = up(group(3, "cooperative-sticky"), "uniform", eager=())
     assert (made.rebalances, made.partitions_moved, made.partitions_stopped) == (6, 24, 24)
@@ -166,22 +156,6 @@ def test_the_brokers_say_how_often_and_with_what() -> None:
     assert (speed.reconcile, speed.first) == (2.0, 0.5)
     assert default_server_side(replace(group(1), cluster=cluster)) == "range"
     assert default_server_side(group(1)) == "uniform"
-
-
-@pytest.mark.parametrize(
-    ("classic", "server_side", "says"),
-    [
-        ("acme", "uniform", "range stands in for acme, which is not modelled"),
-        ("range", "com.acme.Own", "uniform stands in for com.acme.Own, which is not modelled"),
-    ],
-)
-def test_an_assignor_that_is_not_known_has_a_stand_in_that_is_named(
-    classic: str, server_side: str, says: str
-) -> None:
-    made, plain = up(group(2, classic), server_side), up(group(2), "uniform")
-    assert says in made.text
-    assert made.paces == plain.paces
-    assert "stands in" not in plain.text
 
 
 def test_members_that_are_down_already_have_a_list_of_the_target() -> None:

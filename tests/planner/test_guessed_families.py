@@ -35,39 +35,15 @@ def stops(made: Plan) -> bool:
 
 
 @pytest.mark.parametrize("family", REFUSING)
-def test_nobody_is_told_to_stop_a_group_for_a_guess(family: str) -> None:
-    made = plan([guess("a", family), guess("b", family, list=RANGE)])
-    assert (made.path, made.steps, made.exit_code) == ("none", (), 4)
-    assert blocks(made)["RB104"] is Tri.CANNOT_TELL
-    assert not stops(made)
-    (finding,) = (f for f in made.findings if f.rule == "RB104")
-    assert f"--assume-family {family} --ignore RB104" in finding.commands[0].line
-    # Accepting the question by name proves nothing of the clients.
-    ignored = plan([guess("a", family)], ignore={"RB104": "we know"})
-    assert (ignored.steps, ignored.exit_code) == ((), 4)
-
-
-@pytest.mark.parametrize("family", REFUSING)
 def test_the_users_word_on_the_client_decides(family: str) -> None:
     members = [guess("a", family, list=RANGE)]
     said = plan(members, families={"a": family})
     assert (said.path, said.exit_code) == ("cut_over", 3)
     other = plan(members, families={"a": "java"})
     assert (other.path, other.exit_code) == ("two_bounces", 0)
-
-
-@pytest.mark.parametrize("family", REFUSING)
-def test_a_member_on_the_target_is_never_stopped_for_a_guess(family: str) -> None:
-    """If the guess is right, its list holds nothing else; if it is wrong, it need not stop."""
-    members = [guess("a", family, at_least=DONE), guess("b", family)]
-    made = plan(members, elected="cooperative-sticky", probe={"cooperative-sticky": True})
-    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 4)
-    assert set(blocks(made)) == {"RB901"}
-    assert not stops(made)
-    (warned,) = (f for f in made.findings if f.rule == "RB907")
-    assert f"--assume-family {family}" in warned.commands[0].line
-    said = plan(members, elected="cooperative-sticky", families={"*": family})
-    assert (said.verdict, said.exit_code) == ("done", 0)
+    # Accepting the question by name proves nothing of the clients.
+    ignored = plan(members, ignore={"RB104": "we know"})
+    assert (ignored.steps, ignored.exit_code) == ((), 4)
 
 
 def test_who_must_stop_beside_a_proven_client_rests_on_proof_too() -> None:
@@ -82,21 +58,6 @@ def test_who_must_stop_beside_a_proven_client_rests_on_proof_too() -> None:
     # A list that holds both kinds is proof that its client takes one.
     shown = plan([proven, guess("j", "java", list=BOTH)])
     assert (shown.path, shown.next_step, shown.exit_code) == ("mixed_families", 2, 0)
-
-
-@pytest.mark.parametrize("family", EAGER_ONLY)
-def test_a_guess_never_says_that_a_group_cannot_leave_eager(family: str) -> None:
-    made = plan([m("a", RANGE), guess("b", family, list=RANGE)])
-    assert (made.path, made.steps, made.exit_code) == ("none", (), 4)
-    assert blocks(made) == {"RB105": Tri.CANNOT_TELL}
-    assert plan([m("a", RANGE), guess("b", family)], families={"b": family}).exit_code == 3
-
-
-@pytest.mark.parametrize("family", EAGER_ONLY)
-def test_the_elected_assignor_refutes_a_guess(family: str) -> None:
-    made = plan([guess("a", family, list=DONE)], elected="cooperative-sticky")
-    assert "RB105" not in blocks(made)
-    assert (made.verdict, made.exit_code) == ("done", 0)
 
 
 def test_a_client_id_alone_does_not_permit_a_mixed_list() -> None:

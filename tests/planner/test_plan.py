@@ -11,17 +11,6 @@ from rebal.planner.paths import NotPlannedError
 from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan, rules
 
 
-def test_bounce_one_needs_no_list() -> None:
-    made = plan([m("a"), m("b")])
-    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
-    first, second = made.steps
-    assert first.target_list == ("cooperative-sticky", "range")
-    assert first.precondition_holds is Tri.YES
-    assert first.unknown == ("a-0f0f", "b-0f0f")
-    assert second.precondition_holds is Tri.CANNOT_TELL
-    assert second.exit_code == 4
-
-
 def test_one_unknown_member_keeps_bounce_two_shut() -> None:
     made = plan([m("a", BOTH), m("b", BOTH), m("c")])
     assert (made.next_step, made.exit_code) == (2, 4)
@@ -33,12 +22,6 @@ def test_one_unknown_member_keeps_bounce_two_shut() -> None:
     assert accepted.advice.reason.startswith("accepted by you: it is not known whether")
 
 
-def test_a_probe_that_says_yes_opens_bounce_two() -> None:
-    made = plan([m("a", BOTH), m("b", BOTH), m("c")], probe={"cooperative-sticky": True})
-    assert made.exit_code == 0
-    assert made.steps[-1].to_do == ("a-0f0f", "b-0f0f", "c-0f0f")
-
-
 def test_nothing_left_to_do_only_when_proven() -> None:
     def after(**second: Any) -> tuple[int | None, int]:
         made = plan([m("a", DONE), {"id": "b", **second}], elected="cooperative-sticky")
@@ -48,12 +31,6 @@ def test_nothing_left_to_do_only_when_proven() -> None:
     assert after(at_least=DONE, owned=True) == (None, 0)
     assert after(at_least=DONE) == (2, 4)
     assert after(at_least=DONE, owned=True, family="franz-go") == (2, 4)
-
-
-def test_finished_but_a_member_is_missing() -> None:
-    made = plan([m("a", DONE)], elected="cooperative-sticky", expect_members=2)
-    assert (made.next_step, made.exit_code) == (None, 3)
-    assert "RB606" in made.summary
 
 
 def test_a_missing_member_shuts_bounce_two_and_not_bounce_one() -> None:
@@ -165,8 +142,3 @@ def test_a_contradiction_keeps_bounce_two_shut() -> None:
 def test_an_exact_list_without_the_elected_assignor_is_not_believed() -> None:
     made = plan([m("a", RANGE), m("b", BOTH)], elected="cooperative-sticky")
     assert made.exit_code == 4
-
-
-def test_a_plan_without_a_pricing_has_no_costs() -> None:
-    made = plan([m("a", BOTH), m("b", RANGE)], pricing=None)
-    assert [step.cost for step in made.steps] == [None, None]

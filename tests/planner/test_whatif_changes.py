@@ -15,10 +15,9 @@ from rebal.groups.model import (
     GroupSnapshot,
     GroupType,
     RebalanceProtocol,
-    Subscription,
     Topic,
 )
-from rebal.planner.rehearsal.spec import CannotSimulateError, spec_of
+from rebal.planner.rehearsal.spec import spec_of
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.leader import leader_time
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
@@ -149,21 +148,6 @@ def test_a_name_that_two_members_share_is_asked_back() -> None:
     twins = group(member("a", orders="0-3"), replace(member("b"), client_id="a"))
     with pytest.raises(WhatIfError, match="a is the client id of 2 members: name one by its"):
         simulate(twins, "range", Changes(remove_members=("a",)))
-
-
-@pytest.mark.parametrize(
-    ("snapshot", "sentence"),
-    [
-        (group(member("a", "ghost")), "describes none of the topics that its members subscribe to"),
-        (
-            group(replace(member("a"), subscription=Subscription(version=3))),
-            "subscribe to no topic",
-        ),
-    ],
-)
-def test_topics_that_nobody_knows_are_one_sentence(snapshot: GroupSnapshot, sentence: str) -> None:
-    with pytest.raises(CannotSimulateError, match=sentence):
-        simulate(snapshot, "range")
 
 
 def test_uniform_moves_one_partition_to_a_third_member_and_nobody_waits() -> None:
