@@ -36,22 +36,6 @@ def asked(found: CoordinatorMemory, who: str, *names: str, killed: bool = False)
     return admitted(found, restart(found, who, names, killed=killed))
 
 
-def test_a_list_that_holds_the_elected_assignor_is_admitted_whatever_is_remembered() -> None:
-    found = memory(member("a", Held()), member("b", Held()))
-    answer = asked(found, "a", COOP, RANGE)
-    assert (answer.verdict, answer.elected) == (Tri.YES, True)
-    assert answer.reason.startswith("range is elected")
-
-
-def test_an_unknown_list_leaves_the_answer_open_and_asks_for_the_probe() -> None:
-    found = memory(member("a", exact(RANGE, COOP)), member("b", Held(names=frozenset({RANGE}))))
-    answer = asked(found, "a", COOP)
-    assert (answer.verdict, answer.needs) == (Tri.CANNOT_TELL, Needs.PROBE)
-    assert answer.reason == (
-        "it is not known whether the coordinator's list of b holds cooperative-sticky"
-    )
-
-
 @pytest.mark.parametrize(("guess", "verdict"), [(True, Tri.CANNOT_TELL), (False, Tri.NO)])
 def test_what_a_client_cannot_hold_counts_where_the_client_is_proven(
     *, guess: bool, verdict: Tri
@@ -60,12 +44,6 @@ def test_what_a_client_cannot_hold_counts_where_the_client_is_proven(
     members = [one, {"id": "b", "list": [RANGE, COOP]}]
     found = memory_of(context_of({"members": members, "reloaded": False}))
     assert asked(found, "b-0f0f", COOP).verdict is verdict
-
-
-def test_a_probe_that_says_yes_decides_and_is_exposed_to_a_reload() -> None:
-    found = memory(member("a", Held()), member("b", Held()), in_all=frozenset({RANGE, COOP}))
-    answer = asked(found, "a", COOP)
-    assert (answer.verdict, answer.elected) == (Tri.YES, False)
 
 
 def test_one_member_that_lacks_it_rejects_every_other() -> None:
@@ -102,14 +80,6 @@ def test_join_without_an_assignor_is_rejected_by_an_empty_group_too() -> None:
     assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
     assert answer.reason == "it names no assignor"
     assert admitted(memory(), [Join(assignors=(COOP,))]).elected, "no load can have it rejected"
-
-
-def test_list_that_a_load_has_shortened_is_the_one_to_wait_for() -> None:
-    short = replace(member("b", exact(RANGE)), whole=exact(RANGE, COOP))
-    others = (member(name, exact(RANGE, COOP)) for name in "ac")
-    answer = asked(memory(short, *others), "a", COOP)
-    assert (answer.verdict, answer.needs) == (Tri.CANNOT_TELL, Needs.RELOAD)
-    assert "a coordinator load has shortened the list of b:" in answer.reason
 
 
 def test_answers_of_a_refused_probe_are_void() -> None:

@@ -179,23 +179,6 @@ def test_five_rejected_clients_with_one_client_id_are_five_and_one_is_still_out(
     assert "10.0.0.4" in finding.message
 
 
-def test_a_rejected_client_that_is_down_is_one_of_the_expected_members() -> None:
-    out = {"client": "c", "host": "/10.0.0.3", "list": COOP, "at": -5}
-    made = plan([java("a", MIXED), java("b", RANGE)], refusals=[out])
-    assert made.expected_members == 3
-    assert {"RB606", "RB904"} <= {finding.rule for finding in made.findings}
-    assert "--expect-members 3" in made.steps[0].gate.command
-
-
-def test_a_consumer_that_a_kafka_streams_group_rejects_is_reported() -> None:
-    instance = java("s", ["stream"], family="streams")
-    out = {"client": "app", "host": "/10.0.0.9", "list": RANGE, "at": -1}
-    made = plan([instance], reloaded=False, elected="stream", refusals=[out])
-    (finding,) = [finding for finding in made.findings if finding.rule == "RB904"]
-    assert "Kafka Streams group" in finding.message
-    assert made.verdict != "done"
-
-
 def test_what_is_rejected_for_certain_is_withheld_and_never_accepted_by_name() -> None:
     members = [java("a", MIXED), java("b", RANGE)]
     words = dict.fromkeys(("RB102", "RB901", "RB113"), "yes")
@@ -276,16 +259,6 @@ def test_a_member_of_an_unknown_client_is_not_given_a_mixed_list() -> None:
     assert "the client of b, c is not known" in open_.text
     assert (advice("java").names, advice("java").assignors) == (("b",), tuple(MIXED))
     assert advice("librdkafka").action in ("replan", "stop"), advice("librdkafka").text
-
-
-@pytest.mark.parametrize("rejected", [False, True])
-def test_a_client_that_refuses_mixed_lists_is_started_with_what_is_elected(rejected: bool) -> None:
-    left = [java("a", RANGE)]
-    out = {"refusals": [{"client": "b", "list": ["sticky"], "at": 1}]} if rejected else {}
-    for family, names in (("librdkafka", RANGE), ("java", MIXED)):
-        made = plan([*left, java("b", RANGE, family=family)], reloaded=False)
-        advice = told(made, left, **out).advice
-        assert (advice.action, advice.assignors) == ("start", tuple(names))
 
 
 def test_a_cut_over_is_not_outdated_by_another_elected_assignor() -> None:

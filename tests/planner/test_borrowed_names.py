@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from itertools import product
 from typing import Any
 
@@ -92,30 +91,6 @@ def test_a_member_whose_log_prints_kafkas_class_only_missed_its_assignment() -> 
         for one in shown.members
     )
     assert plan(ran_eager(replace(shown, members=printed), 0, 1)).verdict == "done"
-
-
-def test_a_roll_out_is_not_carried_out_while_a_member_gives_up_its_partitions() -> None:
-    both = group(BOTH, BOTH)
-    story = Story(plan(both))
-    now = group(DONE, DONE)
-    later = replace(
-        now,
-        captured_at=now.captured_at + timedelta(minutes=9),
-        members=tuple(replace(one, member_id=f"{one.client_id}2") for one in now.members),
-    )
-    assert story(later).finished
-    told = story(ran_eager(later, 0))
-    assert (told.finished, told.exit_code) == (False, 3)
-    (one,) = (member for member in told.members if member.name == "a")
-    assert one.done is not Tri.YES
-
-
-def test_kept_partitions_prove_that_such_a_class_is_cooperative() -> None:
-    made = plan(group(DONE, DONE, own="cooperative-sticky", by=2, owned=True))
-    assert (made.runs, made.verdict, made.exit_code) == (COOPERATIVE, "done", 0)
-    # franz-go follows the vote: what it kept proves nothing of a later one.
-    unfixed = group(DONE, own="cooperative-sticky", owned=True, family=None)
-    assert plan(unfixed).verdict == "unproven"
 
 
 def test_the_class_of_one_member_is_a_doubt_about_the_others_of_that_name() -> None:

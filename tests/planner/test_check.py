@@ -102,10 +102,7 @@ ADMITTED = {
     ),
 }
 REJECTED = {
-    "a default list under a written one": (
-        [start("roundrobin")],
-        [start(lib=lib("java", "2.8.2"))],
-    ),
+    "a default list under a written one": listed("roundrobin", "", lib=lib("java", "2.8.2")),
     "a service of the same group that stays": (
         [start("range", "sticky"), start("range", file="bill/app.yaml")],
         [start("sticky"), start("range", file="bill/app.yaml")],

@@ -16,7 +16,6 @@ from rebal.planner.admission.check import admitted, restart
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import PlanContext, remembered
-from rebal.planner.verification.members import contrary_evidence
 from rebal.planner.verification.verify import (
     AnsweredError,
     NothingToConfirmError,
@@ -26,7 +25,7 @@ from rebal.planner.verification.verify import (
     verify,
 )
 from tests.examples import examples
-from tests.planner.looks import Story, app, bare, done, id_of, look
+from tests.planner.looks import Story, bare, done, id_of, look
 
 pytestmark = pytest.mark.usefixtures("no_costs")
 
@@ -103,16 +102,6 @@ def test_no_word_for_a_member_whose_file_says_the_consumer_protocol(second: Stor
     assert (one.by_hand, one.why) == (False, "app.properties says group.protocol=consumer")
 
 
-def test_the_word_is_void_when_the_member_restarts_again(second: Story) -> None:
-    word(second, restarted(3), "app-0", "app-1", "app-2")
-    assert second(restarted(4)).finished
-    again = second(restarted(5, member(1, 4)))
-    assert (again.finished, again.exit_code) == (False, 4)
-    assert done(again) == {"app-0": "yes", "app-1": "cannot tell", "app-2": "yes"}
-    word(second, restarted(6, member(1, 4)), "app-1")
-    assert second(restarted(7, member(1, 4))).finished
-
-
 def test_the_word_is_void_when_the_member_gives_up_its_partitions(second: Story) -> None:
     """It rejoins under the same id with nothing owned, as no COOPERATIVE member does."""
     word(second, restarted(3, generation=7), "app-0", "app-1", "app-2")
@@ -155,25 +144,6 @@ def test_no_word_against_evidence(
         word(second, restarted(3, one, **group), "app-1")
     assert because in str(caught.value)
     assert not second(restarted(4, one, **group)).finished
-
-
-@pytest.mark.parametrize(
-    ("family", "against"),
-    [
-        (
-            "librdkafka",
-            "its client does not start with eager and cooperative assignors in one list",
-        ),
-        ("kafkajs", "evidence shows that its list has no cooperative-sticky"),
-        ("java", None),
-    ],
-)
-def test_client_that_rejects_mixed_lists_runs_none(
-    plan: Plan, family: str, against: str | None
-) -> None:
-    seen = look(1, [app(0, 2, family=family)], state="PreparingRebalance", elected=None)
-    context = PlanContext(plan, seen)
-    assert contrary_evidence(context, context.members[0], tuple(MIXED)) == against
 
 
 def test_later_evidence_overrules_the_word_for_good(second: Story) -> None:
@@ -220,14 +190,6 @@ def test_a_word_names_members_and_the_list_of_the_step(
         word(second, restarted(3), *members, names=names)
 
 
-def test_a_step_whose_gate_holds_needs_no_word_whatever_is_named(second: Story) -> None:
-    proven = look(3, [app(n, 3, list=FINAL) for n in range(3)], elected=TARGET)
-    assert second(proven).exit_code == 0
-    for named in (("app-0",), ()):
-        with pytest.raises(AnsweredError, match="its gate holds"):
-            word(second, proven, *named, names=())
-
-
 def test_the_first_bounce_takes_no_word(plan: Plan) -> None:
     tell = Story(plan)
     seen = look(1, pods(2, declared=MIXED))
@@ -251,13 +213,6 @@ def back() -> Story:
 def down(minutes: float, *changed: dict[str, Any], **more: Any) -> GroupSnapshot:
     group = {"elected": "range", "probe": {TARGET: False, "range": True}, **more}
     return look(minutes, pods(3, *changed, declared=["range"]), **group)
-
-
-def test_the_downgrade_ends_by_word_too(back: Story) -> None:
-    assert back(down(2)).advice.action == "confirm"
-    word(back, down(3), "app-0", "app-1", "app-2", names=["range"])
-    end = back(down(4))
-    assert (end.finished, end.unverified) == (True, ("app-0", "app-1", "app-2"))
 
 
 def test_owned_partitions_disprove_an_eager_list(back: Story) -> None:

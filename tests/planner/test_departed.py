@@ -108,23 +108,11 @@ def test_the_answer_may_come_with_the_plan() -> None:
     assert planned(left(), expect_members=2).accepted.members == 2
 
 
-def test_a_member_that_is_back_is_not_asked_about() -> None:
-    members = [*pods(2, 2, list=BOTH), {"id": "a2", "list": BOTH}]
-    told = Story(planned(left()))(look(5, members, elected="cooperative-sticky"))
-    assert not asks(told)
-
-
 def test_a_member_of_a_shared_client_id_is_back_when_there_are_more_of_them() -> None:
     plan = planned(left(client="app-0"))
     assert asks(Story(plan)(widened(5)))
     members = [*pods(2, 2, list=BOTH), {"id": "x", "client": "app-0", "list": BOTH}]
     assert not asks(Story(plan)(look(5, members, elected="cooperative-sticky")))
-
-
-def test_a_member_that_left_again_is_asked_about_again() -> None:
-    story = Story(planned(left()))
-    story(widened(5), accepted=Accepted(departed=("a2",)))
-    assert asks(story(widened(9, left(at=8))))
 
 
 def test_members_that_the_plan_or_a_look_counted_are_not_asked_about() -> None:
@@ -142,13 +130,6 @@ def test_members_that_the_plan_or_a_look_counted_are_not_asked_about() -> None:
 
 def test_a_stranger_that_came_and_went_since_the_plan_is_asked_about() -> None:
     assert asks(Story(planned())(widened(5, left(at=3))))
-
-
-def test_a_list_that_every_step_admits_endangers_nothing() -> None:
-    plan = planned(left(names=BOTH))
-    assert "RB120" in rules(plan)
-    told = Story(plan)(widened(5, left(names=BOTH)))
-    assert (told.exit_code, told.advice.step) == (0, 2)
 
 
 def test_the_only_bounce_waits_too() -> None:

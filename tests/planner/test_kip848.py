@@ -56,14 +56,6 @@ def test_an_old_client_is_upgraded_first() -> None:
     assert any("needs librdkafka and its bindings 2.12 or later" in t for t in texts)
 
 
-@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
-def test_without_the_policy_only_a_stop_is_left(policy: str) -> None:
-    made = plan([java("a"), java("b")], {"group.consumer.migration.policy": policy})
-    assert own(made) == ("kip848_offline", 1, Tri.NO)
-    assert made.exit_code == 3
-    assert any(policy in line for line in made.steps[0].why)
-
-
 def test_user_data_in_an_assignment_shuts_the_online_way() -> None:
     made = plan([java("a", assigned_data="x"), java("b")])
     assert own(made) == ("kip848_offline", 1, Tri.NO)

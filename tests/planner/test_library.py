@@ -143,23 +143,6 @@ def replaced(number: int, client: str | None, names: list[str]) -> dict[str, Any
     return app(number, 2, family=client, list=names, **({} if client else UNREAD))
 
 
-def test_the_roll_out_ends_when_every_member_is_proven_to_run_the_new_library() -> None:
-    old = {"list": ["range"], "family": "sarama"}
-    tell = Story(swap("sarama", ["range"], "franz-go"))
-    begun = tell(look(1, pods(1, 1, **old)))
-    assert (begun.step, done(begun)) == (1, {"app-0": "no", "app-1": "no"})
-    assert begun.next.startswith("restart app-0 with [range] and franz-go in place of")
-    new = replaced(0, "franz-go", ["range"])
-    half = tell(look(3, [new, app(1, **old)]))
-    assert (done(half), half.exit_code) == ({"app-0": "yes", "app-1": "no"}, 4)
-    assert half.next.startswith("restart app-1 with [range] and franz-go in place of")
-    # Whoever comes back as the old one has not done it.
-    again = tell(look(4, [new, replaced(1, "sarama", ["range"])]))
-    assert (done(again)["app-1"], again.finished) == ("no", False)
-    end = tell(look(5, [new, app(1, 3, list=["range"], family="franz-go")]))
-    assert (end.finished, end.exit_code) == (True, 0)
-
-
 def test_a_library_that_does_not_say_its_name_is_confirmed_or_stated() -> None:
     # What the plan states of kafkajs is not said of the members that replace it.
     made = swap(None, ROUND, "aiokafka", families={"*": "kafkajs"})
@@ -181,20 +164,6 @@ def test_a_library_that_does_not_say_its_name_is_confirmed_or_stated() -> None:
     assert done(told) == {"app-0": "yes", "app-1": "no"}
 
 
-def test_over_a_stop_no_member_starts_beside_one_of_the_old_library() -> None:
-    old = {"list": ["range"], "family": "segmentio"}
-    tell = Story(swap("segmentio", ["range"], "java", ignore=AGREED))
-    stop_rest = "stop app-0, check that the group is Empty, then start it with [range, coop"
-    for minutes, start in ((1, 1), (2, 2)):
-        one_left = tell(look(minutes, [app(0, start, **old)]))
-        assert (one_left.exit_code, one_left.advice.action) == (4, Action.CUT_OVER)
-        assert one_left.next.startswith(stop_rest), "the coordinator would admit [range] beside it"
-    rejected = [{"client": "app-1", "list": COOPERATIVE, "at": 0.5}]
-    beside = tell(look(3, [app(0, 2, **old)], refusals=rejected))
-    assert (beside.exit_code, beside.advice.action) == (3, Action.CUT_OVER)
-    assert beside.next.startswith(stop_rest)
-
-
 def test_a_group_that_runs_the_library_is_done_on_any_assignor() -> None:
     for names in (["range"], COOPERATIVE):
         made = swap("franz-go", names, "franz-go")
@@ -210,15 +179,6 @@ def test_the_way_back_is_to_the_library_that_ran_before() -> None:
 
 def way_of(made: Plan, members: list[dict[str, Any]], elected: str, **ignore: str) -> Plan:
     return back_from(made, look(3, members, elected=elected), ignore=ignore)
-
-
-def test_half_way_the_new_members_are_replaced_by_the_old_library() -> None:
-    made = swap("sarama", ["range"], "franz-go")
-    new = replaced(0, "franz-go", ["range"])
-    back = way_of(made, [new, app(1, list=["range"], family="sarama")], "range")
-    assert (back.path, back.to, back.exit_code) == ("library", "sarama", 0)
-    assert back.steps[0].to_do == (id_of(0, 2),)
-    assert back.advice.text.startswith("restart app-0 with [range] and sarama in place of")
 
 
 def test_over_a_stop_the_old_library_starts_with_the_list_that_it_ran() -> None:

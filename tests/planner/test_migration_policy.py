@@ -200,12 +200,6 @@ def test_nothing_is_restarted_while_the_policy_is_disabled(version: str | None) 
     assert (back.exit_code, back.advice.action, back.advice.names) == (4, "restart", ("m-1",))
 
 
-def test_a_release_that_admits_them_goes_on_under_a_disabled_policy() -> None:
-    members = [new(0), classic(1), classic(2)]
-    free = Story(up())(online(1, members, "disabled", "4.3.0"))
-    assert (free.exit_code, free.advice.names) == (4, ("m-1",))
-
-
 def test_the_last_classic_member_is_moved_under_a_disabled_policy() -> None:
     tell = Story(up())
     last = tell(online(1, [new(0), new(1), classic(2)], "disabled"))

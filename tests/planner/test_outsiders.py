@@ -49,17 +49,11 @@ def test_rejected_clients_of_unknown_service_are_counted(begun: Plan) -> None:
     tell = Story(begun)
     tell(done(2, refusals=[{**OUT, "client": f"app-{n}", "at": 1.9} for n in (8, 9)]))
     said = "app-8, app-9 were rejected and have not rejoined; --expect-members 4 if they belong"
-    assert said in tell(done(30)).next
-
-
-def test_rejected_client_is_remembered_when_its_log_is_rotated(begun: Plan) -> None:
-    tell = Story(begun)
-    first = tell(done(2, refusals=[{**OUT, "at": 1.9}]))
-    assert shown(first) == [(OutsiderKind.REJECTED, "app-9", Doubt.NONE)]
+    # Their log is rotated.
     later = tell(done(30))
-    assert shown(later) == [(OutsiderKind.REJECTED, "app-9", Doubt.COUNT)]
+    assert said in later.next
     assert (later.finished, later.exit_code) == (False, 4)
-    assert "--expect-members 3 if it belongs to the service" in later.next
+    assert shown(later) == [(OutsiderKind.REJECTED, f"app-{n}", Doubt.COUNT) for n in (8, 9)]
     assert verify(begun, tell.entries, done(31), expect_members=2).finished
 
 

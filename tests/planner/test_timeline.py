@@ -77,19 +77,6 @@ def test_a_group_that_begins_again_does_not_subtract() -> None:
     assert told(story).rebalances == 8 + 2
 
 
-def test_a_confirmation_is_told_as_a_word_and_not_as_proof() -> None:
-    story = upgrade()
-    entry = story.entries[1]
-    word = Confirmation(step=1, reason="I looked at its pod", members=(id_of(1, 1),))
-    story.entries[1] = replace(entry, confirmed=word)
-    found = told(story)
-    made = found.members[1].tenures[0].made
-    assert [(one.step, one.confirmed) for one in made] == [(1, True)]
-    assert [(e.kind, e.text) for e in found.events] == [
-        ("confirmed", "step 1: I looked at its pod")
-    ]
-
-
 def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None:
     story = upgrade()
     for n in (2, 3):
@@ -102,14 +89,6 @@ def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None
         ("danger", "rejected", at(3)),
         ("blind", "no broker answers", at(4.5)),
     ]
-
-
-def test_a_member_that_joins_later_has_a_place_of_its_own() -> None:
-    story = upgrade()
-    grown = [app(0, 3, list=DONE), app(1, 3, list=DONE), app(2, 1, list=DONE)]
-    story(look(7, grown, elected="cooperative-sticky"))
-    found = told(story)
-    assert [len(member.tenures) for member in found.members] == [3, 3, 1]
 
 
 def test_a_word_that_evidence_overruled_is_told_no_longer() -> None:
@@ -131,7 +110,9 @@ def test_two_words_on_one_saved_look_are_both_told() -> None:
     bare = replace(last, members=tuple(unproven))
     words = [Confirmation(step=2, reason="its pod", members=(id_of(n, 3),)) for n in range(2)]
     story.entries = [replace(bare, confirmed=word) for word in words]
-    assert [one.made[2].confirmed for one in told(story).members] == [True, True]
+    found = told(story)
+    assert [one.made[2].confirmed for one in found.members] == [True, True]
+    assert [(e.kind, e.text) for e in found.events] == [("confirmed", "step 2: its pod")] * 2
 
 
 def test_looks_without_a_generation_do_not_prove_that_nothing_moved() -> None:
