@@ -85,8 +85,7 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
     """Take in the records that no earlier scan has read; return what tasks report of them.
 
     Raises:
-        DocumentError: what was named holds no record of a group, or the source changed while it
-            was read.
+        DocumentError: what was named holds no record of a group.
         RequestError: the cluster's topic is not the one that an earlier scan read.
     """
     after = run.previous.offsets
@@ -103,11 +102,11 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
         rows = in_shares(spark, shares, read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
         once = Totals()
         once.take(in_tasks(_each_once(rows), partial(work, read=iter), REPORT_DDL).collect())
-        if found.rows > once.rows:
-            once.records[REPEATED] = found.rows - once.rows
-        once.rows = found.rows
+        repeated = max(0, found.rows - once.rows)
+        once.records[REPEATED] = repeated
+        once.rows += repeated
         found = once
-    _account(run, source, found)
+    check_records(source.names, found.records, before=run.previous.run > 0)
     return found
 
 
@@ -127,33 +126,22 @@ def _each_once(rows: DataFrame) -> DataFrame:
     )
 
 
-def _account(run: Run, source: Source, totals: Totals) -> None:
-    ended = sum(totals.records.values())
-    if ended != totals.read:
-        raise DocumentError(
-            f"{', '.join(source.names)}: {totals.read:,} records were read and {ended:,} are "
-            "accounted for: the source changed while it was read; scan again."
-        )
-    if totals.read:
-        check_records(source.names, totals.records, before=run.previous.run > 0)
-    elif not run.previous.run:
-        raise DocumentError(
-            f"{', '.join(source.names)}: no record of {TOPIC} is in there; nothing to report on."
-        )
-
-
 def check_records(names: Sequence[str], ended: Mapping[str, int], before: bool) -> None:
     """Check that more than a few of a source's records are the topic's.
 
     `ended` counts them by their kinds' names, `before` is whether the scan goes on from another.
 
     Raises:
-        DocumentError: fewer than one in ten is of a known kind and can be read.
+        DocumentError: there is none, or fewer than one in ten is of a known kind and can be read.
     """
     read = sum(ended.values())
     known = sum(ended.get(name, 0) for name in KINDS.values())
-    if known * _FEW >= read or (before and read < _MANY):
+    if known * _FEW >= read > 0 or (before and read < _MANY):
         return
+    if not read:
+        raise DocumentError(
+            f"{', '.join(names)}: no record of {TOPIC} is in there; nothing to report on."
+        )
     raise DocumentError(
         f"{', '.join(names)}: {known:,} of {read:,} records are {TOPIC}'s; it seems to be "
         f"something else: give records of {TOPIC}, with key and value as brokers wrote them; a "

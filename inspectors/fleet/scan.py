@@ -53,7 +53,7 @@ from rebal.inspectors.fleet.increments.work import (
 from rebal.inspectors.fleet.intake import LogsRead, Say, read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted
-from rebal.inspectors.fleet.lake.table import DataFile, find_small
+from rebal.inspectors.fleet.lake.table import find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
@@ -105,8 +105,7 @@ def scan(
     `log_timezone` is the zone of a log's times that name none (None: as records show, else UTC).
 
     Raises:
-        DocumentError: what was named holds no record of a group, or the source changed while it
-            was read.
+        DocumentError: what was named holds no record of a group.
         LakeError: this machine does not see what the executors wrote.
     """
     totals = Totals()
@@ -252,19 +251,17 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
         left = NO_GROUPS if table == "errors" else leaving
         gone = pa.concat_arrays([told_again, left])
         names = sorted(gone.to_pylist())
-        touched = [one for one in files if one not in small and may_hold(one.low, one.high, names)]
+        touched = tuple(
+            one.path for one in files if one not in small and may_hold(one.low, one.high, names)
+        )
         if small:
             staying = newest if kind in NEWEST else None
-            loads.append(Load(kind, _paths(small), gone, staying, whole=True))
+            loads.append(Load(kind, tuple(one.path for one in small), gone, staying, whole=True))
         if touched:
-            loads.append(Load(kind, _paths(touched), gone))
+            loads.append(Load(kind, touched, gone))
     if not loads:
         return None
     return in_shares(now.spark, loads, partial(carry, target=run.target), REPORT_DDL)
-
-
-def _paths(files: Sequence[DataFile]) -> tuple[str, ...]:
-    return tuple(one.path for one in files)
 
 
 def _manifest(

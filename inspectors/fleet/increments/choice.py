@@ -85,23 +85,16 @@ def newest_states(run: Run) -> pa.Table:
     return rows.filter(pc.equal(first, pa.array(range(len(rows)), first.type)))
 
 
-def last_time(news: pa.Table, kind: str) -> int | None:
-    """Return the last time of new rows of this kind (microseconds since 1970)."""
-    found = news.filter(pc.equal(news["kind"], kind))["until"].cast(LONG)
-    last: int | None = pc.max(found).as_py()
-    return last
-
-
 def told_until(news: pa.Table) -> int | None:
     """Return up to which time what was read is whole; None: all of it is.
 
     Where a scan read records and requests, one may go on after the other ends. Requests count
     `DISORDER` early, and lines of another log may come as much late.
     """
-    records, requests = last_time(news, RECORDS), last_time(news, REQUESTS)
-    if records is None or requests is None:
-        return None
-    return min(records, requests) - 2 * DISORDER
+    until = news["until"].cast(LONG)
+    of_kinds = (until.filter(pc.equal(news["kind"], kind)) for kind in (RECORDS, REQUESTS))
+    last = [pc.max(times).as_py() for times in of_kinds]
+    return None if None in last else min(last) - 2 * DISORDER
 
 
 def choose(
