@@ -46,7 +46,10 @@ class Lane(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One assignor list in a line; `title` is its text where `label` cannot hold it all."""
+    """One assignor list in a line, or a rejected join (`no`).
+
+    `title` is its text where `label` cannot hold it all.
+    """
 
     kind: str
     x: str
@@ -56,22 +59,12 @@ class Bar(NamedTuple):
     label_x: str
 
 
-class Cross(NamedTuple):
-    """One rejected join in a line."""
-
-    path: str
-    label: str
-    label_x: str
-    anchor: str
-
-
 class Line(NamedTuple):
-    """One line of the drawing: its name on the left, then bars or a cross."""
+    """One line of the drawing: its name on the left, then bars."""
 
     y: int
     label: str
     bars: Sequence[Bar] = ()
-    cross: Cross | None = None
 
 
 class Timeline:
@@ -127,7 +120,7 @@ class Timeline:
         for one in [one for one in history.lists if one.refused][-MOST_REFUSED:]:
             y += _LANE
             label = one.instance_id or one.client_id or "a member"
-            yield Line(y, _cut(label, _LEFT - 8), cross=self._rejected(one))
+            yield Line(y, _cut(label, _LEFT - 8), list(self._rejected(one)))
 
     def _elected(self, found: Sequence[Rebalance]) -> Iterator[Bar]:
         """Draw one bar for each time span of an elected assignor."""
@@ -152,15 +145,15 @@ class Timeline:
             last = max(start, min(end, gone.get(one.member_id or "", end)))
             yield self._bar(start, last, kind_of(names), ", ".join(names))
 
-    def _rejected(self, one: ListSeen) -> Cross | None:
+    def _rejected(self, one: ListSeen) -> Iterator[Bar]:
+        """Draw a cross, with its text where there is room: on the right, else on the left."""
         if one.at is None:
-            return None
+            return
         x, times = self._x(one.at), f" ×{one.times}" if (one.times or 0) > 1 else ""
         label = f"rejected{times}: [{', '.join(one.assignors or ())}]"
-        path = f"M{x - 5:.0f} 4l10 10m0 -10l-10 10"
-        if _WIDTH - x - 12 < len(label) * _CHAR:
-            return Cross(path, label, f"{x - 9:.0f}", "end")
-        return Cross(path, label, f"{x + 9:.0f}", "start")
+        room = len(label) * _CHAR
+        left = x + 9 if x + 12 + room <= _WIDTH else x - 9 - room
+        yield Bar("no", f"{x - 5:.0f}", "10", "", label, f"{left:.0f}")
 
     def _bar(self, start: int, end: int, kind: str, label: str) -> Bar:
         left = self._x(start)
