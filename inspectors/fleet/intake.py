@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ from rebal.inspectors.fleet.files import of_groups, read_rows
 from rebal.inspectors.fleet.increments.choice import encoded, summed
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.lake.run import Run, counted
+from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import ReadLog
@@ -48,7 +48,7 @@ from rebal.inspectors.fleet.schemas import (
     values_of,
 )
 from rebal.inspectors.fleet.sources.files import Part, share_out
-from rebal.inspectors.fleet.sources.requests import COUNTS, SYNCED, read_parts, read_syncs
+from rebal.inspectors.fleet.sources.requests import SYNCED, read_parts, read_syncs
 from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.clock import latest_time, span_of
@@ -70,15 +70,6 @@ _HELD: Final = 64 << 20
 _BROKEN: Final = pa.schema(
     [(name, ERRORS.field(name).type) for name in ("source", "offset", "value")]
 )
-
-
-class LogsRead(NamedTuple):
-    """Request logs that were read: their lines by `requests.COUNTS`, the logs on disk up to
-    where they were read, and how far their clock was found to be ahead of UTC (None: not)."""
-
-    counts: Mapping[str, int]
-    read: tuple[ReadLog, ...]
-    ahead_ms: int | None
 
 
 def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
@@ -170,8 +161,11 @@ def read_logs(
     *,
     zone: Zone,
     say: Say,
-) -> LogsRead:
+) -> tuple[Sequence[ReadLog], int | None]:
     """Bring the lines of request logs that no earlier scan has read to the inputs.
+
+    Returns the logs on disk up to where they were read, and how far their clock was found to be
+    ahead of UTC, in milliseconds (None: not).
 
     `zone` is that of times that name none; where it is None, records that this scan read may show
     it, else it is UTC.
@@ -190,11 +184,8 @@ def read_logs(
             say(f"the request logs' times are read as {zone_name(zone)}: no zone is printed")
     take = partial(take_requests, target=run.target, zone=zone, latest=latest_time())
     totals.take(in_shares(spark, shares, take, REPORT_DDL).collect())
-    counts = {name: totals.lines.get(name, 0) for name in COUNTS}
-    check_request_logs(paths, counts)
-    if before.logs:
-        counts = counted(before.requests, counts)
-    return LogsRead(counts, tuple(read), ahead_ms)
+    check_request_logs(paths, totals.lines)
+    return read, ahead_ms
 
 
 def _find_zone(

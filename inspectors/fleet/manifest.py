@@ -44,11 +44,11 @@ class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
     number among those of its cluster, and `scan_id` in the tables. `read` is the number of records
     that the sources gave; `records` says what became of them, by Kafka's own name of the kind of
     record, and its numbers add up to `read`. `skipped` are what a source holds beside records
-    (control batches, a segment's cut-off end), `requests` the lines of the request logs by what
-    they were: each as of the last scan that read such. `offsets` is the last offset read by
-    partition of `__consumer_offsets`; `breaks` are those up to which an earlier scan read and after
-    which the next found some missing: the log cleaner came between, and what it took away was never
-    read. `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them.
+    (control batches, a segment's cut-off end), in the last scan alone; `requests` are the lines of
+    the request logs by what they were. `offsets` is the last offset read by partition of
+    `__consumer_offsets`; `breaks` are those up to which an earlier scan read and after which the
+    next found some missing: the log cleaner came between, and what it took away was never read.
+    `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them.
     `log_ahead_ms` is how far the logs' clock was found to be ahead of UTC where they name no zone,
     `logs` are the request logs that were read, so that the next scan reads only what they have
     grown by. `sources` are brokers, files and logs as they were named. `observed_from` and

@@ -50,7 +50,7 @@ from rebal.inspectors.fleet.increments.work import (
     tell,
     tell_commits,
 )
-from rebal.inspectors.fleet.intake import LogsRead, Say, read_logs, read_records
+from rebal.inspectors.fleet.intake import Say, read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.table import find_small
@@ -109,7 +109,8 @@ def scan(
         LakeError: this machine does not see what the executors wrote.
     """
     totals = Totals()
-    logs = LogsRead({}, (), run.previous.log_ahead_ms)
+    logs: Sequence[ReadLog] = ()
+    ahead_ms = run.previous.log_ahead_ms
     if source is not None:
         for note in source.notes:
             say(note)
@@ -121,7 +122,7 @@ def scan(
             # Their zone is found by tasks that read the files of records.
             check_seen(run.place, totals)
         say("reading the request logs")
-        logs = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
+        logs, ahead_ms = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
     if not is_local(spark):
         check_seen(run.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
@@ -130,8 +131,9 @@ def scan(
     _write(now, totals.topics.keys() - run.previous.topics.keys())
     if source is not None and source.brokers is not None:
         _write_log_ends(now, source.brokers)
-    manifest = _manifest(now, source=source, request_logs=request_logs, logs=logs)
-    return run.finish(manifest, totals)
+    manifest = _manifest(now, source, request_logs)
+    known = replace(manifest, log_ahead_ms=ahead_ms, logs=_logs(run.previous.logs, logs))
+    return run.finish(known, totals)
 
 
 def check_seen(place: Place, totals: Totals) -> None:
@@ -261,9 +263,7 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
     return in_shares(now.spark, loads, partial(carry, target=run.target), REPORT_DDL)
 
 
-def _manifest(
-    now: _Scan, *, source: Source | None, request_logs: Sequence[str], logs: LogsRead
-) -> Manifest:
+def _manifest(now: _Scan, source: Source | None, request_logs: Sequence[str]) -> Manifest:
     run, totals, before = now.run, now.totals, now.run.previous
     first, until = (None, None) if now.span is None else map(moment, now.span)
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
@@ -278,12 +278,10 @@ def _manifest(
         read=totals.read + before.read,
         records=counted(before.records, totals.records),
         skipped=counted({}, totals.skipped),
-        requests=counted({}, logs.counts) or before.requests,
+        requests=counted(before.requests, totals.lines),
         offsets=dict(sorted({**before.offsets, **totals.last}.items())),
         breaks=dict(now.breaks),
         topics=_topics(now),
-        log_ahead_ms=logs.ahead_ms,
-        logs=_logs(before.logs, logs.read),
         # The tables have the log end offsets: there are many, and each kept scan has a manifest.
         brokers=replace(source.brokers, ends={}) if source and source.brokers else before.brokers,
     )

@@ -30,7 +30,7 @@ def active_session() -> SparkSession | None:
 
 
 def require_server(url: str, *, secrets: bool) -> None:
-    """Check that the client of Spark Connect is installed and that a server listens at `url`.
+    """Check that a server of Spark Connect listens at `url`.
 
     A session that this process has already is not asked.
 
@@ -42,13 +42,6 @@ def require_server(url: str, *, secrets: bool) -> None:
         SparkError: it is not so.
         SettingError: secrets would travel in plain text.
     """
-    for name in ("grpc", "grpc_status", "google.rpc"):
-        try:
-            __import__(name)
-        except ImportError:
-            raise SparkError(
-                f"Spark Connect needs {name}: install it with pip install 'pyspark[connect]'."
-            ) from None
     if active_session() is not None:
         return
     parts = urlsplit(url)
@@ -115,10 +108,10 @@ def remote_session(
 
 
 def _new_session(url: str) -> SparkSession:
-    from pyspark.sql.connect.client.retries import DefaultPolicy
-    from pyspark.sql.connect.session import SparkSession as Remote
-
     try:
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession as Remote
+
         made: Any = Remote.builder.remote(url).create()
         # About a minute; on its own, the client waits for a server ten minutes and says nothing.
         made.client.set_retry_policies([DefaultPolicy(max_retries=9, max_backoff=10_000)])
