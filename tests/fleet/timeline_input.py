@@ -124,7 +124,7 @@ def _order(row: Row) -> int:
 
 def record_of(row: Row) -> Record:
     """A row of a record as the timeline takes it."""
-    names = ("at", "told_at", "key", "value", "partition", "offset", "source")
+    names = ("group_id", "at", "told_at", "key", "value", "partition", "offset", "source")
     return Record(**{name: row.get(name) for name in names})
 
 

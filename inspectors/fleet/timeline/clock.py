@@ -83,8 +83,8 @@ def latest_time() -> int:
     return int((datetime.now(UTC) + _AHEAD).timestamp()) * 1_000_000
 
 
-def early(rows: pa.Table, by: int = DISORDER) -> pa.Table:
-    """Return rows of `TIMELINE` in which requests are that much earlier, and so sorted."""
+def early(rows: pa.Table) -> pa.Table:
+    """Return rows of `TIMELINE` in which requests are `DISORDER` earlier, and so sorted."""
     place = rows.schema.get_field_index("at")
-    at = pc.subtract(rows["at"].cast(pa.int64()), pc.if_else(pc.is_null(rows["key"]), by, 0))
+    at = pc.subtract(rows["at"].cast(pa.int64()), pc.if_else(pc.is_null(rows["key"]), DISORDER, 0))
     return rows.set_column(place, rows.schema.field(place), at.cast(rows.schema.field(place).type))

@@ -50,6 +50,7 @@ class Record(NamedTuple):
     """A row of `TIMELINE` of one group, a record where it has a key; `told_at` is its own time
     (None: that is `at`)."""
 
+    group_id: str
     at: int
     told_at: int | None
     key: bytes

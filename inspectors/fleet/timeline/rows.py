@@ -8,12 +8,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import PARTITIONS, STATES, TABLES
+from rebal.inspectors.fleet.schemas import PARTITIONS, STATES, TABLES, TIMELINE
 from rebal.inspectors.fleet.timeline.values import PartitionList
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
 """The tables that the timeline makes, all but `commits`."""
-_SCHEMAS: Final = {**{name: TABLES[name] for name in MADE}, "states": STATES}
+_SCHEMAS: Final = {
+    **{name: TABLES[name] for name in MADE}, "states": STATES, "waiting": TIMELINE,
+}  # fmt: skip
 _AT_ONCE: Final = 16_384
 
 OPEN: Final = "open_"
@@ -53,12 +55,18 @@ class Rows:
         """Add a row of `table`, of the present group unless `group_id` says another one."""
         self._held[table].append({"group_id": self.group_id, **columns})
 
+    def wait(self, **columns: Any) -> None:
+        """Add a row of `TIMELINE` for the next scan."""
+        self._settled["waiting"].append(columns)
+
     def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all."""
-        least = 1 if rest else _AT_ONCE
+        """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all.
+
+        Rows that wait hold a record's bytes and do not gather.
+        """
         for before, held in (("", self._settled), (OPEN, self._open)):
             for table, rows in held.items():
-                if len(rows) >= least:
+                if len(rows) >= (1 if rest or table == "waiting" else _AT_ONCE):
                     yield before + table, _batch(table, rows)
                     rows.clear()
 

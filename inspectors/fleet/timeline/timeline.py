@@ -2,10 +2,10 @@
 
 `make_tables(batches)` takes Arrow batches of `schemas.TIMELINE`, sorted by `ORDER`, a group's rows
 one after another (they may span batches), and yields `(kind, batch)`: rows of the tables in
-`rows.MADE`, those that a later scan may replace as kinds that begin with `rows.OPEN`, and of each
-group its state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a
-file: the same rows, in batches of any size and in any number of scans, give the same tables. Of a
-group only its present state is kept in memory.
+`rows.MADE`, those that a later scan may replace as kinds that begin with `rows.OPEN`, those of the
+input that wait for it, and of each group its state, from which the next scan goes on. Nothing here
+needs Spark, the wall clock or a file: the same rows, in batches of any size and in any number of
+scans, give the same tables. Of a group only its present state is kept in memory.
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
 of a request log; a line that could not be read (`problem` is set) names no group and becomes a row
@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 from msgspec.structs import replace
 
 from rebal.inspectors.fleet.schemas import values_of
-from rebal.inspectors.fleet.timeline.clock import DISORDER, early
+from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import Rows
@@ -37,6 +37,8 @@ WAITING: Final = "waiting"
 """The kind of rows that are given again to the next scan, after their group's state."""
 FORM: Final = f"schema {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
+_OFTEN: Final = 1024
+"""After so many rows of a group those that are made are handed on."""
 
 
 @dataclass(frozen=True)
@@ -65,80 +67,63 @@ def make_tables(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
     rows = Rows(options.topic_names, options.breaks)
-    for group_id, parts in groupby(_parts(batches), key=attrgetter("group_id")):
+    for group_id, records in groupby(_records(batches), key=attrgetter("group_id")):
         rows.group_id = group_id
         if group_id is None:
-            yield from _problems(parts, rows)
+            yield from _problems(records, rows)
         else:
-            yield from _tell(group_id, parts, options, rows)
+            yield from _tell(group_id, records, options, rows)
     yield from rows.take(rest=True)
 
 
-class _Part(NamedTuple):
-    """Rows of one group in a batch, of which the first is the one numbered `start`."""
-
-    group_id: str | None
-    batch: pa.RecordBatch
-    start: int
-    rows: Sequence[Record]
-
-
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[_Part]:
+def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
     for batch in batches:
         columns = (values_of(batch[name]) for name in Record._fields)
-        rows = list(map(Record._make, zip(*columns, strict=True)))
-        end = 0
-        for group_id, of_group in groupby(batch["group_id"].to_pylist()):
-            start, end = end, end + sum(1 for _ in of_group)
-            yield _Part(group_id, batch, start, rows[start:end])
+        yield from map(Record._make, zip(*columns, strict=True))
 
 
-def _problems(parts: Iterable[_Part], rows: Rows) -> Iterator[tuple[str, pa.RecordBatch]]:
+def _problems(records: Iterable[Record], rows: Rows) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Make rows of `errors` of lines that could not be read: they are of no group."""
-    for part in parts:
-        for one in part.rows:
-            rows.add(
-                "errors",
-                source=one.source,
-                offset=one.position,
-                what="request log line",
-                error=one.problem,
-            )
-        yield from rows.take()
+    for number, one in enumerate(records):
+        rows.add(
+            "errors",
+            source=one.source,
+            offset=one.position,
+            what="request log line",
+            error=one.problem,
+        )
+        if number % _OFTEN == 0:
+            yield from rows.take()
 
 
 def _tell(
-    group_id: str, parts: Iterator[_Part], options: Options, rows: Rows
+    group_id: str, records: Iterable[Record], options: Options, rows: Rows
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Apply the rows of a group; yield those that wait, and what is finished."""
     until, span = options.until, options.span
-    first = next(parts)
-    document = first.rows[0].state
     state = GroupState(group_id=group_id, recorded=group_id in options.recorded)
-    if document is not None:
-        state = decode(document, group_id)
     saved: dict[str, Any] | None = None
     is_settled = True
     heard: dict[int | None, set[bytes]] = {}
-    for part in chain([first], parts):
-        waiting = []
-        for number, record in enumerate(part.rows, part.start):
-            if record.state is not None or _is_heard(record, heard):
-                continue
-            at, told_at = record.at, record.told_at
-            if at is None or (until is not None and at > until):
-                saved = saved or _open(state, until, rows)
-                waiting.append(number)
-            if record.key is None:
-                request = replace(unpack_request(record.value or b""), log=record.source)
-                apply_request(state, rows, None if at is None else at + DISORDER, request)
-            else:
-                is_settled &= told_at is None or span is None or span[0] <= told_at <= span[1]
-                apply_record(state, rows, record)
-        if waiting:
-            left = pa.Table.from_batches([part.batch]).take(pa.array(waiting))
-            yield WAITING, early(left, -DISORDER).combine_chunks().to_batches()[0]
-        yield from rows.take()
+    for number, record in enumerate(records):
+        if record.state is not None:
+            state = decode(record.state, group_id)
+            continue
+        if _is_heard(record, heard):
+            continue
+        is_request, told_at = record.key is None, record.told_at
+        at = record.at if record.at is None or not is_request else record.at + DISORDER
+        if record.at is None or (until is not None and record.at > until):
+            saved = saved or _open(state, until, rows)
+            rows.wait(**record._replace(at=at)._asdict())
+        if is_request:
+            request = replace(unpack_request(record.value or b""), log=record.source)
+            apply_request(state, rows, at, request)
+        else:
+            is_settled &= told_at is None or span is None or span[0] <= told_at <= span[1]
+            apply_record(state, rows, record)
+        if number % _OFTEN == 0:
+            yield from rows.take()
     saved = saved or _open(state, until, rows)
     finish(state, rows)
     rows.of_now(False)
@@ -147,6 +132,7 @@ def _tell(
     unnamed = sorted(rows.unnamed)
     rows.unnamed.clear()
     rows.add("states", **saved, latest=state.latest, recorded=state.recorded, unnamed=unnamed)
+    yield from rows.take()
 
 
 def _is_heard(row: Record, heard: dict[int | None, set[bytes]]) -> bool:
