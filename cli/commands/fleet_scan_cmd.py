@@ -5,13 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError
 from rebal.inspectors.errors import SettingError
+
+if TYPE_CHECKING:
+    from rebal.inspectors.fleet.job import Say
+    from rebal.inspectors.fleet.spark.progress import Tasks
 
 
 def command(
@@ -143,8 +147,8 @@ def command(
             for manifest in run_scans(order, seconds, output.say):
                 for line in summary_lines(manifest, out):
                     output.say(line)
-    with _as_usage(), _progress():
-        manifest = run_scan(order, output.say)
+    with _as_usage(), _progress() as (say, tasks):
+        manifest = run_scan(order, say, tasks)
     if form == "text":
         for line in summary_lines(manifest, out):
             output.say(line)
@@ -164,15 +168,24 @@ def _as_usage() -> Iterator[None]:
 
 
 @contextmanager
-def _progress() -> Iterator[None]:
-    """Show the time that has passed, on a terminal, below the lines of the steps."""
+def _progress() -> Iterator[tuple[Say, Tasks | None]]:
+    """Show progress: one line for each step, on a terminal a bar of its running tasks too."""
     if not sys.stderr.isatty():
-        yield
+        yield output.say, None
         return
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    with Progress(SpinnerColumn(), TimeElapsedColumn(), console=console, transient=True) as bar:
-        bar.add_task("scan", total=None)
-        yield
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("tasks,"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        step = bar.add_task("step", total=None)
+
+        def say(text: str) -> None:
+            output.say(text)
+            bar.reset(step, total=None)
+
+        def tasks(done: int, of: int) -> None:
+            bar.update(step, completed=done, total=of)
+
+        say("starting Spark")
+        yield say, tasks

@@ -14,8 +14,8 @@ from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.spark.process import SparkError, failed_job
+from rebal.inspectors.fleet.spark.progress import Tasks, describe, watch
 from rebal.inspectors.fleet.spark.session import SparkSettings, any_secret, require, spark_session
-from rebal.inspectors.fleet.spark.tasks import describe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ class ScanOrder:
         return any_secret(self.out.options)
 
 
-def run_scan(order: ScanOrder, say: Say) -> Manifest:
+def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest:
     """Carry out the scan; gives the finished run's manifest.
 
     Raises:
@@ -80,7 +80,8 @@ def run_scan(order: ScanOrder, say: Say) -> Manifest:
         making = new_run(order.out, cluster, full=order.full, retain=order.retain)
         with making as run, started.pop_all():
             try:
-                manifest = _carry_out(spark, run, order, source, say)
+                with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
+                    manifest = _carry_out(spark, run, order, source, say)
             except RebalError:
                 raise
             except Exception as error:
@@ -91,7 +92,9 @@ def run_scan(order: ScanOrder, say: Say) -> Manifest:
             return manifest
 
 
-def run_scans(order: ScanOrder, every: float, say: Say) -> Iterator[Manifest]:
+def run_scans(
+    order: ScanOrder, every: float, say: Say, tasks: Tasks | None = None
+) -> Iterator[Manifest]:
     """Scan every so many seconds in one session; yield each finished scan's manifest, for ever.
 
     If a later scan fails, `say` gets the reason, and the next turn tries again.
@@ -102,13 +105,13 @@ def run_scans(order: ScanOrder, every: float, say: Say) -> Iterator[Manifest]:
     require(order.spark, secrets=order.secrets)
     with spark_session(order.spark):
         began = time.monotonic()
-        yield run_scan(order, say)
+        yield run_scan(order, say, tasks)
         order = replace(order, full=False)
         while True:
             time.sleep(max(0.0, began + every - time.monotonic()))
             began = time.monotonic()
             try:
-                yield run_scan(order, say)
+                yield run_scan(order, say, tasks)
             except RebalError as error:
                 say(f"{error} The next scan begins {every:g} s after this one began.")
 

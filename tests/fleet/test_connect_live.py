@@ -43,9 +43,11 @@ from rebal.inspectors.fleet.lake.place import find_place
 url, lake, records, log = sys.argv[1:]
 spark = SparkSession.builder.remote(url).getOrCreate()
 spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+seen = []
 for _ in range(2):
     order = ScanOrder(out=find_place(lake), offsets=(records,), request_logs=(log,))
-    run_scan(order, print)
+    run_scan(order, print, lambda done, of: seen.append((done, of)))
+assert seen and all(0 <= done <= of for done, of in seen), seen
 assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
 assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
 assert spark.range(3).count() == 3

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from rebal.cli import output
 from rebal.cli.app import run
 from rebal.cli.commands.fleet_scan_cmd import _progress
 from rebal.inspectors.fleet import job
@@ -146,21 +145,25 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_each_step_and_the_time_that_has_passed(
+def test_a_terminal_shows_each_step_and_how_many_of_its_tasks_are_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    with _progress():
-        output.say("reading a [file].jsonl")
+    with _progress() as (say, tasks):
+        assert tasks is not None
+        say("reading a [file].jsonl")
+        tasks(3, 12)
     shown = terminal.getvalue()
+    assert "rebal: starting Spark" in shown
     assert "rebal: reading a [file].jsonl" in shown
-    assert re.search("⠋.*0:00:0", shown)
+    assert re.search("━.* 3/12.* tasks, .*0:00:0", shown)
 
 
 def test_a_file_gets_a_line_for_each_step_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    with _progress():
-        output.say("reading a.jsonl")
+    with _progress() as (say, tasks):
+        say("reading a.jsonl")
+    assert tasks is None
     assert capsys.readouterr().err == "rebal: reading a.jsonl\n"

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -122,18 +122,6 @@ def cores_of(spark: SparkSession) -> int:
     # Nothing tells how many there are, but rows are dealt out to as many tasks.
     numbers = spark.range(_MANY).select(sql.spark_partition_id().alias("task"))
     return numbers.distinct().count()
-
-
-def describe(spark: SparkSession) -> str:
-    """Return where tasks run, in words."""
-    amount = cores_of(spark)
-    cores = "1 core" if amount == 1 else f"{amount} cores"
-    if is_connect(spark):
-        server: Any = spark
-        return f"Spark Connect at {server.client.host}, with {cores}"
-    if is_local(spark):
-        return f"{spark.sparkContext.master}, {cores} of this machine"
-    return f"{spark.sparkContext.master}, with {cores}"
 
 
 ROOMS: Final = ("groups", "inspectors")
