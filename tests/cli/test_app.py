@@ -7,12 +7,11 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import pytest
 
 from rebal.cli import app
-from rebal.cli.errors import UsageError
-from rebal.groups.errors import DocumentError
 
 HEAVY = (
     "confluent_kafka",
@@ -71,43 +70,24 @@ def test_the_help_of_a_command_loads_neither_its_work_nor_a_renderer(words: list
     assert not loaded & {"rebal.groups.evidence.merge", "rebal.inspectors.kafka.read", "pyspark"}
 
 
-def test_version_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
-    from importlib.metadata import version
-
+def test_version_is_the_installed_one_and_no_command_shows_the_help_on_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert app.run(["--version"]) == 0
     assert capsys.readouterr().out == f"rebal {version('rebal')}\n"
-
-
-def test_no_command_shows_the_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run([]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert "Usage: rebal" in err
 
 
-def running(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr("rebal.cli.lazy.LazyCommand.make_context", fail)
-
-
-@pytest.mark.parametrize(
-    ("error", "code"), [(DocumentError("x.yaml: bad \x1b[1m"), 1), (UsageError("name a group"), 2)]
-)
-def test_an_error_of_rebal_is_its_sentence(
-    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    running(monkeypatch, error)
-    assert app.run(["inspect"]) == code
-    out, err = capsys.readouterr()
-    assert (out, err) == ("", f"rebal: {str(error).replace(chr(27), chr(92) + 'x1b')}\n")
-
-
 def test_a_fault_asks_for_a_report_and_shows_its_traceback_on_demand(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    running(monkeypatch, ZeroDivisionError("by\nzero"))
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr("rebal.cli.lazy.LazyCommand.make_context", fail)
     assert app.run(["inspect"]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1

@@ -205,17 +205,3 @@ def test_bash_quotes_names_and_keeps_what_stands_before_a_colon(
     assert bash("rebal inspect -b kafka:9092 orders:", fake)[:2] == ["eu", "us"]
     assert not (fake / "pwned").exists()
     assert bash("rebal inspect --snapsh", Path(REBAL).parent) == ["--snapshot"]
-
-
-@pytest.mark.full
-@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
-def test_fish_offers_names_as_they_are(fake: Path) -> None:
-    asks = f"source {SCRIPTS / 'rebal.fish'}; complete -C 'rebal inspect '"
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", asks], capture_output=True, text=True, check=True,
-        env={"PATH": f"{fake}:/usr/bin:/bin", "HOME": str(fake)}, cwd=fake,
-    )  # fmt: skip
-    offered = [line.split("\t") for line in done.stdout.splitlines()]
-    assert ["orders:eu", "a group"] in offered
-    assert "it's; ls" in {each[0] for each in offered}
-    assert not (fake / "pwned").exists()

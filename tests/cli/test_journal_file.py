@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.plan import Plan, load_plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import entry_of, verify
-from tests.kafka.processes import wait_for
 from tests.planner.builder import AT
 from tests.planner.looks import look, pods
 
@@ -28,24 +25,6 @@ BEFORE = look(0, pods(1, 1))
 PLAN = Path("checkout.plan.yaml")
 JOURNAL = Path("checkout.plan.journal.jsonl")
 Said = pytest.CaptureFixture[str]
-
-# A watch as the command line runs it, of the group in a file. Its clock is 1,000 times as fast, so
-# that each look is written: an unchanged one is, half a minute after the last of all watches.
-WATCH = """
-import sys
-import time
-from datetime import timedelta
-from pathlib import Path
-from msgspec.structs import replace
-from rebal.cli import app, files, sources
-def read(*_, **__):
-    seen = files.read_snapshot(Path("group.yaml"))
-    late = timedelta(seconds=round(time.monotonic() * 1000), microseconds=int(sys.argv[1]))
-    return replace(seen, captured_at=seen.captured_at + late)
-sources.snapshot_for = read
-words = ["verify", "checkout.plan.yaml", "--watch", "--every", "0.2", "--for", sys.argv[2]]
-sys.exit(app.run(words))
-"""
 
 
 @pytest.fixture
@@ -69,11 +48,6 @@ def new_attempt(expected: int = 3, minutes: float = 5) -> None:
     Path("later.yaml").write_text(dump_snapshot(later))
     words = ["plan-upgrade", "--snapshot", "later.yaml", "--out", str(PLAN)]
     assert app.run([*words, "--expect-members", str(expected), "--new-attempt"]) != 2
-
-
-def watch(number: int, lasting: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WATCH, str(number), lasting]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def looks_in(journal: Path) -> int:
@@ -169,32 +143,23 @@ def test_a_line_that_another_command_adds_is_kept_and_nothing_is_said(
     assert capsys.readouterr().err == ""
 
 
-def test_two_watches_share_a_journal_until_a_new_attempt_stops_them(plan: Plan) -> None:
-    """Real processes, each with its own look every fifth of a second."""
-    both = [watch(number, "60s") for number in (1, 2)]
-    try:
-        marks = ("00001Z", "00002Z")
-        wait_for(
-            "looks of both",
-            lambda: JOURNAL.exists() and all(mark in JOURNAL.read_text() for mark in marks),
-            timeout=50,
-            every=0.05,
-        )
-        new_attempt()
-        written = PLAN.read_text()
-        ends = [each.communicate(timeout=30) for each in both]
-    finally:
-        for each in both:
-            each.kill()
-    assert [each.returncode for each in both] == [1, 1], ends
-    for out, err in ends:
-        assert err.count("replaced by another plan") == 1, (out, err)
-        assert "blind" not in out
+def test_a_watch_whose_plan_is_replaced_stops_and_is_not_blind(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    minutes = iter(range(1, 9))
+
+    def read(*_: object, **__: object) -> GroupSnapshot:
+        minute = next(minutes)
+        if minute == 2:
+            new_attempt()
+        return look(minute, pods(1, 1))
+
+    monkeypatch.setattr("rebal.cli.sources.snapshot_for", read)
+    assert app.run(["verify", str(PLAN), "--watch", "--every", "0.2"]) == 1
+    said = capsys.readouterr()
+    assert said.err.count("replaced by another plan") == 1
+    assert "blind" not in said.out
     assert not JOURNAL.exists()
-    assert PLAN.read_text() == written
-    kept = Path("checkout.plan.1.yaml")
-    earlier = load_plan(kept.read_text(), "yaml")
-    book = Journal(journal_path(kept), earlier)
-    assert book.notes == []
-    assert {each.at.microsecond for each in book.entries} == {1, 2}
-    assert len(book.entries) == looks_in(journal_path(kept))
+    earlier = Path("checkout.plan.1.yaml")
+    kept = Journal(journal_path(earlier), load_plan(earlier.read_text(), "yaml"))
+    assert [each.at for each in kept.entries] == [AT + timedelta(minutes=1)]

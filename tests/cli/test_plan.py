@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from rebal.cli import app, files
 from rebal.groups.evidence.merge import merge
@@ -132,12 +130,6 @@ def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
     assert "--assume-family java" in said
     assert plan(path, "--assume-family", "checkout-3=java") == 0
     assert re.search(r"assumed +client id checkout-3 is java", capsys.readouterr().out)
-
-
-def test_the_plan_is_dated_by_its_evidence(group: Make, save: Any, capsys: Said) -> None:
-    plan(save(group()), "-o", "yaml")
-    made = yaml.safe_load(capsys.readouterr().out)["made_at"]
-    assert datetime.fromisoformat(str(made)) == datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
 
 
 def test_members_stand_in_natural_order(capsys: Said, tmp_path: Path) -> None:

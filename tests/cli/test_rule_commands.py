@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from rebal.cli import app
 from rebal.planner.commands import READ_MORE, Given
-from rebal.planner.plan import Finding
 from rebal.planner.rules import rules
 from tests.planner.builder import context_of
 from tests.planner.rule_cases import cases_of
@@ -20,22 +18,14 @@ TYPED = Given(connection=("-b", "h:1"), evidence=("--probe",), plan="p.yaml", br
 FILLED_IN = re.compile(r"CLIENT_ID|FAMILY|\b[A-Z_]{3,}=|=[A-Z_]{3,}\b(?<!=DEBUG)|HOST:PORT")
 
 
-def findings(rule: str) -> Iterator[Finding]:
-    """Each finding of the rule's cases, with a command line that was typed."""
-    for case in cases_of(rule, "fires", "cannot_tell"):
-        yield from rules()[rule].check(context_of(case["group"], given=TYPED))
-
-
 @pytest.mark.parametrize("rule", sorted(rules()))
-def test_no_fix_and_no_command_of_a_rule_has_a_placeholder(rule: str) -> None:
-    for finding in findings(rule):
+def test_the_commands_of_a_rule_have_no_placeholder_and_are_parsed(rule: str) -> None:
+    groups = [case["group"] for case in cases_of(rule, "fires", "cannot_tell")]
+    for finding in (
+        each for group in groups for each in rules()[rule].check(context_of(group, given=TYPED))
+    ):
         for text in (finding.fix, *(one.line for one in finding.commands)):
             assert FILLED_IN.search(text) is None, text
-
-
-@pytest.mark.parametrize("rule", sorted(rules()))
-def test_the_commands_of_a_rule_are_parsed_by_the_real_command(rule: str) -> None:
-    for finding in findings(rule):
         for one in finding.commands:
             program, name, *words = shlex.split(one.line)
             if program == "rebal":
