@@ -150,19 +150,6 @@ def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error, tmp_
     assert (seen.client_id, seen.error, seen.list) == ("k-0", error, ())
 
 
-def test_a_rejection_of_a_client_before_1_0_names_its_group(tmp_path):
-    said = "Attempt to join group orders failed due to fatal error: The group member's supported "
-    (note,) = read([f"ERROR {said}protocols are incompatible"], tmp_path).notes
-    assert "a client of group 'orders' was rejected" in note
-
-
-def test_a_directory_of_all_of_them():
-    reading = read_client_logs([LOGS])
-    assert {log.log for log in reading.logs} == set(map(str, LOGS.glob("*.log")))
-    assert len(of_kind(reading, Refused)) == 4
-    assert len({seen.member_id for seen in of_kind(reading, Joined)}) == 10
-
-
 def _member(n, client_id="app", assignors=RANGE, *, elected="range"):
     """Return one consumer's lines in Java's usual layout: start to first join."""
     return [
@@ -196,21 +183,6 @@ def read(lines, tmp_path, name="app.log", **options):
     return read_client_logs([path], **options)
 
 
-def test_one_file_per_process_needs_no_closing(tmp_path):
-    read(_member(1), tmp_path, "a.log")
-    read(_member(2, assignors=COOPERATIVE), tmp_path, "b.log.gz")
-    reading = read_client_logs([tmp_path])
-    assert [o.list for o in of_kind(reading, Joined)] == [("range",), ("cooperative-sticky",)]
-    assert reading.notes == ()
-
-
-def test_two_blocks_mixed_into_each_other_are_not_guessed(tmp_path):
-    one, two = _member(1), _member(2, assignors=COOPERATIVE)
-    mixed = [line for pair in zip(one[:8], two[:8], strict=True) for line in pair]
-    reading = read([*mixed, one[8], one[9], two[9]], tmp_path)
-    assert of_kind(reading, Joined) == []
-
-
 def test_kubectl_timestamps_and_a_clock_that_is_not_utc(tmp_path):
     stamped = [f"2026-11-21T02:00:09.5Z {line}" for line in _member(1)]
     (seen,) = of_kind(read(stamped, tmp_path), Joined)
@@ -219,18 +191,21 @@ def test_kubectl_timestamps_and_a_clock_that_is_not_utc(tmp_path):
     assert seen.at == datetime(2026, 11, 21, 1, 0, 1, 200000, tzinfo=UTC)
 
 
-def test_joins_without_their_start_are_said(tmp_path):
-    reading = read([joined(4)], tmp_path)
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (joined(4), "start of the process"),
+        ("org.apache.kafka.common.errors.InconsistentGroupProtocolException: The group member's",
+         "InconsistentGroupProtocolException"),
+        ("ERROR Attempt to join group orders failed due to fatal error: The group member's "
+         "supported protocols are incompatible", "a client of group 'orders' was rejected"),
+    ],
+    ids=["no start", "a rejection without a group", "a rejection by a client before 1.0"],
+)  # fmt: skip
+def test_a_line_that_names_no_member_is_said(line, said, tmp_path):
+    reading = read([line], tmp_path)
     assert reading.observations == ()
-    (note,) = reading.notes
-    assert "start of the process" in note
-
-
-def test_a_refusal_that_names_no_group_is_said(tmp_path):
-    text = "org.apache.kafka.common.errors.InconsistentGroupProtocolException: The group member's"
-    reading = read([text], tmp_path)
-    assert reading.observations == ()
-    assert "InconsistentGroupProtocolException" in reading.notes[0]
+    assert said in reading.notes[0]
 
 
 MINE = "class com.acme.Mine"
@@ -238,13 +213,15 @@ MINE = "class com.acme.Mine"
 
 def test_an_assignor_of_ones_own_has_the_name_that_was_elected(tmp_path):
     lines = _member(1, assignors=MINE, elected="mine")
-    (seen,) = of_kind(read(lines, tmp_path), Joined)
-    assert (seen.list, seen.classes) == (("mine",), ("com.acme.Mine",))
     # Known from one member, it is known of the others, wherever it stands in their lists.
-    lines += _member(2, "other", assignors=f"{COOPERATIVE}, {MINE}", elected="cooperative-sticky")
-    seen = of_kind(read(lines, tmp_path), Joined)[1]
-    assert seen.list == ("cooperative-sticky", "mine")
-    assert seen.classes[1] == "com.acme.Mine"
+    both = f"{COOPERATIVE}, {MINE}"
+    more = _member(2, "other", assignors=both, elected="cooperative-sticky")
+    one, other = of_kind(read([*lines, *more], tmp_path), Joined)
+    assert (one.list, one.classes) == (("mine",), ("com.acme.Mine",))
+    assert (other.list, other.classes[1]) == (("cooperative-sticky", "mine"), "com.acme.Mine")
+    # One class with two names has none.
+    more = _member(2, "other", assignors=MINE, elected="yours")
+    assert {seen.list for seen in of_kind(read([*lines, *more], tmp_path), Joined)} == {()}
 
 
 @pytest.mark.parametrize(
@@ -259,12 +236,6 @@ def test_a_class_whose_name_nothing_shows_is_no_name(tmp_path, assignors, electe
     (note,) = reading.notes
     assert "has com.acme.Mine" in note
     assert "--request-log" in note
-
-
-def test_a_class_with_two_names_has_none(tmp_path):
-    lines = _member(1, assignors=MINE, elected="mine")
-    lines += _member(2, "other", assignors=MINE, elected="yours")
-    assert {seen.list for seen in of_kind(read(lines, tmp_path), Joined)} == {()}
 
 
 def test_no_secret_of_a_configuration_comes_out(tmp_path):
@@ -309,8 +280,10 @@ def test_a_source_that_is_no_whole_log_is_named(tmp_path: Path) -> None:
     assert [note for note in reading.notes if "the gz data ends too early" in note]
     (tmp_path / "app.log").write_bytes("[Consumer clientId=a]".encode("utf-16"))
     (tmp_path / "app.log.bz2").write_bytes(bz2.compress(text))
+    (tmp_path / "damaged.gz").write_bytes(b"\x1f\x8b\x08\x00" + b"no gz" * 20)
     (tmp_path / "empty").mkdir()
     for name, said in (
+        ("damaged.gz", "damaged gz data; fetch the file again"),
         ("app.log", "is UTF-16 text; save it as UTF-8"),
         ("app.log.bz2", "is compressed (bz2); unpack it, or compress it as gz"),
         ("none.log", "no such file"),

@@ -187,17 +187,6 @@ def test_more_member_ids_than_configurations_leave_all_unknown(tmp_path: Path) -
     assert "--prefix" in reading.notes[0]
 
 
-def test_an_id_given_beside_a_lost_one_leaves_the_next_id_unknown_too(tmp_path: Path) -> None:
-    a, b = Pod("a", RANGE), Pod("b", COOP)
-    first, other = a.start(), b.start()
-    again = a.lose()
-    given = next(n for n, line in enumerate(other) if "given member-id: b-1" in line)
-    regiven = next(n for n, line in enumerate(again) if "given member-id: a-2" in line)
-    # b's id comes between the loss of a's id and a's next one.
-    merged = [*first, *other[:given], *again[:regiven], other[given], *again[regiven:]]
-    assert lists(merged, tmp_path) == {"a-1": (RANGE,)}
-
-
 def test_a_static_member_s_list_is_its_instance_s(tmp_path: Path) -> None:
     a, b = Pod("a", RANGE, static="i-0"), Pod("b", COOP, static="i-1")
     both = [a.config(), b.config(), *b.start()[1:], *a.start()[1:]]
@@ -343,17 +332,6 @@ def test_the_leaders_line_names_members_that_print_no_id(tmp_path: Path) -> None
     assert old_lists(group.logs, tmp_path) == group.truth
     # The leader's log is missing: nobody's id is known.
     assert old_lists(group.logs[1:2], tmp_path) == {}
-
-
-def test_a_generation_that_ended_before_the_answer_may_have_the_client_s_own_id(
-    tmp_path: Path,
-) -> None:
-    group = OldGroup()
-    group.start(0, RANGE, answered=False)
-    group.start(1, COOP)
-    second = list(group.truth)[1]
-    assert old_lists(group.logs, tmp_path) == {second: (COOP,)}
-    assert old_lists(group.logs[:1], tmp_path) == {}
 
 
 STEP = st.tuples(

@@ -177,15 +177,6 @@ def test_a_document_of_entries(*, indent: int | None, wrapped: bool, tmp_path: P
     assert {o.at.year for o in joins if o.at} == {2026}
 
 
-def test_a_member_without_its_start_borrows_no_other_pod_s(tmp_path: Path) -> None:
-    truth, (one, two) = pods()
-    start = next(n for n, line in enumerate(two) if "(Re-)joining" in line)
-    for wrap in LINE_BY_LINE.values():
-        reading = read(tmp_path, mixed([one, two[start:]], wrap))
-        assert lists(reading).items() <= truth.items()
-        assert next(reversed(truth)) not in lists(reading)
-
-
 def test_a_block_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     _, (stream, _) = pods()
     without = [line for line in stream if not line.startswith("\t")]

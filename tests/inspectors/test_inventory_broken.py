@@ -54,7 +54,6 @@ _BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("x.yaml", b"a: [1\nb: {"),
         ("x.yaml", b"a: &a [*a]"),
         ("x.yaml", _BOMB.encode()),
         ("x.yaml", b"- " * 100_000 + b"x"),

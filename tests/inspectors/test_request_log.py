@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Rebalanced, Refused
 from rebal.inspectors.errors import error_name
 from rebal.inspectors.logs.requests.reader import read_request_log
@@ -188,12 +187,6 @@ def test_a_follower_alone_proves_no_rebalance_but_the_leaders_sync_does():
     assert [(o.generation_id, o.assignor, o.at) for o in rebalances] == [(7, "range", AT)]
 
 
-def test_ipv6_hosts():
-    connection = "0:0:0:0:0:0:0:1:9092-fe80:0:0:0:1:2:3:4:42040-0-2"
-    (seen,) = read(line(join(connection=connection))).observations
-    assert seen.host == "fe80:0:0:0:1:2:3:4"
-
-
 def test_noise_cut_off_lines_and_old_brokers_are_counted():
     whole = line(join())
     old = (
@@ -210,28 +203,22 @@ def test_noise_cut_off_lines_and_old_brokers_are_counted():
     assert read(fetch, "").notes == (NO_JOIN.format(2),)
 
 
-def test_rotated_files_in_any_order_and_gz(tmp_path: Path):
-    first = "[2026-11-21 02:04:44,000] DEBUG {}"
-    second = "[2026-11-21 03:00:00,000] DEBUG {}"
-    older = tmp_path / "request.log.1.gz"
-    older.write_bytes(gzip.compress(line(join(instance="i", answered="old"), first).encode()))
-    newer = tmp_path / "request.log"
-    newer.write_text(line(join(instance="i", answered="new"), second))
-    seen = read_request_log([newer, older]).observations
-    assert [(o.member_id, o.replaced_member_id) for o in seen] == [("old", None), ("new", "old")]
-    assert str(older) in seen[0].evidence.detail
-
-
-def test_a_gz_that_ends_too_early_gives_what_it_holds(tmp_path: Path):
-    path = tmp_path / "cut.log.gz"
-    text = "\n".join(line(join(answered=f"id-{n}-{n * 7919}")) for n in range(2000))
-    path.write_bytes(gzip.compress(text.encode())[:-2000])
-    reading = read_request_log([path])
+def test_rotated_files_in_any_order_and_a_gz_that_ends_too_early(tmp_path: Path):
+    text = "\n".join(
+        line(
+            join(instance="i", answered=f"id-{n}-{n * 7919}"), "[2026-11-21 02:04:44,000] DEBUG {}"
+        )
+        for n in range(2000)
+    )
+    older, newer = tmp_path / "request.log.1.gz", tmp_path / "request.log"
+    older.write_bytes(gzip.compress(text.encode())[:-2000])
+    newer.write_text(line(join(instance="i", answered="new"), "[2026-11-21 03:00:00,000] DEBUG {}"))
+    reading = read_request_log([newer, older])
     assert reading.notes == ("--request-log: gz data ends too early; fetch the file again, whole.",)
-    assert 100 < len(reading.observations) < 2000
-    path.write_bytes(b"\x1f\x8b\x08\x00" + b"no gz" * 20)
-    with pytest.raises(DocumentError, match=r"cut\.log\.gz: damaged gz data; fetch the file again"):
-        read_request_log([path])
+    *before, seen = reading.observations
+    assert 100 < len(before) < 2000
+    assert (seen.member_id, seen.replaced_member_id) == ("new", before[-1].member_id)
+    assert str(older) in before[0].evidence.detail
 
 
 _WHOLE = line(join(("cooperative-sticky", "range"), instance="i", members=[{"memberId": "x"}]))
@@ -288,21 +275,19 @@ def test_every_error_that_stops_the_joiner_is_a_rejection(error, kind):
 
 
 def test_an_id_that_was_only_given_is_not_accepted():
-    given = line(join(error=79, answered="m-1"))
-    accepted = line(join(member_id="m-1", answered="m-1"))
-    seen = [(o.accepted, o.new) for o in read(given, accepted).observations]
-    assert seen == [(False, True), (True, False)]
+    connection = "0:0:0:0:0:0:0:1:9092-fe80:0:0:0:1:2:3:4:42040-0-2"
+    given = line(join(error=79, answered="m-1", connection=connection))
+    accepted = line(join(member_id="m-1", answered="m-1", connection=connection))
+    seen = [(o.accepted, o.new, o.host) for o in read(given, accepted).observations]
+    ipv6 = "fe80:0:0:0:1:2:3:4"
+    assert seen == [(False, True, ipv6), (True, False, ipv6)]
 
 
 def test_a_log_says_whose_it_is_and_who_is_in_the_group():
-    heartbeat = (
-        '{"isForwarded":false,"requestHeader":{"requestApiKey":12,"requestApiVersion":4,'
-        '"correlationId":32,"clientId":"c","requestApiKeyName":"HEARTBEAT"},"request":{"groupId":'
-        '"g","generationId":1,"memberId":"m-1","groupInstanceId":null},"response":'
-        '{"throttleTimeMs":0,"errorCode":%d},"connection":"10.0.0.9:9092-10.1.2.3:42052-2-2"}'
-    )
+    sent = {"generationId": 1, "memberId": "m-1", "groupInstanceId": None}
     for error, expected in ((0, {("g", "m-1")}), (25, set())):
-        (log,) = read(line(join()), line(heartbeat % error)).logs
+        heartbeat = line(body("HEARTBEAT", 4, sent, {"errorCode": error}))
+        (log,) = read(line(join()), heartbeat).logs
         assert (log.broker, log.local, log.last_at) == ("10.0.0.9:9092", True, AT)
         assert log.members == expected
 

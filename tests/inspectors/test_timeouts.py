@@ -115,7 +115,6 @@ def test_the_wide_screen_tells_them_and_what_is_a_default(merged: GroupSnapshot)
     by = "(client log, request log; of 1 not known, and a default of Java's clients)"
     assert f"rebalance timeout up to 300 s {by}" in line
     assert "waits" not in screen(merged, wide=False)
-    assert "waits" not in screen(group_of({"members": [{"id": "a"}]}), wide=True)
 
 
 def test_the_newest_word_counts() -> None:
