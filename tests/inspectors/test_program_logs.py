@@ -107,21 +107,6 @@ def test_a_program_without_a_client_id_is_known_by_its_application(tmp_path: Pat
     assert printed(foreign, tmp_path) == []
 
 
-def test_upgrade_from_is_a_fact_of_the_member_that_joined(tmp_path: Path) -> None:
-    text = (STREAMS / "streams-3.9.1-3.3.log").read_text()
-    (tmp_path / "app.log").write_text(text)
-    found = read_client_logs([tmp_path / "app.log"]).observations
-    (one,) = (each for each in found if isinstance(each, Ran))
-    member = Member(member_id=one.member_id, client_id="a-StreamThread-1-consumer", host="/h")
-    snapshot = stable_group(member, group_id=one.group_id, assignor="stream")
-    merged = merge(snapshot, found)
-    assert merged.members[0].ran is not None
-    assert merged.members[0].ran.upgrade_from == "3.3"
-    told = group_protocol(merged)
-    assert told.value is COOPERATIVE
-    assert "upgrade.from=3.3" in told.why
-
-
 def worker_log(client: str, set_to: str, protocol: str) -> str:
     return (
         # The consumer of a worker's own topics has the worker's group id, and may have no name.
@@ -257,6 +242,8 @@ def test_what_was_seen_is_what_the_group_runs_and_two_answers_are_none() -> None
     made = merge(stable_group(UNSEEN, group_id="app", assignor="stream"), [seen(EAGER)])
     assert group_protocol(made).value is EAGER
     assert merge(made, [seen(EAGER)]) == made
+    told = merge(made, [replace(seen(EAGER, Source.CLIENT_LOG), upgrade_from="2.3")])
+    assert "upgrade.from=2.3" in group_protocol(told).why
     both = merge(made, [seen(COOPERATIVE, Source.CLIENT_LOG)])
     assert both.members[0].ran is None
     assert "EAGER and COOPERATIVE" in both.contradictions[0].what
