@@ -33,6 +33,11 @@ SEEN = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)
 HOSTILE = "[red]boss[/red] :boom: \x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil|`x`"
 
 
+def flat(text: str) -> str:
+    """Return the text with each run of blanks and line ends as one blank."""
+    return " ".join(text.split())
+
+
 def exact(*names: str) -> AssignorList:
     return AssignorList(
         knowledge=Knowledge.EXACT,

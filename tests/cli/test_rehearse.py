@@ -24,15 +24,15 @@ from rebal.planner.plan import dump_plan
 from rebal.planner.rehearsal.outcome import Ownership, Rehearsal
 from rebal.planner.rehearsal.parameters import PARAMETERS
 from rebal.planner.rehearsal.rehearse import rehearse_often
-from rebal.planner.rehearsal.rollout import rollout
 from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.rehearsal.script_file import EVENTS
 from rebal.planner.rehearsal.scripts import READY
 from rebal.planner.rehearsal.variants import VARIANTS
+from tests.cli.conftest import flat
 from tests.documents import checked, validator
 from tests.pages import PAGES, ROOT
 from tests.planner.builder import group_of
-from tests.planner.every_path import PLANS, java, pods
+from tests.planner.every_path import java, pods
 from tests.planner.rehearsal.scenes import play, scene
 
 DONE = ["cooperative-sticky"]
@@ -83,10 +83,6 @@ LIBRDKAFKA = pods(2, family="librdkafka", version="2.3.0")
 def example(name: str) -> str:
     """The events of an example script, as a user would copy them."""
     return (EXAMPLES / f"{name}.yaml").read_text().partition("events:\n")[2]
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def lane(text: str, name: str) -> str:
@@ -141,13 +137,6 @@ def test_what_is_assumed_is_said_beside_the_answer(rehearse: Rehearse) -> None:
     assert "assumed the assignor list of shipping-0, shipping-1, shipping-2 is not kno" in flat(
         text
     )
-
-
-def test_a_step_to_kip_848_changes_the_members_protocol() -> None:
-    script = rollout(PLANS["to kip-848"]())
-    assert {event.protocol for event in script.events} == {"consumer"}
-    plain = rollout(PLANS["two bounces"]())
-    assert {event.protocol for event in plain.events} == {""}
 
 
 def twofold() -> Rehearsal:

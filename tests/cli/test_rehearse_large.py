@@ -13,6 +13,7 @@ from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
 from rebal.planner.rehearsal import large
+from tests.cli.conftest import flat
 from tests.documents import checked
 from tests.planner.builder import group_of
 
@@ -38,10 +39,6 @@ def rehearse(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Rehea
         return code, capsys.readouterr().out
 
     return rehearse_with
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_the_screen_says_what_was_rehearsed_and_what_that_cannot_exclude(

@@ -11,6 +11,7 @@ import pytest
 from rebal.cli.app import run
 from rebal.groups.evidence.merge import merge
 from rebal.groups.snapshot.documents import dump_snapshot
+from tests.cli.conftest import flat
 from tests.planner.builder import group_of
 from tests.planner.worker_groups import workers
 
@@ -50,10 +51,6 @@ def printed(words: list[str], capsys: Said, code: int = 0, *, command: str = "re
         # A command is one line, to be copied.
         assert all(len(line) <= 80 for line in out.splitlines() if not line.startswith("next:"))
     return out
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_rollout_of_connect_workers_counts_tasks(connect: str, capsys: Said) -> None:
