@@ -56,6 +56,7 @@ USAGE = {
         ("g --timeout 1e12", "--timeout"),
         ("g --redact", "--redact changes only what is saved"),
         ("g --assignor x", "add --probe"),
+        ("g -b 127.0.0.1:1 --probe --assignor=", "--assignor: expected a name, such as range."),
         ("g --snapshot g.yaml", "not both"),
         ("--snapshot g.yaml --probe", "--probe reads a live group"),
     ],
