@@ -130,8 +130,6 @@ class Place:
         Raises:
             LakeError: the place cannot be written to.
         """
-        if self.folder is not None:
-            _require_folder(self.folder, self)
         files = self.files()
         with self.errors():
             files.create_dir(PROBE, recursive=True)
@@ -201,15 +199,6 @@ def _unlike_urls(place: Place) -> list[str]:
         for name, value in {**known, **place.options}.items()
         if _ENDPOINT.fullmatch(name) and not _URL.fullmatch(value)
     ]
-
-
-def _require_folder(folder: Path, place: Place) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise LakeError(f"{place}: is a file; name a folder with --out.") from None
-    except OSError as error:
-        raise LakeError(f"{place}: cannot be written to ({error.strerror}).") from None
 
 
 def _reason(error: BaseException) -> str:
