@@ -47,36 +47,6 @@ def test_bounce_one_stops_everything_twice_for_each_member() -> None:
     assert 1 < made.longest_seconds < 3.6
 
 
-def test_bounce_two_stops_less_with_every_member_that_is_done() -> None:
-    snapshot = group(4, BOTH, "cooperative-sticky")
-    made = by_assignors(restarts(snapshot, DONE))
-    first = by_assignors(restarts(snapshot, DONE, order=(snapshot.members[0].member_id,)))
-    done = tuple(member.member_id for member in snapshot.members[:3])
-    last = by_assignors(
-        restarts(
-            snapshot, DONE, order=(snapshot.members[3].member_id,),
-            eager_ids=tuple(m.member_id for m in snapshot.members if m.member_id not in done),
-        )
-    )  # fmt: skip
-    assert made.partitions_stopped < 12 * made.rebalances
-    # The last one's own 3 partitions, out and back, and nothing else.
-    assert last.partitions_stopped == 3 + 3
-    assert last.partitions_stopped < first.partitions_stopped
-    # A leave, a join, and a round more for what others must give up first.
-    assert last.rebalances == 3
-
-
-def test_all_at_once_stops_everything_for_one_restart() -> None:
-    made = by_assignors(restarts(group(3, ["range"], "range"), tuple(BOTH)))
-    _, everything = made.paces
-    assert [(one.name, one.batch) for one in made.paces] == [("one by one", 1), ("all at once", 3)]
-    assert everything.rebalances == 1
-    # The restart, the first wait of the coordinator (3 s), which goes on while members come.
-    assert everything.seconds == pytest.approx(36, abs=0.1)
-    assert everything.partition_seconds == pytest.approx(36 * 12, rel=0.01)
-    assert everything.longest_seconds == everything.seconds
-
-
 def test_the_worst_is_told_beside_what_is_expected() -> None:
     snapshot = group(4, ["range"], "range", timeouts=[10_000, 60_000])
     made = by_assignors(restarts(snapshot, tuple(BOTH)))
@@ -238,14 +208,3 @@ def test_kafka_streams_counts_until_its_session_ends() -> None:
     assert "a member that is closed does not leave" in eager.text
     slow = restarts(snapshot, ("stream",), eager_after=True, speed=Speed(restart=60))
     assert by_assignors(slow).rebalances == 6, "its session has ended before it comes back"
-
-
-def test_bounce_two_of_a_downgrade_stops_everything_twice_for_each_member() -> None:
-    """Java's client with [range, cooperative-sticky] runs EAGER, so bounce 1 has made all EAGER."""
-    made = make_plan(group(4, ["cooperative-sticky"], "cooperative-sticky"), "eager")
-    one, two = (step.cost for step in made.steps)
-    assert (two.rebalances, two.partitions_stopped) == (8, 8 * 12)
-    assert 0 < one.partitions_stopped < 8 * 12 + 2 * 4
-    back = group(4, ["range", "cooperative-sticky"], "range")
-    (left,) = (step.cost for step in make_plan(back, "eager").steps if step.to_do)
-    assert (left.rebalances, left.partitions_stopped) == (8, 8 * 12)

@@ -73,17 +73,6 @@ def test_up_only_the_first_leave_stops_everything() -> None:
     assert "up to 5 s (group.consumer.heartbeat.interval.ms, by default)" in made.text
 
 
-def test_up_at_once_nothing_is_consumed_until_the_first_is_back() -> None:
-    one, both = up(group(2)).paces
-    assert (one.name, both.name) == ("one by one", "all at once")
-    # The first to join gets all 12 in the answer, and 6 of them move on to the other.
-    assert (both.rebalances, both.partitions_moved) == (2, 6 + 6)
-    assert 30 < both.seconds < 30 + 5 + 2 * POLL
-    assert 12 * 30 < both.partition_seconds < 12 * (30 + POLL) + 6 * 5
-    assert one.partition_seconds < both.partition_seconds
-    assert both.seconds < one.seconds
-
-
 def test_cooperative_members_stop_only_what_moves() -> None:
     made = up(group(3, "cooperative-sticky"), "uniform", eager=())
     assert (made.rebalances, made.partitions_moved, made.partitions_stopped) == (6, 24, 24)
@@ -198,27 +187,6 @@ def test_a_cut_over_stops_all_and_the_pace_is_that_of_the_start() -> None:
     assert "all stop together at any pace" in made.text
     assert "3 s, group.initial.rebalance.delay.ms, by default" in made.text
     assert "by default of librdkafka" in made.text
-
-
-def test_a_cut_over_to_an_eager_list_stops_all_again_with_each_that_comes() -> None:
-    made = stop_and_start(Stop(snapshot=group(3), assignor="range", speed=SPEED))
-    assert made.paces[0].rebalances == 3
-    assert 33 * 12 < made.paces[0].partition_seconds < 36 * 12 + 2 * 3 * 12
-
-
-def test_over_a_stop_to_kip_848_nobody_waits_for_more_members() -> None:
-    made = stop_and_start(Stop(snapshot=group(3), assignor="uniform", kip848=True, speed=SPEED))
-    one, everybody = made.paces
-    # The first gets all; the other two get 8 of them, within one interval.
-    assert everybody.rebalances == 3
-    assert 30 < everybody.seconds < 30 + 5 + 2 * POLL
-    assert 12 * 30 < everybody.partition_seconds < 12 * (30 + POLL) + 8 * (5 + POLL)
-    # 6 go to the second, then 2 from each of both to the third.
-    assert one.rebalances == 3
-    assert 30 + 2 * 30 < one.seconds < 30 + 2 * (30 + 5 + 2 * POLL)
-    assert 12 * 30 < one.partition_seconds < 12 * (30 + POLL) + (6 + 4) * (5 + POLL)
-    assert "nothing is consumed for the restart (30 s)" in made.text
-    assert "initial.rebalance" not in made.text
 
 
 def test_a_stop_waits_for_the_sessions_of_those_that_do_not_leave() -> None:

@@ -50,12 +50,6 @@ def test_two_more_members_take_two_partitions_each() -> None:
     assert (made.balance.now_min, made.balance.then_max) == (4, 2)
 
 
-def test_the_same_under_an_eager_assignor_stops_everything_once() -> None:
-    made = simulate(EVEN, "sticky", Changes(add_members=2))
-    assert rounds(made) == [("new-1 and new-2 join", 0, 8, 8, 0)]
-    assert (made.moved, made.stops, made.cooperative_stops) == (4, 8, None)
-
-
 def test_a_member_that_leaves_stops_what_it_had_and_no_more() -> None:
     made = simulate(EVEN, "cooperative-sticky", Changes(remove_members=("b",)))
     assert rounds(made) == [("b leaves", 4, 0, 4, 4)]
@@ -115,11 +109,6 @@ def test_racks_put_members_near_their_replicas() -> None:
     )
     made = simulate(snapshot, "range", Changes(racks={"a": "y", "b": "x"}))
     assert {s.name: str(s.then["orders"]) for s in made.members} == {"a": "1,3", "b": "0,2"}
-
-
-def test_rounds_can_be_cut_short() -> None:
-    made = simulate(EVEN, "cooperative-sticky", Changes(add_members=2), most_rounds=1)
-    assert (made.rebalances, made.stable, made.lost) == (1, False, 4)
 
 
 @pytest.mark.parametrize(
