@@ -48,15 +48,6 @@ def result(made: Plan, rule: str) -> Tri | None:
     return {finding.rule: finding.result for finding in made.findings}.get(rule)
 
 
-def test_an_eager_class_named_cooperative_sticky_is_never_called_done() -> None:
-    made = plan(group(DONE, DONE, own="cooperative-sticky", by=2))
-    assert (made.runs, made.verdict, made.exit_code) == (CANNOT_TELL, "unproven", 4)
-    assert result(made, "RB111") is Tri.CANNOT_TELL
-    assert OWN in made.findings[0].message or any(OWN in f.message for f in made.findings)
-    # Its text keeps the class: Kafka's own under the same name would be a swap of code.
-    assert all(KAFKA not in setting.text for step in made.steps[1:] for setting in step.config)
-
-
 def ran_eager(snapshot: GroupSnapshot, *numbers: int) -> GroupSnapshot:
     """These members gave up all their partitions when they rejoined, as a request log shows."""
     ran = RanProtocol(value=EAGER, evidence=(seen(Source.REQUEST_LOG),))
@@ -126,30 +117,6 @@ def test_a_class_named_range_is_left_as_any_assignor_of_ones_own() -> None:
     assert result(both, "RB106") is None
 
 
-def test_a_class_named_range_that_kept_partitions_is_not_called_eager() -> None:
-    kept = group(RANGE, RANGE, own="range", by=2, owned=True)
-    for ignore in ({}, {"RB112": "EAGER alone"}):
-        made = plan(kept, "eager", ignore=ignore)
-        assert (made.verdict, made.exit_code) == ("unproven", 4)
-
-
-def test_kafkas_eager_class_decides_beside_one_of_ones_own() -> None:
-    """Java runs the highest protocol that ALL of its list supports."""
-    beside = group(BOTH, own="cooperative-sticky")
-    assert group_protocol(beside).value is EAGER
-    made = plan(group(BOTH, own="range"))
-    assert made.runs is CANNOT_TELL
-
-
-def test_the_last_step_waits_for_the_class_behind_the_target() -> None:
-    made = plan(group(BOTH, BOTH, own="cooperative-sticky", by=2))
-    assert (made.next_step, made.exit_code) == (2, 4)
-    assert result(made, "RB111") is Tri.CANNOT_TELL
-    # A list that cannot start: [range, cooperative-sticky] of a class that is COOPERATIVE alone.
-    back = plan(group(DONE, DONE, own="cooperative-sticky", by=2), "eager")
-    assert (back.exit_code, result(back, "RB112")) == (4, Tri.CANNOT_TELL)
-
-
 def test_verify_never_finishes_on_such_a_class() -> None:
     before = group_of({"members": [{"id": f"{n}.1", "client": n, "list": BOTH} for n in "ab"],
                        "elected": "cooperative-sticky", "reloaded": False})  # fmt: skip
@@ -208,17 +175,6 @@ def _possible(
         runs = votes if family == "franz-go" else fixed | votes if family is None else fixed
         found |= runs if not owned else runs & {COOPERATIVE}
     return found
-
-
-def test_a_member_that_left_is_asked_about_where_others_run_a_class_of_the_application() -> None:
-    """Its own log was not read, so the same class may stand behind its name."""
-    left = group_of({"departed": [{"id": "d", "list": DONE, "at": -4}]}).departed
-    done = group(DONE, DONE, own="cooperative-sticky", owned=True)
-    asked = plan(replace(done, departed=left))
-    assert (plan(done).verdict, result(plan(done), "RB120")) == ("done", None)
-    assert result(asked, "RB120") is Tri.YES
-    kafkas = group(DONE, DONE, owned=True)
-    assert result(plan(replace(kafkas, departed=left)), "RB120") is None
 
 
 @pytest.mark.parametrize(

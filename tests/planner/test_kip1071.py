@@ -15,7 +15,7 @@ from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import rollout
 from rebal.planner.rehearsal.scene import scene_of
 from tests.planner.builder import group_of
-from tests.planner.looks import Story, back_from, done, look, pods
+from tests.planner.looks import pods
 from tests.planner.plans import plan, rules
 
 AGREED = {"RB413": "night shift"}
@@ -69,48 +69,11 @@ def test_a_word_answers_what_is_not_known_of_the_brokers_and_nothing_else(
     assert answered.exit_code == (0 if code == 4 else 3)
 
 
-def test_a_stable_group_is_not_waited_for_to_elect_an_assignor() -> None:
-    made = plan(new(1, 1), "streams", expect_members=3, **STREAMS)
-    assert (made.exit_code, rules(made)) == (3, {"RB606"})
-    assert made.findings[0].fix.startswith(
-        "Find out why they are missing: they join with the protocol"
-    )
-
-
-def test_every_look_on_the_way() -> None:
-    tell = Story(up())
-    one_left = tell(look(2, classic(1), **CLASSIC))
-    assert one_left.next.startswith("stop app-0, check that the group is Empty"), "start none yet"
-    gone = tell(look(3, [], **EMPTY))
-    assert (gone.exit_code, gone.advice.action, gone.advice.recommended) == (4, "start", True)
-    forgot = tell(look(4, classic(2), **CLASSIC))
-    assert done(forgot) == {"app-0": "no"}
-    assert (forgot.exit_code, forgot.finished) == (4, False)
-    assert forgot.next.startswith("stop app-0, check that the group is Empty")
-    half = tell(look(5, new(3), **STREAMS))
-    assert done(half) == {"app-0": "yes"}
-    assert (half.exit_code, half.finished) == (4, False)
-    assert "start app-1 with group.protocol=streams" in half.next
-    restless = tell(look(6, new(3, 2), **{**STREAMS, "state": "Reconciling"}))
-    assert restless.exit_code == 4
-    whole = tell(look(7, new(3, 2), **STREAMS))
-    assert (whole.exit_code, whole.finished, whole.dangers) == (0, True, ())
-
-
 def test_eager_goes_over_the_classic_protocol_first_and_cooperative_needs_nothing() -> None:
     assert plan(new(1, 1), "eager", **STREAMS).path == "kip1071_back"
     assert plan(new(1, 1), "cooperative", **STREAMS).verdict == "done"
     assert plan(new(1, 1), "streams", **STREAMS).verdict == "done"
     assert plan(classic(1, 1), "classic", **CLASSIC).verdict == "done"
-
-
-def test_abort_leads_back_from_every_moment() -> None:
-    made = up()
-    assert back_from(made, look(1, classic(1, 1), **CLASSIC)).verdict == "done"
-    empty = back_from(made, look(2, [], **EMPTY))
-    assert (empty.path, empty.exit_code) == ("kip1071_back", 0)
-    there = back_from(made, look(3, new(2, 2), **STREAMS))
-    assert (there.path, there.exit_code) == ("kip1071_back", 3)
 
 
 def test_other_groups_have_no_such_goal() -> None:

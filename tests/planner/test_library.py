@@ -8,8 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.cli.planning import too_long
-from rebal.groups.clients import libraries
-from rebal.planner.bridge import read_each_other
 from rebal.planner.goals import NotPlannedError, goal_back
 from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
@@ -112,15 +110,6 @@ def test_unread_bytes_may_be_those_of_kafka_go() -> None:
     assert paths == {"java": "none", "aiokafka": "library"}
     read = pods(1, 1, list=["range"], family=None, bytes=0)
     assert plan(read, "java", reloaded=False).path == "library"
-
-
-def test_kafka_go_reads_only_who_sends_the_oldest_version() -> None:
-    both = {
-        key: {other for other in libraries() if read_each_other(key, other)} for key in libraries()
-    }
-    assert both["segmentio"] == {"segmentio", "kafkajs", "aiokafka"}
-    assert both["java"] == {*libraries()} - {"segmentio"}
-    assert all((one in both[two]) is (two in both[one]) for one in both for two in both)
 
 
 def test_other_groups_are_refused() -> None:

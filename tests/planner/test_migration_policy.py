@@ -22,7 +22,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from tests.planner.builder import context_of
 from tests.planner.looks import Story, look
-from tests.planner.plans import COOP, DONE, RANGE
+from tests.planner.plans import COOP, DONE
 
 POLICY = "group.consumer.migration.policy"
 
@@ -147,13 +147,6 @@ def test_a_static_member_returns_to_a_full_kip848_group(
     assert admitted(full, [Join(assignors=("range",), instance_id="u")]).verdict is Tri.NO
 
 
-def test_a_classic_group_rejects_a_static_restart_when_full_on_4_4_too() -> None:
-    members = [{"id": "a", "list": RANGE, "instance": "a"}, {"id": "b", "list": RANGE}]
-    cluster = {"version": "4.4.0", "settings": {"group.max.size": "2"}}
-    found = memory_of(context_of({"members": members, "cluster": cluster, "reloaded": False}))
-    assert admitted(found, restart(found, "a-0f0f", ("range",))).error == "GROUP_MAX_SIZE_REACHED"
-
-
 # --- a roll-out that is half-way ----------------------------------------------------------------
 
 
@@ -198,13 +191,6 @@ def test_nothing_is_restarted_while_the_policy_is_disabled(version: str | None) 
     assert (again.path, again.exit_code, again.advice.action) == ("kip848_online", 3, "stop")
     back = tell(online(3, members, "bidirectional", version))
     assert (back.exit_code, back.advice.action, back.advice.names) == (4, "restart", ("m-1",))
-
-
-def test_the_last_classic_member_is_moved_under_a_disabled_policy() -> None:
-    tell = Story(up())
-    last = tell(online(1, [new(0), new(1), classic(2)], "disabled"))
-    assert (last.exit_code, last.advice.names) == (4, ("m-2",))
-    assert tell(online(2, [new(0), new(1), new(2)], "disabled")).finished
 
 
 def test_a_member_that_was_ended_starts_with_the_new_protocol() -> None:

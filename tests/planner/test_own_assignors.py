@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
-from rebal.groups.protocol import group_protocol
 from rebal.planner.goals import NotPlannedError
 from rebal.planner.paths import make_plan as plan
 from tests.planner.builder import group_of
@@ -80,11 +79,6 @@ def test_what_one_member_shows_is_no_proof_of_anothers_class_of_that_name() -> N
     assert "RB111" in made.summary
 
 
-def test_franz_go_proves_nothing_of_an_assignor_that_another_vote_could_drop() -> None:
-    made = plan(group(OWN, OWN, owned=True, family="franz-go"))
-    assert (made.path, made.target) == ("two_bounces", "cooperative-sticky")
-
-
 def test_back_to_an_own_assignor_asks_whether_it_is_eager() -> None:
     half = group(BOTH, BOTH, elected="cooperative-sticky")
     for target in ("eager", "zone"):
@@ -118,9 +112,3 @@ def test_the_way_to_an_own_assignor_begins_with_one_member_that_runs_it() -> Non
 def test_a_name_that_no_list_holds_is_no_target() -> None:
     with pytest.raises(NotPlannedError, match="shows a running member that lists it"):
         plan(group(OWN, OWN), "zome")
-
-
-def test_what_an_own_assignor_supports_is_said_to_be_unknown() -> None:
-    told = group_protocol(group(BOTH, BOTH, elected="cooperative-sticky"))
-    assert told.value is RebalanceProtocol.CANNOT_TELL
-    assert "which rebalance protocols zone supports is not known" in told.why

@@ -13,7 +13,6 @@ from rebal.groups.model import (
     KubernetesWorkload,
     RebalanceProtocol,
     Source,
-    Tri,
 )
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Verdict
@@ -77,10 +76,14 @@ def test_sink_connectors_get_connector_level_overrides() -> None:
 
 
 def test_connect_workers_that_run_the_wished_protocol_are_done() -> None:
-    for elected, goal in (("sessioned", "cooperative"), ("default", "eager")):
+    for elected, goal in (
+        ("compatible", "cooperative"),
+        ("sessioned", "cooperative"),
+        ("default", "eager"),
+    ):
         workers = [{"id": "a", "list": [elected], "topics": []}]
         made = plan(workers, goal, protocol_type="connect", elected=elected)
-        assert (made.path, made.exit_code) == ("finished", 0)
+        assert (made.path, made.target, made.exit_code) == ("finished", elected, 0)
 
 
 def stream(name: str, version: str | None, **more: Any) -> dict[str, Any]:
@@ -131,7 +134,6 @@ def test_streams_down() -> None:
     assert (made.path, made.next_step, made.exit_code) == ("streams_down", 1, 0)
     assert texts(made)["Java properties"].endswith("\nupgrade.from=2.3")
     assert made.steps[1].exit_code == 3
-    assert made.steps[1].precondition_holds is Tri.NO
     done = plan([stream("a", "3.9.1", ran="EAGER"), stream("b", "2.3.1")], "eager",
                 elected="stream")  # fmt: skip
     assert (done.path, done.verdict) == ("finished", Verdict.DONE)
@@ -149,13 +151,6 @@ def test_streams_down_from_4_goes_over_the_last_version_that_knows_eager() -> No
     unknown = plan([{**stream("a", None), **guess}], "eager", elected="stream")
     assert (unknown.next_step, unknown.exit_code) == (1, 4)
     assert "4.0 and later do not start" in unknown.summary
-
-
-def test_streams_and_connect_have_no_way_to_kip_848() -> None:
-    for more in ({"elected": "stream"}, {"protocol_type": "connect", "elected": "sessioned"}):
-        made = plan([stream("a", "4.1.1")], "consumer", **more)
-        assert (made.path, made.exit_code) == ("none", 3)
-        assert "RB404" in made.summary
 
 
 @pytest.mark.parametrize(
