@@ -110,13 +110,6 @@ def test_logs_without_a_zone_are_dated_before_a_rebalance_of_static_members(
     assert make_plan(seen_now).advice.evidence_needed == needs
 
 
-def test_the_probe_is_asked_for_before_a_cure_that_may_be_needless() -> None:
-    advice = plan([java("a", BOTH), static("b", BOTH)], reloaded=None).advice
-    assert (advice.action, advice.names) == ("restart", ("a",)), "its own step forces the rebalance"
-    made = plan([java("a", BOTH), static("b", BOTH)], reloaded=False)
-    assert (made.advice.action, made.advice.evidence_needed[0]) == ("evidence", "probe")
-
-
 def test_an_unread_limit_of_members_is_asked_for_or_stated_before_a_static_restart() -> None:
     members = [static("a", RANGE), static("b", RANGE)]
     unread = group_of({"members": members, "reloaded": False})
@@ -165,18 +158,6 @@ def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on()
         "was range when the plan was made and is sticky now: the plan's [cooperative-sticky, range]"
         " and [cooperative-sticky] do not hold it"
     ) in standing.next
-
-
-def test_five_rejected_clients_with_one_client_id_are_five_and_one_is_still_out() -> None:
-    out = [{"client": "app", "host": f"/10.0.0.{n}", "list": COOP, "at": 1} for n in range(5)]
-    spec = {"members": [java("a", RANGE)], "cluster": NO_LIMIT, "refusals": out}
-    assert len([f for f in evaluate(context_of(spec)) if f.rule == "RB904"]) == 5
-    context = context_of(spec)
-    *others, last = context.snapshot.refusals
-    back = [replace(one, rejoined_as=f"id-{n}") for n, one in enumerate(others)]
-    context.snapshot = replace(context.snapshot, refusals=(*back, last))
-    (finding,) = [f for f in evaluate(context) if f.rule == "RB904"]
-    assert "10.0.0.4" in finding.message
 
 
 def test_what_is_rejected_for_certain_is_withheld_and_never_accepted_by_name() -> None:
@@ -268,20 +249,6 @@ def test_a_cut_over_is_not_outdated_by_another_elected_assignor() -> None:
     assert made.path == "cut_over"
     advice = told(made, [{**one, "id": "a.2", "client": "a", "list": RANGE}]).advice
     assert (advice.action, advice.assignors) == ("cut-over", tuple(COOP))
-
-
-def test_an_unseen_list_is_asked_for_instead_of_a_wait() -> None:
-    unseen = {"id": "a", "at_least": COOP, "instance": "a"}
-    made = plan([unseen], elected="cooperative-sticky", reloaded=True)
-    assert (made.verdict, made.advice.action) == ("unproven", "evidence"), made.advice.text
-    assert "client log" in made.advice.evidence_needed
-
-
-def test_a_file_without_the_target_is_to_be_changed_before_the_restart() -> None:
-    member = java("a", ["roundrobin", "range"], declared=RANGE)
-    made = plan([member, java("b", RANGE)], reloaded=False)
-    (finding,) = [each for each in made.findings if each.rule == "RB903"]
-    assert finding.fix.startswith("Set the file to the list of the plan's step"), finding.fix
 
 
 def test_a_cure_that_no_evidence_could_show_is_not_asked_for() -> None:

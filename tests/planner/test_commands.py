@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.commands import options
-from rebal.groups.model import Tri
 from rebal.groups.snapshot.documents import load_snapshot
 from rebal.planner.commands import OFFLINE, Given
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Advice, Plan, dump_plan, load_plan
-from rebal.planner.verification.verify import verify
 from tests.planner.builder import group_of
 from tests.planner.plans import m as java
 from tests.planner.plans import plan
@@ -167,27 +165,12 @@ def test_a_plan_that_was_kept_aside_names_the_file_it_is_read_from() -> None:
         assert all("'old plan.1.yaml'" in step.gate.command for step in again.steps)
 
 
-def test_verify_prints_the_command_of_its_own_command_line() -> None:
-    made = plan([java("a", RANGE), java("b", RANGE)])
-    typed = replace(TYPED, looks=("--expect-members", "2"))
-    standing = verify(made, [], made.baseline, given=typed)
-    assert standing.gate is Tri.NO
-    command = "rebal verify 'my plan.yaml' --expect-members 2"
-    assert standing.advice.command == command
-
-
 def test_a_note_names_what_carries_the_secrets_and_asks_for_stdin_again() -> None:
     assert Given().note == ""
     typed = Given(variables=("REBAL_X_SASL_PASSWORD",), evidence=("--client-log", "-"))
     assert "set REBAL_X_SASL_PASSWORD" in typed.note
     assert "pipe the log into it again" in typed.note
     assert Given(variables=(OFFLINE,)).note == ""
-
-
-def test_a_client_that_is_guessed_comes_after_one_that_is_known() -> None:
-    made = plan([java("a", RANGE, family=None, left="java >= 3.4 or franz-go")])
-    families = [setting.family for setting in made.steps[0].config]
-    assert list(dict.fromkeys(families)) == ["java", "franz-go"]
 
 
 def test_simulations_repeat_the_evidence_without_the_assignors_to_probe_for() -> None:

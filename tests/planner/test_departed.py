@@ -132,13 +132,6 @@ def test_a_stranger_that_came_and_went_since_the_plan_is_asked_about() -> None:
     assert asks(Story(planned())(widened(5, left(at=3))))
 
 
-def test_the_only_bounce_waits_too() -> None:
-    plan = make_plan(before(left(), lists=BOTH))
-    assert (plan.path, plan.verdict, plan.exit_code) == ("one_bounce", "unproven", 4)
-    assert plan.advice.text.startswith("first RB121: Add --expect-members 3")
-    assert make_plan(before(left(), lists=BOTH), departed=["a2"]).exit_code == 0
-
-
 def test_a_redacted_plan_asks_by_the_pseudonym() -> None:
     plan = make_plan(redact(before(left())), given=KEPT)
     (finding,) = (f for f in plan.findings if f.rule == "RB121")

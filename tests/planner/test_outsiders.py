@@ -16,7 +16,7 @@ from rebal.planner.plan import Plan
 from rebal.planner.verification.outsiders import Doubt, OutsiderKind
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import group_of
-from tests.planner.looks import Story, app, bare, look
+from tests.planner.looks import Story, app, look
 from tests.planner.plans import BOTH, DONE, NO_LIMIT, RANGE
 
 START_IT = (
@@ -223,16 +223,6 @@ def test_rejected_client_that_may_be_the_missing_member_renamed_is_started_witho
     standing = verify(begun, [], seen)
     assert [one.name for one in standing.outsiders] == ["app-9", "app-1"]
     assert standing.advice.names == ("app-9",)
-
-
-def test_rejected_client_that_nobody_knows_gets_no_mixed_list_while_clients_are_asked_for(
-    plan: Plan,
-) -> None:
-    now = verify(plan, [], look(1, [bare(n) for n in range(3)], refusals=[{**OUT, "at": 0.9}]))
-    assert (now.advice.action, now.advice.assignors) == (Action.START, ("range",))
-    stated = replace(plan, accepted=replace(plan.accepted, families={"*": "librdkafka"}))
-    (gone,) = verify(stated, [], look(1, [bare(0), bare(1)])).outsiders
-    assert (gone.family, gone.takes_mixed) == ("librdkafka", Tri.NO)
 
 
 def test_of_missing_members_of_one_name_the_one_at_its_address_was_rejected() -> None:

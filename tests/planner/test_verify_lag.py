@@ -92,26 +92,6 @@ def test_a_dead_static_member_never_lets_the_plan_be_carried_out(tell: Story) ->
     assert again.dangers == ()
 
 
-def test_a_member_that_dies_after_it_was_seen_to_commit_is_waited_for(tell: Story) -> None:
-    for minutes in (10, 10.5):
-        standing = tell(reading(minutes, moving(minutes)))
-    assert standing.finished
-    dead = {5: 10.6}
-    codes = [
-        tell(reading(m, moving(m, dead=dead))).exit_code for m in (11, 11.5, 12.1, 15, 20.9, 21.1)
-    ]
-    assert codes == [0, 0, 4, 4, 4, 3]
-
-
-def test_one_partition_of_a_live_owner_that_stands_still_is_named_alone(tell: Story) -> None:
-    """Its listener took the assignment of a cooperative rebalance for the whole one."""
-    for minutes in range(10, 22):
-        standing = tell(reading(minutes, moving(minutes, dead={3: 10})))
-    (danger,) = standing.dangers
-    assert "orders-3" in danger.message
-    assert "orders-2" not in danger.message
-
-
 def test_a_quiet_topic_with_records_left_is_no_fault(tell: Story) -> None:
     """Of a transactional topic the last offset is a marker, which nobody commits beyond."""
     still = dict.fromkeys(range(6), (100, 101))
@@ -151,14 +131,6 @@ def test_slow_commits_are_no_danger_and_end_the_plan(tell: Story, every: float) 
     assert ends
     assert ends[0] <= 10 + 2.5 * max(every, 0.5)
     assert standings[-1].finished
-
-
-def test_catching_up_after_a_restart_is_no_danger(tell: Story) -> None:
-    for n, minutes in enumerate((10, 10.5, 11, 12)):
-        offsets = dict.fromkeys(range(6), (100 * n, 50000 + 10 * n))
-        standing = tell(reading(minutes, offsets))
-        assert standing.dangers == ()
-    assert standing.finished
 
 
 def test_a_restart_begins_the_wait_again(tell: Story) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, Tri
+from rebal.groups.model import GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Aim, Plan
 from rebal.planner.verification.verify import (
@@ -51,20 +51,6 @@ def mixed() -> Plan:
     return plan
 
 
-def test_who_takes_no_part_in_a_step_keeps_no_gate(mixed: Plan) -> None:
-    tell = Story(mixed)
-    half = tell(look(1, [java(0, 2, BOTH), java(1, 1, RANGE), rd(1, RANGE)]))
-    assert (half.step, half.exit_code) == (1, 4)
-    assert half.why == ("not done: j-1",)
-    aside = [one.name for one in half.members if one.why == "takes no part in this step"]
-    assert aside == ["rd-0"]
-    # The librdkafka member's id is that of the baseline: no log need name its client again.
-    both = tell(look(2, [java(0, 2, BOTH), java(1, 2, BOTH), rd(1, None)]))
-    assert (both.step, both.gate, both.exit_code) == (1, Tri.YES, 0)
-    assert both.steps[0].left_out == ("rd-0.1-0f0f",)
-    assert both.next.startswith("begin step 2: stop rd-0, check that the group is Stable")
-
-
 def test_the_members_that_stop_begin_their_step_when_they_stop(mixed: Plan) -> None:
     tell = Story(mixed)
     javas = [java(0, 2, BOTH), java(1, 2, BOTH)]
@@ -105,23 +91,6 @@ def test_a_client_that_no_step_stops_is_a_danger(mixed: Plan) -> None:
 
 
 # --- the other ways ---------------------------------------------------------------------------
-
-
-def test_kip848_back_is_told_by_the_protocol_and_then_by_the_list() -> None:
-    def up(number: int, start: int = 1) -> dict[str, Any]:
-        return {"id": f"a-{number}.{start}", "client": f"a-{number}", "protocol_type": "consumer"}
-
-    def down(number: int) -> dict[str, Any]:
-        return up(number, 2) | {"protocol_type": "classic", "list": DONE}
-
-    plan = make_plan(look(0, [up(0), up(1)], **KIP848), "cooperative-sticky", expect_members=2)
-    assert plan.path == "kip848_back"
-    tell = Story(plan)
-    # A new id that still speaks the consumer protocol has not made it: it crashed and came back.
-    crashed = tell(look(1, [up(0, 9), down(1)], **KIP848))
-    assert (crashed.exit_code, done(crashed)) == (4, {"a-0": "no", "a-1": "yes"})
-    assert "consumer protocol" in crashed.members[0].why
-    assert tell(look(2, [down(0), down(1)], **COOP)).finished
 
 
 @pytest.mark.parametrize(
@@ -199,12 +168,6 @@ def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
     assert verify(hand, tell.entries, look(6, bare(2, 3), elected="stream"), step=1).why == (
         "no evidence shows it for app-1: its log names upgrade.from=2.3",
     )
-
-
-def test_what_evidence_can_show_is_not_confirmed() -> None:
-    plan = make_plan(look(0, bare(1, 1)), expect_members=2)
-    with pytest.raises(AnsweredError, match="app-0: no evidence shows its list"):
-        confirmed(plan, Story(plan), look(1, bare(2, 2)), 1)
 
 
 def test_a_plan_that_was_done_is_judged_by_what_it_was_asked_for() -> None:

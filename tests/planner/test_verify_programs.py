@@ -117,25 +117,6 @@ def test_an_instance_whose_state_must_catch_up_first_is_no_danger() -> None:
     assert "KIP-441" in danger.fix
 
 
-def test_workers_up_are_proven_by_what_is_elected() -> None:
-    plan = make_plan(workers(0, "default", worker(0, 1), worker(1, 1)), expect_members=2)
-    tell = Story(plan)
-    half = tell(workers(1, "default", worker(0, 2), worker(1, 1)))
-    assert done(half) == {"w-0": "cannot tell", "w-1": "cannot tell"}
-    assert half.advice.text.startswith(
-        "give --client-log of their start, or --request-log across a"
-    )
-    seen = tell(workers(2, "default", worker(0, 2, SESSIONED), worker(1, 1, ["default"])))
-    assert (done(seen), seen.exit_code) == ({"w-0": "yes", "w-1": "no"}, 4)
-    alone = tell(workers(3, "sessioned", worker(0, 2)))
-    assert alone.gate is Tri.NO, "the expected member is missing"
-    whole = tell(workers(4, "sessioned", worker(0, 2), worker(1, 2)))
-    assert (whole.finished, whole.exit_code) == (True, 0)
-    shown = ["offers [sessioned, compatible, default]", "sessioned is elected"]
-    assert [each.why for each in whole.members] == shown
-    assert not whole.dangers, "workers own no partitions, and that is no danger"
-
-
 def test_a_worker_that_stayed_while_the_group_fell_back_to_default_is_not_done() -> None:
     """It does not stop the tasks that the eager leader gave to others (KAFKA-13816)."""
     before = [worker(n, 1, ["default"]) for n in (0, 1)]
@@ -147,19 +128,6 @@ def test_a_worker_that_stayed_while_the_group_fell_back_to_default_is_not_done()
     assert (done(half), half.exit_code) == ({"w-0": "yes", "w-1": "no"}, 4)
     assert half.next == "restart w-1 with the configuration of step 1; one member at a time"
     assert tell(workers(4, "sessioned", worker(0, 4), worker(1, 3))).finished
-
-
-def test_workers_down_are_proven_one_by_one() -> None:
-    plan = make_plan(workers(0, "sessioned", worker(0, 1), worker(1, 1)), "eager")
-    tell = Story(plan)
-    half = tell(workers(1, "default", worker(0, 2), worker(1, 1)))
-    assert done(half) == {"w-0": "cannot tell", "w-1": "no"}
-    other = tell(workers(2, "default", worker(0, 2, ["default"]), worker(1, 2)))
-    assert (done(other), other.exit_code) == ({"w-0": "yes", "w-1": "cannot tell"}, 4)
-    wrong = tell(workers(3, "default", worker(0, 2), worker(1, 2, SESSIONED)))
-    assert done(wrong) == {"w-0": "yes", "w-1": "no"}
-    whole = tell(workers(4, "default", worker(0, 2), worker(1, 3, ["default"])))
-    assert whole.finished
 
 
 def test_of_workers_the_last_one_is_known_by_what_is_elected() -> None:
@@ -200,18 +168,6 @@ def test_a_log_or_what_an_instance_does_tells_enough_of_a_version_that_nobody_na
     assert done(other) == {"s-0": "cannot tell", "s-1": "no"}
     old = Story(down)(printed(bare(1, 2, 2), RebalanceProtocol.EAGER), step=3)
     assert done(old) == {"s-0": "no", "s-1": "cannot tell"}
-
-
-def test_no_assignor_list_is_ever_named_for_them() -> None:
-    for made in (
-        make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1"))),
-        make_plan(streams(0, one(0, 1, "4.1.1")), "eager"),
-        make_plan(workers(0, "default", worker(0, 1))),
-        make_plan(workers(0, "sessioned", worker(0, 1)), "eager"),
-    ):
-        texts = [setting.text for step in made.steps for setting in step.config]
-        assert texts
-        assert not any("partition.assignment.strategy" in text for text in texts)
 
 
 def sent(version: int, latest: int | None, process: int) -> Subscription:
@@ -319,20 +275,6 @@ def test_a_way_back_that_keeps_the_version_asks_for_none() -> None:
     assert plan.path == "streams_one_bounce"
     half = streams(1, one(0, 2, "3.9.1", owned=True), one(1, 1, "3.9.1", ran="EAGER"))
     assert [step.aim for step in back_from(plan, half).steps] == ["streams-eager"]
-
-
-def test_a_plan_of_a_program_names_the_program_s_own_target() -> None:
-    """Streams and Connect have no consumer assignor to end on, whatever is left to do."""
-    instances = [one(n, 1, "3.9.1", owned=True) for n in range(2)]
-    assert make_plan(streams(0, *instances)).target == "stream"
-    for elected, goal, target in (
-        ("default", "cooperative", "sessioned"),
-        ("compatible", "cooperative", "compatible"),
-        ("sessioned", "eager", "default"),
-        ("default", "eager", "default"),
-    ):
-        made = make_plan(workers(0, elected, worker(0, 1), worker(1, 1)), goal)
-        assert made.target == target
 
 
 def test_plan_and_gate_agree_on_versions_that_the_protocol_shows() -> None:

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.redact import redact
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.verification.journal import JournalEntry
-from rebal.planner.verification.verify import Standing, entry_of, verify
+from rebal.planner.verification.verify import verify
 from tests.planner.builder import group_of
 from tests.planner.looks import app, look
-from tests.planner.plans import BOTH, DONE, m
-
-KEPT = m("s", DONE, client="s", instance="s", timeouts=[300_000, 60_000], joined=-20)
+from tests.planner.plans import BOTH, DONE
 
 
 def with_uuids(snapshot: GroupSnapshot) -> GroupSnapshot:
@@ -35,29 +31,7 @@ def with_uuids(snapshot: GroupSnapshot) -> GroupSnapshot:
 def redacted_plan(**group: Any) -> Plan:
     made = make_plan(redact(with_uuids(group_of({"reloaded": False, **group}))))
     assert made.baseline.redacted
-    assert not {"s", "d"} & {one.client_id for one in made.baseline.members}
     return made
-
-
-@pytest.mark.parametrize("at", [-0.5, 1])
-def test_stopped_static_member_holds_a_redacted_plan_up(at: float) -> None:
-    made = redacted_plan(members=[KEPT, app(1, list=BOTH)])
-    out = {"client": "d", "list": ["range"], "at": at}
-
-    def held(minutes: float, static: dict[str, Any], *seen: JournalEntry, **more: Any) -> Standing:
-        members = [static, app(1, 2, list=DONE)]
-        refusals = [{**out, **more}]
-        now = look(minutes, members, elected="cooperative-sticky", refusals=refusals)
-        return verify(made, seen, with_uuids(now), expect_members=2)
-
-    first = held(2.5, KEPT)
-    assert (first.advice.action, first.exit_code, first.finished) == ("wait", 4, False)
-    assert first.next.startswith("wait: d was rejected and no log shows that it rejoined; s may")
-    seen = entry_of(made, first, with_uuids(look(2.5, [KEPT, app(1, 2)])))
-    assert held(8, KEPT, seen).finished, "the static member's session is over: it runs"
-    again = held(2.5, {**KEPT, "id": "s.2"})
-    assert "s may have stopped" in again.next, "any member may be one of the pseudonyms"
-    assert held(2.5, KEPT, at=-6).finished, "the rejection is a session older than the plan"
 
 
 def test_nobody_is_missing_by_a_pseudonym() -> None:
