@@ -17,8 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors.spec import TopicPartition
-from rebal.groups.compact import NO_LAG, Partitions
+from rebal.groups.compact import NO_LAG
 from rebal.groups.evidence import merge as merging
 from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.groups.model import (
@@ -54,12 +53,12 @@ from tests.search.sources import (
     Life,
     OffsetsRecord,
     assignment_bytes,
+    by_topic,
     life_of,
     subscription_bytes,
 )
 
 CLUSTER = "here"
-KINDS = ("probe", "request log", "client log")
 _FLAKY = 0.3
 _STATES = {
     GroupPhase.EMPTY: GroupState.EMPTY,
@@ -211,8 +210,8 @@ class Operator:
                     host=f"/{life_of(one.client).host}",
                     instance_id=one.instance_id,
                     subscribed_topics=one.topics,
-                    assignment=_by_topic(one.assigned),
-                    target_assignment=_by_topic(one.target),
+                    assignment=by_topic(sorted(one.assigned)),
+                    target_assignment=by_topic(sorted(one.target)),
                     member_epoch=one.epoch,
                     protocol_type="consumer" if one.request is None else "classic",
                 )
@@ -307,27 +306,27 @@ class Operator:
         texts = self._client_logs()
         if self._book.own or len(texts) == 1:
             # Only all logs together name a class of the application.
-            reader = client_logs._Reader(self._zone)
-            for text in texts:
-                reader.read(TextInput(text))
-            reader.end()
-            yield list(map(reader.named, reader.found)), reader.logs
+            yield self._read(*texts)
             return
         for text in texts:
             key = text.name, len(text.getbuffer())
             if key not in self._already:
-                reader = client_logs._Reader(self._zone)
-                reader.read(TextInput(text))
-                reader.end()
-                self._already[key] = list(map(reader.named, reader.found)), reader.logs
+                self._already[key] = self._read(text)
             yield self._already[key]
+
+    def _read(self, *texts: NamedText) -> _Read:
+        reader = client_logs._Reader(self._zone)
+        for text in texts:
+            reader.read(TextInput(text))
+        reader.end()
+        return list(map(reader.named, reader.found)), reader.logs
 
     def request_lines(self) -> dict[int, list[bytes]]:
         """Return what each broker's request log still holds."""
-        return {
-            number: lines[self._requests_from.get(number, 0) :]
-            for number, lines in sorted(self._book.requests.items())
-        }
+        return {number: self._lines(number) for number in sorted(self._book.requests)}
+
+    def _lines(self, broker: int) -> list[bytes]:
+        return self._book.requests.get(broker, [])[self._requests_from.get(broker, 0) :]
 
     def _request_logs(self) -> list[NamedText]:
         parts = [
@@ -361,25 +360,27 @@ class Operator:
         id_, given = life.member_id.encode(), self._given
         if not id_ or self.merged or given.prefixed or given.foreign:
             return False
-        if "client log" in self.kinds and not self._lives_from.get(id(life), 0):
+        if self._has_whole_log(life):
             return any(b"Successfully joined" in one and id_ in one for one in life.lines)
-        lines = self.request_lines().get(self._book.broker, ())
+        lines = self._lines(self._book.broker)
         # A leader's answer names the other members, too.
         joins = (one for one in lines if b"JOIN_GROUP" in one and id_ in one.split(b'"members"')[0])
         return "request log" in self.kinds and any(words in one for one in joins)
+
+    def _has_whole_log(self, life: Life) -> bool:
+        return "client log" in self.kinds and not self._lives_from.get(id(life), 0)
 
     def shows_rejection(self, life: Life) -> bool:
         """Return whether a log at hand, which is certainly the group's, shows its rejected join.
 
         A former coordinator's log shows no member of now once all have been restarted.
         """
-        broker = self._book.broker
         found: list[bytes] = []
         if "request log" in self.kinds:
             address = f"-{life.host}:{life.port}-".encode()
-            lines = self._book.requests.get(broker, [])[self._requests_from.get(broker, 0) :]
+            lines = self._lines(self._book.broker)
             found += [one for one in lines if address in one and b'"errorCode":23,' in one]
-        if "client log" in self.kinds and not self._lives_from.get(id(life), 0):
+        if self._has_whole_log(life):
             found += [one for one in life.lines if INCOMPATIBLE.encode() in one]
         return bool(found)
 
@@ -409,10 +410,3 @@ class Operator:
 
 def _record(offset: int, record: OffsetsRecord) -> reload.StoredGroup:
     return reload.StoredGroup(offset, decode_group_metadata(record.value))
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Partitions]:
-    found: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        found.setdefault(topic, []).append(number)
-    return {topic: Partitions(numbers) for topic, numbers in found.items()}

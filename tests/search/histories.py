@@ -340,6 +340,12 @@ def _consumers(random: Random, state: str) -> tuple[Consumer, ...]:
     )
 
 
+_PLAIN: dict[str, Any] = {
+    "alike": False, "max_size": None, "lies": False, "kind": "java", "session": 8.0,
+    "rebalance": 15.0, "counted": True, "epoch": 0,
+}  # fmt: skip
+
+
 def smaller(history: History) -> Iterator[History]:
     """Yield histories that are simpler by one thing, those that lose most first."""
     consumers, events, given = history.consumers, history.events, history.evidence
@@ -355,29 +361,11 @@ def smaller(history: History) -> Iterator[History]:
     needed = {"client log"} if any(one.own for one in consumers) else set[str]()
     for kind in sorted(given.kinds - needed):
         yield replace(history, evidence=replace(given, kinds=given.kinds - {kind}))
-    kept = (
-        replace(given, merged=False),
-        replace(given, prefixed=False),
-        replace(given, foreign=False),
-        replace(given, shift=0),
-        replace(given, dated=True),
-        replace(given, late=False),
-        replace(given, flaky=False),
-        replace(given, skew=0.0),
-        replace(given, measured=True),
-        replace(given, drift=0.0),
-    )
-    plainer = (
-        *(replace(history, evidence=each) for each in kept),
-        replace(history, alike=False),
-        replace(history, max_size=None),
-        replace(history, lies=False),
-        replace(history, kind="java"),
-        replace(history, session=8.0),
-        replace(history, rebalance=15.0),
-        replace(history, counted=True),
-        replace(history, epoch=0),
-    )
+    kept = [
+        replace(given, **{one.name: one.default}) for one in fields(given) if one.name != "kinds"
+    ]
+    plainer = [replace(history, evidence=each) for each in kept]
+    plainer += [replace(history, **{name: value}) for name, value in _PLAIN.items()]
     yield from (one for one in plainer if one != history)
     for number, one in enumerate(consumers):
         before, after = consumers[:number], consumers[number + 1 :]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rebal.groups.assignors import Owned
+from rebal.groups.assignors.spec import TopicPartition
 from rebal.groups.compact import Partitions
 from rebal.groups.model import Subscription
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
@@ -78,9 +79,11 @@ class Life:
     @property
     def java(self) -> tuple[int, ...] | None:
         """The release of its Java client; None for another client."""
-        if self.process.family != "java":
-            return None
-        return tuple(int(part) for part in (self.process.version or "3.9.1").split(".")[:2])
+        return _release(self.process) if self.process.family == "java" else None
+
+
+def _release(process: Process) -> tuple[int, ...]:
+    return tuple(int(part) for part in (process.version or "3.9.1").split(".")[:2])
 
 
 @dataclass(frozen=True)
@@ -538,17 +541,13 @@ class Witness(Group):
 def subscription_bytes(process: Process, request: JoinRequest, assignor: str) -> bytes:
     """Return the metadata that a client of this family sends for an assignor."""
     sent = request.subscription
-    owned: dict[str, list[int]] = {}
-    for topic, number in () if request.eager else sent.owned:
-        owned.setdefault(topic, []).append(number)
+    generation = -1 if sent.generation is None else sent.generation
     family = process.family
-    release = tuple(int(part) for part in (process.version or "3.9.1").split(".")[:2])
     version = 3
-    if family == "kafka-python" or (family == "java" and release < (3, 4)):
+    if family == "kafka-python" or (family == "java" and _release(process) < (3, 4)):
         version = 1
     data: bytes | None = b"" if family in ("librdkafka", "kafka-python") else None
     if family == "java" and assignor == "cooperative-sticky":
-        generation = -1 if sent.generation is None else sent.generation
         data = generation.to_bytes(4, "big", signed=True)
     elif (family == "franz-go" and assignor == "cooperative-sticky") or (
         family == "java" and assignor == "sticky" and sent.owned
@@ -561,10 +560,8 @@ def subscription_bytes(process: Process, request: JoinRequest, assignor: str) ->
             version=version,
             topics=sent.topics,
             user_data=data,
-            owned_partitions={topic: Partitions(numbers) for topic, numbers in owned.items()},
-            generation_id=(-1 if sent.generation is None else sent.generation)
-            if version >= 2
-            else None,
+            owned_partitions=by_topic(() if request.eager else sent.owned),
+            generation_id=generation if version >= 2 else None,
             rack_id="" if family == "librdkafka" else None,
         )
     )
@@ -572,13 +569,13 @@ def subscription_bytes(process: Process, request: JoinRequest, assignor: str) ->
 
 def assignment_bytes(partitions: Owned) -> bytes:
     """Return the bytes of an assignment."""
-    given: dict[str, list[int]] = {}
+    made = ConsumerAssignment(version=1, partitions=by_topic(partitions), user_data=None)
+    return encode_assignment(made)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Partitions]:
+    """Return the partitions of each topic, in their order."""
+    found: dict[str, list[int]] = {}
     for topic, number in partitions:
-        given.setdefault(topic, []).append(number)
-    return encode_assignment(
-        ConsumerAssignment(
-            version=1,
-            partitions={topic: Partitions(numbers) for topic, numbers in given.items()},
-            user_data=None,
-        )
-    )
+        found.setdefault(topic, []).append(number)
+    return {topic: Partitions(numbers) for topic, numbers in found.items()}
