@@ -141,7 +141,7 @@ def check_records(names: Sequence[str], ended: Mapping[str, int], before: bool) 
 
 
 def check_request_logs(paths: Sequence[str], counts: Mapping[str, int]) -> None:
-    """Check that request logs hold a line of the request logger; `counts` are by `requests.COUNTS`.
+    """Check that request logs hold a line of the request logger; `counts` are of `RequestLines`.
 
     Raises:
         DocumentError: there are lines, and none is one.

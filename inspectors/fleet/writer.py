@@ -38,10 +38,10 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     `made` are its files by kind, with their paths in the lake; `gone` are files of earlier scans
     that they replace. `rows` is the number of the source's rows, `skipped` how many of them are no
     records, by what they are, and `records` how many are, by Kafka's name of the kind; `lines` are
-    a request log's lines by `requests.COUNTS`. `stretches` are the first and the last offset of
-    what was read of a partition; none came again within one unless `twice`. `offsets` is how many
-    were read. `span` bounds the times of what was read (microseconds since 1970), `topics` are
-    names by topic id and `news` batches of `choice.NEWS`.
+    a request log's lines by what they were (`requests.RequestLines`). `stretches` are the first and
+    the last offset of what was read of a partition; none came again within one unless `twice`.
+    `offsets` is how many were read. `span` bounds the times of what was read (microseconds since
+    1970), `topics` are names by topic id and `news` batches of `choice.NEWS`.
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)

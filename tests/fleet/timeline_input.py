@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
@@ -57,10 +58,9 @@ def asking(row: Row, **fields: Any) -> Row:
 
 def request_rows(lines: Iterable[tuple[bytes, str, int]], zone: Zone = None) -> pa.Table:
     """The rows of `lines`: each its bytes, its file's name and its position in the file."""
-    found = RequestLines(zone, {})
-    for line, source, position in lines:
-        found.read(line, source, position)
-    return found.take()
+    found = RequestLines(zone, Counter())
+    rows = [row for one in lines for row in found.read(*one)]
+    return pa.Table.from_pylist(rows, TIMELINE)
 
 
 @cache

@@ -32,11 +32,10 @@ from rebal.inspectors.logs.requests.lines import (
     parse,
 )
 
-COUNTS: Final = ("lines", "requests", "parsed", "cut_off")
-"""What is counted of lines: all, those of the request logger, those of them that concern a group,
-and those that end before they say what they are, or at the end of a file that may still grow."""
 SYNCED: Final = "group_id string, generation long, at long"
 """Rows of `read_syncs`; times are microseconds since 1970."""
+Row = dict[str, Any]
+"""Columns of a row of `TIMELINE`."""
 _SYNC: Final = SYNC.encode()
 _ROWS: Final = 4000
 """Rows that a task hands over at once, about."""
@@ -47,16 +46,18 @@ def read_parts(
 ) -> Iterator[pa.Table]:
     """Yield the rows of parts of logs as `TIMELINE`; their lines are added to `counts`."""
     found = RequestLines(zone, counts)
+    rows: list[Row] = []
     for part in parts:
         name = Path(part.path).name
         for position, text, problem in blocks(part):
             end = position + len(text)
-            found.read(text, name, position, growing=end >= part.end)
+            rows += found.read(text, name, position, growing=end >= part.end)
             if problem is not None:
-                found.add_problem(problem, name, end)
-            if len(found) >= _ROWS:
-                yield found.take()
-    yield found.take()
+                rows.append({"problem": problem, "source": name, "position": end})
+            if len(rows) >= _ROWS:
+                yield pa.Table.from_pylist(rows, TIMELINE)
+                rows = []
+    yield pa.Table.from_pylist(rows, TIMELINE)
 
 
 def read_syncs(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
@@ -76,24 +77,22 @@ def read_syncs(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
 
 
 class RequestLines:
-    """Reads lines one after another and keeps the rows until they are taken.
+    """Reads lines of request logs.
 
-    A time that names no zone is of `zone` (None: UTC); `counts` are by the names of `COUNTS`.
+    A time that names no zone is of `zone` (None: UTC); `counts`, a Counter, gets all `lines`, the
+    `requests` of the logger, those `parsed` because they concern a group, and those `cut_off`
+    before they say what they are, or at the end of a file that may still grow.
     """
 
     def __init__(self, zone: Zone, counts: MutableMapping[str, int]) -> None:
         self._zone = zone
-        self._rows: list[dict[str, Any]] = []
-        self._steady: set[tuple[str, str]] = set()
         self._counts = counts
-        for name in COUNTS:
-            counts.setdefault(name, 0)
+        self._steady: set[tuple[str, str]] = set()
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def read(self, text: bytes, source: str, position: int, *, growing: bool = False) -> None:
-        """Lines of the file `source`; the first begins at `position`.
+    def read(
+        self, text: bytes, source: str, position: int, *, growing: bool = False
+    ) -> Iterator[Row]:
+        """Yield the rows of lines of the file `source`; the first begins at `position`.
 
         The last line of a `growing` file may be half written: the next scan reads it whole.
         """
@@ -105,31 +104,23 @@ class RequestLines:
             if MARK in line:
                 self._counts["requests"] += 1
                 if may_concern_group(line, heartbeats=True):
-                    self._read(line, source, position, half=growing and line is rest)
+                    yield from self._rows(line, source, position, half=growing and line is rest)
                 elif is_cut_off(line):
                     self._counts["cut_off"] += 1
             position += len(line) + 1
 
-    def add_problem(self, problem: str, source: str, position: int) -> None:
-        """Add a row that says why these bytes cannot be read."""
-        self._rows.append({"problem": problem, "source": source, "position": position})
-
-    def take(self) -> pa.Table:
-        """Return the rows since the last time, as `TIMELINE`."""
-        rows, self._rows = self._rows, []
-        return pa.Table.from_pylist(rows, TIMELINE)
-
-    def _read(self, line: bytes, source: str, position: int, *, half: bool) -> None:
+    def _rows(self, line: bytes, source: str, position: int, *, half: bool) -> Iterator[Row]:
+        """Yield the row of a line, or why it cannot be read; nothing where it says nothing."""
         self._counts["parsed"] += 1
         found = parse(line, source, position, self._zone, heartbeats=True)
-        if not isinstance(found, Request):
-            if half:
-                self._counts["cut_off"] += bool(found.problem)
-            elif found.problem:
-                self.add_problem(found.problem, source, position)
-        elif not _says_nothing(found, self._steady):
-            row = {"group_id": found.group_id, "at": found.at, "value": pack_request(found)}
-            self._rows.append({**row, "source": source, "position": position})
+        if isinstance(found, Request):
+            if not _says_nothing(found, self._steady):
+                row = {"group_id": found.group_id, "at": found.at, "value": pack_request(found)}
+                yield {**row, "source": source, "position": position}
+        elif half:
+            self._counts["cut_off"] += bool(found.problem)
+        elif found.problem:
+            yield {"problem": found.problem, "source": source, "position": position}
 
 
 def _says_nothing(found: Request, steady: set[tuple[str, str]]) -> bool:
