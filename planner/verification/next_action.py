@@ -33,7 +33,7 @@ from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
 from rebal.planner.advice.wording import by_word
 from rebal.planner.clients import is_mixed
-from rebal.planner.context import Context, Facts
+from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.difference import elected_since
 from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
@@ -428,12 +428,19 @@ def confirm_by_hand(look: Look) -> Advice | None:
 
 
 def show_lists(look: Look) -> Advice | None:
-    """Add the evidence of members whose list is not known."""
+    """Add the evidence of members whose list is not known; plan anew where they have none."""
     now = look.open
     if now is None or not now.unknown:
         return None
-    rest = [each for each in now.unknown if each not in now.by_hand]
-    named, target = look.context.named(look.members(rest)), look.context.target
+    rest = look.members([each for each in now.unknown if each not in now.by_hand])
+    online = [facts for facts in rest if facts.member.protocol_type == CONSUMER]
+    if online and look.context.group.type is GroupType.CONSUMER:
+        return advised.replan(
+            look.context,
+            f"the protocol of {look.context.named(online)} is {CONSUMER} (KIP-848), which has no "
+            "assignor list, and this plan's steps bring lists",
+        )
+    named, target = look.context.named(rest), look.context.target
     why = f"the list of {named} was not seen"
     if look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO:
         why = f"the probe shows that the list of one or more of {named} has no {target}"

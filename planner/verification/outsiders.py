@@ -119,7 +119,14 @@ def outsiders_of(
     missing member that is a rejected client is listed once, as that.
     """
     newest_first = reversed([*_rejections(plan, seen, context, estimated=estimated)])
-    rejections = sorted(newest_first, key=lambda each: each.doubt is not Doubt.NONE)
+    left = {one.instance_id or one.client_id for one in context.snapshot.departed}
+    rejections = sorted(
+        newest_first,
+        key=lambda one: (
+            one.doubt is not Doubt.NONE,
+            (one.instance_id or one.client_id) not in left,
+        ),
+    )
     missing = list(_missing(plan, seen, context))
     families = {
         **plan.accepted.families,
@@ -130,7 +137,8 @@ def outsiders_of(
     same = every.pop() if len(every) == 1 else families.get("*")
     rejected: list[Outsider] = []
     for one in rejections:
-        # A missing member that no earlier one explains is the newest client that was rejected.
+        # A missing member that no earlier one explains is the newest client that was rejected, of
+        # those that were members before if there are any.
         unnamed = context.missing - sum(each.sure for each in rejected) - len(missing)
         doubt = Doubt.NONE if unnamed > 0 else one.doubt
         if doubt is Doubt.PAST:
@@ -139,7 +147,7 @@ def outsiders_of(
         if own is not None:
             missing.remove(own)
         family = one.family or families.get(one.instance_id or one.client_id, same)
-        alike = [own.takes_mixed if own is not None else able(family).mixed]
+        alike = [able(family).mixed, *([] if own is None else [own.takes_mixed])]
         if one.instance_id is None:
             # The name is also that of others who are out and, without its address, any member's.
             alike += [each.takes_mixed for each in missing if each.client_id == one.client_id]
