@@ -28,7 +28,7 @@ from rebal.inspectors.fleet.sources.files import (
     absolute,
     blocks,
     head_of,
-    is_folder,
+    is_remote,
     list_files,
     opened_file,
     share_out,
@@ -141,7 +141,8 @@ def _row(line: bytes) -> dict[str, Any]:
 def _files(path: str) -> list[str]:
     """Return the files of a path; of a folder those that are captured."""
     files = list_files(path)
-    if not is_folder(path):
+    is_folder = files != [path] if is_remote(path) else Path(path).is_dir()
+    if not is_folder:
         return files
     # Spark writes files of its own beside those of records.
     found = [

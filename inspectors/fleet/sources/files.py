@@ -39,11 +39,6 @@ def absolute(path: str) -> str:
     return path if is_remote(path) else os.path.abspath(path)
 
 
-def is_folder(path: str) -> bool:
-    """Return whether files are below a path."""
-    return list_files(path) != [path] if is_remote(path) else os.path.isdir(path)
-
-
 def list_files(path: str) -> list[str]:
     """Return the files of a path, a folder or a pattern, sorted, without hidden ones.
 
