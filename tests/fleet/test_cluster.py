@@ -1,4 +1,4 @@
-"""The job on a real Spark standalone master with two workers, whose Python knows no rebal."""
+"""A real Spark standalone cluster, a Python that knows no rebal, and the code that is shipped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 
 from rebal.inspectors.fleet.spark.tasks import build_zip
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal
-from tests.fleet.tablefiles import last_scan
 from tests.kafka import jars
 from tests.kafka.broker import free_ports
 from tests.kafka.processes import ChildProcess, wait_for
@@ -76,13 +74,6 @@ def cluster_of(
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
-    """The URL of a master with two workers."""
-    with cluster_of(tmp_path) as url:
-        yield url
-
-
-@pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
     """This Python with its third-party packages, and without rebal."""
     path = tmp_path / "bare-python"
@@ -95,29 +86,6 @@ def bare_python(tmp_path: Path) -> Path:
         done = subprocess.run([path, "-c", f"import {module}"], capture_output=True, check=False)
         assert (done.returncode == 0) is there, done.stderr
     return path
-
-
-@pytest.mark.live
-@pytest.mark.timeout(420)
-def test_a_standalone_cluster_makes_the_same_tables(
-    master: str, bare_python: Path, tmp_path: Path, local_tables: dict[str, list[object]]
-) -> None:
-    out = tmp_path / "out"
-    conf = {
-        "spark.pyspark.python": str(bare_python),
-        "spark.driver.memory": "512m",
-        "spark.executor.memory": "512m",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    words = [word for key, value in conf.items() for word in ("--spark-conf", f"{key}={value}")]
-    source = ["--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out]
-    done = run_rebal("fleet", "scan", "--master", master, *words, *source, timeout=240)
-    assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
-    assert last_scan(out).read == 7362
-    assert read_tables(out) == local_tables
-    used = {path.parent.parent.name for path in tmp_path.glob("work*/app-*/*/stderr")}
-    assert used, "no executor ran"
 
 
 def test_the_shipped_code_is_whole(tmp_path: Path) -> None:

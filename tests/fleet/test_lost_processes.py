@@ -49,7 +49,6 @@ _SPECULATION: Final = {
     "spark.speculation.interval": "100ms",
     "spark.speculation.task.duration.threshold": "2s",
 }
-_STAGES: Final = ("records", "requests", "states", "commits")
 _OF_THE_RUN: Final = ("run", "finished_at", "tables", "inputs", "logs")
 
 
@@ -201,23 +200,3 @@ def test_lost_processes_and_speculative_tasks_leave_the_tables_as_they_are(
     assert on_disk(lake) == named(lake)
     assert not list((lake / PROBE).iterdir())
     assert not list((lake / WORK).iterdir())
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("moment", ["half", "whole"])
-@pytest.mark.parametrize("shift", range(4))
-def test_a_process_lost_in_each_stage_changes_no_table(
-    words: list[str], undisturbed: Path, tmp_path: Path, moment: str, shift: int
-) -> None:
-    """Each kind of process is killed in each stage, and a worker with all that runs on it once."""
-    victims = [_FAULTY, _EXECUTOR, _FAULTY, _WORKER]
-    victims = victims[shift:] + victims[:shift]
-    lake = tmp_path / "lake"
-    with cluster_of(tmp_path, hosts=_HOSTS) as master:
-        job = Faulty(master, tmp_path, [*words, "--out", str(lake)])
-        job.stop_at(*(f"{stage}-{moment}" for stage in _STAGES))
-        job.start()
-        for stage, victim in zip(_STAGES, victims, strict=True):
-            kill(above(job.wait_at(f"{stage}-{moment}"), victim))
-        job.finish()
-    assert facts(lake) == facts(undisturbed)

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.fleet.sources import kafka as kafka_source
 from rebal.inspectors.fleet.sources.kafka import find_records
-from tests.fleet import test_cluster
 from tests.fleet.conftest import read_tables, without_sources
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_sources_live import commit, in_transaction
@@ -26,7 +25,6 @@ from tests.kafka.issuer import Issuer
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 Scan = Callable[..., str]
-cluster = test_cluster.master
 # What must be quoted in a JAAS line.
 SECRET = 'cl"ient\\s3cret; x=1'
 

@@ -63,23 +63,6 @@ def place(store: Store, request: pytest.FixtureRequest) -> Place:
 
 
 # A scan takes seconds where each new file takes a third of one.
-@pytest.mark.parametrize("store", in_full("hdfs"), indirect=True)
-def test_scans_in_an_object_store_are_whole_or_not_there(place: Place) -> None:
-    with new_run(place, "east", full=False) as run:
-        finish(run, 5)
-    with new_run(place, "east", full=False) as lost, new_run(place, "east", full=False) as run:
-        finish(run, 6)
-        with pytest.raises(LakeError, match="another scan of the cluster east was writing"):
-            finish(lost, 7)
-    assert seen_in(place, "east") == of(6, records=2)
-    for offset in (8, 9):
-        with new_run(place, "east", full=False) as run:
-            finish(run, offset)
-    assert seen_in(place, "east") == of(9, records=4)
-    left = [info.path for info in place.files().get_file_info(FileSelector("groups"))]
-    assert len([path for path in left if "_delta_log" not in path]) == 2
-
-
 @pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
 def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> None:
     for offset in range(1, 11):

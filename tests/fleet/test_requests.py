@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from rebal.inspectors.fleet.sources.files import Block, Part, blocks, share_out
 from rebal.inspectors.fleet.sources.requests import read_parts
 from rebal.inspectors.fleet.timeline.facts import is_steady, unpack_request
 from rebal.inspectors.logs.requests.lines import CONSUMER_HEARTBEAT, Request
-from tests.fleet.conftest import REQUEST_LOG, lines_in, read_tables
+from tests.fleet.conftest import REQUEST_LOG, lines_in
 from tests.fleet.timeline_input import request_rows
 
 
@@ -181,23 +181,6 @@ def test_a_last_line_that_is_half_written_is_left_to_the_next_scan(
         assert counts["cut_off"] == 0
     log.write_bytes(join + other.rstrip(b"\n"))
     assert read(log)[0]["problem"].to_pylist() == [None, None]
-
-
-@pytest.mark.live
-def test_lines_that_cannot_be_read_are_errors_once(
-    scan: Callable[..., str], lines: list[bytes], tmp_path: Path
-) -> None:
-    joins = [line for line in lines if b'"JOIN_GROUP"' in line]
-    log = tmp_path / "kafka-request.log"
-    log.write_bytes(b"".join(line[:400] + b"\n" for line in joins[:2]) + joins[2])
-    place = ["offset", "what", "error"]
-    for _ in range(2):
-        scan("--request-log", log, "--out", tmp_path / "out")
-        found = sorted(read_tables(tmp_path / "out")["errors"], key=lambda row: row["offset"])
-        assert [[row[name] for name in place] for row in found] == [
-            [at, "request log line", "the line is cut off, or is no valid JSON"] for at in (0, 401)
-        ]
-        assert {row["source"] for row in found} == {log.name}
 
 
 TEXT = b"first\n\nthird, which is longer\r\n" + b"x" * 50 + b"\nno end of line"

@@ -182,16 +182,6 @@ def test_a_capture_and_the_segments_give_the_same_tables(
     assert without_sources(read_tables(tmp_path / "segments")) == expected
 
 
-def test_replicas_of_one_partition_count_once(
-    busy: Broker, live: Path, scan: Scan, tmp_path: Path
-) -> None:
-    folders = [copied(busy, tmp_path / f"broker-{n}") for n in (1, 2)]
-    scan("--segments", folders[0], "--segments", folders[1], "--out", tmp_path / "both")
-    manifest = last_scan(tmp_path / "both")
-    assert manifest.records["REPEATED"] == last_scan(live).read
-    assert without_sources(read_tables(tmp_path / "both")) == without_sources(read_tables(live))
-
-
 def test_the_next_scan_reads_only_what_is_new(
     busy: Broker, live: Path, scan: Scan, tmp_path: Path
 ) -> None:
@@ -214,18 +204,6 @@ def test_offsets_that_went_back_are_another_topic(
     change_document(out, {"offsets": {"0": 10**9}})
     said = scan("-b", busy.bootstrap, "--out", out, code=1)
     assert "scan again with --full" in said
-
-
-def test_sasl_and_tls_with_the_file_that_kafkas_tools_take(
-    busy: Broker, live: Path, scan: Scan, tmp_path: Path
-) -> None:
-    properties = busy.client_properties("SCRAM-SHA-512", "admin")
-    file = busy.write_properties("fleet.properties", properties)
-    scan("--command-config", file, "--out", tmp_path / "out")
-    assert last_scan(tmp_path / "out").read >= last_scan(live).read
-    scan_tls = busy.write_properties("tls.properties", busy.client_properties("SSL", "admin"))
-    scan("--command-config", scan_tls, "--out", tmp_path / "tls")
-    assert read_tables(tmp_path / "tls")["commits"] != []
 
 
 def test_what_a_user_needs_and_what_is_said_without(
