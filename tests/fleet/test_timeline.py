@@ -6,83 +6,7 @@ import pytest
 
 from rebal.inspectors.fleet.timeline import causes
 from tests.fleet.timeline_input import tables
-from tests.fleet.timeline_story import SECOND, START, M, Story, at, facts, numbers, only
-
-
-def test_a_group_from_its_birth_to_its_emptying() -> None:
-    story = Story()
-    story.generation(1, 0, [], protocol_type="")
-    story.generation(2, 1, [M("a", (0, 1))])
-    story.generation(30, 2, [M("a", (0,)), M("b", (1,))])
-    story.generation(60, 4, [M("b", (0, 1))])
-    story.generation(90, 5, [])
-    made = tables(story.rows, observed=(START, START + 3600 * SECOND))
-    group = only(made["groups"])
-    assert facts(group, "type", "state", "generation", "members", "incarnation", "partition") == (
-        "classic", "Empty", 5, 0, 1, 0,
-    )  # fmt: skip
-    assert facts(group, "rebalance_total", "failed_rebalance_total") == (3, 1)
-    assert group["sources"] == ["offsets topic"]
-    assert facts(group, "refused_total", "rebalance_latency_avg_ms") == (None, None)
-    rows = made["rebalances"]
-    assert [
-        facts(r, "generation", "cause", "joined", "left", "moved", "stopped") for r in rows
-    ] == [
-        (1, causes.FIRST, ["a"], [], 0, 0),
-        (2, causes.JOINED, ["b"], [], 1, 2),
-        (3, None, None, None, None, None),
-        (4, causes.LEFT, [], ["a"], 1, 1),
-        (5, causes.LEFT, [], ["b"], 0, 0),
-    ]
-    assert [row["failed"] for row in rows] == [False, False, True, False, False]
-    assert {row["refused"] and tuple(row["refused"]) for row in rows} == {None}
-    spans = [facts(m, "member_id", "first_generation", "last_generation") for m in made["members"]]
-    assert sorted(spans) == [("a", 1, 1), ("a", 2, 2), ("b", 2, 2), ("b", 4, 4)]
-    left = only(made["members"], member_id="b", first_generation=4)
-    assert (at(left["left_at"]), left["left_reason"], left["current"]) == (90, None, False)
-    assert at(only(made["members"], member_id="b", first_generation=2)["joined_at"]) == 30
-
-
-def test_what_does_not_change_is_one_row() -> None:
-    story = Story()
-    for number in range(1, 6):
-        story.generation(number * 10, number, [M("a", (0,), generation=number), M("b", (number,))])
-    made = tables(story.rows)
-    a = only(made["members"], member_id="a")
-    assert facts(a, "first_generation", "last_generation", "subscription_generation") == (1, 5, 5)
-    assert (at(a["first_at"]), at(a["last_at"]), a["current"]) == (10, 50, True)
-    assert sum(row["member_id"] == "b" for row in made["members"]) == 5
-
-
-def test_a_static_restart_is_no_rebalance_and_may_hide_a_list() -> None:
-    old, other = M("s-1", (0,), instance="s"), M("b", (1,))
-    new = M("s-2", (0,), instance="s")
-    topic, log = Story(), Story()
-    topic.generation(2, 3, [other, old], stamp=1.9)
-    log.round(1.9, 3, [other, old])
-    topic.generation(100, 3, [other, new], stamp=2)
-    log.join(100.1, "s-2", 3, ("cooperative-sticky", "range"), instance_id="s", leader="b")
-    for rows in ([*topic.rows, *log.rows], log.rows, topic.rows):
-        made = tables(rows)
-        assert [row["generation"] for row in made["rebalances"]] == [3]
-        gone = only(made["members"], member_id="s-1")
-        assert gone["left_reason"] == causes.RESTARTED
-        back = only(made["members"], member_id="s-2")
-        assert facts(back, "first_generation", "last_generation", "current") == (3, 3, True)
-        assert numbers(back) == [0]
-        hidden = [row for row in made["incidents"] if row["kind"] == "hidden list"]
-        if rows is topic.rows:
-            assert hidden == []
-            assert back["assignors"] is None
-            continue
-        (incident,) = hidden
-        assert incident["members"] == ["s-2"]
-        assert (
-            "s restarted with [cooperative-sticky, range] instead of [range]" in incident["detail"]
-        )
-        listed = only(made["assignor_lists"], member_id="s-2")
-        assert listed["replaced_member_id"] == "s-1"
-        assert back["assignors"] == ["cooperative-sticky", "range"]
+from tests.fleet.timeline_story import M, Story, at, facts, numbers, only
 
 
 def test_who_takes_a_static_members_place_is_named_by_its_own_client_and_host() -> None:
@@ -112,19 +36,6 @@ def test_a_hidden_list_is_hidden_from_its_restart_to_the_next_rebalance() -> Non
     assert [(at(r["started_at"]), at(r["ended_at"])) for r in made] == [(5, 30.1), (9, 30.1)]
 
 
-def test_a_static_restart_that_changes_the_vote_is_one() -> None:
-    story = Story()
-    story.round(2, 1, [M("s-1", (0,), instance="s")], {"s-1": ("range", "sticky")})
-    story.generation(2.05, 1, [M("s-1", (0,), instance="s")])
-    story.round(50, 2, [M("s-2", (0,), instance="s")], {"s-2": ("cooperative-sticky",)})
-    story.generation(50.05, 2, [M("s-2", (0,), instance="s")], "cooperative-sticky")
-    row = tables(story.rows)["rebalances"][1]
-    assert facts(row, "cause", "assignor_before", "assignor", "joined", "left", "moved") == (
-        causes.LISTS, "range", "cooperative-sticky", [], [], 0,
-    )  # fmt: skip
-    assert facts(row, "protocol_before", "protocol") == ("EAGER", "COOPERATIVE")
-
-
 def test_deleted_and_created_again() -> None:
     story = Story()
     story.generation(10, 1, [M("a", (0,))])
@@ -152,19 +63,6 @@ def test_deleted_with_members_in_it() -> None:
     assert at(group["deleted_at"]) == 30
     member = only(made["members"])
     assert (at(member["left_at"]), member["left_reason"]) == (30, causes.DELETED)
-
-
-def test_created_again_as_only_the_log_shows_it() -> None:
-    story = Story()
-    for number, when in ((1, 10), (2, 60), (3, 90)):
-        story.round(when, number, [M("a", (0,), client="one")])
-    for number, when in ((1, 200), (2, 250), (3, 300)):
-        story.round(when, number, [M("b", (0,), client="one")])
-    made = tables(story.rows)
-    assert [facts(r, "incarnation", "generation") for r in made["rebalances"]] == [
-        (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3),
-    ]  # fmt: skip
-    assert [row["kind"] for row in made["incidents"]] == ["recreated"]
 
 
 def test_what_is_created_again_soon_after_has_joins_and_a_kind_of_its_own() -> None:

@@ -11,38 +11,6 @@ from tests.fleet.timeline_input import Row, asked, asking, tables
 from tests.fleet.timeline_story import M, Story, at, facts, only
 
 
-def test_a_log_alone_tells_members_lists_and_latency() -> None:
-    story = Story()
-    story.round(10, 1, [M("a", (0, 1))], took=2)
-    story.round(40, 2, [M("a", (0,)), M("b", (1,))], {"b": ("sticky", "range")}, took=1)
-    story.leave(70, "a", "the consumer is being closed")
-    story.round(71, 3, [M("b", (0, 1))], {"b": ("sticky", "range")}, took=0.5)
-    made = tables(story.rows)
-    rows = made["rebalances"]
-    assert [facts(r, "generation", "cause", "joined", "evidence") for r in rows] == [
-        (1, causes.FIRST, ["a"], "request log"),
-        (2, causes.JOINED, ["b"], "request log"),
-        (3, causes.LEFT, [], "request log"),
-    ]
-    assert [row["latency_ms"] for row in rows] == pytest.approx([2100, 1100, 600])
-    group = only(made["groups"])
-    assert group["rebalance_latency_max_ms"] == pytest.approx(2100)
-    assert group["rebalance_latency_total_ms"] == pytest.approx(3800)
-    gone = only(made["members"], member_id="a", last_generation=2)
-    assert (at(gone["left_at"]), gone["left_reason"]) == (70, "the consumer is being closed")
-    assert only(made["assignor_lists"], member_id="b")["times"] == 2
-
-
-def test_who_left_after_the_last_rebalance_is_gone() -> None:
-    story = Story()
-    story.round(10, 1, [M("a", (0,)), M("b", (1,))])
-    story.leave(50, "b")
-    made = tables(story.rows)
-    assert only(made["groups"])["members"] == 1
-    gone = only(made["members"], member_id="b")
-    assert facts(gone, "current", "left_reason") == (False, causes.LEFT)
-
-
 def test_a_session_that_expired_is_told_only_where_the_log_saw_it_all() -> None:
     def story(log_from: int) -> Story:
         made = Story()
@@ -70,17 +38,6 @@ def test_a_member_that_did_not_rejoin_in_time_did_not_expire() -> None:
     made = tables(story.rows)
     assert made["rebalances"][1]["cause"] == causes.JOINED
     assert only(made["members"], member_id="b")["left_reason"] == causes.NOT_REJOINED
-
-
-def test_a_slow_member_says_so() -> None:
-    story = Story()
-    both = [M("a", (0,)), M("b", (1,))]
-    story.round(10, 1, both)
-    story.leave(59, "b", "consumer poll timeout has expired.")
-    story.round(60, 2, [M("a", (0, 1))])
-    made = tables(story.rows)
-    assert made["rebalances"][1]["cause"] == causes.SLOW
-    assert facts(only(made["incidents"]), "kind", "members") == ("slow member", ["b"])
 
 
 @pytest.mark.parametrize(
@@ -219,18 +176,6 @@ def test_a_static_member_that_never_took_its_assignment_did_not_give_it_up() -> 
     assert facts(row, "generation", "stopped", "protocol") == (2, 0, "COOPERATIVE")
 
 
-def test_refused_clients_stand_with_the_rebalance_after_them() -> None:
-    story = Story()
-    story.round(10, 1, [M("a", (0,))])
-    story.refuse(20, "x", ("sticky",))
-    story.refuse(21, "y", ("sticky",))
-    story.round(30, 2, [M("a", (0,))])
-    story.refuse(31, "x", ("sticky",))
-    story.round(60, 3, [M("a", (0,))])
-    rows = tables(story.rows)["rebalances"]
-    assert [row["refused"] for row in rows] == [[], ["x", "y"], ["x"]]
-
-
 def test_refusals_are_counted_once_each_and_make_a_crash_loop() -> None:
     story = Story()
     story.round(10, 1, [M("a", (0,))])
@@ -249,18 +194,6 @@ def test_refusals_are_counted_once_each_and_make_a_crash_loop() -> None:
     assert made["rebalances"][1]["refused"] == ["bad"]
     loop = only(made["incidents"])
     assert facts(loop, "kind", "count", "members") == ("crash loop", 4, ["bad"])
-
-
-def test_a_storm_is_many_rebalances_each_soon_after_the_last() -> None:
-    def kinds(step: float) -> list[str]:
-        story = Story()
-        for number in range(1, 16):
-            members = [M("a", (0,), session=6_000), M(f"b{number // 2}", (1,), session=6_000)]
-            story.generation(step * number, number, members)
-        return [row["kind"] for row in tables(story.rows)["incidents"]]
-
-    assert kinds(3) == ["storm"]
-    assert kinds(30) == []
 
 
 def test_a_member_that_owns_nothing_while_others_do() -> None:

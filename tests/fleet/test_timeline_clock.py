@@ -1,7 +1,11 @@
-"""Clocks that are wrong: order is the offset's, and a time that cannot be is no evidence."""
+"""Clocks that are wrong, rows out of order, without a time, cut into batches or broken.
+
+Order is the offset's, and a time that cannot be is no evidence.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -13,10 +17,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rebal.inspectors.fleet.timeline.clock import effective, latest_time, span_of
+from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.examples import examples
 from tests.fleet.conftest import CAPTURES
-from tests.fleet.timeline_input import Row, Tables, captured_records, captured_requests, tables
-from tests.fleet.timeline_story import SECOND, START, M, Story, at
+from tests.fleet.timeline_input import (
+    Row,
+    Tables,
+    asking,
+    batches,
+    captured_records,
+    captured_requests,
+    in_order,
+    tables,
+)
+from tests.fleet.timeline_story import SECOND, START, M, Story, at, facts, only
 
 YEAR = 365 * 24 * 3600 * SECOND
 HOUR = 3600 * SECOND
@@ -57,9 +71,13 @@ def no_nonsense(made: Tables) -> None:
         assert last is None or last <= row["last_seen"]
 
 
+def captured() -> list[Row]:
+    return [*captured_records(CAPTURES), *captured_requests(CAPTURES)]
+
+
 @cache
 def usual_with_requests() -> Tables:
-    return tables([*captured_records(CAPTURES), *captured_requests(CAPTURES)])
+    return tables(captured(), 500)
 
 
 @cache
@@ -197,11 +215,29 @@ def test_a_request_outside_of_all_sources_time_has_none() -> None:
     assert made["assignor_lists"][0]["times"] == 2
 
 
+_REBALANCED = (
+    "group_id", "incarnation", "generation", "failed", "members", "joined", "left", "moved",
+)  # fmt: skip
+_LISTED = ("group_id", "member_id", "client_id", "assignors", "times")
+_WAS_THERE = (
+    "group_id", "member_id", "first_generation", "assignors", "software_name", "assignment",
+    "current",
+)  # fmt: skip
+
+
+def without_times(made: Tables, *names: str) -> dict[str, list[str]]:
+    columns = {"rebalances": _REBALANCED, "assignor_lists": _LISTED, "members": _WAS_THERE}
+    return {
+        name: sorted(repr([row[column] for column in columns[name]]) for row in made[name])
+        for name in names
+    } | {"again": sorted(r["group_id"] for r in made["incidents"] if r["kind"] == "recreated")}
+
+
 @pytest.mark.parametrize("by", [5, pytest.param(20, marks=pytest.mark.full), 60])
 @pytest.mark.parametrize("which", ["records", "log", "both"])
 def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: str) -> None:
     """Generations put the log's rebalances between the records, whatever their times are."""
-    rows = [*captured_records(CAPTURES), *captured_requests(CAPTURES)]
+    rows = captured()
     first, last = span(rows)
     back = first + (last - first) * 6 // 10
 
@@ -211,17 +247,90 @@ def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: s
             return row
         return {**row, "at": row["at"] - by * SECOND}
 
-    made, usual = tables(map(off, rows)), usual_with_requests()
+    made = tables(map(off, rows))
     no_nonsense(made)
-    names = (
-        "group_id", "incarnation", "generation", "failed", "members", "joined", "left", "moved",
-    )  # fmt: skip
-    got, wanted = (
-        sorted(repr([row[name] for name in names]) for row in found["rebalances"])
-        for found in (made, usual)
-    )
-    assert got == wanted
-    kinds = [
-        [r["kind"] for r in one["incidents"] if r["kind"] == "recreated"] for one in (made, usual)
+    wanted = without_times(usual_with_requests(), "rebalances")
+    assert without_times(made, "rebalances") == wanted
+
+
+@pytest.mark.parametrize("which", ["records", "log", "both"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_clocks_that_differ_a_little_change_no_fact(seed: int, which: str) -> None:
+    """Each line of the log, or each record, up to a second off: generations tell the order."""
+    rand = random.Random(seed)
+    shift: dict[object, int] = {}
+
+    def off(row: Row) -> Row:
+        is_record = row["key"] is not None
+        if which == ("log" if is_record else "records"):
+            return row
+        one = (row["group_id"], row["offset"]) if is_record else (row["position"],)
+        by = shift.setdefault(one, rand.randrange(-SECOND, SECOND))
+        return {**row, "at": row["at"] + by}
+
+    made = tables(map(off, captured()))
+    names = ("rebalances", "assignor_lists", "members")
+    assert without_times(made, *names) == without_times(usual_with_requests(), *names)
+
+
+def test_a_line_without_a_time_tells_its_list_alone() -> None:
+    story = Story()
+    story.generation(10, 1, [M("a", (0,))])
+    story.join(0, "a", 1, ("sticky", "range"))
+    story.rows[-1]["at"] = None
+    made = tables(story.rows)
+    listed = only(made["assignor_lists"])
+    assert facts(listed, "at", "assignors", "generation") == (None, ["sticky", "range"], 1)
+    member = only(made["members"])
+    assert facts(member, "assignors") == (["sticky", "range"],)
+    assert at(only(made["groups"])["first_seen"]) == 10
+
+
+def test_rows_that_are_not_sorted_by_effective_times_are_told() -> None:
+    story = Story()
+    for number in range(1, 6):
+        story.generation(number * 100, number, [M("a", (number,))])
+    whole = pa.Table.from_batches(batches(in_order(story.rows)))
+    unsorted = whole.take([0, 2, 1, 3, 4]).combine_chunks().to_batches()
+    errors = [
+        row
+        for name, made in make_tables(unsorted, Options())
+        if name == "errors"
+        for row in made.to_pylist()
     ]
-    assert kinds[0] == kinds[1]
+    assert [row["offset"] for row in errors] == [1]
+    assert "after newer records" in errors[0]["error"]
+
+
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 7, 100_000])
+def test_batches_of_any_size_give_the_same_tables(size: int) -> None:
+    assert tables(captured(), size) == usual_with_requests()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_broken_input_is_told_and_never_stops_the_rest(seed: int) -> None:
+    rand = random.Random(seed)
+    values = [row["value"] for row in captured() if row["value"]]
+
+    def spoilt(row: Row) -> Row:
+        row, chance = dict(row), rand.random()
+        if row["key"] and row["value"] and chance < 0.15:
+            value = bytearray(row["value"])
+            value[rand.randrange(len(value))] ^= rand.randrange(1, 256)
+            row["value"] = bytes(value)
+        elif row["key"] and chance < 0.25:
+            row["value"] = rand.choice([None, b"", *values])
+        elif chance < 0.1:
+            row["at"] += rand.randrange(-30 * SECOND, 30 * SECOND)
+        elif not row["key"] and chance < 0.2:
+            nothing = {"generation": None, "member_id": "", "total_ms": None, "members": ()}
+            nothing |= dict.fromkeys(("assignments", "protocols"), ())
+            name = rand.choice(list(nothing))
+            row = asking(row, **{name: nothing[name]})
+        return row
+
+    made = tables([spoilt(row) for row in captured() if rand.random() > 0.05])
+    assert {row["group_id"] for row in made["groups"]} == {row["group_id"] for row in captured()}
+    assert made["errors"]
+    for row in made["members"]:
+        assert row["first_generation"] <= row["last_generation"]

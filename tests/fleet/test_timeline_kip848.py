@@ -247,22 +247,3 @@ def test_a_static_kip_848_member_that_comes_back_too_late_joins() -> None:
     away, back = only(made["members"], member_id="s-1"), only(made["members"], member_id="s-2")
     assert facts(away, "left_at", "left_reason", "current") == (None, None, False)
     assert facts(back, "first_generation", "current") == (3, True)
-
-
-def test_a_log_alone_tells_kip_848_members() -> None:
-    story = Story()
-    beat(story, 1, "n", 0, 1, subscribed_topics=["t"], software_name="apache-kafka-java",
-         software_version="4.1.1")  # fmt: skip
-    beat(story, 20, "m", 0, 2)
-    beat(story, 21, "n", 1, 2)
-    beat(story, 40, "m", -1, -1)
-    beat(story, 41, "n", 2, 3)
-    made = tables(story.rows)
-    assert facts(only(made["groups"]), "type", "state", "members") == ("consumer", None, None)
-    n, m = only(made["members"], member_id="n"), only(made["members"], member_id="m")
-    names = ("first_generation", "last_generation", "current", "topics", "software_version")
-    assert facts(n, *names) == (1, 3, True, ["t"], "4.1.1")
-    assert facts(m, *names) == (2, 2, False, None, None)
-    assert (at(m["left_at"]), m["left_reason"], m["assignment"]) == (40, causes.LEFT, None)
-    assert [row["generation"] for row in made["rebalances"]] == [1, 2, 3]
-    assert {row["members"] for row in made["rebalances"]} == {None}
