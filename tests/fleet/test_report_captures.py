@@ -9,7 +9,6 @@ import pytest
 
 from rebal.cli import app
 from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
-from rebal.cli.render.fleet.page import group_html
 from rebal.cli.render.fleet.words import hindrance_text
 from tests.documents import checked
 from tests.fleet.conftest import CAPTURES
@@ -37,27 +36,14 @@ ENDS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(tmp_path_factory: pytest.TempPathFactory) -> FleetReport:
     rows = tables([*captured_records(CAPTURES), *captured_requests(CAPTURES)])
-    return write_tables(tmp_path_factory.mktemp("captures"), rows)
-
-
-@pytest.fixture(scope="module")
-def report(folder: Path) -> FleetReport:
-    return make_fleet_report(str(folder))
+    return make_fleet_report(str(write_tables(tmp_path_factory.mktemp("captures"), rows)))
 
 
 def group_of(report: FleetReport, name: str) -> FleetGroup:
     (found,) = (group for group in report.groups if group.group_id == name)
     return found
-
-
-def rules_of(group: FleetGroup) -> tuple[set[str], set[str], set[str]]:
-    ready = group.readiness
-    blockers, later, missing = (
-        {one.rule for one in found} for found in (ready.blockers, ready.later, ready.missing)
-    )
-    return blockers, later, missing
 
 
 def test_each_group_ends_as_its_story_ended(report: FleetReport) -> None:
@@ -73,24 +59,6 @@ def test_each_group_ends_as_its_story_ended(report: FleetReport) -> None:
     assert found == ENDS
 
 
-def test_what_stands_in_the_way_is_what_the_clients_are(report: FleetReport) -> None:
-    assert rules_of(group_of(report, "flappy"))[0] == {"RB104"}
-    assert rules_of(group_of(report, "web-node")) == (set(), set(), {"RB105"})
-    # Two of four have both lists: the others would get those refused that go on.
-    assert rules_of(group_of(report, "shipping"))[1] == {"RB102"}
-    assert rules_of(group_of(report, "reports"))[2] == {"RB113"}
-    assert rules_of(group_of(report, "inventory")) == (set(), set(), set())
-
-
-def test_what_no_rule_keeps_back_is_not_left_without_a_word(folder: Path) -> None:
-    report = make_fleet_report(str(folder), to="consumer")
-    waiting = [group for group in report.groups if group.verdict in ("blocked", "unproven")]
-    assert len(waiting) > 8
-    assert all(hindrance_text(group) for group in waiting)
-    told = {group.group_id: hindrance_text(group) for group in waiting}
-    assert told["ml-features"] == "RB413"
-
-
 def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_path: Path) -> None:
     rows = tables(captured_records(CAPTURES))
     for records, known in (({"GROUP_METADATA": 9}, False), ({"CONSUMER_GROUP_METADATA": 1}, True)):
@@ -101,24 +69,6 @@ def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_pa
         assert bool(feature) is not known
         assert len(asked) == 2 + len(feature)
         assert all(one.how.startswith("Name a broker with -b HOST:PORT") for one in asked)
-
-
-def test_incidents_and_lists_tell_the_story(report: FleetReport) -> None:
-    checkout = group_of(report, "checkout")
-    assert [one.kind for one in checkout.history.incidents] == ["crash loop"]
-    part = group_html(checkout, report)
-    assert "checkout-0 was rejected with [cooperative-sticky] 3 times" in part
-    assert "rejected ×3: [cooperative-sticky]" in part
-    for client in ("checkout-0", "checkout-1", "checkout-2", "checkout-3"):
-        lists = [
-            one.assignors
-            for one in checkout.history.lists
-            if one.client_id == client and not one.refused
-        ]
-        assert lists == [("range",), ("cooperative-sticky", "range"), ("cooperative-sticky",)]
-    kinds = {one.kind for one in group_of(report, "static-orders").history.incidents}
-    assert "hidden list" in kinds
-    assert "storm" in {one.kind for one in group_of(report, "flappy").history.incidents}
 
 
 def test_report_and_plan_name_the_same_path_verdict_and_steps(

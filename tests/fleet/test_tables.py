@@ -17,10 +17,6 @@ from rebal.groups.model import (
     Broker,
     Cluster,
     GroupSnapshot,
-    GroupState,
-    GroupType,
-    Knowledge,
-    Source,
 )
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.lake.place import find_place
@@ -162,51 +158,6 @@ def plain(value: Any, kind: pa.DataType) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def test_a_snapshot_has_what_the_tables_show_and_where_it_was_seen(small_scan: Path) -> None:
-    seen = snapshot_of(small_scan, "half-way")
-    wanted = next(r for r in fleet(20)["groups"] if r["group_id"] == seen.group.group_id)
-    assert seen.group.state is GroupState.STABLE
-    assert seen.group.type is GroupType.CLASSIC
-    assert (seen.group.assignor, seen.group.generation) == ("range", wanted["generation"])
-    assert seen.captured_at == AT
-    assert len(seen.members) == wanted["members"]
-    lists = [member.assignors.list for member in seen.members]
-    assert set(lists) == {("cooperative-sticky", "range"), ("range",)}
-    for member in seen.members:
-        assert member.assignors.knowledge is Knowledge.EXACT
-        (evidence,) = member.assignors.evidence
-        assert evidence.source is Source.REQUEST_LOG
-        assert evidence.detail == "kafka-request.log.gz"
-        assert evidence.at is not None
-        assert AT - timedelta(hours=3) < evidence.at < AT
-        assert member.software is not None
-        assert (member.software.family, member.software.version) == ("java", "3.9.1")
-        assert member.timeouts is not None
-        assert (member.timeouts.session_ms, member.timeouts.rebalance_ms) == (45_000, 300_000)
-        assert member.subscription is not None
-        assert member.subscription.topics == member.subscribed_topics == tuple(member.assignment)
-    (refusal,) = seen.refusals
-    assert refusal.list == ("cooperative-sticky",)
-    assert sum(len(p) for m in seen.members for p in m.assignment.values()) == sum(
-        topic.partitions for topic in seen.topics
-    )
-    # The members that the roll-out replaced are evidence about nobody who is there.
-    (left_over,) = seen.unmatched
-    assert "no longer in the group" in left_over.why
-
-
-def test_what_no_source_shows_stays_unknown(small_scan: Path) -> None:
-    seen = snapshot_of(small_scan, "unknown")
-    assert {member.assignors.knowledge for member in seen.members} == {Knowledge.BOUNDED}
-    for member in seen.members:
-        assert member.assignors.list == ()
-        assert member.assignors.at_least == ("range",)
-        assert {e.source for e in member.assignors.evidence} == {Source.OFFSETS_TOPIC}
-    assert not seen.lag
-    assert not seen.cluster.settings
-    assert any("a scan's tables have none" in note for note in seen.notes)
-
-
 def test_what_the_brokers_said_is_known(small_scan: Path, tmp_path: Path) -> None:
     (topic,) = snapshot_of(small_scan, "unknown").topics
     cluster = Cluster(
@@ -230,46 +181,23 @@ def test_what_the_brokers_said_is_known(small_scan: Path, tmp_path: Path) -> Non
 
 
 def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path) -> None:
-    rows = fleet(20)
     group = group_named("kip-848")
-    by_id = [
-        {
-            **row,
-            "assignment": [
-                {**one, "topic": f"id-of-{one['topic']}"} for one in row["assignment"] or ()
-            ],
-        }
-        if row["group_id"] == group
-        else row
-        for row in rows["members"]
-    ]
-    before = write_tables(tmp_path / "before", {**rows, "members": by_id})
-    (blind,) = read_snapshots(open_tables(str(before)), group)
-    ids = {topic for member in blind.members for topic in member.assignment}
-    assert ids
-    assert all(topic.startswith("id-of-") for topic in ids)
-    brokers = ClusterReading(
-        at=AT, cluster=Cluster(), topic_names={one: one.removeprefix("id-of-") for one in ids}
-    )
-    told = write_tables(tmp_path / "told", {**rows, "members": by_id}, brokers=brokers)
-    plain = write_tables(tmp_path / "plain", rows)
+    plain, rows = write_tables(tmp_path / "plain", fleet(20)), fleet(20)
+    names = {}
+    for row in rows["members"]:
+        for one in row["assignment"] if row["group_id"] == group else ():
+            name = one["topic"]
+            one["topic"] = f"id-of-{name}"
+            names[f"id-of-{name}"] = name
+    (blind,) = read_snapshots(open_tables(str(write_tables(tmp_path / "before", rows))), group)
+    assert {topic for member in blind.members for topic in member.assignment} == set(names)
+    brokers = ClusterReading(at=AT, cluster=Cluster(), topic_names=names)
+    told = write_tables(tmp_path / "told", rows, brokers=brokers)
     (named,), (expected,) = (read_snapshots(open_tables(str(at)), group) for at in (told, plain))
     assert [one.assignment for one in named.members] == [one.assignment for one in expected.members]
     assert [(one.name, one.partitions, one.topic_id) for one in named.topics] == [
         (one.name, one.partitions, f"id-of-{one.name}") for one in expected.topics
     ]
-
-
-def test_kip_848_empty_and_deleted_groups(small_scan: Path) -> None:
-    consumer = snapshot_of(small_scan, "kip-848")
-    assert consumer.group.type is GroupType.CONSUMER
-    assert consumer.group.group_epoch is not None
-    assert consumer.group.generation is None
-    assert {member.protocol_type for member in consumer.members} == {"consumer"}
-    assert snapshot_of(small_scan, "empty").group.state is GroupState.EMPTY
-    gone = snapshot_of(small_scan, "deleted")
-    assert (gone.group.state, gone.members) == (GroupState.DEAD, ())
-    assert read_history(open_tables(str(small_scan)))[gone.group.group_id].is_gone
 
 
 def test_one_group_is_found_in_any_file_and_row_group(small_scan: Path) -> None:
@@ -278,30 +206,6 @@ def test_one_group_is_found_in_any_file_and_row_group(small_scan: Path) -> None:
     for name, whole in every.items():
         assert read_snapshots(open_tables(str(small_scan)), name) == (whole,)
     assert read_snapshots(open_tables(str(small_scan)), "nobody") == ()
-
-
-def test_history_has_the_metrics_by_kafkas_names(small_scan: Path) -> None:
-    rows = {row["group_id"]: row for row in fleet(20)["groups"]}
-    history = read_history(open_tables(str(small_scan)))
-    assert list(history) == sorted(rows)
-    for name, one in history.items():
-        row = rows[name]
-        assert dict(one.metrics) == pytest.approx(
-            {
-                "rebalance-total": row["rebalance_total"],
-                "rebalance-rate-per-hour": row["rebalance_total"] / 24,
-                "rebalance-latency-avg": row["rebalance_latency_avg_ms"],
-                "rebalance-latency-max": row["rebalance_latency_max_ms"],
-                "rebalance-latency-total": row["rebalance_latency_total_ms"],
-                "failed-rebalance-total": row["failed_rebalance_total"],
-                "failed-rebalance-rate-per-hour": row["failed_rebalance_total"] / 24,
-                "last-rebalance-seconds-ago": (AT - row["last_rebalance_at"]).total_seconds(),
-            }
-        )
-        done = [r for r in fleet(20)["rebalances"] if r["group_id"] == name and not r["failed"]]
-        assert one.stopped == pytest.approx(sum(r["stopped"] for r in done) / len(done))
-        ended = [rebalance.at or 0 for rebalance in one.rebalances]
-        assert ended == sorted(ended)
 
 
 def test_reading_starts_no_jvm_and_imports_no_spark(small_scan: Path) -> None:
