@@ -361,9 +361,8 @@ def smaller(history: History) -> Iterator[History]:
     needed = {"client log"} if any(one.own for one in consumers) else set[str]()
     for kind in sorted(given.kinds - needed):
         yield replace(history, evidence=replace(given, kinds=given.kinds - {kind}))
-    kept = [
-        replace(given, **{one.name: one.default}) for one in fields(given) if one.name != "kinds"
-    ]
+    usual: dict[str, Any] = {one.name: one.default for one in fields(given) if one.name != "kinds"}
+    kept = [replace(given, **{name: value}) for name, value in usual.items()]
     plainer = [replace(history, evidence=each) for each in kept]
     plainer += [replace(history, **{name: value}) for name, value in _PLAIN.items()]
     yield from (one for one in plainer if one != history)
