@@ -124,7 +124,8 @@ pictures: $(READY)
 
 # Each kept screen and answer (tests/data/screens, tests/data/standings) as it is now.
 screens: $(READY)
-	REBAL_SCREENS=renew $(PYTEST) -q tests/cli/test_screens.py tests/planner/test_standings.py
+	REBAL_SCREENS=renew $(PYTEST) -q tests/cli/test_screens.py tests/planner/test_standings.py \
+		tests/fleet/test_truth.py tests/fleet/test_report_kept.py
 
 lock: $(READY)
 	$(PYTHON) -m venv build/lock
