@@ -15,6 +15,8 @@ from tests.kafka import brokerconf, jars, security
 from tests.kafka.administration import Administration
 from tests.kafka.processes import ChildProcess
 
+_JVM = jars.JVM
+
 
 class Broker(Administration):
     """A broker that is formatted and started by `start()` and can be stopped, killed, restarted.
@@ -101,7 +103,7 @@ class Broker(Administration):
             arguments = brokerconf.format_arguments(self.secure)
         logging = brokerconf.logging_option(self.version, self.folder / "log.properties")
         command = [
-            *jars.jvm(self._heap_mb), logging, "-cp", classpath, "Launch", str(properties),
+            *jars.jvm(self._heap_mb, _JVM), logging, "-cp", classpath, "Launch", str(properties),
             *arguments,
         ]  # fmt: skip
         self._seen = self._times_started()

@@ -99,6 +99,8 @@ _DEPENDENCY = (
     "<version>{2}</version><exclusions><exclusion><groupId>org.rocksdb</groupId>"
     "<artifactId>rocksdbjni</artifactId></exclusion></exclusions></dependency>"
 )
+JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
+"""The options of a small JVM that starts quickly."""
 _TOLD: list[Callable[[str], None]] = []
 """Who is told what is being made."""
 
@@ -136,13 +138,12 @@ def tool(name: str) -> str | None:
     return shutil.which(name)
 
 
-def jvm(heap_mb: int) -> list[str]:
-    """The beginning of a Java command, for a small JVM that starts quickly."""
+def jvm(heap_mb: int, options: tuple[str, ...] = JVM) -> list[str]:
+    """The beginning of a Java command."""
     java = tool("java")
     if java is None:
         raise ToolError("java was not found: install a JDK 17 or set JAVA_HOME to one.")
-    small = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC")
-    return [java, f"-Xmx{heap_mb}m", *small]
+    return [java, f"-Xmx{heap_mb}m", *options]
 
 
 @cache
