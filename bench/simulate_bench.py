@@ -154,7 +154,7 @@ def _end_to_end(path: Path, topics: int, assignor: str) -> Row:
         tuple(megabytes for _, megabytes, _ in whole),
         cpu=tuple(cpu for _, _, cpu in whole),
         parts=tuple(parts),
-        most_ratio=2.25 if "sticky" in assignor else None,
+        most_ratio=3.0 if "sticky" in assignor else None,
     )
 
 
