@@ -30,7 +30,7 @@ def active_session() -> SparkSession | None:
 
 
 def require_server(url: str, *, secrets: bool) -> None:
-    """Check that a server of Spark Connect listens at `url`.
+    """Check that the client of Spark Connect is installed and that a server listens at `url`.
 
     A session that this process has already is not asked.
 
@@ -42,6 +42,13 @@ def require_server(url: str, *, secrets: bool) -> None:
         SparkError: it is not so.
         SettingError: secrets would travel in plain text.
     """
+    for name in ("grpc", "grpc_status", "google.rpc"):
+        try:
+            __import__(name)
+        except ImportError:
+            raise SparkError(
+                f"Spark Connect needs {name}: install it with pip install 'pyspark[connect]'."
+            ) from None
     if active_session() is not None:
         return
     parts = urlsplit(url)
@@ -108,10 +115,10 @@ def remote_session(
 
 
 def _new_session(url: str) -> SparkSession:
-    try:
-        from pyspark.sql.connect.client.retries import DefaultPolicy
-        from pyspark.sql.connect.session import SparkSession as Remote
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession as Remote
 
+    try:
         made: Any = Remote.builder.remote(url).create()
         # About a minute; on its own, the client waits for a server ten minutes and says nothing.
         made.client.set_retry_policies([DefaultPolicy(max_retries=9, max_backoff=10_000)])
