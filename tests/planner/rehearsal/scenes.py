@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from rebal.groups.assignors import Spec, SpecMember, get
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running
@@ -53,6 +55,17 @@ def scene(
         generation=7,
         **{"brokers": Brokers(), **more},
     )
+
+
+def with_processes(where: Scene, *names: str, **fields: Any) -> Scene:
+    """Return the scene whose members (those named, or all) have these fields of their processes."""
+    running = (
+        replace(one, process=replace(one.process, **fields))
+        if not names or one.process.name in names
+        else one
+        for one in where.running
+    )
+    return replace(where, running=tuple(running))
 
 
 def restart(*members: str, to: tuple[str, ...] = (), **more: Any) -> Event:

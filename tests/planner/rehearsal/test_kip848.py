@@ -24,7 +24,16 @@ from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from tests.planner.builder import group_of
 from tests.planner.rehearsal.requests import Member, Named, Table
-from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, play, restart, scene, told
+from tests.planner.rehearsal.scenes import (
+    BOTH,
+    DONE,
+    RANGE,
+    play,
+    restart,
+    scene,
+    told,
+    with_processes,
+)
 
 ALL = ("m0", "m1", "m2")
 UP = {"protocol": "consumer"}
@@ -85,12 +94,6 @@ def test_a_restart_is_two_epochs_and_only_its_partitions_move() -> None:
     assert run.measures.twice == 0
 
 
-def test_what_a_member_left_behind_waits_for_the_next_heartbeats() -> None:
-    run = play(kip848(), Event(do=Deed.STOP, members=("m1",)))
-    assert 0 < run.measures.longest < 5.6
-    assert run.rebalances[0].ended == pytest.approx(run.measures.longest, abs=0.1)
-
-
 def test_a_member_gets_nothing_before_its_owner_has_revoked() -> None:
     run = play(kip848(on_revoked=12.0), restart("m1"))
     join = run.rebalances[1]
@@ -102,10 +105,8 @@ def test_a_member_gets_nothing_before_its_owner_has_revoked() -> None:
 
 
 def test_a_member_that_revokes_too_slowly_is_removed_and_loses_its_partitions() -> None:
-    where = kip848(2, rebalance=30.0)
-    slow, quick = where.running
-    slow = replace(slow, process=replace(slow.process, on_revoked=90.0))
-    run = play(replace(where, running=(slow, quick)), Event(do=Deed.START, processes=(LATE,)))
+    where = with_processes(kip848(2, rebalance=30.0), "m0", on_revoked=90.0)
+    run = play(where, Event(do=Deed.START, processes=(LATE,)))
     assert told(run, "removed") == [("m0", "it did not revoke in time")]
     assert [note.who for note in run.notes if note.what == "past its poll timeout"] == ["m0"]
     # Its listener runs for 90 s: until it has returned the member owns what it kept.
@@ -188,13 +189,6 @@ def test_members_of_one_bucket_are_served_in_the_order_of_the_coordinator_s_tabl
     assert given == {late: (("orders", 0),), early: (("orders", 1),)}
 
 
-def test_topic_that_nobody_subscribes_to_gives_no_epoch() -> None:
-    # GroupMetadataManager.onNewMetadataImage looks up the groups that subscribe to a topic.
-    where = replace(kip848(), topics={"orders": 12, "other": 3})
-    run = play(where, Event(do=Deed.PARTITIONS, topic="other", count=5, at=1.0))
-    assert epochs(run) == []
-
-
 def test_a_deleted_topic_is_nobody_s_and_counts_no_more() -> None:
     run = play(kip848(), Event(do=Deed.DELETE_TOPIC, topic="orders", at=3.0), restart("m1"))
     assert run.rebalances[0].why == "topics changed"
@@ -226,10 +220,8 @@ def test_an_unknown_or_full_group_rejects_a_member() -> None:
 
 def test_brokers_that_reject_classic_joins_end_the_classic_members_at_the_next_epoch() -> None:
     shut = Brokers(migration="disabled", classic_joins=False)
-    where = kip848(brokers=shut)
-    first, *rest = where.running
-    old = [replace(one, process=replace(one.process, protocol="classic")) for one in rest]
-    run = play(replace(where, running=(first, *old)), restart("m0"))
+    where = with_processes(kip848(brokers=shut), "m1", "m2", protocol="classic")
+    run = play(where, restart("m0"))
     assert told(run, "rejected") == [(name, "INCONSISTENT_GROUP_PROTOCOL") for name in ("m1", "m2")]
 
 
@@ -266,16 +258,6 @@ def test_a_member_that_joins_within_the_assignment_interval_waits_for_its_end() 
     # The default is over before the owner's next heartbeat, which has to give partitions up.
     assert ends[1.0] == ends[0.0] < 10
     assert 30 < ends[30.0] < 31 + 10
-
-
-def test_the_first_consumer_converts_the_group_and_classic_members_stay() -> None:
-    run = play(scene(DONE, DONE, DONE), restart("m0", **UP))
-    # The leave is a rebalance of the classic group; the join is the first epoch after it.
-    assert [one.assignor for one in run.rebalances] == ["cooperative-sticky", "uniform"]
-    assert epochs(run) == [8, 9]
-    assert [member.protocol for member in run.members] == ["CONSUMER", "COOPERATIVE", "COOPERATIVE"]
-    assert [one.stopped for one in run.rebalances] == [4, 4]
-    assert balanced(run)
 
 
 def test_eager_classic_members_give_up_all_they_own_at_each_epoch() -> None:
@@ -364,18 +346,12 @@ def test_a_scala_coordinator_knows_no_kip_848() -> None:
     assert told(run, "rejected") == [("m0", "UNSUPPORTED_VERSION")]
 
 
-SHELF = ("shelf", "range")
-
-
 def test_group_whose_assignments_carry_user_data_is_not_converted() -> None:
     """KAFKA-18134: the coordinator rejects the first member with group.protocol=consumer."""
     late = Event(do=Deed.START, processes=(LATE,))
-    where = scene(RANGE, RANGE)
-    shelf = tuple(
-        replace(one, process=replace(one.process, assignors=SHELF)) for one in where.running
-    )
+    where = with_processes(scene(RANGE, RANGE), assignors=("shelf", "range"))
     custom = {"shelf": get("range")}
-    where = replace(where, running=shelf, assignor="shelf", user_data=("shelf",))
+    where = replace(where, assignor="shelf", user_data=("shelf",))
     run = rehearse(where, Script(events=(late,)), assignors=custom)
     assert told(run, "rejected") == [("late", "GROUP_ID_NOT_FOUND")]
     plain = rehearse(replace(where, user_data=()), Script(events=(late,)), assignors=custom)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from rebal.planner.rehearsal.script import Deed, Event, Scene
-from tests.planner.rehearsal.scenes import play, told
+from tests.planner.rehearsal.scenes import play, told, with_processes
 from tests.planner.rehearsal.test_kip848 import LATE, epochs, kip848
 
 
 def failing(callback: str, **more: float) -> Scene:
     """Two members; the listener of m1 throws in this callback."""
-    where = kip848(2)
-    first, second = where.running
-    process = replace(second.process, fails_in=(callback,), **more)
-    return replace(where, running=(first, replace(second, process=process)))
+    return with_processes(kip848(2), "m1", fails_in=(callback,), **more)
 
 
 @pytest.mark.parametrize("callback", ["revoked", "assigned"])
@@ -28,14 +24,6 @@ def test_member_whose_callback_throws_in_a_reconciliation_leaves_at_once(callbac
     # The join of `late`, and the leave of m1.
     assert epochs(run) == [8, 9]
     assert run.measures.longest < 15
-
-
-def test_member_whose_assigned_callback_throws_does_not_acknowledge_what_it_got() -> None:
-    late = replace(LATE, fails_in=("assigned",))
-    run = play(kip848(2), Event(do=Deed.START, processes=(late,), at=10.0))
-    assert told(run, "callback failed") == [("late", "assigned")]
-    assert [member.owned for member in run.members] == [6, 6, 0]
-    assert told(run, "removed") == []
 
 
 def test_member_whose_listener_throws_in_close_leaves_all_the_same() -> None:

@@ -9,10 +9,18 @@ from rebal.groups.assignors import Assignment, Owned, Spec, SpecMember, get
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.foreign import KafkaGoRange
 from rebal.planner.rehearsal.engine.process import Process, retries_after
-from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
-from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, play, restart, scene, told
+from tests.planner.rehearsal.scenes import (
+    BOTH,
+    DONE,
+    RANGE,
+    play,
+    restart,
+    scene,
+    told,
+    with_processes,
+)
 
 
 def late(*assignors: str, **more: object) -> Event:
@@ -25,30 +33,27 @@ def late(*assignors: str, **more: object) -> Event:
     return Event(do=Deed.START, processes=(process,), at=10.0)
 
 
-def states(run: Rehearsal) -> dict[str, str]:
-    return {member.name: member.state for member in run.members}
-
-
-def test_eager_member_whose_revoked_callback_throws_ends_and_leaves_at_once() -> None:
-    where = scene(RANGE, RANGE)
-    failing = replace(where.running[1].process, fails_in=("revoked",))
-    where = replace(where, running=(where.running[0], replace(where.running[1], process=failing)))
-    run = play(where, late("range"))
-    assert told(run, "callback failed") == [("m1", "revoked")]
-    assert told(run, "removed") == []
-    # Its partitions were given up before the exception: close() has none left to revoke.
+@pytest.mark.parametrize(
+    ("list_", "callback", "removed", "longest"),
+    [
+        # Its partitions were given up before the exception: close() has none left to revoke.
+        pytest.param(RANGE, "revoked", [], 10, id="eager, revoked"),
+        pytest.param(RANGE, "assigned", [], 10, id="eager, assigned"),
+        # close() calls the listener again, which throws before the LeaveGroup.
+        pytest.param(
+            DONE, "revoked", [("m1", "its session timed out")], 60, id="cooperative, revoked"
+        ),
+    ],
+)
+def test_member_whose_callback_throws_ends_and_leaves_unless_close_throws_too(
+    list_: tuple[str, ...], callback: str, removed: list[tuple[str, str]], longest: float
+) -> None:
+    where = with_processes(scene(list_, list_), "m1", fails_in=(callback,))
+    run = play(where, late(*list_))
+    assert told(run, "callback failed") == [("m1", callback)]
+    assert told(run, "removed") == removed
     assert [member.owned for member in run.members] == [6, 0, 6]
-
-
-def test_cooperative_member_whose_revoked_callback_throws_does_not_leave_the_group() -> None:
-    where = scene(DONE, DONE)
-    failing = replace(where.running[1].process, fails_in=("revoked",))
-    where = replace(where, running=(where.running[0], replace(where.running[1], process=failing)))
-    run = play(where, late("cooperative-sticky"))
-    assert told(run, "callback failed") == [("m1", "revoked")]
-    # close() calls the listener again, which throws before the LeaveGroup.
-    assert told(run, "removed") == [("m1", "its session timed out")]
-    assert run.measures.longest > 40
+    assert longest - 20 < run.measures.longest < longest
 
 
 def test_clean_stop_of_a_member_whose_revoked_callback_throws_waits_for_its_session() -> None:
@@ -57,13 +62,6 @@ def test_clean_stop_of_a_member_whose_revoked_callback_throws_waits_for_its_sess
     assert told(run, "removed") == [("m1", "its session timed out")]
     run = play(scene(RANGE, RANGE), stop)
     assert told(run, "removed") == []
-
-
-def test_member_whose_assigned_callback_throws_ends_and_leaves() -> None:
-    run = play(scene(RANGE, RANGE), late("range", fails_in=("assigned",)))
-    assert told(run, "callback failed") == [("late", "assigned")]
-    assert told(run, "removed") == []
-    assert [member.owned for member in run.members] == [6, 6, 0]
 
 
 def test_stopped_member_leaves_when_its_listener_is_done() -> None:
@@ -99,18 +97,24 @@ def test_assigned_callback_past_the_poll_timeout_has_the_member_leave() -> None:
     assert run.rebalances[1].why == "a member did not poll in time"
 
 
-def test_commit_during_a_rebalance_throws_rebalance_in_progress() -> None:
-    busy = Event(do=Deed.BUSY, members=("m0",), seconds=20, at=9)
-    commit = Event(do=Deed.COMMIT, members=("m1",), at=20)
-    run = play(scene(DONE, DONE), busy, late("cooperative-sticky"), commit)
-    assert told(run, "commit failed") == [("m1", "RebalanceInProgressException")]
-
-
-def test_commit_of_a_member_past_its_poll_timeout_fails() -> None:
-    busy = Event(do=Deed.BUSY, members=("m0",), seconds=90, at=9)
-    commit = Event(do=Deed.COMMIT, members=("m0",), at=80)
-    run = play(scene(RANGE, RANGE, rebalance=60.0), busy, commit)
-    assert told(run, "commit failed") == [("m0", "CommitFailedException")]
+@pytest.mark.parametrize(
+    ("list_", "busy", "who", "at", "error"),
+    [
+        (DONE, 20, "m1", 20, "RebalanceInProgressException"),
+        (RANGE, 90, "m0", 80, "CommitFailedException"),
+    ],
+    ids=["during a rebalance", "past its poll timeout"],
+)
+def test_commit_of_a_member_that_is_not_in_the_generation_fails(
+    list_: tuple[str, ...], busy: float, who: str, at: float, error: str
+) -> None:
+    run = play(
+        scene(list_, list_, rebalance=60.0),
+        Event(do=Deed.BUSY, members=("m0",), seconds=busy, at=9),
+        late(*list_),
+        Event(do=Deed.COMMIT, members=(who,), at=at),
+    )
+    assert told(run, "commit failed") == [(who, error)]
 
 
 def test_commit_while_a_rebalance_prepares_is_taken() -> None:
@@ -190,21 +194,18 @@ class Moving:
 
 def custom(*lists: tuple[str, ...]) -> Scene:
     """A group that elected `moving`: m0 leads."""
-    where = scene(*(RANGE for _ in lists), elected="range")
-    running = tuple(
-        replace(one, process=replace(one.process, assignors=list_))
-        for one, list_ in zip(where.running, lists, strict=True)
-    )
-    return replace(where, running=running, assignor="moving")
+    where = scene(*(RANGE for _ in lists))
+    for number, list_ in enumerate(lists):
+        where = with_processes(where, f"m{number}", assignors=list_)
+    return replace(where, assignor="moving")
 
 
 def test_cooperative_leader_fails_on_an_assignment_that_hands_over_what_is_owned() -> None:
     where = custom(("moving",), ("moving",))
     script = Script(events=(late("moving"),))
     run = rehearse(where, script, assignors={"moving": Moving()})
-    leaders = [note.who for note in run.notes if note.what == "failed as leader"]
-    assert leaders[0] == "m0"
-    assert states(run)["m0"] == "stopped"
+    assert told(run, "failed as leader")[0][0] == "m0"
+    assert run.members[0].state == "stopped"
 
 
 def test_eager_leader_does_not_validate_and_partitions_are_owned_twice() -> None:
@@ -224,24 +225,9 @@ def test_eager_leader_does_not_validate_and_partitions_are_owned_twice() -> None
     assert [member.owned for member in right.members] == [4, 4, 4]
 
 
-def test_member_that_misses_a_rebalance_while_it_is_busy_joins_afterwards() -> None:
-    busy = [
-        Event(do=Deed.BUSY, members=("m0",), seconds=21, at=9),
-        Event(do=Deed.BUSY, members=("m1",), seconds=30, at=20),
-    ]
-    again = Process(name="third", assignors=DONE, topics=("orders",))
-    third = Event(do=Deed.START, processes=(again,), at=35)
-    run = play(scene(DONE, DONE), busy[0], late("cooperative-sticky"), busy[1], third)
-    assert run.at_rest
-    assert [member.owned for member in run.members] == [3, 3, 3, 3]
-
-
 def test_streams_group_votes_and_rejects_but_its_tasks_are_not_modelled() -> None:
-    where = scene(RANGE, RANGE, family="streams")
-    running = tuple(
-        replace(one, process=replace(one.process, assignors=("stream",))) for one in where.running
-    )
-    where = replace(where, running=running, assignor="stream")
+    where = with_processes(scene(RANGE, RANGE, family="streams"), assignors=("stream",))
+    where = replace(where, assignor="stream")
     run = play(where, late("range"), restart("m0"))
     assert told(run, "rejected") == [("late", "INCONSISTENT_GROUP_PROTOCOL")]
     # Streams does not leave when it closes: its session ends after the new member has joined.
@@ -283,18 +269,6 @@ def test_leader_that_misses_the_join_barrier_is_replaced() -> None:
     assert told(run, "rejected") == []
     assert [one.assignor for one in run.rebalances][:1] == ["range"]
     assert sorted(member.owned for member in run.members) == [4, 4, 4]
-
-
-def test_kafkajs_members_have_equal_numbers_of_partitions() -> None:
-    where = scene(RANGE, RANGE, family="kafkajs")
-    running = tuple(
-        replace(one, process=replace(one.process, assignors=("RoundRobinAssigner",)))
-        for one in where.running
-    )
-    where = replace(where, running=running, assignor="RoundRobinAssigner")
-    run = play(where, late("RoundRobinAssigner", family="kafkajs"))
-    assert [member.owned for member in run.members] == [4, 4, 4]
-    assert run.assumes == ()
 
 
 def test_kafka_go_s_range_has_borders_of_its_own() -> None:
@@ -343,49 +317,36 @@ def test_kafka_python_s_leader_assigns_another_s_topic_when_it_has_read_of_it() 
 
 def test_kafkajs_s_leader_deals_its_own_topics_to_all() -> None:
     # ConsumerGroup.sync of kafkajs: assigner.assign({ members, topics: topicsSubscribed }).
-    where = scene(RANGE, RANGE, family="kafkajs")
-    running = tuple(
-        replace(one, process=replace(one.process, assignors=("RoundRobinAssigner",)))
-        for one in where.running
-    )
+    list_ = ("RoundRobinAssigner",)
+    where = with_processes(scene(RANGE, RANGE, family="kafkajs"), assignors=list_)
     where = replace(
         where,
-        running=running,
-        assignor="RoundRobinAssigner",
+        assignor=list_[0],
         topics={"orders": 12, "other": 3},
-        leader=running[0].member_id,
+        leader=where.running[0].member_id,
     )
-    guest = Process(
-        name="guest", family="kafkajs", assignors=("RoundRobinAssigner",), topics=("other",)
-    )
+    guest = Process(name="guest", family="kafkajs", assignors=list_, topics=("other",))
     run = play(where, Event(do=Deed.START, processes=(guest,), at=10))
     assert [member.owned for member in run.members] == [4, 4, 4]
+    assert run.assumes == ()
 
 
 def test_static_member_that_is_back_with_other_topics_joins_once_more() -> None:
     # ConsumerCoordinator.onJoinComplete: "received assignment does not match the current
     # subscription". The coordinator gave it the assignment of before.
-    where = replace(scene(RANGE, RANGE, static=True), topics={"orders": 12, "other": 4})
-    process = replace(where.running[1].process, topics=("other",))
-    run = play(
-        where,
-        Event(do=Deed.STOP, members=("m1",), at=1),
-        Event(do=Deed.START, processes=(process,), at=5),
-    )
-    assert len(run.rebalances) == 1
-    assert [member.owned for member in run.members] == [12, 4]
     # Before 3.4 its subscription has no generation, so the coordinator sees no change in the join
     # of a follower and gives it the same again: captured, 600 joins a second without an end.
-    old = tuple(
-        replace(one, process=replace(one.process, version="2.8.2")) for one in where.running
-    )
-    run = play(
-        replace(where, running=old),
-        Event(do=Deed.STOP, members=("m1",), at=1),
-        Event(do=Deed.START, processes=(replace(process, version="2.8.2"),), at=5),
-    )
-    assert run.rebalances == ()
-    assert [member.owned for member in run.members] == [6, 0]
+    for version, rebalances, owned in (("4.1.1", 1, [12, 4]), ("2.8.2", 0, [6, 0])):
+        where = scene(RANGE, RANGE, static=True, version=version)
+        where = replace(where, topics={"orders": 12, "other": 4})
+        process = replace(where.running[1].process, topics=("other",))
+        run = play(
+            where,
+            Event(do=Deed.STOP, members=("m1",), at=1),
+            Event(do=Deed.START, processes=(process,), at=5),
+        )
+        assert len(run.rebalances) == rebalances
+        assert [member.owned for member in run.members] == owned
 
 
 @pytest.mark.parametrize("version", ["2.8.2", "4.1.1"])

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Event, Script
 from tests.planner.builder import group_of
-from tests.planner.rehearsal.scenes import DONE, RANGE, play, restart, scene, told
+from tests.planner.rehearsal.scenes import DONE, RANGE, play, restart, scene, told, with_processes
 from tests.planner.rehearsal.test_kip848 import kip848
 from tests.planner.rehearsal.test_scripts import error, read
 
@@ -22,13 +22,6 @@ def new(topic: str = "orders-eu", noticed: float = 60.0, count: int = 6, at: flo
 
 def deleted(topic: str = "orders-eu", noticed: float = 60.0) -> Event:
     return Event(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)
-
-
-def one_late(where: Scene) -> Scene:
-    """The same group, whose last member subscribes by names."""
-    last = where.running[-1]
-    named = replace(last, process=replace(last.process, pattern=""))
-    return replace(where, running=(*where.running[:-1], named))
 
 
 def test_classic_members_each_join_again_for_a_topic_that_their_pattern_matches() -> None:
@@ -45,8 +38,16 @@ def test_topic_that_no_pattern_matches_changes_nothing() -> None:
         assert play(where, new("payments")).rebalances == ()
 
 
+def test_topic_that_nobody_subscribes_to_changes_nothing() -> None:
+    # ConsumerCoordinator.rejoinNeededOrPending compares the subscribed topics' metadata alone, and
+    # GroupMetadataManager.onNewMetadataImage looks up the groups that subscribe to a topic.
+    more = Event(do=Deed.PARTITIONS, topic="other", count=5, seconds=1.0, at=1)
+    for where in (scene(DONE, DONE), kip848(2)):
+        assert play(replace(where, topics={"orders": 12, "other": 3}), more).rebalances == ()
+
+
 def test_members_that_subscribe_by_names_get_no_new_topic() -> None:
-    run = play(one_late(scene(RANGE, RANGE, pattern=ORDERS)), new())
+    run = play(with_processes(scene(RANGE, RANGE, pattern=ORDERS), "m1", pattern=""), new())
     assert [member.owned for member in run.members] == [12, 6]
     assert play(scene(DONE, DONE), new()).rebalances == ()
 
