@@ -85,15 +85,6 @@ def test_a_member_that_is_rejected_is_rehearsed_and_in_the_notes() -> None:
         assert at == pytest.approx(33 * place, rel=0.15, abs=40)
 
 
-def test_members_that_skip_a_bounce_are_rejected_in_both() -> None:
-    where = group(60)
-    script = Script(events=tuple(rolling(where, to=DONE)))
-    some, whole = Rollout(where, script).rehearse(), rehearse(where, script, keep=False)
-    assert endangered(some)
-    assert endangered(whole)
-    assert "m0" in {note.who for note in some.notes if note.what == "rejected"}
-
-
 def test_scripts_in_which_other_things_happen_are_rehearsed_whole() -> None:
     where = group(60)
     events = rolling(where, to=BOTH)

@@ -68,28 +68,19 @@ def test_every_ready_script_comes_to_rest_without_a_danger(name: str) -> None:
     assert run.measures.twice == run.measures.twice_past
     assert sum(member.owned for member in run.members) == 12
     assert script.about == READY[name].about
+    if name == "slow-member":
+        assert run.measures.twice_past > 0
 
 
-def test_blue_green_ends_with_the_new_members_alone() -> None:
-    script = ready_script("blue-green", FOUR)
+@pytest.mark.parametrize("static", [False, True])
+def test_blue_green_ends_with_the_new_members_alone(static: bool) -> None:
+    where = scene(RANGE, RANGE, RANGE, RANGE, static=static)
+    script = ready_script("blue-green", where)
     assert script is not None
-    run = rehearse(FOUR, script)
-    assert {one.name for one in run.members if one.owned} == {f"m{n}-green" for n in range(4)}
-
-
-def test_a_static_group_is_copied_with_other_instance_ids() -> None:
-    static = scene(RANGE, RANGE, static=True)
-    script = ready_script("blue-green", static)
-    assert script is not None
-    run = rehearse(static, script)
+    run = rehearse(where, script)
+    # Copies of static members have instance ids of their own.
     assert told(run, "rejected") == []
-
-
-def test_a_slow_member_owns_on_past_its_poll_timeout() -> None:
-    script = ready_script("slow-member", FOUR)
-    assert script is not None
-    run = rehearse(FOUR, script)
-    assert run.measures.twice_past > 0
+    assert {one.name for one in run.members if one.owned} == {f"m{n}-green" for n in range(4)}
 
 
 def test_an_event_names_members_by_name_pattern_list_and_all() -> None:
@@ -97,7 +88,7 @@ def test_an_event_names_members_by_name_pattern_list_and_all() -> None:
         "  - kill: m1\n"
         "  - restart: m[12]\n"
         "  - restart: [m3, m0, m3]\n"
-        "    assignors: [cooperative-sticky, range]\n"
+        "    assignors: [org.apache.kafka.clients.consumer.CooperativeStickyAssignor, range]\n"
         "    takes: 5s\n"
         "  - stop: all\n"
     )
@@ -105,12 +96,6 @@ def test_an_event_names_members_by_name_pattern_list_and_all() -> None:
     assert some.members == ("m1", "m2")
     assert (several.members, several.assignors, several.seconds) == (("m3", "m0"), BOTH, 5.0)
     assert everybody.members == ("m0", "m1", "m2", "m3")
-
-
-def test_an_assignor_may_be_given_by_its_class() -> None:
-    java = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-    (event,) = read(f"  - {{restart: m0, assignors: [{java}, range]}}\n")
-    assert event.assignors == BOTH
 
 
 def test_times_are_since_the_start_or_after_the_event_before() -> None:
@@ -191,27 +176,18 @@ def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
         ("  - {at: 1m, after: 1s, kill: m0}\n", "events[0].after: at and after exclude each othe"),
         ("  - {at: 2m, kill: m0}\n  - {at: 1m, kill: m1}\n", "events[1].at: 60 s is earlier than "),
         ("  - {at: soon, kill: m0}\n", "events[0].at: expected a duration such as 30s, 5m or 500"),
-        ("  - {at: 30d, kill: m0}\n", "events[0].at: expected a duration such as 30s"),
         ("  - {wait: 900h}\n", "events[0].wait: 900h is longer than 7 days (line 3)."),
         ("  - {restart: m0, assignors: [rang]}\n", "events[0].assignors: there is no assignor ra"),
         ("  - {restart: m0, protocol: new}\n", "events[0].protocol: expected classic or consumer"),
         ("  - {restart: m0, fails-in: revoke}\n", "events[0].fails-in: expected revoked, assigned"),
         ("  - {restart: m0, batch: -1}\n", "events[0].batch: expected a number of members, or 0"),
-        ("  - {kill: m0, fails-in: lost}\n", "events[0].fails-in: kill has no `fails-in`; it bel"),
         ("  - coordinator: dies\n", "events[0].coordinator: the one thing that it does is: moves"),
         ("  - {start: m1, like: m0}\n", "events[0].start: m1 is in the group already: leave out "),
         ("  - partitions: {orders: 3}\n", "events[0].partitions.orders: orders has 12 partition"),
         ("  - delete-topic: order\n", "events[0].delete-topic: the group reads no topic order ("),
-        (
-            "  - step: 1\n",
-            "events[0].step: a step needs its plan: name the PLAN too (line 3).",
-        ),
-        ("  - {step: 1, batch: -1}\n", "events[0].batch: expected a number of members, or 0"),
+        ("  - step: 1\n", "events[0].step: a step needs its plan: name the PLAN too (line 3)."),
         ("  - kill: []\n", "events[0].kill: names no member (line 3)."),
-        ("  - {start: [], like: m0}\n", "events[0].start: names no member (line 3)."),
         ("  - create-topic: {}\n", "events[0].create-topic: names nothing that changes (line 3)."),
-        ("  - partitions: {gone: 3}\n", "events[0].partitions.gone: the group reads no topic gon"),
-        ("  - kil: m0\n", "events[0]: there is no key kil (line 3)."),
     ],
 )
 def test_a_wrong_event_is_one_sentence_with_its_line(text: str, says: str) -> None:

@@ -86,13 +86,6 @@ def test_leader_that_is_new_knows_of_nothing_lost_and_gives_it_out_at_once() -> 
     assert max(owned(run)) - min(owned(run)) <= 2
 
 
-def test_shorter_delay_of_the_leader_counts() -> None:
-    where = workers("sessioned", "sessioned")
-    slow = play(where, Event(do=Deed.STOP, members=("w1",), at=10))
-    assert slow.measures.longest > 295
-    assert owned(slow) == [TOTAL, 0]
-
-
 def test_worker_that_turns_eager_makes_the_others_run_tasks_twice() -> None:
     late = Process(name="w9", family="connect", assignors=("default",), session=10.0)
     run = play(
@@ -114,13 +107,6 @@ def test_consumer_that_joins_a_group_of_workers_is_rejected() -> None:
     run = play(workers("eager", "eager"), Event(do=Deed.START, processes=(late,), at=10))
     assert told(run, "rejected") == [("late", "INCONSISTENT_GROUP_PROTOCOL")]
     assert run.rebalances == ()
-
-
-def test_connectors_and_their_tasks_are_all_run() -> None:
-    assert sorted(work_of({"a": 1})) == [("a", CONNECTOR), ("a", 0)]
-    run = play(workers("sessioned", "sessioned", "sessioned"), restart("w1"), restart("w2"))
-    names = {(one.topic, one.partition) for one in run.partitions if one.owners[-1].end is None}
-    assert names == set(work_of(CONNECTORS))
 
 
 @pytest.mark.parametrize(
