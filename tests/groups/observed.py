@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from rebal.groups.compact import Partitions
-from rebal.groups.evidence.observations import Declared, Joined
+from rebal.groups.evidence.observations import Declared, Joined, Refused
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -70,6 +70,13 @@ def joined(name: str, *names: str, minute: int = 0, **fields: Any) -> Joined:
             "evidence": evidence,
             **fields,
         }
+    )
+
+
+def refused(minute: int = 50, **fields: Any) -> Refused:
+    evidence = Evidence(source=Source.REQUEST_LOG, at=at(minute))
+    return Refused(
+        **{"group_id": "g", "client_id": "x", "at": at(minute), "evidence": evidence, **fields}
     )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from rebal.groups.evidence.absent import MOST_REFUSALS
 from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import Declared, Introduced, Left, Rebalanced, Refused
+from rebal.groups.evidence.observations import Declared, Introduced, Left, Rebalanced
 from rebal.groups.model import (
     Evidence,
     GroupSnapshot,
@@ -32,6 +31,7 @@ from tests.groups.observed import (
     joined,
     lists,
     member,
+    refused,
 )
 from tests.groups.stable import NOW
 
@@ -132,10 +132,7 @@ def test_classes_without_a_name_are_those_of_the_list_that_another_log_shows():
 
 
 def test_a_refusal_that_a_longer_list_got_over_is_none():
-    refusal = Refused(
-        group_id="g", list=("roundrobin",), at=at(1), client_id="a",
-        evidence=Evidence(source=Source.REQUEST_LOG),
-    )  # fmt: skip
+    refusal = refused(1, list=("roundrobin",), client_id="a")
     later = joined("a", "roundrobin", "range", minute=2, software=None, client_id="a")
     assert merge(group(member("a")), [refusal, later]).refusals == ()
     for other in (
@@ -148,16 +145,7 @@ def test_a_refusal_that_a_longer_list_got_over_is_none():
 
 
 def test_refusals_are_kept_newest_last_and_bounded():
-    seen = [
-        Refused(
-            group_id="g",
-            list=(COOP,),
-            at=NOW + timedelta(seconds=i),
-            client_id=f"c{i}",
-            evidence=Evidence(source=Source.REQUEST_LOG, detail=str(i)),
-        )
-        for i in range(MOST_REFUSALS + 5)
-    ]
+    seen = [refused(i, list=(COOP,), client_id=f"c{i}") for i in range(MOST_REFUSALS + 5)]
     random.Random(1).shuffle(seen)
     merged = merge(group(member("a")), [*seen, *seen])
     assert len(merged.refusals) == MOST_REFUSALS
@@ -204,7 +192,6 @@ def everything() -> tuple[GroupSnapshot, list]:
         assignor=COOP,
         probe={"range": Tri.NO, COOP: Tri.YES},
     )
-    refused = Evidence(source=Source.REQUEST_LOG, at=NOW, detail="23")
     seen = [
         joined("a", *MIXED, minute=1, software=JAVA),
         joined("a", COOP, minute=2, software=JAVA, reason="x"),
@@ -216,7 +203,7 @@ def everything() -> tuple[GroupSnapshot, list]:
         declared("y", "range", client_id="c"),
         declared("z", COOP, instance_id="b-1", replicas=3),
         declared("w", COOP, client_id="elsewhere", group_id=None),
-        Refused(group_id="g", list=("range",), at=NOW, evidence=refused),
+        refused(60, list=("range",)),
     ]
     return snapshot, seen
 
@@ -256,14 +243,8 @@ def test_bit_by_bit_gives_the_same_lists_as_all_at_once():
 def test_a_fenced_process_is_not_missing_while_another_has_its_instance_id():
     """The coordinator keeps the client id and address of a static member's first process."""
     static = replace(member("a"), instance_id="i-0", client_id="first", host="/10.0.0.1")
-    lost = Refused(
-        group_id="g",
-        at=at(5),
-        error="FENCED_INSTANCE_ID",
-        client_id="first",
-        instance_id="i-0",
-        host="10.0.0.1",
-        evidence=Evidence(source=Source.REQUEST_LOG, at=at(5)),
+    lost = refused(
+        5, error="FENCED_INSTANCE_ID", client_id="first", instance_id="i-0", host="10.0.0.1"
     )
     now = replace(
         joined("a", "range", minute=4), instance_id="i-0", client_id="second", host="10.0.0.2"

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import LogRead, Observation, Refused
+from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.groups.model import Evidence, Source
 from rebal.inspectors.logs.lines import stamp_of, unwrap
-from tests.groups.observed import MIXED, at, group, joined, member
+from tests.groups.observed import MIXED, at, group, joined, member, refused
 from tests.groups.stable import NOW
 
 TOKYO, NEW_YORK, DELHI = timedelta(hours=9), timedelta(hours=-5), timedelta(hours=5, minutes=30)
@@ -25,13 +25,14 @@ def broker(zone: timedelta, **fields: object) -> list[Observation]:
     where = {"log": "k.log", "origin": "k", "local": True}
     local = at(30) + zone
     join = joined("a", *MIXED, line=1, generation_id=4, **where)
-    refused = Refused(
-        group_id="g", client_id="x", host="h", at=at(50) + zone, line=2,
-        evidence=Evidence(source=Source.REQUEST_LOG, at=at(50) + zone), **where,  # type: ignore[arg-type]
-    )  # fmt: skip
     evidence = Evidence(source=Source.REQUEST_LOG, at=local)
+    rejected = Evidence(source=Source.REQUEST_LOG, at=at(50) + zone)
     read = LogRead(log="k.log", origin="k", local=True, last_at=at(50) + zone, read_at=NOW)
-    return [replace(join, at=local, evidence=evidence), refused, replace(read, **fields)]
+    return [
+        replace(join, at=local, evidence=evidence),
+        refused(host="h", line=2, **{**where, "at": at(50) + zone, "evidence": rejected}),
+        replace(read, **fields),
+    ]
 
 
 def test_a_zone_that_nothing_tells_orders_nothing() -> None:

@@ -8,19 +8,12 @@ from typing import Any
 import pytest
 
 from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import LogRead, Refused
-from rebal.groups.model import Cluster, Evidence, GroupSnapshot, Source
-from tests.groups.observed import MIXED, at, group, joined, member
+from rebal.groups.evidence.observations import LogRead
+from rebal.groups.model import Cluster, GroupSnapshot
+from tests.groups.observed import MIXED, at, group, joined, member, refused
 from tests.groups.stable import NOW
 
 WHERE = {"log": "k.log", "origin": "k"}
-
-
-def refused(minute: int = 50, **fields: Any) -> Refused:
-    evidence = Evidence(source=Source.REQUEST_LOG, at=at(minute))
-    return Refused(
-        **{"group_id": "g", "client_id": "x", "at": at(minute), "evidence": evidence, **fields}
-    )
 
 
 def read(**fields: Any) -> LogRead:

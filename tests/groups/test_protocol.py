@@ -55,11 +55,6 @@ def runs(one: Member, **fields) -> RebalanceProtocol:
     return member_protocol(one, group(one, **fields)).value
 
 
-@pytest.mark.parametrize("family", ["java", "librdkafka", "franz-go", None])
-def test_an_eager_only_elected_assignor_settles_it_for_every_client(family):
-    assert runs(member("a", family=family), assignor="range") is EAGER
-
-
 @pytest.mark.parametrize(
     ("family", "names", "elected", "value"),
     [
@@ -73,9 +68,18 @@ def test_an_eager_only_elected_assignor_settles_it_for_every_client(family):
         (None, (COOP,), COOP, COOPERATIVE),
         (None, (COOP, "range"), COOP, CANNOT_TELL),
         (None, (COOP, "range"), "range", EAGER),
+        # Without a list: an eager-only vote says it of every client, COOP of some clients.
+        ("java", (), "range", EAGER),
+        ("franz-go", (), "range", EAGER),
+        (None, (), "range", EAGER),
+        ("java", (), COOP, CANNOT_TELL),
+        (None, (), COOP, CANNOT_TELL),
+        ("librdkafka", (), COOP, COOPERATIVE),
+        ("kafka-python", (), COOP, COOPERATIVE),
+        ("franz-go", (), COOP, COOPERATIVE),
     ],
 )
-def test_exact_lists(family, names, elected, value):
+def test_the_list_the_client_and_the_vote_say_what_a_member_runs(family, names, elected, value):
     assert runs(member("a", *names, family=family), assignor=elected) is value
 
 
@@ -88,20 +92,6 @@ def test_who_follows_the_vote_runs_what_all_of_its_list_runs_where_none_is_elect
     assert runs(classic, type=GroupType.CONSUMER, assignor="uniform") is value
 
 
-@pytest.mark.parametrize(
-    ("family", "value"),
-    [
-        ("java", CANNOT_TELL),
-        (None, CANNOT_TELL),
-        ("librdkafka", COOPERATIVE),
-        ("kafka-python", COOPERATIVE),
-        ("franz-go", COOPERATIVE),
-    ],
-)
-def test_a_cooperative_vote_without_a_list_is_told_only_by_the_client(family, value):
-    assert runs(member("a", family=family)) is value
-
-
 def test_a_client_id_alone_is_not_a_client():
     guess = Software(
         family="librdkafka", evidence=(Evidence(source=Source.DESCRIBE, detail="client id"),)
@@ -109,9 +99,10 @@ def test_a_client_id_alone_is_not_a_client():
     assert runs(member("a", software=guess)) is CANNOT_TELL
 
 
-def test_kept_partitions_prove_cooperative():
+@pytest.mark.parametrize("elected", [COOP, "stream"])
+def test_kept_partitions_prove_cooperative(elected):
     one = member("a", subscription=KEPT)
-    answer = member_protocol(one, group(one))
+    answer = member_protocol(one, group(one, assignor=elected))
     assert answer.value is COOPERATIVE
     assert answer.evidence[0].source is Source.SUBSCRIPTION
 
@@ -147,10 +138,6 @@ def test_what_cannot_be_told_says_why(fields, why):
     answer = group_protocol(group(member("a"), **fields))
     assert answer.value is CANNOT_TELL
     assert why in answer.why
-
-
-def test_streams_that_kept_partitions_are_cooperative():
-    assert runs(member("a", subscription=KEPT), assignor="stream") is COOPERATIVE
 
 
 def test_a_group_is_mixed_only_where_both_are_proven():
