@@ -191,7 +191,6 @@ def changed(old: str, new: str) -> str:
             's.yaml: members[0].assignment[orders]: expected partitions such as "0-11,14", '
             'got "0-11;14" (line 22).',
         ),
-        (changed("0-11,14", "[1, 2]"), 'expected partitions such as "0-11,14"'),
         (
             changed("  group_id: checkout\n", ""),
             "s.yaml: group: object missing required field `group_id` (line 3).",
@@ -208,15 +207,11 @@ def changed(old: str, new: str) -> str:
             "use the rebal version that wrote it.",
         ),
         (changed("schema: rebal.snapshot/1\n", ""), "expected rebal.snapshot/1, got nothing"),
-        (changed("schema: rebal.snapshot/1", "schema: 1"), "expected rebal.snapshot/1, got 1"),
         ("", "expected a document with `schema: rebal.snapshot/1`"),
         ("a: b: c\n", "not valid YAML: mapping values are not allowed in this context (line 1"),
         ("schema: !!python/object:os.system {}\n", "os.system is not read"),
-        ("a: 1\n---\nb: 2\n", "not valid YAML: but found another document (line 2, column 1)."),
         ("? [1]\n: 2\nschema: rebal.snapshot/1\n", "not valid YAML: a key is no text"),
         ("a: &a [x]\nb: *a\n", "not valid YAML: aliases (*a) are not read (line 2, column 4)."),
-        (changed("  state: Stable\n", "  state: Stable\n  state: Dead\n"),
-         "not valid YAML: the key `state` stands here twice (line 5, column 3)."),
     ],
 )  # fmt: skip
 def test_an_error_names_the_field_and_the_line(text: str, said: str) -> None:
@@ -266,7 +261,6 @@ LARGE = dump_snapshot(SMALL).replace(
     ("text", "said"),
     [
         (LARGE, "cut off after line 3000"),
-        (LARGE + 'last: "open', "cut off after line 3000"),
         (LARGE.replace("schema: ", "not: ", 1) + "...\n", r"schema: expected .*, got nothing"),
         (LARGE.replace("/1", "/2", 1) + "...\n", "use the rebal version that wrote it"),
         ("- a\n" * 1_000_000, r"schema: expected .*, got nothing"),

@@ -65,34 +65,23 @@ def steps(run: Rehearsal) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_up_with_uniform_costs_what_live_members_report(seed: int) -> None:
-    snapshot = group(False, DONE, static=(0,))
-    run = rolled(snapshot, "uniform", seed)
+# The last leave down makes it a classic group, in which a join has a follow-up rebalance.
+@pytest.mark.parametrize(("up", "last"), [(True, 2), (False, 3)], ids=["up", "down"])
+def test_moves_to_and_from_uniform_cost_what_live_members_report(
+    up: bool, last: int, seed: int
+) -> None:
+    snapshot = group(not up, DONE if up else "uniform", static=(0,))
+    run = rolled(snapshot, "uniform" if up else DONE, seed)
     ids = tuple(member.member_id for member in snapshot.members)
     cost = move_online(
-        Move(snapshot=snapshot, order=ids, up=True, server_side="uniform", classic=DONE,
-             speed=SPEED)
-    )  # fmt: skip
-    assert steps(run) == [(0, 0), (2, 8), (2, 8)]
+        Move(snapshot=snapshot, order=ids, up=up, server_side="uniform", classic=DONE, speed=SPEED)
+    )
+    assert steps(run) == [(0, 0), (2, 8), (last, 8)]
     assert (run.measures.rebalances, run.measures.moved) == (cost.rebalances, cost.partitions_moved)
     # What the static member owns stands still while it restarts, and nothing else does.
     assert run.phases[0].measures.unowned == pytest.approx(4 * 30, rel=0.1)
     assert cost.partition_seconds is not None
     assert 0.3 * cost.partition_seconds < run.measures.unowned < cost.partition_seconds + 16
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_down_to_a_cooperative_list_costs_what_live_members_report(seed: int) -> None:
-    snapshot = group(True, "uniform", static=(0,))
-    run = rolled(snapshot, DONE, seed)
-    ids = tuple(member.member_id for member in snapshot.members)
-    cost = move_online(
-        Move(snapshot=snapshot, order=ids, up=False, server_side="uniform", classic=DONE,
-             speed=SPEED)
-    )  # fmt: skip
-    # The last leave makes it a classic group, in which a join has a follow-up rebalance.
-    assert steps(run) == [(0, 0), (2, 8), (3, 8)]
-    assert (run.measures.rebalances, run.measures.moved) == (cost.rebalances, cost.partitions_moved)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -187,6 +187,7 @@ def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
         ("  - delete-topic: order\n", "events[0].delete-topic: the group reads no topic order ("),
         ("  - step: 1\n", "events[0].step: a step needs its plan: name the PLAN too (line 3)."),
         ("  - kill: []\n", "events[0].kill: names no member (line 3)."),
+        ("  - {start: [], like: m0}\n", "events[0].start: names no member (line 3)."),
         ("  - create-topic: {}\n", "events[0].create-topic: names nothing that changes (line 3)."),
     ],
 )
