@@ -48,8 +48,9 @@ PATHS: dict[str, tuple[str, Callable[[], list[Process]]]] = {
     "Connect": (NEW, of("connect-4.1.1", "connect-4.1.1", names=(), connect_protocol="eager")),
     "downgrade": ("eager", of("java-3.9.1", names=(FINAL,))),
     "to consumer": ("consumer", of("java-4.1.1")),
-    "from consumer": (FINAL, of("java-4.1.1", names=(), group_protocol="consumer")),
 }
+# What the coordinator remembers of a member that is back, a log alone shows.
+WAY_BACK = {"from consumer": (FINAL, of("java-4.1.1", names=(), group_protocol="consumer"))}
 
 
 def reach(right: str, world: LiveWorld) -> list[str]:
@@ -74,7 +75,7 @@ def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) 
     """Carry a path out on a broker with these rights and files."""
 
     def carried_out(path: str, right: str, broker: Broker) -> End:
-        goal, processes = PATHS[path]
+        goal, processes = (PATHS | WAY_BACK)[path]
         world = LiveWorld(
             broker, members, group_id, topic_name, folder=tmp_path, rng=random.Random(0),
             processes=processes(), kinds=set(), goal=goal, session_ms=10_000,
@@ -88,7 +89,9 @@ def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) 
             world.end()
             broker.log_requests(False)
             broker.forbid("limited")
-        wrong = [one.name for one in world.processes if not runs(one, goal)]
+        # By a person's word a plan may end before all are restarted: it is the person's then.
+        proven = [] if end.confirmations else world.processes
+        wrong = [one.name for one in proven if not runs(one, goal)]
         end.stuck = end.stuck or (f"finished, and {wrong} do not run it" if wrong else "")
         told = f"{end.commands:>3} commands: {end.stuck or end.basis}"
         print(f"{broker.version:<6} {path:<22} {right:<12} {told}")
@@ -130,6 +133,7 @@ def test_each_path_ends_with_the_first_rights(
     [
         *(("Java [range]", right) for right in RIGHTS[1:]),
         pytest.param("downgrade", "inventory", marks=pytest.mark.story),
+        *((path, "request log") for path in WAY_BACK),
     ],
 )
 def test_a_path_ends_with_what_else_a_site_can_give(
@@ -150,7 +154,7 @@ TABLE = [
     (version, path)
     for version in BROKER_VERSIONS
     for path in PATHS
-    if "consumer" not in path or version != SCALA
+    if path != "to consumer" or version != SCALA
 ]
 
 
