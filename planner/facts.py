@@ -167,7 +167,9 @@ class GroupFacts:
         """Return the names of assignors that are proven to be in this member's list."""
         known, group = member.assignors, self.group
         exact = known.list if known.knowledge is Knowledge.EXACT else ()
-        elected = group.assignor if group.state is GroupState.STABLE else None
+        # A KIP-848 group's assignor is its broker's: no list holds it.
+        voted = self.snapshot.has_assignor_lists and group.state is GroupState.STABLE
+        elected = group.assignor if voted else None
         probe = self.snapshot.probe
         asked = {a.assignor for a in probe.answers} if probe is not None else set()
         common = {elected, *(name for name in asked if self.probed(name) is Tri.YES)} - {None}

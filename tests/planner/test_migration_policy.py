@@ -62,6 +62,12 @@ def test_since_4_4_a_static_member_needs_no_place_in_a_kip848_group(
     assert found.static_returns is answer
 
 
+def test_no_list_holds_the_assignor_of_a_kip848_groups_brokers() -> None:
+    members = [{"id": "a", "protocol_type": "classic"}, {"id": "b", "protocol_type": "consumer"}]
+    found = context_of({"members": members, "type": "consumer", "elected": "uniform"})
+    assert [found.names_held(one.member) for one in found.members] == [frozenset(), frozenset()]
+
+
 # --- admission --------------------------------------------------------------------------------
 
 
