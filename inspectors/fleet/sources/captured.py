@@ -9,6 +9,7 @@ brings rows with these columns to the form of `SOURCE`, wherever they come from.
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -141,7 +142,7 @@ def _row(line: bytes) -> dict[str, Any]:
 def _files(path: str) -> list[str]:
     """Return the files of a path; of a folder those that are captured."""
     files = list_files(path)
-    is_folder = files != [path] if is_remote(path) else Path(path).is_dir()
+    is_folder = files != [path] if is_remote(path) else os.path.isdir(path)
     if not is_folder:
         return files
     # Spark writes files of its own beside those of records.
