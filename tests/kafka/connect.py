@@ -110,7 +110,7 @@ class ConnectHost(JavaHost):
             made[f"{topic}.storage.replication.factor"] = "1"
         worker = self.fresh(name)
         self.begin(worker, made)
-        return Worker(self, worker, name, group, None)
+        return Worker(self, worker, name, group, made, None)
 
 
 def wait_workers(broker: Administration, workers: Sequence[Worker], timeout: float = 40) -> None:

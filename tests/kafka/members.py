@@ -69,6 +69,7 @@ class Member:
     id: str
     client_id: str
     group: str
+    settings: Mapping[str, str]
     assignors: tuple[str, ...] | None
     closed: bool = field(default=False, init=False)
 
@@ -190,7 +191,7 @@ class Host:
         self.begin(member, made)
         assignors = options.get("assignors")
         names = None if assignors is None else tuple(assignors)
-        return Member(self, member, client_id, group, names)
+        return Member(self, member, client_id, group, made, names)
 
     def fresh(self, name: str) -> str:
         """An id for the next client."""

@@ -50,4 +50,4 @@ class StreamsHost(JavaHost):
             **(settings or {}),
         }
         self.begin(member, made)
-        return Member(self, member, name, application, None)
+        return Member(self, member, name, application, made, None)
