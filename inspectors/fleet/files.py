@@ -6,7 +6,8 @@ hold a row that is wanted: the others are not read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -67,3 +68,11 @@ def of_scans(rows: pa.Table) -> pc.Expression:
 
 def _written(group: pa.Array | pc.Expression, scan: pa.Array | pc.Expression) -> pa.Array:
     return pc.binary_join_element_wise(group, scan, _BETWEEN)
+
+
+def may_hold(low: str | None, high: str | None, names: Sequence[str]) -> bool:
+    """Return whether one of the sorted `names` is from `low` to `high` (None: not known)."""
+    if low is None or high is None:
+        return bool(names)
+    place = bisect_left(names, low)
+    return place < len(names) and names[place] <= high

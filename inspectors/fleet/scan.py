@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet.files import of_scans, read_rows
+from rebal.inspectors.fleet.files import may_hold, of_scans, read_rows
 from rebal.inspectors.fleet.increments.choice import (
     NEWEST,
     Choice,
@@ -252,12 +252,15 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
         # By what could not be read the next scan knows it again.
         left = NO_GROUPS if table == "errors" else leaving
         gone = pa.concat_arrays([told_again, left])
-        others = tuple(one.path for one in files if one not in small)
+        names = sorted(gone.to_pylist())
+        touched = tuple(
+            one.path for one in files if one not in small and may_hold(one.low, one.high, names)
+        )
         if small:
             staying = newest if kind in NEWEST else None
             loads.append(Load(kind, tuple(one.path for one in small), gone, staying, whole=True))
-        if others and len(gone):
-            loads.append(Load(kind, others, gone))
+        if touched:
+            loads.append(Load(kind, touched, gone))
     if not loads:
         return None
     return in_shares(now.spark, loads, partial(carry, target=run.target), REPORT_DDL)

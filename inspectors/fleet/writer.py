@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct, field
 
@@ -219,7 +220,7 @@ class PartWriter:
         with self._files.open_output_stream(path) as out:
             _write_rows(rows, kind, out)
             size = out.tell()
-        made.append(DataFile(path, len(rows), size))
+        made.append(DataFile(path, len(rows), size, *_bounds(rows)))
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
         return rows.append_column(SCAN, pa.repeat(pa.scalar(self._target.number, LONG), len(rows)))
@@ -237,6 +238,14 @@ def _write_rows(rows: pa.Table, kind: str, out: pa.NativeFile) -> None:
         use_dictionary=names,
         write_statistics=names,
     )
+
+
+def _bounds(rows: pa.Table) -> tuple[str | None, str | None]:
+    """Return the first and the last name of a group; None where no row has one."""
+    if "group_id" not in rows.column_names:
+        return None, None
+    found = pc.min_max(rows["group_id"]).as_py()
+    return found["min"], found["max"]
 
 
 def _partition() -> int:

@@ -88,6 +88,7 @@ class Tables:
             parts = [
                 part
                 for one in files
+                if group is None or one.low is None or one.low <= group <= (one.high or group)
                 for part in self._parts(f"{name}/{one.path}", one.rows, schema, group)
             ]
         except LakeError as error:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits import as_parts, commit_groups, merge_commits, write_commits
-from rebal.inspectors.fleet.files import of_groups, read_rows
+from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
@@ -65,15 +65,17 @@ def pieces_of(
     groups: pa.Array | None = None,
     wanted: pc.Expression | None = None,
 ) -> list[Piece]:
-    """Return the files as pieces, of which the rows of these groups (None: of any) are wanted.
+    """Return the files that may hold rows of these groups (None: of any) as pieces.
 
-    Of these only those `wanted` are (None: all).
+    Of their rows only those `wanted` are (None: all).
     """
-    if groups is not None:
-        of = of_groups(groups)
-        wanted = of if wanted is None else of & wanted
-    none = groups is not None and not len(groups)
-    return [] if none else [Piece(kind, one.path, one.size, wanted) for one in files]
+    if groups is None:
+        return [Piece(kind, one.path, one.size, wanted) for one in files]
+    names, of = sorted(groups.to_pylist()), of_groups(groups)
+    both = of if wanted is None else of & wanted
+    return [
+        Piece(kind, one.path, one.size, both) for one in files if may_hold(one.low, one.high, names)
+    ]
 
 
 def gather(

@@ -13,8 +13,8 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -43,11 +43,16 @@ _SETTINGS: Final = {
 
 
 class DataFile(NamedTuple):
-    """A Parquet file of a table; `path` is relative to the table, `size` in bytes."""
+    """A Parquet file of a table; `path` is relative to the table, `size` in bytes.
+
+    `low` and `high` bound its groups' names (None: they are not known).
+    """
 
     path: str
     rows: int
     size: int
+    low: str | None = None
+    high: str | None = None
 
 
 class LakeTable:
@@ -190,7 +195,13 @@ def _files(table: DeltaTable, cluster: str) -> tuple[DataFile, ...]:
     rows = actions.to_pylist()
     return tuple(
         sorted(
-            DataFile(path=row["path"], rows=row["num_records"], size=row["size_bytes"])
+            DataFile(
+                path=row["path"],
+                rows=row["num_records"],
+                size=row["size_bytes"],
+                low=row.get("min.group_id"),
+                high=row.get("max.group_id"),
+            )
             for row in rows
             if row[f"partition.{CLUSTER}"] == cluster
         )
@@ -211,13 +222,21 @@ def _changes(
         if one.path not in kept
     ]
     added = [
-        AddAction(
-            one.path, one.size, {CLUSTER: cluster}, now, True, json.dumps({"numRecords": one.rows})
-        )
+        AddAction(one.path, one.size, {CLUSTER: cluster}, now, True, json.dumps(_statistics(one)))
         for one in wanted
         if one.path not in paths
     ]
     return [*removed, *added]
+
+
+def _statistics(file: DataFile) -> Mapping[str, Any]:
+    if file.low is None or file.high is None:
+        return {"numRecords": file.rows}
+    return {
+        "numRecords": file.rows,
+        "minValues": {"group_id": file.low},
+        "maxValues": {"group_id": file.high},
+    }
 
 
 def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
