@@ -16,11 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
-from typing import Any, Final, NamedTuple, TypeGuard, overload
+from itertools import chain, groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 _TOKEN: Final = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?\Z")
 _INT32_MAX: Final = 2**31 - 1
+_T = TypeVar("_T")
 
 
 class Partitions:
@@ -198,13 +200,39 @@ def _is_plain(name: object) -> bool:
 _BROKERS: Final = re.compile(r"(?:-|-?[0-9]{1,10}(?:,-?[0-9]{1,10})*)\Z")
 
 
-class Replicas(Sequence[tuple[int, ...]]):
-    """For each partition its broker ids (empty: not known); equal to a tuple of the same."""
+class _Items(Sequence[_T]):
+    """Immutable items; equal to their own kind, and to a tuple, of the same items."""
 
-    __slots__ = ("_sets",)
+    __slots__ = ("_items",)
+    _items: tuple[_T, ...]
+
+    @overload
+    def __getitem__(self, at: int) -> _T: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[_T, ...]: ...
+    def __getitem__(self, at: int | slice) -> _T | tuple[_T, ...]:
+        return self._items[at]
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __eq__(self, other: object) -> bool:
+        return self._items == (other._items if isinstance(other, type(self)) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._items)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
+
+
+class Replicas(_Items[tuple[int, ...]]):
+    """For each partition its broker ids (empty: not known)."""
+
+    __slots__ = ()
 
     def __init__(self, sets: Iterable[Sequence[int]] = ()) -> None:
-        self._sets = tuple(map(tuple, sets))
+        self._items = tuple(map(tuple, sets))
 
     @classmethod
     def parse(cls, text: str) -> Replicas:
@@ -215,27 +243,8 @@ class Replicas(Sequence[tuple[int, ...]]):
         """
         return cls(map(_brokers, text.split(" ") if text else ()))
 
-    @overload
-    def __getitem__(self, at: int) -> tuple[int, ...]: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[tuple[int, ...], ...]: ...
-    def __getitem__(self, at: int | slice) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
-        return self._sets[at]
-
-    def __len__(self) -> int:
-        return len(self._sets)
-
-    def __eq__(self, other: object) -> bool:
-        return self._sets == (other._sets if isinstance(other, Replicas) else other)
-
-    def __hash__(self) -> int:
-        return hash(self._sets)
-
     def __str__(self) -> str:
-        return " ".join(",".join(map(str, brokers)) or "-" for brokers in self._sets)
-
-    def __repr__(self) -> str:
-        return f"Replicas({str(self)!r})"
+        return " ".join(",".join(map(str, brokers)) or "-" for brokers in self)
 
 
 NO_REPLICAS: Final = Replicas()
@@ -267,18 +276,20 @@ class Lag(NamedTuple):
         return max(0, self.end - self.committed)
 
 
-class Lags(Sequence[Lag]):
-    """Immutable `Lag`s, those of one topic together; equal contents are equal."""
+class Lags(_Items[Lag]):
+    """`Lag`s, those of one topic together."""
 
-    __slots__ = ("_lags",)
+    __slots__ = ()
 
     def __init__(self, lags: Iterable[Lag] = ()) -> None:
         by_topic: dict[str, list[Lag]] = {}
         for lag in lags:
             by_topic.setdefault(lag.topic, []).append(lag)
-        self._lags = tuple(chain.from_iterable(by_topic.values()))
-        for number in (each for lag in self._lags for each in lag[2:]):
-            if not _is_offset(number):
+        self._items = tuple(chain.from_iterable(by_topic.values()))
+        # No number that is no partition's is kept.
+        Partitions(lag.partition for lag in self)
+        for number in (each for lag in self for each in (lag.committed, lag.end)):
+            if number is not None and not (type(number) is int and 0 <= number <= _INT64_MAX):
                 raise ValueError(f"an offset is a number from 0 to {_INT64_MAX}, not {number}")
 
     @classmethod
@@ -296,52 +307,25 @@ class Lags(Sequence[Lag]):
 
     def dump(self) -> dict[str, dict[str, str]]:
         """Return plain data: `partitions`, `committed` and `end` by topic, `-` where not known."""
-        by_topic: dict[str, list[Lag]] = {}
-        for lag in self._lags:
-            by_topic.setdefault(lag.topic, []).append(lag)
+        by_topic = ((topic, list(some)) for topic, some in groupby(self, attrgetter("topic")))
         return {
             topic: {
                 "partitions": str(Partitions(lag.partition for lag in lags)),
                 "committed": _text(lag.committed for lag in lags),
                 "end": _text(lag.end for lag in lags),
             }
-            for topic, lags in by_topic.items()
+            for topic, lags in by_topic
         }
-
-    @overload
-    def __getitem__(self, at: int) -> Lag: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Lag, ...]: ...
-    def __getitem__(self, at: int | slice) -> Lag | tuple[Lag, ...]:
-        return self._lags[at]
-
-    def __len__(self) -> int:
-        return len(self._lags)
-
-    def __eq__(self, other: object) -> bool:
-        return self._lags == (other._lags if isinstance(other, Lags) else other)
-
-    def __hash__(self) -> int:
-        return hash(self._lags)
-
-    def __repr__(self) -> str:
-        return f"Lags({list(self)!r})"
 
 
 NO_LAG: Final = Lags()
 
 
-def _one(value: object) -> Lag:
+def _one(value: Any) -> Lag:
     match value:
-        case {"topic": str(topic), "partition": int(partition), **rest}:
-            committed, end = rest.get("committed"), rest.get("end")
-            if type(partition) is int and _is_offset(committed) and _is_offset(end):
-                return Lag(topic, partition, committed, end)
+        case {"topic": str(topic), "partition": int(number)} if type(number) is int:
+            return Lag(topic, number, value.get("committed"), value.get("end"))
     raise ValueError("expected a topic, a partition and its offsets")
-
-
-def _is_offset(value: object) -> TypeGuard[int | None]:
-    return value is None or (type(value) is int and 0 <= value <= _INT64_MAX)
 
 
 def _of(topic: str, value: object) -> list[Lag]:

@@ -7,6 +7,7 @@ deeper than any snapshot needs. A time stays text.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
@@ -42,19 +43,30 @@ def read_yaml(text: str) -> object:
     Raises:
         yaml.YAMLError: it is not YAML, or holds what this module does not read.
     """
-    depth = 0
-    for event in yaml.parse(text, Loader=PlainLoader):
+    for event in events(text, PlainLoader, _DEEPEST):
         if isinstance(event, yaml.AliasEvent):
             raise _error(f"aliases (*{event.anchor}) are not read", event.start_mark)
+        if isinstance(event, yaml.CollectionStartEvent) and event.tag is not None:
+            raise _error(f"the tag {event.tag} is not read", event.start_mark)
+    return yaml.load(text, Loader=PlainLoader)
+
+
+def events(text: str, loader: Any, deepest: int) -> Iterator[yaml.Event]:
+    """Yield the events of a text, with which the parser in C knows no limit of its own: a tree of
+    some ten thousand levels ends the process.
+
+    Raises:
+        yaml.YAMLError: it is not YAML, or nested deeper than that.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
         if isinstance(event, yaml.CollectionStartEvent):
-            if event.tag is not None:
-                raise _error(f"the tag {event.tag} is not read", event.start_mark)
-            if depth == _DEEPEST:
-                raise _error("nested too deep", event.start_mark)
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-    return yaml.load(text, Loader=PlainLoader)
+        if depth > deepest:
+            raise _error("nested too deep", event.start_mark)
+        yield event
 
 
 def _error(problem: str, mark: Any) -> yaml.MarkedYAMLError:

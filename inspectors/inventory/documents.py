@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,6 +14,7 @@ from typing import Any, Final
 import yaml
 
 from rebal.groups.errors import DocumentError
+from rebal.groups.snapshot.plain_yaml import events
 from rebal.inspectors.connection.properties import key_and_value, logical_lines
 
 Tree = str | None | list["Tree"] | dict[str, "Tree"]
@@ -23,7 +25,7 @@ POD_NAME: Final = "\x00pod\x00"
 _MOST_SETTINGS: Final = 200_000
 _DEEPEST: Final = 60
 _LARGEST_YAML: Final = 8 << 20
-# The parser in C has no limit of its own: at some ten thousand levels it ends the process.
+# A text with fewer is not nested too deep for the parser in C.
 _MOST_BRACKETS: Final = 5_000
 _MOST_LEVELS: Final = 1_000
 _COMPACT: Final = re.compile(r"(?:[-?:] +){1000}")
@@ -153,7 +155,7 @@ ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env")
 _PROFILE_KEYS: Final = ("spring.config.activate.on-profile", "spring.profiles")
 _PROFILE_NAME: Final = re.compile(r"(?:application|bootstrap)-([\w-]+)\.(?:ya?ml|properties)\Z")
 # A setting of a Quarkus profile; a program runs with `prod` unless it is told otherwise.
-_OF_QUARKUS: Final = re.compile(r'"?%([\w,-]+)"?\.(.+)')
+_OF_QUARKUS: Final = re.compile(r"%([\w,-]+)\.(.+)")
 _RUNS: Final = "prod"
 _QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
 _SEPARATOR: Final = re.compile(r"[#!]---\s*\Z")
@@ -276,28 +278,14 @@ def _yaml(text: str, name: str) -> list[Tree]:
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         if text.count("[") + text.count("{") > _MOST_BRACKETS or _COMPACT.search(text):
-            _check_depth(text, loader)
+            deque(events(text, loader, _MOST_LEVELS), maxlen=0)
         return list(yaml.load_all(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
         raise UnreadableDocument(name, f"not valid YAML: {error.problem}{line}") from None
-    except RecursionError:
-        raise UnreadableDocument(name, "not valid YAML: nested too deep") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UnreadableDocument(name, f"not valid YAML: {reason}") from None
-
-
-def _check_depth(text: str, loader: Any) -> None:
-    """Raise RecursionError for a text that is nested too deep, before a tree is made of it."""
-    level = 0
-    for event in yaml.parse(text, Loader=loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            level += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            level -= 1
-        if level > _MOST_LEVELS:
-            raise RecursionError
 
 
 def json_tree(text: str, name: str) -> Tree:

@@ -44,7 +44,7 @@ class Owners:
 
     @cached_property
     def shares(self) -> Mapping[int, TopicPartitions]:
-        """What each member that owns any has: topics by name, partitions ascending."""
+        """Partitions of each member that owns any: topics by name, partitions ascending."""
         pairs: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for pair, number in self.by_partition.items():
             pairs[number].append(pair)
@@ -74,6 +74,4 @@ class Kept(NamedTuple):
 def compare(before: Owners, after: Owners) -> Kept:
     """Count the partitions that keep their owner."""
     both = before.by_partition.keys() & after.by_partition.keys()
-    kept = (before.by_partition[pair] for pair in both
-            if before.by_partition[pair] == after.by_partition[pair])  # fmt: skip
-    return Kept(Counter(kept), len(both))
+    return Kept(before.sizes - before.without(after).sizes, len(both))

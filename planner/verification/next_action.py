@@ -9,7 +9,7 @@ The order protects the members:
 5. rejections of unknown time, whether the rejected clients belong to the service, whether they are
    out, and other open questions, before the restarts that they concern;
 6. the current step's members while its gate is open, then the first one of the next step (a new
-   plan instead, where the group no longer admits what this one brings);
+   plan instead, where the group no longer admits what this one brings, or members have no list);
 7. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
    left.
 
@@ -411,6 +411,19 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
     return advised.replan(look.context, change.text), withheld
 
 
+def plan_for_kip848(look: Look) -> Advice | None:
+    """Make a new plan where lists prove the step, and members of a KIP-848 group have none."""
+    now, context = look.open, look.context
+    if now is None or context.group.type is not GroupType.CONSUMER:
+        return None
+    online = [f for f in look.members(now.unknown) if f.member.protocol_type == CONSUMER]
+    why = (
+        f"the protocol of {context.named(online)} is {CONSUMER} (KIP-848), which has no assignor "
+        "list, and this plan's steps bring lists"
+    )
+    return advised.replan(context, why) if online else None
+
+
 def confirm_by_hand(look: Look) -> Advice | None:
     """Ask the operator to confirm what no evidence shows, where nothing else is open, or to restart
     those that were there when the plan was made.
@@ -428,19 +441,12 @@ def confirm_by_hand(look: Look) -> Advice | None:
 
 
 def show_lists(look: Look) -> Advice | None:
-    """Add the evidence of members whose list is not known; plan anew where they have none."""
+    """Add the evidence of members whose list is not known."""
     now = look.open
     if now is None or not now.unknown:
         return None
-    rest = look.members([each for each in now.unknown if each not in now.by_hand])
-    online = [facts for facts in rest if facts.member.protocol_type == CONSUMER]
-    if online and look.context.group.type is GroupType.CONSUMER:
-        return advised.replan(
-            look.context,
-            f"the protocol of {look.context.named(online)} is {CONSUMER} (KIP-848), which has no "
-            "assignor list, and this plan's steps bring lists",
-        )
-    named, target = look.context.named(rest), look.context.target
+    rest = [each for each in now.unknown if each not in now.by_hand]
+    named, target = look.context.named(look.members(rest)), look.context.target
     why = f"the list of {named} was not seen"
     if look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO:
         why = f"the probe shows that the list of one or more of {named} has no {target}"
@@ -524,6 +530,7 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     settle_rejection,
     settle_question,
     restart_next,
+    plan_for_kip848,
     confirm_by_hand,
     show_lists,
     begin_next_step,

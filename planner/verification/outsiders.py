@@ -118,15 +118,14 @@ def outsiders_of(
     `seen` are the earlier looks, oldest first. `estimated`: no user gave the number of members. A
     missing member that is a rejected client is listed once, as that.
     """
-    newest_first = reversed([*_rejections(plan, seen, context, estimated=estimated)])
     left = {one.instance_id or one.client_id for one in context.snapshot.departed}
-    rejections = sorted(
-        newest_first,
-        key=lambda one: (
-            one.doubt is not Doubt.NONE,
-            (one.instance_id or one.client_id) not in left,
-        ),
-    )
+
+    def rank(numbered: tuple[int, Outsider]) -> tuple[bool, bool, int]:
+        number, one = numbered
+        was_here = (one.instance_id or one.client_id) in left
+        return one.doubt is not Doubt.NONE, not was_here, -number
+
+    rejections = enumerate(_rejections(plan, seen, context, estimated=estimated))
     missing = list(_missing(plan, seen, context))
     families = {
         **plan.accepted.families,
@@ -135,11 +134,11 @@ def outsiders_of(
     }
     every = {one.family for one in missing}
     same = every.pop() if len(every) == 1 else families.get("*")
-    rejected: list[Outsider] = []
-    for one in rejections:
+    rejected: dict[tuple[bool, int], Outsider] = {}
+    for number, one in sorted(rejections, key=rank):
         # A missing member that no earlier one explains is the newest client that was rejected, of
         # those that were members before if there are any.
-        unnamed = context.missing - sum(each.sure for each in rejected) - len(missing)
+        unnamed = context.missing - sum(each.sure for each in rejected.values()) - len(missing)
         doubt = Doubt.NONE if unnamed > 0 else one.doubt
         if doubt is Doubt.PAST:
             continue
@@ -156,17 +155,15 @@ def outsiders_of(
                 for facts in context.members
                 if not one.host and facts.member.client_id == one.client_id
             ]
-        rejected.append(
-            replace(
-                one,
-                doubt=doubt,
-                family=own.family if own is not None and own.family else family,
-                takes_mixed=worst(alike),
-                was_member=own is not None,
-            )
+        rejected[one.doubt is Doubt.NONE, number] = replace(
+            one,
+            doubt=doubt,
+            family=own.family if own is not None and own.family else family,
+            takes_mixed=worst(alike),
+            was_member=own is not None,
         )
-    rejected.reverse()
-    found = (*sorted(rejected, key=lambda one: not one.was_member), *missing)
+    made = [rejected[each] for each in sorted(rejected)]
+    found = (*sorted(made, key=lambda one: not one.was_member), *missing)
     here = [member.client_id for member in context.snapshot.members]
     often = Counter([*here, *(one.client_id for one in found)])
     return tuple(
