@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -62,15 +62,12 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             os.unlink(temporary)
 
 
-def next_name(path: Path, endings: Collection[str]) -> Path:
-    """Return the first of `name.1.ending`, `name.2.ending`, … beside `path` that is free.
-
-    A name is taken where a file has it with any of `endings`.
+def next_name(path: Path, more: str) -> Path:
+    """Return the first of `name.1.ending`, `name.2.ending`, … beside `path` that is free, and free
+    with `more` after it.
     """
     names = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
-    return next(
-        name for name in names if not any(name.with_suffix(each).exists() for each in endings)
-    )
+    return next(one for one in names if not (one.exists() or Path(f"{one}{more}").exists()))
 
 
 def move(path: Path, target: Path) -> None:
@@ -108,17 +105,17 @@ def locked(path: Path, *, appending: bool) -> Iterator[IO[bytes]]:
         raise FileError(f"cannot {verb} {path}: {_why(error)}.") from None
 
 
-def append_lines(file: IO[bytes], lines: Iterable[str]) -> None:
-    """Append `lines` (each without its newline) to a locked file and sync it to the disk.
+def append_line(file: IO[bytes], line: str) -> None:
+    """Append `line` (without its newline) to a locked file and sync it to the disk.
 
     If a crash or a full disk left the last line incomplete, that line is ended first, so that the
-    new ones stay readable.
+    new one stays readable.
     """
     torn = False
     if file.seek(0, os.SEEK_END):
         file.seek(-1, os.SEEK_END)
         torn = file.read(1) != b"\n"
-    left = memoryview((b"\n" if torn else b"") + "".join(f"{one}\n" for one in lines).encode())
+    left = memoryview((b"\n" if torn else b"") + f"{line}\n".encode())
     while left:
         left = left[file.write(left) :]
     os.fsync(file.fileno())

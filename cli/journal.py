@@ -10,29 +10,25 @@ from typing import IO, Final, TypeAlias
 
 import msgspec
 
-from rebal.cli import output
 from rebal.cli.errors import FileError
-from rebal.cli.files import append_lines, locked, read_text
-from rebal.groups.errors import RebalError
-from rebal.groups.snapshot.documents import dec_hook, enc_hook, format_of
+from rebal.cli.files import append_line, locked
+from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.inspectors.files import text_of
-from rebal.planner.plan import Plan, load_plan
+from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry, plan_key
 
 ENDING: Final = ".journal.jsonl"
-PLAN_ENDINGS: Final = (".yaml", ".yml", ".json")
 _Version: TypeAlias = tuple[int, int, int, int] | None
 
 
 class Journal:
     """The entries of a journal, oldest first, and its file (None: nothing is written).
 
-    `notes` say what could not be read. Several commands may add to one file at the same time, and
-    the file may be cut off, moved or replaced meanwhile: it then gets the known lines again, unless
-    `plan_file` holds another plan by then.
+    `notes` say what could not be read. Several commands may add to one file at the same time. One
+    that is cut off, moved or replaced meanwhile ends the command: a new plan does that too.
     """
 
-    def __init__(self, path: Path | None, plan: Plan, *, plan_file: Path | None = None) -> None:
+    def __init__(self, path: Path | None, plan: Plan) -> None:
         """Read what is there.
 
         Raises:
@@ -42,24 +38,22 @@ class Journal:
         self.notes: list[str] = []
         self.entries: list[JournalEntry] = []
         self._lines: dict[str, JournalEntry] = {}
-        self._lost: list[str] = []
         self._plan = plan
-        self._plan_file = plan_file
-        self._planned = _version(plan_file)
         self._version: _Version = None
-        if path is not None and path.exists():
-            with locked(path, appending=False) as file:
-                self._read(path, file)
+        self.refresh()
 
     def refresh(self) -> None:
-        """Read the file again if it has changed, and write what it has lost.
+        """Read the file again if it has changed.
 
         Raises:
-            FileError: as when it was made, or the plan was replaced by another one.
+            FileError: the file cannot be read, is another plan's, or lacks lines that it had.
         """
-        self._check_plan()
-        if _version(self.path) != self._version:
-            self._write()
+        if self.path is None or not (self._lines or self.path.exists()):
+            return
+        if not self.path.exists():
+            raise FileError(self._lost())
+        with locked(self.path, appending=False) as file:
+            self._read(self.path, file)
 
     def append(self, entry: JournalEntry) -> None:
         """Add `entry`, in memory and on the disk.
@@ -69,62 +63,36 @@ class Journal:
         """
         body = {"schema": JOURNAL_SCHEMA, **msgspec.to_builtins(entry, enc_hook=enc_hook)}
         line = json.dumps(body, separators=(",", ":"))
-        self._check_plan()
-        self._write(line)
+        if self.path is not None:
+            self.refresh()
+            with locked(self.path, appending=True) as file:
+                self._read(self.path, file)
+                append_line(file, line)
+                self._version = _version_of(file)
         self._lines[line] = entry
         self.entries.append(entry)
 
-    def _check_plan(self) -> None:
-        """Check that the plan's file does not hold another plan by now.
-
-        Raises:
-            FileError: it does. A damaged file, or none, is no other plan.
-        """
-        now = _version(self._plan_file)
-        if self._plan_file is None or now in (None, self._planned):
-            return
-        try:
-            plan = load_plan(read_text(self._plan_file), format_of(str(self._plan_file)))
-        except RebalError:
-            return
-        if plan != self._plan:
-            raise FileError(
-                f"{self._plan_file} was replaced by another plan while this command ran: this "
-                "command stops and records nothing more; verify the new plan."
-            )
-        self._planned = now
-
-    def _write(self, *lines: str) -> None:
-        """Append `lines` after those that the file has lost."""
-        if self.path is None:
-            return
-        with locked(self.path, appending=True) as file:
-            # A plan is replaced before its journal is moved, and this file may be a new one.
-            self._check_plan()
-            self._read(self.path, file)
-            if self._lost:
-                output.say(
-                    f"{self.path} was cut off, moved or replaced: {len(self._lost)} looks that it "
-                    "had are written to it again."
-                )
-            append_lines(file, (*self._lost, *lines))
-            self._lost = []
-            self._version = _version_of(os.fstat(file.fileno()))
-
     def _read(self, path: Path, file: IO[bytes]) -> None:
-        """Read the locked file, if it is not as it was; find the known lines that it lacks."""
-        version = _version_of(os.fstat(file.fileno()))
+        """Read the locked file, if it is not as it was."""
+        version = _version_of(file)
         if version == self._version:
             return
         notes: list[str] = []
         text = text_of(file)
         there = dict(self._entries(text, path, notes))
-        if notes and not (there or self._lines or text.lstrip().startswith("{")):
+        if notes and not (there or text.lstrip().startswith("{")):
             raise FileError(f"{path}: is no journal: name another file with --journal.")
-        self._lost = [line for line in self._lines if line not in there]
-        self._lines = {**self._lines, **there}
-        self.entries = sorted(self._lines.values(), key=lambda entry: entry.at)
+        if not self._lines.keys() <= there.keys():
+            raise FileError(self._lost())
+        self._lines = there
+        self.entries = sorted(there.values(), key=lambda entry: entry.at)
         self._version, self.notes = version, notes
+
+    def _lost(self) -> str:
+        return (
+            f"{self.path} was cut off, moved or replaced while this command ran, as --new-attempt "
+            "does: this command stops and records nothing more; verify the plan that is there."
+        )
 
     def _entries(
         self, text: str, path: Path, notes: list[str]
@@ -155,58 +123,22 @@ class Journal:
             raise FileError(f"{where}: {error}.") from None
         if entry.plan != plan_key(plan):
             raise FileError(
-                f"{where}: belongs to another plan ({entry.plan}, not {plan_key(plan)}): "
-                "name another file with --journal."
+                f"{where}: belongs to another plan ({entry.plan}, not {plan_key(plan)}): verify "
+                "that plan, or name another file with --journal."
             )
         return entry
 
 
-def _version(path: Path | None) -> _Version:
-    """Return what changes when the file is written or replaced; None without a file."""
-    try:
-        return None if path is None else _version_of(path.stat())
-    except OSError:
-        return None
-
-
-def _version_of(found: os.stat_result) -> _Version:
+def _version_of(file: IO[bytes]) -> _Version:
+    """Return what changes when the open file is written or replaced."""
+    found = os.fstat(file.fileno())
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def journal_path(plan_file: Path) -> Path:
-    """Return the default path of a plan's journal: `a.plan.yaml` → `a.plan.journal.jsonl`.
+    """Return the path of a plan's journal: `a.plan.yaml` → `a.plan.yaml.journal.jsonl`.
 
-    It stands beside the file itself, not beside a link to it. Where plans of other formats have the
-    same name, that journal is the one of the plan that it names, and each other plan has its own:
-    `a.plan.json` → `a.plan.json.journal.jsonl`.
+    It stands beside the file itself, not beside a link to it.
     """
     file = Path(os.path.realpath(plan_file)) if plan_file.is_symlink() else plan_file
-    shared, own = file.with_suffix(ENDING), file.with_name(file.name + ENDING)
-    alike = [path for path in map(file.with_suffix, PLAN_ENDINGS) if path.exists()]
-    if file not in alike or alike == [file]:
-        return shared if not own.exists() else own
-    if own.exists():
-        return own
-    if not shared.exists():
-        return shared if alike[0] == file else own
-    named, key = _named_by(shared), _key_of(file)
-    return shared if key is not None and named in (key, None) else own
-
-
-def _named_by(journal: Path) -> str | None:
-    """Return the key of the plan that a journal's first whole line names; None without one."""
-    for line in read_text(journal).splitlines():
-        try:
-            plan = json.loads(line)["plan"]
-        except (ValueError, RecursionError, KeyError, TypeError):
-            continue
-        return str(plan)
-    return None
-
-
-def _key_of(file: Path) -> str | None:
-    """Return the key of the plan in `file`; None where it is damaged."""
-    try:
-        return plan_key(load_plan(read_text(file), format_of(str(file)), str(file)))
-    except RebalError:
-        return None
+    return file.with_name(file.name + ENDING)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 from rebal.cli import output
 from rebal.cli.errors import UsageError, did_you_mean
 from rebal.cli.files import move, next_name, read_text, write_text
-from rebal.cli.journal import ENDING as JOURNAL
-from rebal.cli.journal import Journal, journal_path
+from rebal.cli.journal import ENDING, Journal, journal_path
 from rebal.cli.output import PlanFormat
-from rebal.cli.params import ENDINGS, assignor_name, goals
+from rebal.cli.params import assignor_name, goals
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.costs import duration
@@ -272,20 +271,11 @@ def check_free(out: Path | None, going_on: Command, *, new_attempt: bool) -> Non
     `going_on` is the command that goes on with it, and records what was stated for a new plan.
 
     Raises:
-        UsageError: the plan has a journal; the message names the step and the last look. Or the
-            journal is that of another file.
+        UsageError: the plan has a journal; the message names the step and the last look.
     """
-    if out is None or not (journal := journal_path(out)).exists():
+    if out is None or new_attempt or not (journal := journal_path(out)).exists():
         return
-    plans = [out.with_suffix(ending) for ending in ENDINGS if out.with_suffix(ending).exists()]
-    if plans and out not in plans:
-        raise UsageError(
-            f"{journal} is the journal of {plans[0]}: give --out another name, or the name of "
-            "that plan."
-        )
-    if new_attempt:
-        return
-    if not plans:
+    if not out.exists():
         raise UsageError(
             f"{journal} is the journal of a roll-out whose plan {out} is gone: put the plan back, "
             "or add --new-attempt, which keeps the journal under another name."
@@ -315,14 +305,14 @@ def keep(plan: Plan, out: Path) -> None:
     write_text(out, dump_plan(plan, format_of(str(out))))
     output.say(f"wrote {out}")
     if attempt:
-        move(journal, history.with_suffix(JOURNAL))
-        output.say(f"kept the earlier journal as {history.with_suffix(JOURNAL)}")
+        move(journal, journal_path(history))
+        output.say(f"kept the earlier journal as {journal_path(history)}")
 
 
 def _history(out: Path) -> Path:
     """Return the name under which the plan in `out` is kept, beside the file itself."""
     file = Path(os.path.realpath(out)) if out.is_symlink() else out
-    return next_name(file, (*ENDINGS, JOURNAL))
+    return next_name(file, ENDING)
 
 
 def print_plan(

@@ -192,7 +192,7 @@ def command(
         )
     # A saved group is looked at as often as one likes: it is no event of the roll-out.
     default = None if snapshot is not None else journal_path(plan)
-    book = Journal(journal or default, made, plan_file=plan)
+    book = Journal(journal or default, made)
     for note in book.notes:
         output.say(note)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)

@@ -61,7 +61,7 @@ def test_the_plan_is_kept_and_its_commands_name_it(folder: Path, capsys: Said) -
     assert all("verify b.yaml" in step.gate.command for step in kept.steps)
     assert "a.plan.yaml" not in said.out
     assert "the way back from COOPERATIVE to EAGER" in said.err
-    Path("b.journal.jsonl").write_text("")
+    Path("b.yaml.journal.jsonl").write_text("")
     assert app.run(words) == 2, "its roll-out is under way"
 
 

@@ -44,7 +44,9 @@ def test_a_plan_with_a_journal_is_not_overwritten(out: Path, capsys: Said) -> No
     assert plan_upgrade(out, *(word.strip("'") for word in stated)) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert "checkout.plan.yaml is the plan of a roll-out (checkout.plan.journal.jsonl" in said.err
+    assert (
+        "checkout.plan.yaml is the plan of a roll-out (checkout.plan.yaml.journal.jsonl" in said.err
+    )
     assert f"last look {BEFORE.captured_at:%Y-%m-%d %H:%M}Z, step 1)" in said.err
     assert "or add --new-attempt" in said.err
     going_on = said.err.splitlines()[-1].split()
@@ -93,49 +95,6 @@ def test_a_journal_whose_plan_is_damaged_or_gone_is_kept(
     assert journal_path(kept).read_text() == journal
 
 
-def test_plans_of_one_name_do_not_share_their_history(out: Path, capsys: Said) -> None:
-    other = out.with_suffix(".json")
-    first = under_way(other)
-    plan_upgrade(other, "--new-attempt")
-    under_way(other)
-    capsys.readouterr()
-    for more in ([], ["--new-attempt"]):
-        assert plan_upgrade(out, *more) == 2
-        assert "is the journal of checkout.plan.json" in capsys.readouterr().err
-    assert not out.exists()
-    assert Path("checkout.plan.1.journal.jsonl").read_text() == first
-    assert plan_upgrade(other, "--new-attempt") != 2
-    assert Path("checkout.plan.1.journal.jsonl").read_text() == first
-    assert Path("checkout.plan.2.journal.jsonl").exists()
-
-
-def test_plans_of_one_name_have_a_journal_each(out: Path) -> None:
-    """Both were written before the first look at either of them."""
-    files = [out.with_suffix(".json"), out]
-    for file, goal in zip(files, ("cooperative", "roundrobin"), strict=True):
-        assert plan_upgrade(file, "--to", goal) != 2
-    for file in files:
-        plan = read_plan(file)
-        book = Journal(journal_path(file), plan)
-        assert book.entries == []
-        book.append(entry_of(plan, verify(plan, (), BEFORE), BEFORE))
-    for file in files:
-        assert len(Journal(journal_path(file), read_plan(file)).entries) == 1
-
-
-def test_a_journal_of_before_stays_with_the_plan_that_it_names(out: Path) -> None:
-    """Earlier versions of rebal gave both plans the same journal."""
-    other = out.with_suffix(".json")
-    journal = under_way(other)
-    shared = journal_path(other)
-    plan_upgrade(Path("new.yaml"), "--to", "roundrobin")
-    Path("new.yaml").rename(out)
-    assert journal_path(other) == shared
-    assert journal_path(out) == Path("checkout.plan.yaml.journal.jsonl")
-    assert Journal(journal_path(other), read_plan(other)).entries
-    assert shared.read_text() == journal
-
-
 def test_a_full_disk_leaves_the_plan_and_its_journal_together(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +122,7 @@ def test_a_linked_plan_has_its_journal_beside_the_file(out: Path, capsys: Said) 
     assert "is the plan of a roll-out" in capsys.readouterr().err
     assert plan_upgrade(out, "--new-attempt") != 2
     assert sorted(path.name for path in Path("real").iterdir()) == [
-        "checkout.plan.1.journal.jsonl",
         "checkout.plan.1.yaml",
+        "checkout.plan.1.yaml.journal.jsonl",
         "checkout.plan.yaml",
     ]

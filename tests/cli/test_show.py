@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from rebal.cli import app
+from rebal.cli.journal import journal_path
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from tests.documents import checked
@@ -110,7 +111,7 @@ def test_set_of_a_step_that_had_to_wait_is_given_once_a_look_has_advised_it(
     Path("stable.yaml").write_text(dump_snapshot(stable))
     assert app.run(["show", "a.plan.yaml", "--set"]) == 4
     assert "step 1 could not start when the plan was made, nor since" in capsys.readouterr().err
-    words = ["--journal", "a.plan.journal.jsonl", "--snapshot", "stable.yaml"]
+    words = ["--journal", "a.plan.yaml.journal.jsonl", "--snapshot", "stable.yaml"]
     app.run(["verify", "a.plan.yaml", *words])
     capsys.readouterr()
     assert KEY in shown(capsys, "a.plan.yaml", "--set")
@@ -121,7 +122,7 @@ def test_set_of_step_2_is_given_once_a_look_has_shown_the_gate(plan: Path, capsy
     for name, seen in (("half", [pods(1, 1)[0], members[1]]), ("ready", members)):
         Path(f"{name}.yaml").write_text(dump_snapshot(look(1, seen)))
         words = ["verify", str(plan), "--snapshot", f"{name}.yaml"]
-        code = app.run([*words, "--journal", str(plan.with_suffix(".journal.jsonl"))])
+        code = app.run([*words, "--journal", str(journal_path(plan))])
         capsys.readouterr()
         assert app.run(["show", str(plan), "--step", "2", "--set"]) == code
         assert code == (0 if name == "ready" else 4)

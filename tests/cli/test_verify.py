@@ -228,7 +228,7 @@ def test_a_watch_writes_a_json_line_for_each_change_and_its_journal(
     assert [line["exit_code"] for line in lines] == [4, 4, 0]
     assert {line["schema"] for line in lines} == {"rebal.verify/1"}
     assert all(line["changes"] for line in lines)
-    book = (folder / "plan.journal.jsonl").read_text().splitlines()
+    book = (folder / "plan.yaml.journal.jsonl").read_text().splitlines()
     assert len(book) == 3
 
 

@@ -129,7 +129,7 @@ _COMPLETED = (
     "rebal 'é\udcff",
 )  # fmt: skip
 _KEPT_OUT = {"JAVA_HOME": "/nothing", "PATH": "/nothing", "SPARK_HOME": ""}
-_JOURNAL = "plan.journal.jsonl"
+_JOURNAL = "plan.yaml.journal.jsonl"
 
 
 @dataclass

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rebal.cli import app
+from rebal.cli.journal import journal_path
 from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.kafka.cluster import RawCluster
@@ -68,7 +69,7 @@ def test_a_rejection_after_the_plan_is_later_than_the_plan(
     fast.setattr(clock, "now", right)
     assert app.run(words) == 3
     assert "left out" not in capsys.readouterr().out
-    lines = service.file.with_suffix(".journal.jsonl").read_text().splitlines()
+    lines = journal_path(service.file).read_text().splitlines()
     times = [datetime.fromisoformat(json.loads(line)["at"]) for line in lines]
     assert len(times) == 2
     assert began - timedelta(seconds=2) < times[0] < times[1] < right() + timedelta(seconds=2)

@@ -150,7 +150,7 @@ def test_every_printed_command_runs_as_it_is_printed(terminal: Terminal, hostile
     terminal.run(anew.stderr.splitlines()[-1].strip())
     assert not [path for path in terminal.folder.iterdir() if path.name.startswith("rebal-")]
     assert sorted(path.name for path in terminal.folder.iterdir()) == [
-        "bin", "my plan.journal.jsonl", "my plan.yaml",
+        "bin", "my plan.yaml", "my plan.yaml.journal.jsonl",
     ], "no name was run as a command"  # fmt: skip
 
 

@@ -22,6 +22,7 @@ import pytest
 from confluent_kafka.admin import ScramMechanism, UserScramCredentialDeletion
 
 from rebal.cli import app
+from rebal.cli.journal import journal_path
 from rebal.inspectors.connection import auth
 from tests.kafka import jars
 from tests.kafka.broker import Broker, free_ports
@@ -93,7 +94,7 @@ class Rollout(Rolling):
         wait_for(repr(text), lambda: text in self.said(), timeout=60, every=0.1)
 
     def journal(self) -> list[dict[str, Any]]:
-        lines = self.plan.with_suffix(".journal.jsonl").read_text().splitlines()
+        lines = journal_path(self.plan).read_text().splitlines()
         return [json.loads(line) for line in lines]
 
     def through(
