@@ -34,7 +34,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST: Final = 365 * 86_400
 ENDINGS: Final = (".yaml", ".yml", ".json")
-"""Endings of the files of plans and snapshots; plans of one name share a journal."""
+"""Endings of the files of plans and snapshots."""
 SHELLS: Final = ("bash", "zsh", "fish")
 """Shells that `rebal completion` has a script for."""
 WATCH: Final = "30m"

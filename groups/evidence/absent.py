@@ -85,6 +85,8 @@ class _Joins:
         dated = {join.member_id for join in logged_by_brokers(found) if join.accepted}
         for join in found:
             if join.evidence.source is Source.CLIENT_LOG and join.member_id in dated:
+                if join.new and join.accepted:
+                    self._by[join.log, join.client_id].append(join)
                 continue
             if join.new:
                 self._new[join.member_id].append(join)
@@ -107,7 +109,8 @@ class _Joins:
         return [
             join
             for join in found
-            if (join.connection and join.connection == one.connection)
+            if join.new
+            or (join.connection and join.connection == one.connection)
             or any(map(is_later, self._new.get(join.member_id, ())))
         ]
 
