@@ -17,7 +17,7 @@ from rebal.groups.commands import Command, option, options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, GroupType, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
-from rebal.planner.admission.rejected import still_out
+from rebal.planner.admission.rejected import joined_since, member_of, still_out
 from rebal.planner.bridge import Bridge, bridge_of
 from rebal.planner.clients import (
     able,
@@ -115,7 +115,7 @@ class Context(GroupFacts):
         """Return the number of members of the whole service; None where no evidence gives it.
 
         It is the user's number; without one, the members present plus the rejected clients that
-        have not rejoined.
+        none of them can be.
         """
         if self._expected is not None or not self.classic:
             return self._expected
@@ -124,6 +124,7 @@ class Context(GroupFacts):
             one
             for one in still_out(self.snapshot)
             if not one.instance_id or one.instance_id not in here
+            if joined_since(member_of(self.snapshot, one), one) is Tri.NO
         ]
         return len(self.snapshot.members) + len(out) if out else None
 
