@@ -360,7 +360,7 @@ class Operator:
         id_, given = life.member_id.encode(), self._given
         if not id_ or self.merged or given.prefixed or given.foreign:
             return False
-        if self._has_whole_log(life):
+        if self._has_whole_log(life) and not self._follows_a_cut_life(life):
             return any(b"Successfully joined" in one and id_ in one for one in life.lines)
         lines = self._lines(self._book.broker)
         # A leader's answer names the other members, too.
@@ -369,6 +369,16 @@ class Operator:
 
     def _has_whole_log(self, life: Life) -> bool:
         return "client log" in self.kinds and not self._lives_from.get(id(life), 0)
+
+    def _follows_a_cut_life(self, life: Life) -> bool:
+        """Return whether its log begins within another process, whose end it does not show.
+
+        Both may run in one log, so that it does not tell for certain whose each member id is.
+        """
+        file = life.host, life.process.name
+        others = [one for one in self._book.lives if (one.host, one.process.name) == file]
+        cut = [one.lines[first:] for one in others if (first := self._lives_from.get(id(one), 0))]
+        return any(lines and not any(b"LeaveGroup" in line for line in lines) for lines in cut)
 
     def shows_rejection(self, life: Life) -> bool:
         """Return whether a log at hand, which is certainly the group's, shows its rejected join.
