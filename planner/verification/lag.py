@@ -249,7 +249,7 @@ def owner_for(context: Context, entries: Sequence[JournalEntry]) -> Advice | Non
         return None
     why = f"{listed(unowned)} {'has' if len(unowned) == 1 else 'have'} no owner"
     same = [entry.at for entry in entries if entry.ids == context.by_id.keys()]
-    if not same or context.snapshot.captured_at - same[0] < _SECOND_ROUND:
-        return wait(f"{why} yet")
     made = rebalance_of(context, [facts for facts in context.members if not facts.static])
+    if not same or context.snapshot.captured_at - same[0] < _SECOND_ROUND:
+        return replace(wait(f"{why} yet"), instead_of=made.action)
     return worded(replace(made, also=(why,)))

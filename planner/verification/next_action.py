@@ -33,7 +33,7 @@ from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
 from rebal.planner.advice.wording import by_word
 from rebal.planner.clients import is_mixed
-from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts
 from rebal.planner.difference import elected_since
 from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
@@ -181,7 +181,8 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
     """
     if not (made.recommended and made.changes_nothing):
         return False
-    changed = 0 if made.action is Action.TEMPORARY else 2
+    # A restart may be over in one rebalance, which waits for a stopped static member.
+    changed, rebalances = (0, 2) if made.action is Action.TEMPORARY else (2, 1)
     ids, now = look.context.by_id.keys(), look.context.generation or 0
     for entry in reversed(look.seen):
         same = entry.advised
@@ -191,7 +192,7 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
             same.changes_nothing
             and len(ids ^ entry.ids) == changed
             and entry.generation is not None
-            and now - entry.generation >= 2
+            and now - entry.generation >= rebalances
         ):
             return True
     return False
@@ -259,6 +260,9 @@ def plan_again(look: Look) -> Advice | None:
         return None
     if fresh.steps or fresh.verdict is Verdict.DONE:
         return advised.replan(context, "this one has no step left", verdict=Tri.CANNOT_TELL)
+    gone = look.out(OutsiderKind.MISSING)
+    if gone and not context.members and context.goal in (COOPERATIVE, EAGER):
+        return _start(look, gone, [(look.plan.target,)])
     if context.missing:
         return _counted(context, advised.wait(missing_text(context, look.outsiders)))
     return replace(fresh.advice, command=context.replan())

@@ -304,7 +304,8 @@ def _rejections(
         doubt = Doubt.ENTRY if hidden else Doubt.PAST
         if not open_ and all(latest > each for each in bounds):
             doubt = Doubt.TIME if full and one.at is None else Doubt.NONE
-            until = latest + lasts if full and counted is not None else None
+            settles = doubt is Doubt.TIME or (full and counted is not None)
+            until = latest + lasts if settles else None
         elif estimated and one.instance_id not in static:
             doubt = Doubt.COUNT
         yield Outsider(
