@@ -38,6 +38,7 @@ from tests.planner.rehearsal.scenes import (
 ALL = ("m0", "m1", "m2")
 UP = {"protocol": "consumer"}
 LATE = Process(name="late", protocol="consumer", topics=("orders",))
+JOIN = Event(do=Deed.START, processes=(LATE,))
 
 
 def kip848(count: int = 3, *, static: bool = False, partitions: int = 12, **more: Any) -> Scene:
@@ -75,21 +76,17 @@ def epochs(run: Rehearsal) -> list[int]:
     return [one.generation for one in run.rebalances]
 
 
-def moved(run: Rehearsal) -> list[int]:
-    return [one.moved for one in run.rebalances]
-
-
 def balanced(run: Rehearsal) -> bool:
     return run.at_rest and run.state == "Stable" and {m.owned for m in run.members} == {4}
 
 
-def test_a_restart_is_two_epochs_and_only_its_partitions_move() -> None:
-    run = play(kip848(), restart("m1"))
-    assert (epochs(run), moved(run), [one.stopped for one in run.rebalances]) == (
-        [8, 9],
-        [4, 4],
-        [4, 4],
-    )
+@pytest.mark.parametrize(
+    "before", [[], [Event(do=Deed.COORDINATOR, seconds=2.0)]], ids=["", "coordinator moves"]
+)
+def test_a_restart_is_two_epochs_and_only_its_partitions_move(before: list[Event]) -> None:
+    run = play(kip848(), *before, restart("m1"))
+    assert epochs(run) == [8, 9]
+    assert [(one.moved, one.stopped) for one in run.rebalances] == [(4, 4), (4, 4)]
     assert balanced(run)
     assert run.measures.twice == 0
 
@@ -106,7 +103,7 @@ def test_a_member_gets_nothing_before_its_owner_has_revoked() -> None:
 
 def test_a_member_that_revokes_too_slowly_is_removed_and_loses_its_partitions() -> None:
     where = with_processes(kip848(2, rebalance=30.0), "m0", on_revoked=90.0)
-    run = play(where, Event(do=Deed.START, processes=(LATE,)))
+    run = play(where, JOIN)
     assert told(run, "removed") == [("m0", "it did not revoke in time")]
     assert [note.who for note in run.notes if note.what == "past its poll timeout"] == ["m0"]
     # Its listener runs for 90 s: until it has returned the member owns what it kept.
@@ -155,12 +152,6 @@ def test_a_frozen_member_is_fenced_and_joins_again() -> None:
     assert balanced(run)
 
 
-def test_a_coordinator_that_moves_forgets_nothing() -> None:
-    run = play(kip848(), Event(do=Deed.COORDINATOR, seconds=2.0), restart("m1"))
-    assert epochs(run) == [8, 9]
-    assert balanced(run)
-
-
 def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
     run = play(kip848(), Event(do=Deed.PARTITIONS, topic="orders", count=15, seconds=60.0, at=1.0))
     assert [one.why for one in run.rebalances] == ["topics changed"]
@@ -205,17 +196,39 @@ def test_another_subscription_gives_the_group_an_epoch() -> None:
     assert balanced(run)
 
 
-def test_an_unknown_or_full_group_rejects_a_member() -> None:
-    full = play(
-        kip848(brokers=Brokers(consumer_max_size=3)), Event(do=Deed.START, processes=(LATE,))
-    )
-    assert told(full, "rejected") == [("late", "GROUP_MAX_SIZE_REACHED")]
-    closed = play(
-        scene(DONE, DONE, brokers=Brokers(migration="disabled")),
-        Event(do=Deed.START, processes=(LATE,)),
-    )
-    assert told(closed, "rejected") == [("late", "GROUP_ID_NOT_FOUND")]
-    assert closed.assignor == "cooperative-sticky"
+@pytest.mark.parametrize(
+    ("where", "events", "rejected"),
+    [
+        pytest.param(
+            kip848(brokers=Brokers(consumer_max_size=3)),
+            [JOIN],
+            ("late", "GROUP_MAX_SIZE_REACHED"),
+            id="the group is full",
+        ),
+        pytest.param(
+            scene(DONE, DONE, brokers=Brokers(migration="disabled")),
+            [JOIN],
+            ("late", "GROUP_ID_NOT_FOUND"),
+            id="classic groups are not converted",
+        ),
+        pytest.param(
+            scene(DONE, DONE, brokers=Brokers(kind=CoordinatorKind.SCALA)),
+            [JOIN],
+            ("late", "UNSUPPORTED_VERSION"),
+            id="a Scala coordinator knows no KIP-848",
+        ),
+        pytest.param(
+            kip848(),
+            [down("m0"), down("m1", to=RANGE)],
+            ("m1", "INCONSISTENT_GROUP_PROTOCOL"),
+            id="classic members have no assignor in common",
+        ),
+    ],
+)
+def test_member_that_the_coordinator_cannot_admit_is_rejected(
+    where: Scene, events: list[Event], rejected: tuple[str, str]
+) -> None:
+    assert told(play(where, *events), "rejected") == [rejected]
 
 
 def test_brokers_that_reject_classic_joins_end_the_classic_members_at_the_next_epoch() -> None:
@@ -268,28 +281,11 @@ def test_eager_classic_members_give_up_all_they_own_at_each_epoch() -> None:
     assert balanced(run)
 
 
-def test_all_up_and_all_back_ends_as_a_classic_group_without_a_rejection() -> None:
-    run = play(
-        scene(DONE, DONE, DONE),
-        *(restart(name, **UP) for name in ALL),
-        *(down(name) for name in ALL),
-    )
-    assert (run.assignor, run.measures.rejected) == ("cooperative-sticky", 0)
-    assert [member.protocol for member in run.members] == ["COOPERATIVE"] * 3
-    assert run.measures.twice == 0
-    assert balanced(run)
-
-
 def test_a_group_that_may_not_go_back_stays_kip_848_with_classic_members() -> None:
     run = play(kip848(brokers=Brokers(migration="upgrade")), *(down(name, to=BOTH) for name in ALL))
     assert run.assignor == "uniform"
     assert [member.protocol for member in run.members] == ["EAGER"] * 3
     assert balanced(run)
-
-
-def test_classic_members_need_an_assignor_in_common_in_a_kip_848_group_too() -> None:
-    run = play(kip848(), down("m0"), down("m1", to=RANGE))
-    assert told(run, "rejected") == [("m1", "INCONSISTENT_GROUP_PROTOCOL")]
 
 
 def test_static_members_change_protocol_without_a_rebalance_both_ways() -> None:
@@ -319,17 +315,6 @@ def test_leader_after_a_conversion_to_classic_is_the_first_of_the_timeline_map(
     assert (group.kip848, group.leader) == (False, leader)
 
 
-def test_an_empty_group_is_replaced_by_the_other_type() -> None:
-    stop = Event(do=Deed.STOP, members=ALL)
-    up = play(scene(RANGE, RANGE, RANGE), stop, restart(*ALL, **UP))
-    assert epochs(up)[-1] == 3
-    assert balanced(up)
-    back = play(kip848(), stop, down(*ALL))
-    assert epochs(back)[-1] == 1
-    assert back.assignor == "cooperative-sticky"
-    assert balanced(back)
-
-
 def test_members_choose_the_assignor_of_the_coordinator() -> None:
     run = play(
         kip848(brokers=Brokers(consumer_assignor="range")),
@@ -341,32 +326,22 @@ def test_members_choose_the_assignor_of_the_coordinator() -> None:
     assert run.assignor == "uniform"
 
 
-def test_a_scala_coordinator_knows_no_kip_848() -> None:
-    run = play(scene(DONE, DONE, brokers=Brokers(kind=CoordinatorKind.SCALA)), restart("m0", **UP))
-    assert told(run, "rejected") == [("m0", "UNSUPPORTED_VERSION")]
-
-
 def test_group_whose_assignments_carry_user_data_is_not_converted() -> None:
     """KAFKA-18134: the coordinator rejects the first member with group.protocol=consumer."""
-    late = Event(do=Deed.START, processes=(LATE,))
     where = with_processes(scene(RANGE, RANGE), assignors=("shelf", "range"))
     custom = {"shelf": get("range")}
     where = replace(where, assignor="shelf", user_data=("shelf",))
-    run = rehearse(where, Script(events=(late,)), assignors=custom)
+    run = rehearse(where, Script(events=(JOIN,)), assignors=custom)
     assert told(run, "rejected") == [("late", "GROUP_ID_NOT_FOUND")]
-    plain = rehearse(replace(where, user_data=()), Script(events=(late,)), assignors=custom)
+    plain = rehearse(replace(where, user_data=()), Script(events=(JOIN,)), assignors=custom)
     assert told(plain, "rejected") == []
     # Restarted with one of Kafka's own assignors, both members have assignments without it.
     moved = [restart(name, to=RANGE) for name in ("m0", "m1")]
-    run = rehearse(where, Script(events=(*moved, late)), assignors=custom)
+    run = rehearse(where, Script(events=(*moved, JOIN)), assignors=custom)
     assert (told(run, "rejected"), run.at_rest) == ([], True)
-
-
-def test_stopped_group_whose_assignments_carried_user_data_is_replaced() -> None:
-    where = replace(scene(RANGE, RANGE), user_data=("range",))
-    run = play(
-        where, Event(do=Deed.STOP, members=("m0", "m1")), Event(do=Deed.START, processes=(LATE,))
-    )
+    # A group that was stopped has no assignment left.
+    stop = Event(do=Deed.STOP, members=("m0", "m1"))
+    run = rehearse(where, Script(events=(stop, JOIN)), assignors=custom)
     assert told(run, "rejected") == []
     assert [member.owned for member in run.members] == [0, 0, 12]
 

@@ -1,68 +1,38 @@
 """The captured group `migrating` against the engine: what its broker stored, record by record.
 
-Its two Java 4.1.1 members restart one by one with group.protocol=consumer. Records of the kinds 2,
-3 and 6 give generations and epochs, those of the kind 8 each member's state (KIP-848).
+Its two Java 4.1.1 members restart one by one with group.protocol=consumer. Records of the kinds 2
+and 3 give generations and epochs, those of the kind 8 each member's state (KIP-848).
 """
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import pytest
 
-from rebal.groups.wire.offsets_topic import (
-    CurrentAssignment,
-    GroupEpoch,
-    GroupMetadata,
-    TargetEpoch,
-    decode_consumer_group_record,
-    decode_group_metadata,
-    decode_key,
-)
+from rebal.groups.wire.offsets_topic import CurrentAssignment, GroupEpoch
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.reconciliation import MemberState, ReconcilingMember
 from rebal.planner.rehearsal.engine.world import World
+from tests.planner.captured import BUNDLED
+from tests.planner.rehearsal.captures.capture import read
 
-DATA: Final = Path(__file__).parents[2] / "data" / "captures"
 STATES: Final = (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
 State = tuple[str, int, MemberState, tuple[int, ...], tuple[int, ...]]
 """Member id, epoch, state, assigned partitions, partitions to revoke."""
 
 
-def records() -> Iterator[tuple[float, str, Any]]:
-    """Yield the group's records but its commits: seconds since the first, member id, value."""
-    first = 0.0
-    with gzip.open(DATA / "consumer_offsets.jsonl.gz", "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    for row in rows:
-        data = base64.b64decode(row["key"])
-        if b"migrating" not in data or int.from_bytes(data[:2]) < 2:
-            continue
-        key: Any = decode_key(data)
-        at = row["timestamp"] / 1000
-        first = first or at
-        if row["value"] is not None:
-            value, kind = base64.b64decode(row["value"]), key.version
-            classic = kind == 2
-            read = (
-                decode_group_metadata(value)
-                if classic
-                else decode_consumer_group_record(kind, value)
-            )
-            yield at - first, getattr(key, "member_id", ""), read
-
-
-def numbers(partitions: Any) -> tuple[int, ...]:
-    return tuple(number for _, some in partitions for number in some)
+def state(member_id: str, value: CurrentAssignment) -> State:
+    assigned, revoking = (
+        tuple(number for _, numbers in partitions for number in numbers)
+        for partitions in (value.assigned, value.pending_revocation)
+    )
+    return member_id, value.member_epoch, STATES[value.state], assigned, revoking
 
 
 def distinct(states: Iterator[State]) -> dict[str, list[State]]:
@@ -91,21 +61,26 @@ class Ids(Chance):
 def test_each_epoch_and_each_member_s_states_are_those_of_the_capture(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stored = list(records())
+    group = read(BUNDLED).groups["migrating"]
+    records = [record for record in group.records if record.value is not None]
+    stored = [fact for fact in group.facts if fact.value is not None]
+    began = records[0].at
     classic = {
         member.client_id: member.member_id
-        for _, _, value in stored
-        if isinstance(value, GroupMetadata)
-        for member in value.members
+        for record in records
+        if record.value is not None
+        for member in record.value.members
     }
     current = [
-        (id_, value.member_epoch, STATES[value.state], numbers(value.assigned),
-         numbers(value.pending_revocation))
-        for _, id_, value in stored
-        if isinstance(value, CurrentAssignment)
-    ]  # fmt: skip
+        state(fact.member_id, fact.value)
+        for fact in stored
+        if isinstance(fact.value, CurrentAssignment)
+    ]
     first, second = (id_ for id_ in dict.fromkeys(one[0] for one in current) if "mig" not in id_)
-    joins = {id_: min(at for at, one, _ in stored if one == id_) for id_ in (first, second)}
+    joins = {
+        id_: min(fact.at for fact in stored if fact.member_id == id_) - began
+        for id_ in (first, second)
+    }
 
     seen: list[State] = []
     advance = ReconcilingMember.advance
@@ -143,7 +118,6 @@ def test_each_epoch_and_each_member_s_states_are_those_of_the_capture(
             heartbeat=1.0,
         )
 
-    generations = [value.generation for _, _, value in stored if isinstance(value, GroupMetadata)]
     for name, at in (("mig-0", 0.0), ("mig-1", 5.0)):
         world.start(process(name, "classic"), at)
     for name, gone, joined in (("mig-0", 16.0, joins[first]), ("mig-1", 40.0, joins[second])):
@@ -151,9 +125,9 @@ def test_each_epoch_and_each_member_s_states_are_those_of_the_capture(
         world.restart(name, joined - gone, process(name, "consumer"))
     assert world.settle(60.0)
 
-    epochs = [value.epoch for _, _, value in stored if isinstance(value, GroupEpoch)]
-    targets = [value.assignment_epoch for _, _, value in stored if isinstance(value, TargetEpoch)]
-    assert (generations, epochs, targets) == ([0, 1, 2, 3], [3, 4, 5, 6], [3, 4, 5, 6])
+    generations = [record.value.generation for record in records if record.value is not None]
+    epochs = [fact.value.epoch for fact in stored if isinstance(fact.value, GroupEpoch)]
+    assert (generations, epochs) == ([0, 1, 2, 3], [3, 4, 5, 6])
     assert [run.generation for run in world.rebalances] == [1, 2, 3, 4, 5, 6]
     assert [run.assignor for run in world.rebalances] == ["range"] * 3 + ["uniform"] * 3
 
