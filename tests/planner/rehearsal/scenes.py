@@ -25,7 +25,7 @@ def scene(
     static: bool = False,
     **more: Any,
 ) -> Scene:
-    """A Stable group: a member for each list, m0, m1, …, with what the elected assignor gives.
+    """A Stable group: a member for each list, m0 (it leads), m1, …, with the elected assignor's.
 
     Keywords that a `Process` has are for each of them, the others for the scene.
     """

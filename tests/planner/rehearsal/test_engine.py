@@ -2,8 +2,6 @@
 
 import pytest
 
-from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.rehearse import rehearse_often
 from rebal.planner.rehearsal.script import Deed, Event, Script
 from tests.planner.rehearsal.scenes import (
@@ -64,16 +62,6 @@ def test_a_killed_member_counts_until_its_session_ends() -> None:
     assert run.measures.longest >= 42
 
 
-def test_a_full_group_admits_nobody() -> None:
-
-    late = Process(name="m2", assignors=RANGE, topics=("orders",))
-    run = play(
-        scene(RANGE, RANGE, brokers=Brokers(max_size=2)),
-        Event(do=Deed.START, processes=(late,)),
-    )
-    assert told(run, "rejected") == [("m2", "GROUP_MAX_SIZE_REACHED")]
-
-
 def test_enforce_rebalance_waits_for_the_next_poll_and_revokes_nothing_before() -> None:
     run = play(
         scene(RANGE, RANGE, poll=20.0),
@@ -82,15 +70,6 @@ def test_enforce_rebalance_waits_for_the_next_poll_and_revokes_nothing_before() 
     leads = run.rebalances[0]
     assert leads.began > 5
     assert leads.why == "the leader joined again"
-
-
-def test_partitions_that_a_topic_gains_are_assigned_when_the_leader_sees_them() -> None:
-    run = play(
-        scene(DONE, DONE),
-        Event(do=Deed.PARTITIONS, topic="orders", count=14, seconds=60.0, at=1),
-    )
-    assert [member.owned for member in run.members] == [7, 7]
-    assert run.measures.longest > 59
 
 
 def test_an_event_happens_so_long_after_the_one_before_without_a_rest() -> None:

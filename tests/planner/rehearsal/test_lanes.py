@@ -14,12 +14,6 @@ def test_a_restart_shows_as_down_and_then_owning_again() -> None:
     assert all(stretches[-1].end == 30 for stretches in drawn.values())
 
 
-def test_a_stop_of_two_seconds_is_seen_in_a_story_of_an_hour() -> None:
-    run = play(scene(RANGE, RANGE, RANGE), restart("m0"), Event(do=Deed.WAIT, seconds=3600))
-    drawn = lanes(run, 60)
-    assert drawn["m1"][0].doing is Doing.IDLE
-
-
 def test_a_rejected_member_and_a_partition_with_two_owners_are_the_worst() -> None:
     run = play(scene(RANGE, RANGE), restart("m0", to=DONE), Event(do=Deed.WAIT, seconds=30))
     assert lanes(run, 20)["m0"][-1].doing is Doing.REJECTED
@@ -31,6 +25,7 @@ def test_a_rejected_member_and_a_partition_with_two_owners_are_the_worst() -> No
 
 def test_the_usual_state_of_a_column_hides_a_short_stop_but_no_danger() -> None:
     run = play(scene(RANGE, RANGE, RANGE), restart("m0"), Event(do=Deed.WAIT, seconds=3600))
+    assert lanes(run, 60)["m1"][0].doing is Doing.IDLE
     assert {one.doing for one in lanes(run, 60, usual=True)["m1"]} == {Doing.OWNS}
     late = Event(do=Deed.BUSY, members=("m0",), seconds=65, at=10)
     run = play(scene(RANGE, RANGE, rebalance=60.0), late, Event(do=Deed.WAIT, seconds=3600))
