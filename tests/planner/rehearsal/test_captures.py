@@ -17,12 +17,16 @@ from tests.planner.rehearsal.captures.replay import Comparison, replay, settled,
 KINDS = {"state", "assignor", "leader", "members", "partitions", "rejections", "starts"}
 
 
-@cache
-def compared(folder: Path, seed: int = 0) -> Comparison:
+def compare(folder: Path, seed: int = 0, *, only: tuple[str, ...] = ()) -> Comparison:
+    """Replay the groups of a capture, or those that are named."""
     capture, all_ = read(folder), Comparison()
     for story in stories(capture):
-        all_.take(replay(story, capture, seed))
+        if not only or story.group.name in only:
+            all_.take(replay(story, capture, seed))
     return all_
+
+
+compared = cache(compare)
 
 
 def test_replay_of_captured_groups_equals_the_capture(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,10 +59,7 @@ def test_each_group_of_the_bundled_capture_is_compared_at_several_points() -> No
 
 def test_replay_notices_a_coordinator_that_rejects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicGroup, "_admits", lambda *_: True)
-    capture, found = read(BUNDLED), Comparison()
-    for story in stories(capture):
-        if story.group.name in ("checkout", "pyapp"):
-            found.take(replay(story, capture))
+    found = compare(BUNDLED, only=("checkout", "pyapp"))
     missed = [one for one in found.differences if one.kind == "rejections"]
     assert len(missed) >= 5
     assert all(one.capture == [Error.INCONSISTENT_GROUP_PROTOCOL.name] for one in missed)
@@ -71,8 +72,5 @@ def test_replay_notices_members_with_an_eager_protocol_only(
         "rebal.planner.rehearsal.engine.consumer.fixed_protocol",
         lambda *_: RebalanceProtocol.EAGER,
     )
-    capture, found = read(BUNDLED), Comparison()
-    for story in stories(capture):
-        if story.group.name == "billing":
-            found.take(replay(story, capture))
+    found = compare(BUNDLED, only=("billing",))
     assert {one.kind for one in found.differences} >= {"rebalances"}

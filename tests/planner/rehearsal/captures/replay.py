@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -171,14 +171,17 @@ def replay(story: Story, capture: Capture, seed: int = 0) -> Comparison:
     compared, points = Comparison(), settled(story)
     before: tuple[int, int] | None = None
     before_at = 0.0
-    events = iter(sorted(story.events, key=lambda event: event.at or 0.0))
-    event = next(events, None)
-    for at in points:
-        while event is not None and (event.at or 0.0) <= at:
+    events = deque(story.events)
+
+    def run_to(at: float) -> None:
+        while events and (events[0].at or 0.0) <= at:
+            event = events.popleft()
             world.agenda.run(event.at or 0.0)
             _DEEDS[event.do](world, event)
-            event = next(events, None)
         world.agenda.run(at)
+
+    for at in points:
+        run_to(at)
         record = _record(story, at)
         online = folded(story.group.facts, at + story.begin)
         if online.epoch is None:
@@ -195,11 +198,7 @@ def replay(story: Story, capture: Capture, seed: int = 0) -> Comparison:
                 what = "since the rest before"
                 compared.add(Difference(name, at, "rebalances", what, *risen, why))
         before, before_at = generations, at
-    while event is not None:
-        world.agenda.run(event.at or 0.0)
-        _DEEDS[event.do](world, event)
-        event = next(events, None)
-    world.agenda.run(story.end)
+    run_to(story.end)
     _starts(compared, story, world)
     return compared
 
@@ -298,8 +297,6 @@ def _counted(owned: Owned) -> str:
 def _starts(compared: Comparison, story: Story, world: World) -> None:
     """Each start: whether its client let it start, and with which errors it was rejected."""
     for start in story.starts:
-        if start.process is None:
-            continue
         happened = [
             one
             for one in world.happened

@@ -10,7 +10,14 @@ from typing import Any
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.script import Deed, Event
-from tests.planner.rehearsal.captures.capture import BEAT, Capture, Group, Request, family
+from tests.planner.rehearsal.captures.capture import (
+    BEAT,
+    REJECTIONS,
+    Capture,
+    Group,
+    Request,
+    family,
+)
 
 _FENCED = 82
 _NOT_YET = frozenset({14, 15, 16})
@@ -28,15 +35,14 @@ _AT_ONCE = 0.5
 class Start:
     """One start of one consumer; times in seconds since the story began.
 
-    `until` is its client's next action. `process` is None where it was stopped before it reached
-    the broker. `errors` are the rejections it received, `reached` whether it reached the broker.
+    `until` is its client's next action. `errors` are the rejections it received, `reached` whether
+    it reached the broker.
     """
 
     client_id: str
     at: float
     until: float
-    joins: float
-    process: Process | None
+    process: Process
     errors: frozenset[int]
     reached: bool
 
@@ -52,7 +58,6 @@ class Story:
         self.own_joins = list(self._joins_of_their_own())
         self.starts: list[Start] = []
         self.events: list[Event] = []
-        self.unknown: list[str] = []
         for number, event in enumerate(group.timeline):
             self._take(event, group.timeline[number + 1 :])
         told = list(self._busy())
@@ -93,8 +98,8 @@ class Story:
             self.events.append(Event(do=Deed.DELETE_GROUP, at=at))
         elif "broker" in action or "coordinator" in action:
             self.events.append(Event(do=Deed.COORDINATOR, at=at, seconds=1.0))
-        elif action not in ("commit", "remark"):
-            self.unknown.append(action)
+        else:
+            assert action in ("commit", "remark"), action
 
     def _start(self, event: dict[str, Any], client_id: str, at: float, until: float) -> None:
         # A stop takes effect later than it is asked for: joins go on until then.
@@ -102,22 +107,15 @@ class Story:
         for one in self.of(client_id):
             if one.joins and at <= one.came - self.begin < until:
                 ids.setdefault(one.client_id, []).append(one)
-        if not ids:
+        ends = [
+            one
+            for one in self.group.timeline
+            if one.get("client_id") == client_id and self.since(one["t_ms"]) == until
+        ]
+        if not ids and any(one["action"] == "died" for one in ends):
             process = self._process(event, client_id, None)
-            ended = next(
-                (
-                    one
-                    for one in self.group.timeline
-                    if one.get("client_id") == client_id
-                    and self.since(one["t_ms"]) == until
-                    and one["action"] == "died"
-                ),
-                None,
-            )
-            found = process if ended is not None else None
-            self.starts.append(Start(client_id, at, until, until, found, frozenset(), False))
-            if found is not None:
-                self._launch(found, (at + until) / 2)
+            self.starts.append(Start(client_id, at, until, process, frozenset(), reached=False))
+            self._launch(process, (at + until) / 2)
         for name, joins in ids.items():
             real = [one for one in joins if one.error not in _NOT_YET]
             if not real:
@@ -127,18 +125,13 @@ class Story:
                 for one in self.of(client_id)
                 if at <= one.came - self.begin <= until
             )
-            errors = frozenset(one.error for one in real if one.error in (23, 26, 81, 82))
+            errors = frozenset(one.error for one in real) & REJECTIONS
             # It may have been told by an OffsetCommit, of which no line is kept.
-            fenced = fenced or any(
-                "FencedInstanceId" in (one.get("error") or "")
-                for one in self.group.timeline
-                if one.get("client_id") == client_id and self.since(one["t_ms"]) == until
-            )
-            errors |= {_FENCED} if fenced else frozenset()
-            came = real[0].came - self.begin
+            if fenced or any("FencedInstanceId" in (one.get("error") or "") for one in ends):
+                errors |= {_FENCED}
             process = self._process(event, name, real[0])
-            self.starts.append(Start(name, at, until, came, process, errors, True))
-            self._launch(process, came)
+            self.starts.append(Start(name, at, until, process, errors, reached=True))
+            self._launch(process, real[0].came - self.begin)
 
     def _launch(self, process: Process, at: float) -> None:
         self.events.append(Event(do=Deed.START, at=at, processes=(process,)))
