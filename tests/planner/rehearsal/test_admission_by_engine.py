@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice, product
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ import pytest
 from rebal.groups.model import Tri
 from rebal.planner.admission.check import Admission, Event, Settle, admitted, restart
 from rebal.planner.admission.memory import memory_of
-from rebal.planner.rehearsal.engine.messages import Error, GroupPhase
+from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from tests.planner.builder import context_of
 from tests.planner.rehearsal.requests import Member, Table
 
@@ -32,20 +32,18 @@ SESSION = 900.0
 ADMITTED = (Error.NONE, Error.MEMBER_ID_REQUIRED)
 
 
-@dataclass
 class Listed(Member):
     """A member with its assignor list; `down`: its process does not run."""
 
-    name: str
-    instance_id: str | None
-    assignors: tuple[str, ...]
-    down: bool = False
-    joins: Any = field(default_factory=list)
-    syncs: Any = field(default_factory=list)
-    woken: int = 0
+    down = False
 
-    def __hash__(self) -> int:
-        return id(self)
+    def __init__(self, name: str, instance_id: str | None, assignors: tuple[str, ...]) -> None:
+        super().__init__(name, instance_id)
+        self.assignors = assignors
+
+    def asks(self, *, known: bool = True) -> JoinRequest:
+        """A join of a new process, or of one that joins again with its whole list."""
+        return self.request(known, assignors=self.assignors, stamp=object(), session=SESSION)
 
 
 class Group:
@@ -63,22 +61,19 @@ class Group:
         """Send a new process's join until it is admitted or not; return the last error."""
         group = self.table.group
         before = len(one.joins)
-        other = {"assignors": one.assignors, "stamp": object(), "session": SESSION}
-        group.join(one.request(known=False, **other), one)
+        group.join(one.asks(known=False), one)
         if len(one.joins) > before and one.joins[-1].error is Error.MEMBER_ID_REQUIRED:
             before = len(one.joins)
-            group.join(one.request(**other), one)
+            group.join(one.asks(), one)
         return one.joins[-1].error if len(one.joins) > before else Error.NONE
 
     def gather(self) -> None:
         """Let every running member join again with its whole list, and sync."""
         group = self.table.group
         for one in self.members:
-            if not one.down and group.phase is GroupPhase.PREPARING_REBALANCE:
-                held = group.lists()
-                if one.name in held:
-                    other = {"assignors": one.assignors, "stamp": object(), "session": SESSION}
-                    group.join(one.request(**other), one)
+            preparing = group.phase is GroupPhase.PREPARING_REBALANCE
+            if preparing and not one.down and one.name in group.lists():
+                group.join(one.asks(), one)
         if group.phase is GroupPhase.PREPARING_REBALANCE:
             self.table.later(61)
         if group.phase is GroupPhase.COMPLETING_REBALANCE:
@@ -95,15 +90,13 @@ class Group:
         """Have a running member make everybody join again."""
         running = next((one for one in self.members if not one.down), None)
         if running is not None:
-            other = {"assignors": running.assignors, "stamp": object(), "session": SESSION}
-            self.table.group.join(running.request(**other), running)
+            self.table.group.join(running.asks(), running)
             self.gather()
 
     def probe(self, name: str) -> bool | None:
         """The read-only probe: is this assignor in every remembered list? None: a full group."""
         asking = Listed("made-up", "made-up too", (name,))
-        other = {"assignors": (name,), "session": SESSION}
-        self.table.group.join(asking.request(**other), asking)
+        self.table.group.join(asking.asks(), asking)
         error = asking.joins[-1].error
         return None if error is Error.GROUP_MAX_SIZE_REACHED else error is Error.UNKNOWN_MEMBER_ID
 

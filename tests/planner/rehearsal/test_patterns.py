@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
 
 from rebal.planner.rehearsal.rehearse import rehearse
@@ -11,7 +10,7 @@ from rebal.planner.rehearsal.script import Deed, Event, Script
 from tests.planner.builder import group_of
 from tests.planner.rehearsal.scenes import DONE, RANGE, play, restart, scene, told, with_processes
 from tests.planner.rehearsal.test_kip848 import kip848
-from tests.planner.rehearsal.test_scripts import error, read
+from tests.planner.rehearsal.test_scripts import read
 
 ORDERS = "orders.*"
 
@@ -103,24 +102,6 @@ def test_script_creates_topics_and_subscribes_by_pattern() -> None:
         "orders-eu: 6",
         "orders-us: 2",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("  - subscribe: all\n    pattern: 'a(b'\n", "a(b is no regular expression"),
-        (
-            "  - subscribe: all\n    pattern: a\n    topics: orders\n",
-            "topics and pattern exclude each other",
-        ),
-        ("  - create-topic: {orders: 3}\n", "it is there already"),
-        ("  - create-topic: {new: 0}\n", "expected from 1 to 1,000,000 partitions"),
-        ("  - create-topic: {new: 1000001}\n", "expected from 1 to 1,000,000 partitions"),
-        ("  - partitions: {orders: 1000001}\n", "expected from 1 to 1,000,000 partitions"),
-    ],
-)
-def test_wrong_topic_event_is_one_sentence(text: str, says: str) -> None:
-    assert says in str(error(text))
 
 
 def test_group_from_evidence_has_the_pattern_that_the_brokers_show() -> None:

@@ -189,6 +189,21 @@ def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
         ("  - kill: []\n", "events[0].kill: names no member (line 3)."),
         ("  - {start: [], like: m0}\n", "events[0].start: names no member (line 3)."),
         ("  - create-topic: {}\n", "events[0].create-topic: names nothing that changes (line 3)."),
+        (
+            "  - {subscribe: all, pattern: 'a(b'}\n",
+            "events[0].pattern: a(b is no regular expression",
+        ),
+        (
+            "  - {subscribe: all, pattern: a, topics: orders}\n",
+            "events[0].pattern: topics and pattern exclude each",
+        ),
+        ("  - create-topic: {orders: 3}\n", "events[0].create-topic.orders: it is there already"),
+        (
+            "  - create-topic: {new: 0}\n",
+            "events[0].create-topic.new: expected from 1 to 1,000,000",
+        ),
+        ("  - create-topic: {new: 1000001}\n", "events[0].create-topic.new: expected from 1 to 1,"),
+        ("  - partitions: {orders: 1000001}\n", "events[0].partitions.orders: expected from 1 to"),
     ],
 )
 def test_a_wrong_event_is_one_sentence_with_its_line(text: str, says: str) -> None:
