@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rebal.groups.assignors.connect import (
     Given,
@@ -35,9 +35,8 @@ from rebal.groups.wire.user_data import (
     WorkerMetadata,
     decode_worker_assignment,
 )
-from tests.assignors.jar import COLLIDING, Jar
+from tests.assignors.jar import COLLIDING, Jar, jvm
 from tests.encoders import encode_worker
-from tests.kafka import jars
 
 VERSIONS = {"default": 0, "compatible": 1, "sessioned": 2}
 
@@ -79,30 +78,12 @@ class ConnectJar(Jar):
             )
         return given
 
-    def _say(self, line: str) -> None:
-        assert self._child.stdin is not None
-        self._child.stdin.write(f"{line}\n".encode())
-        self._child.stdin.flush()
-
 
 @contextmanager
 def running(version: str = "4.1.1") -> Iterator[ConnectJar]:
-    """A JVM that ends with the block."""
-    name = f"connect-{version}"
-    classes = jars.compiled("ConnectAssign", name, Path(__file__).parent / "java")
-    path = os.pathsep.join((jars.classpath(name), classes))
-    java = jars.tool("java")
-    assert java is not None
-    command = [java, "-XX:+UseSerialGC", "-Xmx256m", "-cp", path, "ConnectAssign"]
-    quiet = {"stderr": subprocess.DEVNULL}
-    child = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **quiet
-    )
-    try:
+    quiet = subprocess.DEVNULL
+    with jvm("ConnectAssign", f"connect-{version}", "-Xmx256m", stderr=quiet) as child:
         yield ConnectJar(child)
-    finally:
-        child.kill()
-        child.communicate()
 
 
 def sent(given: dict[str, Given]) -> dict[str, Given]:
@@ -245,6 +226,35 @@ def _metadata(held: Work, version: int) -> bytes:
     )
 
 
+def written(given: dict[str, Given]) -> dict[str, list[Any]]:
+    """What each worker was sent, as a record has it."""
+    return {
+        worker: [
+            [[name, list(numbers)] for name, numbers in by_connector(one.assigned, hashed=False)],
+            [[name, list(numbers)] for name, numbers in by_connector(one.revoked, hashed=False)],
+            one.delay_ms,
+        ]
+        for worker, one in given.items()
+    }
+
+
+def read(line: dict[str, Any]) -> Led:
+    """The rebalance of a recorded line."""
+    return Led(
+        leader=line["leader"],
+        protocol=line["protocol"],
+        config=line["config"],
+        round=Round(
+            workers={worker: work_of(sent_) for worker, sent_ in line["workers"].items()},
+            configured=_configured(line["config"]),
+            generation=line["generation"],
+            last_generation=line["last_generation"],
+            now_ms=line["now_ms"],
+            max_delay_ms=line["max_delay_ms"],
+        ),
+    )
+
+
 def record(path: Path, seeds: range) -> None:
     """Write histories with what the jar gives: a line a rebalance, read by test_connect.py."""
     with running() as kafka, gzip.GzipFile(path, "wb", mtime=0) as file:
@@ -266,14 +276,7 @@ def record(path: Path, seeds: range) -> None:
                         worker: by_connector(work, hashed=False)
                         for worker, work in led.round.workers.items()
                     },
-                    "given": {
-                        worker: [
-                            by_connector(one.assigned, hashed=False),
-                            by_connector(one.revoked, hashed=False),
-                            one.delay_ms,
-                        ]
-                        for worker, one in given.items()
-                    },
+                    "given": written(given),
                 }
                 file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 

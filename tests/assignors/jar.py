@@ -34,9 +34,7 @@ class Jar:
         Raises:
             TimeoutError: no answer in PATIENCE seconds; the JVM is of no use any more.
         """
-        assert self._child.stdin is not None
-        self._child.stdin.write("".join(f"{line}\n" for line in _lines(name, spec)).encode())
-        self._child.stdin.flush()
+        self._say(*_lines(name, spec))
         result: Assignment = {}
         while (line := self._line()) != "done":
             if line.startswith("throws "):
@@ -47,6 +45,11 @@ class Jar:
                 for topic, _, p in (word.rpartition(":") for word in owned.split(",") if word)
             ]
         return result
+
+    def _say(self, *lines: str) -> None:
+        assert self._child.stdin is not None
+        self._child.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        self._child.stdin.flush()
 
     def _line(self) -> str:
         assert self._child.stdout is not None
@@ -65,16 +68,23 @@ class Jar:
 
 @contextmanager
 def running() -> Iterator[Jar]:
-    """A JVM that ends with the block."""
-    classes = jars.compiled("Assign", "clients-4.1.1", Path(__file__).parent / "java")
-    path = os.pathsep.join((jars.classpath("clients-4.1.1"), classes))
-    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-    java = jars.tool("java")
-    assert java is not None
-    command = [java, "-XX:+UseSerialGC", quiet, "-cp", path, "Assign"]
-    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
-    try:
+    with jvm("Assign", "clients-4.1.1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off") as child:
         yield Jar(child)
+
+
+@contextmanager
+def jvm(
+    class_: str, libraries: str, *options: str, stderr: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A JVM that answers on its standard output, and ends with the block."""
+    classes = jars.compiled(class_, libraries, Path(__file__).parent / "java")
+    path = os.pathsep.join((jars.classpath(libraries), classes))
+    java, pipe = jars.tool("java"), subprocess.PIPE
+    assert java is not None
+    command = [java, "-XX:+UseSerialGC", *options, "-cp", path, class_]
+    child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=stderr, bufsize=0)
+    try:
+        yield child
     finally:
         child.kill()
         child.communicate()
