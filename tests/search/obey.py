@@ -350,16 +350,13 @@ class Rehearsed(Story):
             "roll back": self._roll_back,
             "old image": self._old_image,
             "cut": self._spoil,
-            "merge": self._merge,
+            "merge": lambda: self._event(f"logs: {self.world.merge()}"),
             "wrong list": self._wrong_list,
             "leave": self._leave,
             "rejected pod": self._rejected_pod,
-            "topic grows": self._grow,
+            "topic grows": lambda: self._event(self.world.grow()),
         }[event.kind]
         done()
-
-    def _merge(self) -> None:
-        self._event(f"logs: {self.world.merge()}")
 
     def _wrong_list(self) -> None:
         """Somebody restarts a member with a list of their own."""
@@ -388,9 +385,6 @@ class Rehearsed(Story):
         one.running = False
         one.due = self.world.now() + self.rng.choice((3.0, 100.0))
         self._event(f"{one.name} is stopped for a while")
-
-    def _grow(self) -> None:
-        self._event(self.world.grow())
 
     def _rejected_pod(self) -> None:
         """A new pod of the service is rejected at its first start, and stays out."""

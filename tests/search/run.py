@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
@@ -139,16 +139,9 @@ def shrunk(history: History, kind: str, most: int = _MOST_SHRINKS) -> History:
     """Return the smallest history, within so many tries, that breaks the same kind of promise."""
     tries = iter(range(most))
     while True:
-        for one in _within(smaller(history), tries):
+        for one, _ in zip(smaller(history), tries, strict=False):
             if kind_of(rehearse(one)) == kind:
                 history = one
                 break
         else:
             return history
-
-
-def _within(histories: Iterator[History], tries: Iterator[int]) -> Iterator[History]:
-    for one in histories:
-        if next(tries, None) is None:
-            return
-        yield one

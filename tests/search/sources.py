@@ -121,7 +121,7 @@ class Book:
         self._hosts: dict[str, str] = {}
         self._network = network
         self._completed = self._stable = 0.0
-        self._last: tuple[int, int] | None = None
+        self._last: int | None = None
 
     # --- times ----------------------------------------------------------------------------------
 
@@ -312,13 +312,11 @@ class Book:
     def stored(self, record: Stored) -> None:
         """Append the group's record; its state's time is that of the last change of state."""
         now = self._agenda.now
-        again = self._last == (self.epoch, record.generation) or (
-            self._last is not None and self._last[1] == record.generation
-        )
+        again = self._last == record.generation
         since = self._stable if again else self._completed
         if not again:
             self._stable = now
-        self._last = (self.epoch, record.generation)
+        self._last = record.generation
         value = GroupMetadata(
             version=3,
             protocol_type="consumer",

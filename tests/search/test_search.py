@@ -13,7 +13,7 @@ import yaml
 from tests.search.histories import History, draw
 from tests.search.mutations import MUTATIONS
 from tests.search.obey import rehearse
-from tests.search.run import kind_of, random_seeds, search, seeds, shrunk
+from tests.search.run import Report, kind_of, random_seeds, search, seeds, shrunk
 
 SHARDS, SHORT = 2, 160
 FULL_SHARDS, FULL = 20, 100_000
@@ -27,10 +27,9 @@ FINDS = {
 }  # fmt: skip
 
 
-def none_found(report: object) -> None:
+def none_found(report: Report) -> None:
     """No promise was broken; the message is each counter-example as a few lines."""
-    found = getattr(report, "found")  # noqa: B009
-    assert not found, "\n\n".join(map(str, found))
+    assert not report.found, "\n\n".join(map(str, report.found))
 
 
 @pytest.mark.slow
