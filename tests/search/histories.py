@@ -393,7 +393,8 @@ class Known(NamedTuple):
 def found() -> dict[str, Known]:
     """Return what was found (found.yaml), by what was wrong."""
     text = Path(__file__).with_name("found.yaml").read_text(encoding="utf-8")
+    cases = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return {
-        one["why"]: Known(History.read(one["history"]), one.get("ends", "finished"))
-        for one in yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        why: Known(ends=one.pop("ends", "finished"), history=History.read(one))
+        for why, one in cases.items()
     }
