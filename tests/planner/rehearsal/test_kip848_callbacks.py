@@ -26,12 +26,6 @@ def test_member_whose_callback_throws_in_a_reconciliation_leaves_at_once(callbac
     assert run.measures.longest < 15
 
 
-def test_member_whose_listener_throws_in_close_leaves_all_the_same() -> None:
-    run = play(failing("revoked"), Event(do=Deed.STOP, members=("m1",), at=10.0))
-    assert told(run, "removed") == []
-    assert run.measures.longest < 6
-
-
 def test_stopped_member_leaves_when_its_listener_is_done() -> None:
     stop = Event(do=Deed.STOP, members=("m1",), at=10.0)
     run = play(kip848(2, on_revoked=20.0), stop)

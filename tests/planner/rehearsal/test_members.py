@@ -59,14 +59,6 @@ def test_member_whose_callback_throws_ends_and_leaves_unless_close_throws_too(
     assert longest - 20 < run.measures.longest < longest
 
 
-def test_clean_stop_of_a_member_whose_revoked_callback_throws_waits_for_its_session() -> None:
-    stop = Event(do=Deed.STOP, members=("m1",), at=100)
-    run = play(scene(RANGE, RANGE, fails_in=("revoked",)), stop)
-    assert told(run, "removed") == [("m1", "its session timed out")]
-    run = play(scene(RANGE, RANGE), stop)
-    assert told(run, "removed") == []
-
-
 def test_stopped_member_leaves_when_its_listener_is_done() -> None:
     stop = Event(do=Deed.STOP, members=("m1",), at=100)
     run = play(scene(RANGE, RANGE, on_revoked=20.0), stop)
