@@ -16,7 +16,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage",
+    "--disable-dev-shm-usage", "--window-size=1400,1000",
 )  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def why_none() -> str | None:
 class Browser:
     """One browser with one page. `errors` are what its console said was wrong."""
 
-    def __init__(self, width: int = 1400, height: int = 1000) -> None:
+    def __init__(self) -> None:
         self._profile = tempfile.mkdtemp(prefix="rebal-browser-")
         driver = shutil.which("chromedriver")
         assert driver is not None
@@ -47,21 +47,16 @@ class Browser:
         self._base = f"http://127.0.0.1:{self._port()}"
         options = {
             "binary": _browser(),
-            "args": [
-                *_FLAGS,
-                f"--user-data-dir={self._profile}",
-                f"--window-size={width},{height}",
-            ],
+            "args": [*_FLAGS, f"--user-data-dir={self._profile}"],
         }
         wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._base += f"/session/{made['sessionId']}"
 
-    def open(self, page: Path, *, dark: bool = False, script: bool = True) -> None:
+    def open(self, page: Path, *, script: bool = True) -> None:
         """Load a file; `script` False is a browser whose user switched JavaScript off."""
-        feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._cdp("Emulation.setEmulatedMedia", features=[feature])
-        self._cdp("Emulation.setScriptExecutionDisabled", value=not script)
+        off = {"cmd": "Emulation.setScriptExecutionDisabled", "params": {"value": not script}}
+        self._call("POST", "/goog/cdp/execute", off)
         self._call("POST", "/url", {"url": "about:blank"})
         self._call("POST", "/url", {"url": page.as_uri()})
 
@@ -92,9 +87,6 @@ class Browser:
             if found:
                 return int(found[1])
         raise AssertionError("chromedriver ended before it listened")
-
-    def _cdp(self, name: str, **parameters: Any) -> Any:
-        return self._call("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
 
     def _call(self, method: str, path: str, body: Any) -> Any:
         data = None if body is None else json.dumps(body).encode()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.fleet.tablefiles import AT
 
@@ -20,6 +20,37 @@ BOTH: Final = ["cooperative-sticky", "range"]
 HOSTILE: Final = (
     "<script>alert(1)</script>|`x`\x1b[31m\u202egnp {{rows}} {{details}} </title>\nforged: 1"
 )
+
+
+class Shape(NamedTuple):
+    """What is the same in all groups of a shape; `lists` are those of members in turn."""
+
+    lists: Sequence[Sequence[str] | None] = ()
+    software: tuple[str | None, str | None] = JAVA3
+    assignor: str | None = None
+    incident: str | None = None
+
+
+_RANGE: Final = ["range"]
+_KINDS: Final = {
+    "eager": Shape((_RANGE,), JAVA),
+    "unknown": Shape((None,)),
+    "defaults": Shape((["range", "cooperative-sticky"],)),
+    "half-way": Shape((BOTH, _RANGE), assignor="range"),
+    "cooperative": Shape((["cooperative-sticky"],)),
+    "librdkafka": Shape((_RANGE,), RDKAFKA),
+    "crash loop": Shape((_RANGE,), RDKAFKA, incident="crash loop"),
+    "kip-848": Shape((None,), assignor="uniform"),
+    "storm": Shape((["range", "roundrobin"],), RDKAFKA, incident="storm"),
+    "static": Shape((_RANGE,), incident="hidden list"),
+    "kafkajs": Shape((["RoundRobinAssigner"],), (None, None)),
+    "half unknown": Shape((_RANGE, None)),
+    "streams": Shape((["stream"],)),
+    "connect": Shape((["sessioned", "compatible", "default"],)),
+    "empty": Shape(),
+    "deleted": Shape(incident="deleted"),
+    "dropped": Shape((BOTH, ["cooperative-sticky"]), assignor="cooperative-sticky"),
+}
 SHAPES: Final = (
     "eager", "unknown", "defaults", "half-way", "cooperative", "librdkafka", "crash loop", "eager",
     "kip-848", "unknown", "storm", "static", "kafkajs", "half unknown", "streams", "connect",
@@ -29,35 +60,6 @@ _WORDS: Final = (
     "orders", "payments", "checkout", "billing", "search", "audit", "ledger", "stock",
     "emails", "clicks", "fraud", "returns", "pricing", "geo", "sessions", "ranking",
 )  # fmt: skip
-_LISTS: Final[dict[str, Sequence[Sequence[str] | None]]] = {
-    "eager": (["range"],),
-    "unknown": (None,),
-    "defaults": (["range", "cooperative-sticky"],),
-    "half-way": (BOTH, ["range"]),
-    "cooperative": (["cooperative-sticky"],),
-    "librdkafka": (["range"],),
-    "crash loop": (["range"],),
-    "kip-848": (None,),
-    "storm": (["range", "roundrobin"],),
-    "static": (["range"],),
-    "kafkajs": (["RoundRobinAssigner"],),
-    "half unknown": (["range"], None),
-    "streams": (["stream"],),
-    "connect": (["sessioned", "compatible", "default"],),
-    "empty": (),
-    "deleted": (),
-    "dropped": (BOTH, ["cooperative-sticky"]),
-}
-_SOFTWARE: Final = {
-    "eager": JAVA,
-    "defaults": JAVA3,
-    "librdkafka": RDKAFKA,
-    "crash loop": RDKAFKA,
-    "kafkajs": (None, None),
-    "storm": RDKAFKA,
-}
-
-
 _JOINS_OWN: Final = (
     "group_id", "member_id", "instance_id", "client_id", "host", "assignors", "software_name",
     "software_version", "session_timeout_ms", "rebalance_timeout_ms",
@@ -107,24 +109,20 @@ def hostile_fleet() -> dict[str, list[Row]]:
 class _Group:
     def __init__(self, number: int, random: Random) -> None:
         self.shape = SHAPES[number % len(SHAPES)]
+        self.kind = _KINDS[self.shape]
         self.random = random
         word = _WORDS[number % len(_WORDS)]
         self.group_id = f"{word}-{self.shape.replace(' ', '-')}-{number:04d}"
         self.topic = f"{word}.v1"
-        gone = self.shape in ("empty", "deleted")
-        self.count = 0 if gone else random.randint(2, 14)
+        lists = self.kind.lists
+        self.count = random.randint(2, 14) if lists else 0
         self.partitions = max(1, self.count) * random.choice((2, 3, 4, 6))
         self.busy = {"storm": 160, "crash loop": 40}.get(self.shape, random.randint(1, 24))
-        self.kind = "consumer" if self.shape == "kip-848" else "classic"
+        self.type = "consumer" if self.shape == "kip-848" else "classic"
         self.protocol_type = "connect" if self.shape == "connect" else "consumer"
-        lists = _LISTS[self.shape]
         self.lists = [lists[n % len(lists)] for n in range(self.count)]
-        first = next((found for found in self.lists if found), ["range"])
-        self.assignor = {
-            "kip-848": "uniform",
-            "half-way": "range",
-            "dropped": "cooperative-sticky",
-        }.get(self.shape, first[0])
+        first = next(filter(None, lists), _RANGE)
+        self.assignor = self.kind.assignor or first[0]
 
     def add_to(self, made: dict[str, list[Row]]) -> None:
         rebalances = list(self._rebalances())
@@ -147,7 +145,6 @@ class _Group:
             took = self.random.uniform(300, 9000)
             failed = self.shape == "crash loop" and number % 4 == 0
             stops = 0 if self.assignor in ("cooperative-sticky", "uniform") else self.partitions
-            before = "range" if number > 1 else None
             made.append(
                 {
                     "group_id": self.group_id,
@@ -158,9 +155,8 @@ class _Group:
                     "latency_ms": took,
                     "cause": self.random.choice(("join", "leave", "session timeout")),
                     "failed": failed,
-                    "assignor_before": before,
+                    "assignor_before": "range" if number > 1 else None,
                     "assignor": None if failed else self.assignor,
-                    "protocol_before": "EAGER" if before else None,
                     "protocol": "COOPERATIVE" if not stops else "EAGER",
                     "members": self.count,
                     "joined": [f"{self.group_id}-0"],
@@ -181,10 +177,9 @@ class _Group:
         state = {"empty": "Empty", "deleted": "Dead"}.get(self.shape, "Stable")
         return {
             "group_id": self.group_id,
-            "type": self.kind,
+            "type": self.type,
             "protocol_type": self.protocol_type if self.count else None,
             "state": state,
-            "partition": 3,
             "assignor": self.assignor if self.count else None,
             "generation": rebalances[-1]["generation"],
             "members": self.count,
@@ -199,17 +194,14 @@ class _Group:
             "failed_rebalance_total": len(rebalances) - len(done),
             "last_rebalance_at": last,
             "refused_total": 12 if self.shape == "crash loop" else 0,
-            "sources": ["offsets topic", "request log"],
         }
 
     def _member(self, number: int, generation: int) -> Row:
         names = self.lists[number]
-        name, version = _SOFTWARE.get(self.shape, JAVA3) if names else (None, None)
+        name, version = self.kind.software if names else (None, None)
         share = self.partitions // self.count
-        mine = [
-            {"topic": self.topic, "partitions": list(range(number * share, (number + 1) * share))}
-        ]
-        kept = names is not None and list(names) == ["cooperative-sticky"]
+        numbers = list(range(number * share, (number + 1) * share))
+        mine = [{"topic": self.topic, "partitions": numbers}]
         return {
             "group_id": self.group_id,
             "incarnation": 1,
@@ -219,18 +211,16 @@ class _Group:
             "instance_id": f"{self.group_id}-{number}" if self.shape == "static" else None,
             "client_id": self._client(number),
             "host": f"/10.0.{number % 250}.{len(self.group_id) % 250}",
-            "protocol_type": self.kind,
+            "protocol_type": self.type,
             "software_name": name,
             "software_version": version,
-            "leader": number == 0,
             "session_timeout_ms": 45_000,
             "rebalance_timeout_ms": 300_000,
             "subscription_version": None if self.protocol_type == "connect" else 1,
             "topics": [self.topic],
-            "owned": mine if kept else [],
+            "owned": mine if names == ["cooperative-sticky"] else [],
             "assignment": mine,
             "assignors": names,
-            "first_at": AT - timedelta(hours=9),
             "last_at": AT - timedelta(hours=1),
             "joined_at": AT - timedelta(hours=9),
             "joined_reason": "rebalance enforced by user" if number == 0 else None,
@@ -263,7 +253,7 @@ class _Group:
         return [before, join]
 
     def _refusal(self) -> Row:
-        name, version = _SOFTWARE.get(self.shape, JAVA3)
+        name, version = self.kind.software
         return {
             "group_id": self.group_id,
             "at": AT - timedelta(minutes=50),
@@ -282,18 +272,12 @@ class _Group:
         }
 
     def _incidents(self, rebalances: Sequence[Row]) -> list[Row]:
-        kind = {
-            "storm": "storm",
-            "crash loop": "crash loop",
-            "static": "hidden list",
-            "deleted": "deleted",
-        }.get(self.shape)
-        if kind is None:
+        if self.kind.incident is None:
             return []
         return [
             {
                 "group_id": self.group_id,
-                "kind": kind,
+                "kind": self.kind.incident,
                 "started_at": rebalances[0]["started_at"],
                 "ended_at": rebalances[-1]["ended_at"],
                 "members": [self._client(0)],

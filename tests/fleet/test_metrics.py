@@ -22,7 +22,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from rebal.cli import app
 from rebal.groups.model import Cluster
 from rebal.inspectors.kafka.brokers import ClusterReading
-from tests.counted import counted_calls
 from tests.fleet.conftest import REBAL
 from tests.fleet.synthetic import HOSTILE, fleet
 from tests.fleet.tablefiles import AT, write_tables
@@ -178,11 +177,7 @@ def test_a_file_stays_where_the_lake_cannot_be_read(tmp_path: Path, capsys: Said
         (["{lake}", "--listen", "192.0.2.1:0"], 1, "cannot listen there: cannot assign"),
         (["{lake}", "--listen", "é..:0"], 1, "cannot listen there: no host name"),
         (["{lake}", "--match", "nobody"], 2, "no group of the last scan matches nobody"),
-        (["{lake}", "--to", "moon"], 2, "--to moon: expected"),
-        (["{lake}#north"], 1, "no finished scan of the cluster north is there"),
-        (["{empty}/no"], 1, "there is no such folder"),
         (["{empty}/no", "--listen", "0"], 1, "there is no such folder"),
-        (["ftp://host/lake"], 1, "no lake can be there"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(
@@ -262,14 +257,3 @@ def test_only_loopback_is_listened_on_unless_a_host_is_named() -> None:
     assert address_of("9464") == address_of(":9464") == ("127.0.0.1", 9464)
     assert address_of("0.0.0.0:9464") == ("0.0.0.0", 9464)
     assert address_of("[::1]:9464") == ("::1", 9464)
-
-
-@pytest.mark.usefixtures("no_costs")
-def test_the_work_of_metrics_grows_no_faster_than_their_groups(tmp_path: Path) -> None:
-    few, many = (write_tables(tmp_path / str(n), fleet(n)) for n in (20, 80))
-    work = []
-    for lake in (few, few, many):  # What is loaded and cached once is not of the groups.
-        with counted_calls() as calls:
-            assert app.run(["fleet", "metrics", str(lake)]) == 0
-        work.append(calls.total())
-    assert work[2] < 4.4 * work[1], work

@@ -1,4 +1,4 @@
-"""The report on what was really captured: each group's story ends where its README says it does."""
+"""The report on what was really captured: what a scan proves, and what its plans say as well."""
 
 from __future__ import annotations
 
@@ -8,62 +8,20 @@ from pathlib import Path
 import pytest
 
 from rebal.cli import app
-from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
+from rebal.cli.fleet import make_fleet_report
 from rebal.cli.render.fleet.words import hindrance_text
 from tests.documents import checked
 from tests.fleet.conftest import CAPTURES
 from tests.fleet.tablefiles import write_tables
-from tests.fleet.timeline_input import captured_records, captured_requests, tables
-
-# Group → verdict, way, next step; what README.md beside the captures tells of each.
-ENDS = {
-    "abandoned": ("gone", None, None),
-    "billing": ("ready", "two_bounces", 1),
-    "checkout": ("done", "finished", None),
-    "flappy": ("blocked", "cut_over", 1),
-    "gosvc": ("done", "finished", None),
-    "inventory": ("ready", "two_bounces", 2),
-    "migrating": ("done", "already_incremental", None),
-    "ml-features": ("done", "finished", None),
-    "pyapp": ("done", "finished", None),
-    "reports": ("ready", "one_bounce", 1),
-    "shipping": ("ready", "two_bounces", 1),
-    "static-orders": ("done", "finished", None),
-    "streams-agg": ("ready", "streams_one_bounce", 1),
-    # kafkajs has no cooperative assignor: there is no way, whatever the planner calls that.
-    "web-node": ("unproven", None, None),
-}
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> FleetReport:
-    rows = tables([*captured_records(CAPTURES), *captured_requests(CAPTURES)])
-    return make_fleet_report(str(write_tables(tmp_path_factory.mktemp("captures"), rows)))
-
-
-def group_of(report: FleetReport, name: str) -> FleetGroup:
-    (found,) = (group for group in report.groups if group.group_id == name)
-    return found
-
-
-def test_each_group_ends_as_its_story_ended(report: FleetReport) -> None:
-    found = {}
-    for group in report.groups:
-        plan = group.readiness.plan if group.readiness is not None else None
-        plan = None if group.group_id == "web-node" else plan
-        found[group.group_id] = (
-            group.verdict,
-            plan.path if plan is not None else None,
-            plan.next_step if plan is not None else None,
-        )
-    assert found == ENDS
+from tests.fleet.test_report_held import of
+from tests.fleet.timeline_input import captured_records, tables
 
 
 def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_path: Path) -> None:
     rows = tables(captured_records(CAPTURES))
     for records, known in (({"GROUP_METADATA": 9}, False), ({"CONSUMER_GROUP_METADATA": 1}, True)):
         folder = write_tables(tmp_path, rows, records=records)
-        ready = group_of(make_fleet_report(str(folder), to="consumer"), "shipping").readiness
+        ready = of(make_fleet_report(str(folder), to="consumer"), "shipping").readiness
         asked = [one for one in ready.missing if one.rule in ("RB401", "RB402")]
         feature = [one for one in asked if "group.version" in one.what]
         assert bool(feature) is not known

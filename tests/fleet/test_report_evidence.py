@@ -69,9 +69,6 @@ def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
     known = {m["member_id"]: m["assignors"] for m in group["members"]}
     assert known.pop("restarted")["knowledge"] == Knowledge.BOUNDED.value
     assert {m["knowledge"] for m in known.values()} == {Knowledge.EXACT.value}
-    for each in known.values():
-        assert each["list"] == ["range"]
-        assert each["evidence"][-1]["at"].startswith("2026-11-20T0")
     plan = tmp_path / "eager.plan.yaml"
     assert app.run(["plan-upgrade", EAGER, *words, "--out", str(plan)]) == 0
     assert app.run(["plan-upgrade", "--all", *words]) == 0

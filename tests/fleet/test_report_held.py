@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from rebal.cli import app
 from rebal.cli.fleet import FleetGroup, FleetReport, make_fleet_report
-from tests.fleet.conftest import check_hostile, report_lines
-from tests.fleet.synthetic import HOSTILE, Row, fleet, group_named
+from tests.fleet.synthetic import Row, fleet, group_named
 from tests.fleet.tablefiles import AT, write_tables
 
-Said = pytest.CaptureFixture[str]
 Rows = dict[str, list[Row]]
 NAME = "orders-eager-0000"
 
 
 def of(report: FleetReport, name: str = NAME) -> FleetGroup:
+    """The group in a report."""
     (found,) = (group for group in report.groups if group.group_id == name)
     return found
 
@@ -92,31 +89,6 @@ def test_a_member_that_timed_out_holds_its_group_and_one_that_left_does_not(
     assert of(report).verdict == "ready", "the plan's verdict is the same everywhere"
 
 
-def test_a_held_group_is_not_among_those_to_take(tmp_path: Path, capsys: Said) -> None:
-    rows = fleet(30)
-    member_out(rows, "session expired")
-    write_tables(tmp_path, rows)
-    assert app.run(["plan-upgrade", NAME, "--evidence", str(tmp_path), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["verdict"] == "ready"
-    page = "\n".join(report_lines(tmp_path, capsys, "-o", "html"))
-    assert NAME not in page[page.index("<h2>Take first") :].split("</section>")[0]
-    assert NAME in page[page.index("<h2>Held") :].split("</section>")[0]
-    body = json.loads("\n".join(report_lines(tmp_path, capsys, "-o", "json")))
-    able = [bool(one["held"]) for one in body["groups"] if one["verdict"] == "ready"]
-    assert able == sorted(able)
-    assert able.count(True) == 3
-
-
-def test_a_group_with_a_rejected_client_is_held(small_scan: Path, capsys: Said) -> None:
-    """billing-half-way has a client that was rejected and is not in the group (RB904, RB606)."""
-    name = group_named("half-way")
-    report = make_fleet_report(str(small_scan))
-    assert of(report, name).verdict == "ready"
-    assert of(report, name).held == (f"{name}-0 (10.0.9.9) was rejected and has not rejoined",)
-    assert name not in {group.group_id for group in report.to_take}
-    assert name not in "\n".join(report_lines(small_scan, capsys)[-3:])
-
-
 def test_a_rejected_client_that_would_be_admitted_now_is_still_out(tmp_path: Path) -> None:
     """RB904 is silent where its list is common again, and the client is down all the same."""
     rows = fleet(4)
@@ -158,11 +130,3 @@ def test_one_new_process_replaces_one_member_of_its_client_id(tmp_path: Path) ->
     mine[0] |= {key: lost[key] for key in ("current", "left_at", "left_reason", "last_generation")}
     back(rows, lost)
     assert reported(tmp_path, rows).held == ("app timed out and has not rejoined",)
-
-
-def test_hostile_names_of_missing_members_stay_text(tmp_path: Path, capsys: Said) -> None:
-    rows = fleet(4)
-    member_out(rows, "session expired")["client_id"] = HOSTILE
-    write_tables(tmp_path, rows)
-    for words in ([], ["--group", NAME], ["-o", "markdown"], ["-o", "html"]):
-        check_hostile(tmp_path, capsys, *words)

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
 from difflib import unified_diff
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from tests.fleet.conftest import CAPTURES
 from tests.fleet.synthetic import Row, fleet, group_named
 from tests.fleet.tablefiles import AT, write_tables
 from tests.fleet.test_report_held import member_out
-from tests.fleet.test_report_trend import go_on
 from tests.fleet.timeline_input import captured_records, captured_requests, tables
 
 KEPT = Path(__file__).parents[1] / "data" / "fleet"
@@ -40,6 +40,27 @@ class Later(datetime):
 
 def twenty(at: Path) -> None:
     write_tables(at, fleet(20))
+
+
+def go_on(rows: dict[str, list[Row]], rebalances: dict[int, int]) -> dict[str, list[Row]]:
+    """The rows of a scan a day later: group number → rebalances that it had since."""
+    for number, group in enumerate(rows["groups"]):
+        name, many = group["group_id"], rebalances.get(number, 0)
+        last = next(r for r in reversed(rows["rebalances"]) if r["group_id"] == name)
+        for place in range(many):
+            at = AT + timedelta(hours=24) * (place + 0.5) / many
+            rows["rebalances"].append(
+                {
+                    **last,
+                    "generation": last["generation"] + place + 1,
+                    "started_at": at,
+                    "ended_at": at,
+                    "latency_ms": 2000.0,
+                    "failed": False,
+                }
+            )
+        group["generation"] = last["generation"] + many
+    return rows
 
 
 def two_scans(at: Path) -> None:
@@ -98,12 +119,9 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
     "plan half-way": (twenty, ("plan-upgrade", HALF_WAY, *EVIDENCE)),
     "metrics": (twenty, ("fleet", "metrics", "lake")),
     "two scans": (two_scans, REPORT),
-    "two scans wide": (two_scans, (*REPORT, "--wide")),
     "two scans baseline": (two_scans, (*REPORT, "--baseline", "1", "--wide")),
     "two scans baseline markdown": (two_scans, (*REPORT, "--baseline", "1", "-o", "markdown")),
     "member down": (member_down, REPORT),
-    "member down wide": (member_down, (*REPORT, "--wide")),
-    "member down markdown": (member_down, (*REPORT, "-o", "markdown")),
     "without logs": (without_logs, REPORT),
     "without logs markdown": (without_logs, (*REPORT, "-o", "markdown")),
     "short and broken": (short_and_broken, (*REPORT, "--wide")),
@@ -115,13 +133,12 @@ CASES: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], None]], Path]:
     """Give the folder that holds a case's `lake`; each is made once."""
-    made: dict[str, Path] = {}
 
+    @cache
     def folder(make: Callable[[Path], None]) -> Path:
-        if make.__name__ not in made:
-            made[make.__name__] = tmp_path_factory.mktemp(make.__name__)
-            make(made[make.__name__] / "lake")
-        return made[make.__name__]
+        made = tmp_path_factory.mktemp(make.__name__)
+        make(made / "lake")
+        return made
 
     return folder
 

@@ -2,171 +2,123 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rebal.cli import app
-from rebal.cli.fleet import FleetReport, make_fleet_report
-from rebal.cli.trend import NoTrend, Trend
+from rebal.cli.trend import NoTrend, Trend, trend_of
+from rebal.inspectors.tables.history import GroupHistory, Rebalance, Standing
 from tests.documents import checked
-from tests.fleet import tablefiles
-from tests.fleet.conftest import check_hostile, report_lines
-from tests.fleet.synthetic import Row, fleet, hostile_fleet
-from tests.fleet.tablefiles import AT, write_tables
+from tests.fleet.conftest import report_lines
+from tests.fleet.synthetic import fleet
+from tests.fleet.tablefiles import write_tables
+from tests.fleet.test_report_kept import two_scans
 
 pytestmark = pytest.mark.usefixtures("no_costs")
 
 Said = pytest.CaptureFixture[str]
-Rows = dict[str, list[Row]]
-HOUR = timedelta(hours=1)
+HOUR = 3_600_000_000
+DAY = 24.0
+FACTS: dict[str, Any] = dict.fromkeys(GroupHistory.__struct_fields__[:-7])
 
 
-def go_on(
-    rows: Rows, rebalances: dict[int, int], until: datetime = AT + 24 * HOUR, **changes: Any
-) -> Rows:
-    """The rows of a scan that ends at `until`: group number → rebalances that it had since."""
-    for number, group in enumerate(rows["groups"]):
-        name, many = group["group_id"], rebalances.get(number, 0)
-        last = next(r for r in reversed(rows["rebalances"]) if r["group_id"] == name)
-        for place in range(many):
-            at = AT + (until - AT) * (place + 0.5) / many
-            rows["rebalances"].append(
-                {
-                    **last,
-                    "generation": last["generation"] + place + 1,
-                    "started_at": at,
-                    "ended_at": at,
-                    "latency_ms": 2000.0,
-                    "failed": False,
-                    **changes,
-                }
-            )
-        group["generation"] = last["generation"] + many
-    return rows
+@dataclass
+class Group:
+    """A group that an earlier scan saw at hour 24; each rebalance takes 2 s and stops 10."""
+
+    rebalances: list[Rebalance] = field(default_factory=list)
+
+    def rebalance(self, hours: Iterable[float], **told: Any) -> Group:
+        for at in (round(hour * HOUR) for hour in hours):
+            known = {"incarnation": 1, "generation": len(self.rebalances) + 1, "ended_at": at}
+            known |= {"latency_ms": 2000.0, "stopped": 10, "members": 3, "failed": False, **told}
+            self.rebalances.append(Rebalance(**dict.fromkeys(Rebalance._fields) | known))
+        return self
+
+    def trend(self, until: float = 48.0, **earlier: Any) -> Trend | NoTrend:
+        """Its trend in a scan that ends at hour `until`; `earlier` is how it stood at hour 24."""
+        seen = [one for one in self.rebalances if one.ended_at <= DAY * HOUR]
+        stood = {"incarnation": 1, "generation": len(seen), "is_gone": False, **earlier}
+        now = {"observed_until": round(until * HOUR), "rebalances": tuple(self.rebalances)}
+        now |= {"incarnation": 1, "generation": self.rebalances[-1].generation}
+        return trend_of(GroupHistory(**FACTS | now), Standing(**stood), round(DAY * HOUR))
 
 
-@pytest.fixture
-def second(
-    tmp_path: Path, small_scan: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., FleetReport]:
-    """Writes a second scan after one of the same twenty groups, and makes the report of both."""
-
-    def scan(rows: Rows, until: datetime = AT + 24 * HOUR, **options: Any) -> FleetReport:
-        shutil.copytree(small_scan, tmp_path, dirs_exist_ok=True)
-        monkeypatch.setattr(tablefiles, "AT", until)
-        write_tables(tmp_path, rows)
-        return make_fleet_report(str(tmp_path), **options)
-
-    return scan
+def often(count: int, since: float = DAY, until: float = 2 * DAY) -> list[float]:
+    """The hours of so many rebalances between these two."""
+    return [since + (until - since) * (n + 0.5) / count for n in range(count)]
 
 
-def trend_of(report: FleetReport, number: int) -> Trend:
-    name = fleet(20)["groups"][number]["group_id"]
-    (found,) = (group.trend for group in report.groups if group.group_id == name)
-    assert isinstance(found, Trend)
-    return found
+def calm() -> Group:
+    """One that rebalanced twelve times until hour 24."""
+    return Group().rebalance(often(12, 0, DAY))
 
 
-def test_a_group_that_rebalances_more_often_is_worse_and_one_that_stops_is_better(
-    second: Callable[..., FleetReport], capsys: Said
-) -> None:
-    rows = go_on(fleet(20), {0: 96, 10: 4, 1: 14})
-    report = second(rows)
-    assert report.earlier.run == 1
-    worse, better, same = (trend_of(report, number) for number in (0, 10, 1))
-    assert (worse.change, better.change, same.change) == ("worse", "better", "unclear")
+def test_a_group_that_rebalances_more_often_is_worse_and_one_that_stops_is_better() -> None:
+    worse = calm().rebalance(often(96)).trend()
+    assert worse.change == "worse"
+    # The first one is where what is known of it begins.
+    assert worse.rebalances.before == pytest.approx(11 / 23)
     assert worse.rebalances.since == 4
-    assert worse.seconds_since == 24 * 3600
-    ended = [r["ended_at"] for r in rows["rebalances"] if r["group_id"] == "orders-eager-0000"]
-    before = [at for at in ended if at <= AT]
-    assert worse.rebalances.before == pytest.approx((len(before) - 1) / ((AT - before[0]) / HOUR))
-    stopped = next(r["stopped"] for r in rows["rebalances"])
-    assert worse.downtime.since == pytest.approx(4 * 2 * stopped)
-    assert report.trend.groups == 19
-    body = checked("\n".join(report_lines(Path(report.folder), capsys, "-o", "json")))
-    assert (body["trend"]["groups"], body["no_trend"], body["baseline"]) == (19, None, None)
-    found = {group["group_id"]: group for group in body["groups"]}
-    trend = found["orders-eager-0000"]["trend"]
-    assert (trend["scan"], trend["change"]) == (1, "worse")
-    assert trend["rebalances_per_hour"]["since"] == 4
-    assert found["payments-deleted-0017"]["no_trend"] == "deleted"
+    assert worse.downtime.since == pytest.approx(4 * 2 * 10)
+    assert (worse.seconds_before, worse.seconds_since) == (23 * 3600, 24 * 3600)
+    assert Group().rebalance(often(160, 0, DAY)).trend().change == "better"
+    assert calm().rebalance(often(14)).trend().change == "unclear"
+    assert calm().rebalance(often(96), stopped=0).trend().change == "mixed"
 
 
-def test_few_events_in_a_short_time_are_no_trend(second: Callable[..., FleetReport]) -> None:
+@pytest.mark.parametrize(("count", "change"), [(0, "unclear"), (2, "unclear"), (20, "worse")])
+def test_few_events_in_a_short_time_are_no_trend(count: int, change: str) -> None:
     """Five minutes after a scan: none, one or two rebalances may be chance, twenty are not."""
-    soon = AT + timedelta(minutes=5)
-    report = second(go_on(fleet(20), {0: 1, 1: 2, 4: 20}, until=soon), until=soon)
-    changes = [trend_of(report, number).change for number in (0, 1, 4, 10)]
-    assert changes == ["unclear", "unclear", "worse", "unclear"]
+    soon = DAY + 5 / 60
+    assert calm().rebalance(often(count, DAY, soon)).trend(soon).change == change
 
 
-def forget(rows: Rows, number: int) -> None:
-    """The log cleaner took a rebalance of the group."""
-    name = rows["groups"][0]["group_id"]
-    rows["rebalances"] = [
-        r for r in rows["rebalances"] if (r["group_id"], r["generation"]) != (name, number)
-    ]
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"incarnation": 2}, "deleted and created again since then"),
+        ({"is_gone": True}, "deleted and created again since then"),
+        ({"until": DAY}, "the scans end at the same time"),
+        ({"until": DAY - 3}, "the scans end at the same time"),
+        ({"until": DAY + 0.01}, "less than a minute of it was seen before or since"),
+        ({"generation": None}, "no rebalance is known"),
+    ],
+)
+def test_groups_that_cannot_be_compared_say_why(told: dict[str, Any], why: str) -> None:
+    assert calm().rebalance([23.9]).trend(**told) == NoTrend(why=why)
 
 
-def test_groups_that_cannot_be_compared_say_why(second: Callable[..., FleetReport]) -> None:
-    rows = go_on(fleet(21), {0: 30, 1: 30, 2: 30, 20: 3})
-    groups = rows["groups"]
-    last = groups[0]["generation"]
-    forget(rows, last - 3)
-    groups[1]["incarnation"] = 2
-    report = second(rows)
-    why = {
-        group.group_id: group.trend.why
-        for group in report.groups
-        if isinstance(group.trend, NoTrend)
-    }
-    assert why == {
-        groups[0]["group_id"]: "not all its rebalances are known",
-        groups[1]["group_id"]: "deleted and created again since then",
-        groups[20]["group_id"]: "new since then",
-    }
+def test_a_rebalance_that_the_log_cleaner_took_leaves_no_trend() -> None:
+    group = calm().rebalance(often(30))
+    del group.rebalances[-3]
+    assert group.trend() == NoTrend(why="not all its rebalances are known")
 
 
-def test_a_compacted_topic_does_not_make_a_group_look_worse(
-    second: Callable[..., FleetReport],
-) -> None:
+def test_a_compacted_topic_does_not_make_a_group_look_worse() -> None:
     """The first scan found the newest generation alone: the rate before it is not known."""
-    rows = go_on(fleet(20), {0: 12})
-    name, last = rows["groups"][0]["group_id"], rows["groups"][0]["generation"] - 12
-    for generation in range(1, last):
-        forget(rows, generation)
-    start = max(r["ended_at"] for r in rows["rebalances"] if r["generation"] == last
-                and r["group_id"] == name)  # fmt: skip
-    trend = trend_of(second(rows), 0)
-    assert trend.seconds_before == (AT - start).total_seconds()
-    assert trend.rebalances.before == 0
+    group = calm().rebalance(often(12))
+    del group.rebalances[:11]
+    trend = group.trend(generation=12)
+    assert (trend.seconds_before, trend.rebalances.before) == (3600, 0)
 
 
-@pytest.mark.parametrize("back", [0, 3], ids=["at the same time", "a clock was set back"])
-def test_scans_of_which_none_ends_later_have_no_trend(
-    second: Callable[..., FleetReport], capsys: Said, back: int
-) -> None:
-    until = AT - back * HOUR
-    report = second(go_on(fleet(20), {0: 40} if back else {}, until=until), until)
-    assert report.trend is None
-    why = {group.trend.why for group in report.groups if isinstance(group.trend, NoTrend)}
-    assert "the scans end at the same time" in why
-    said = "no trend yet since scan 1 (2026-11-20 09:00Z): the scans end at the same time"
-    assert said in report_lines(Path(report.folder), capsys)[2]
-
-
-def test_downtime_is_compared_only_where_all_lengths_are_known_or_none(
-    second: Callable[..., FleetReport],
-) -> None:
+def test_downtime_is_compared_only_where_all_lengths_are_known_or_none() -> None:
     """The second scan was given no request log: its rebalances have no length."""
-    trend = trend_of(second(go_on(fleet(20), {0: 96}, latency_ms=None)), 0)
+    trend = calm().rebalance(often(96), latency_ms=None).trend()
     assert trend.rebalances.change == "worse"
     assert trend.downtime is None
+
+
+def test_scans_of_which_none_ends_later_have_no_trend(tmp_path: Path, capsys: Said) -> None:
+    for _ in range(2):
+        write_tables(tmp_path, fleet(4))
+    said = "no trend yet since scan 1 (2026-11-20 09:00Z): the scans end at the same time"
+    assert said in report_lines(tmp_path, capsys)[2]
 
 
 def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, capsys: Said) -> None:
@@ -189,15 +141,29 @@ def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, cap
 
 
 def test_an_earlier_scan_whose_files_are_gone_costs_only_the_trend(
-    second: Callable[..., FleetReport], capsys: Said
+    tmp_path: Path, capsys: Said
 ) -> None:
     """A scan that ended a moment ago has removed them."""
-    lake = Path(second(go_on(fleet(20), {0: 96})).folder)
-    for path in lake.glob("groups/*-00000001-*/*.parquet"):
+    two_scans(tmp_path)
+    for path in tmp_path.glob("groups/*-00000001-*/*.parquet"):
         path.unlink()
-    assert "no trend yet: no earlier scan is left" in report_lines(lake, capsys)[2]
-    assert app.run(["fleet", "report", str(lake), "--baseline", "1"]) == 1
+    assert "no trend yet: no earlier scan is left" in report_lines(tmp_path, capsys)[2]
+    assert app.run(["fleet", "report", str(tmp_path), "--baseline", "1"]) == 1
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_document_tells_each_groups_trend_or_why_there_is_none(
+    tmp_path: Path, capsys: Said
+) -> None:
+    two_scans(tmp_path)
+    body = checked("\n".join(report_lines(tmp_path, capsys, "-o", "json")))
+    assert (body["trend"]["groups"], body["no_trend"], body["baseline"]) == (17, None, None)
+    found = {group["group_id"]: group for group in body["groups"]}
+    trend = found["orders-eager-0000"]["trend"]
+    assert (trend["scan"], trend["change"]) == (1, "worse")
+    assert trend["rebalances_per_hour"]["since"] == 4
+    assert found["payments-deleted-0017"]["no_trend"] == "deleted"
+    assert found["search-eager-0020"]["no_trend"] == "new since then"
 
 
 @pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown", "html"])
@@ -215,10 +181,3 @@ def test_scans_without_a_group_are_no_error(tmp_path: Path, capsys: Said, form: 
     assert app.run(words) == 0
     assert app.run([*words, "--baseline", "2"]) == 0
     assert "no group is in both scans" in " ".join(capsys.readouterr().out.split())
-
-
-def test_hostile_names_that_only_the_baseline_has_stay_text(tmp_path: Path, capsys: Said) -> None:
-    write_tables(tmp_path, hostile_fleet())
-    write_tables(tmp_path, fleet(3))
-    for words in ([], ["-o", "markdown"], ["-o", "html"]):
-        check_hostile(tmp_path, capsys, "--baseline", "1", *words)

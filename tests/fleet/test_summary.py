@@ -64,21 +64,13 @@ def test_what_a_scan_did_is_told_on_stderr(
     assert orders[0].offsets == ("a.jsonl",)
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_or_is_a_document_on_stdout(
-    orders: list[ScanOrder], tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
+@pytest.mark.usefixtures("orders")
+def test_or_is_a_document_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "out")
-    assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out, "-o", form]) == 0
-    assert len(orders) == 1
+    assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out, "-o", "json"]) == 0
     told = capsys.readouterr()
     assert told.err == ""
-    body = checked(told.out, form)
-    assert list(body) == [
-        *("schema", "folder", "cluster", "run", "finished_at", "observed_from", "observed_until"),
-        *("sources", "records_read", "records", "skipped", "request_log", "last_offsets"),
-        *("breaks", "tables", "exit_code"),
-    ]
+    body = checked(told.out)
     assert body["schema"] == "rebal.fleet-summary/1"
     assert (body["folder"], body["cluster"]) == (out, "mK8")
     assert sum(body["records"].values()) == body["records_read"] == 12
@@ -113,29 +105,25 @@ FILE = ["--offsets", "a.jsonl"]
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "says"),
     [
-        ([], 1, "no bootstrap server"),
-        ([*FILE, "--segments", "b"], 2, "a scan reads records from one source"),
-        ([*FILE, "-b", "127.0.0.1:1"], 2, "a scan reads records from one source"),
-        ([*FILE, "--spark-conf", "x"], 2, "expected KEY=VALUE"),
-        ([*FILE, "--every", "0s"], 2, "--every 0s: expected a second or more"),
-        ([*FILE, "--every", "soon"], 2, "--every soon: expected a duration such as 90s"),
-        ([*FILE, "--every", "5m", "-o", "json"], 2, "--every prints sentences: leave out -o"),
-        ([*FILE, "--cluster", "a#b"], 2, "expected a name without #"),
-        ([*FILE, "--lake-option", "x"], 2, "--lake-option: expected KEY=VALUE"),
+        (["--segments", "b"], "a scan reads records from one source"),
+        (["-b", "127.0.0.1:1"], "a scan reads records from one source"),
+        (["--spark-conf", "x"], "expected KEY=VALUE"),
+        (["--every", "0s"], "--every 0s: expected a second or more"),
+        (["--every", "soon"], "--every soon: expected a duration such as 90s"),
+        (["--every", "5m", "-o", "json"], "--every prints sentences: leave out -o"),
+        (["--cluster", "a#b"], "expected a name without #"),
     ],
 )
 def test_options_that_cannot_be(
     words: list[str],
-    code: int,
     says: str,
     orders: list[ScanOrder],
     tmp_path: Path,
-    *,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["fleet", "scan", *words, "--out", str(tmp_path / "out")]) == code
+    assert run(["fleet", "scan", *FILE, *words, "--out", str(tmp_path / "out")]) == 2
     assert says in capsys.readouterr().err
     assert orders == []
 
