@@ -13,12 +13,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from rebal.inspectors.connection.config import resolve
 from rebal.inspectors.fleet.sources import kafka as kafka_source
 from rebal.inspectors.fleet.sources.kafka import find_records
 from tests.fleet.conftest import read_tables, without_sources
-from tests.fleet.tablefiles import last_scan
-from tests.fleet.test_sources_live import commit, in_transaction
+from tests.fleet.test_sources_live import commit
 from tests.kafka.broker import Broker
 from tests.kafka.issuer import Issuer
 
@@ -147,19 +145,6 @@ def test_the_token_in_a_file(
     file = properties(broker, f"file://{tmp_path}/token", tmp_path)
     scan("--command-config", file, "--out", tmp_path / "out")
     assert without_sources(read_tables(tmp_path / "out")) == plain
-
-
-def test_markers_of_an_aborted_transaction_are_no_records(
-    broker: Broker, issuer: Issuer, scan: Scan, tmp_path: Path
-) -> None:
-    file, out = properties(broker, issuer.url, tmp_path), tmp_path / "out"
-    scan("--command-config", file, "--out", out)
-    in_transaction(broker, "checkout", "orders", 99, end=False)
-    before = last_scan(out)
-    assert find_records(resolve(None, [], file, None, {}, 5000)).share(1, before.offsets)
-    scan("--command-config", file, "--out", out)
-    assert last_scan(out).read == before.read
-    assert last_scan(out).offsets == before.offsets
 
 
 @pytest.mark.parametrize(

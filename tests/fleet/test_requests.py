@@ -52,9 +52,7 @@ def line(api: str, request: dict[str, Any], response: dict[str, Any], **more: An
 
 def test_heartbeats_are_kept_where_they_say_something():
     beat = {"memberId": "m-1", "generationId": 4}
-    kept = rows_of(
-        line("HEARTBEAT", beat, {"errorCode": 0}), line("HEARTBEAT", beat, {"errorCode": 27})
-    )
+    kept = rows_of(*(line("HEARTBEAT", beat, {"errorCode": error}) for error in (0, 27)))
     assert [(one.error, one.generation) for one in said(kept)] == [(27, 4)]
     assert kept["position"].to_pylist() == [1]
 
@@ -71,25 +69,14 @@ def test_only_commits_of_fenced_members_are_kept():
     assert found == [("OFFSET_COMMIT", 82, "m-1", "i")]
 
 
-def consumer_heartbeat(epoch: int, answered: int, topics: list[str] | None = None) -> str:
-    request = {"memberId": "m-1", "memberEpoch": epoch, "subscribedTopicNames": topics}
-    return line(
-        "CONSUMER_GROUP_HEARTBEAT",
-        request,
-        {"errorCode": 0, "memberId": "m-1", "memberEpoch": answered},
-    )
-
-
 def test_kip_848_heartbeats_that_change_nothing_are_kept_once():
-    rows = rows_of(
-        consumer_heartbeat(0, 5, ["orders"]),
-        consumer_heartbeat(5, 5),
-        consumer_heartbeat(5, 5),
-        consumer_heartbeat(5, 6),
-        consumer_heartbeat(6, 6),
-        consumer_heartbeat(6, 6, ["orders", "clicks"]),
-        consumer_heartbeat(-1, -1),
-    )
+    def beat(epoch: int, answered: int, topics: list[str] | None = None) -> str:
+        request = {"memberId": "m-1", "memberEpoch": epoch, "subscribedTopicNames": topics}
+        response = {"errorCode": 0, "memberId": "m-1", "memberEpoch": answered}
+        return line("CONSUMER_GROUP_HEARTBEAT", request, response)
+
+    steady = (beat(5, 5), beat(5, 5), beat(5, 6), beat(6, 6))
+    rows = rows_of(beat(0, 5, ["orders"]), *steady, beat(6, 6, ["orders", "clicks"]), beat(-1, -1))
     assert rows["position"].to_pylist() == [0, 1, 3, 5, 6]
     assert [(one.generation, one.member_epoch) for one in said(rows)] == [
         (0, 5), (5, 5), (5, 6), (6, 6), (-1, -1),
@@ -199,9 +186,14 @@ def lines_of(found: list[Block]) -> list[tuple[int, bytes]]:
     return lines
 
 
-def read_all(*paths: Path) -> list[Block]:
-    shares, _ = share_out([str(path) for path in paths], 1)
-    return [block for share in shares for part in share for block in blocks(part)]
+def parts_of(*paths: object, known: Sequence[ReadLog] = ()) -> tuple[list[Part], list[ReadLog]]:
+    """The parts of all tasks, and the logs as the next scan is to know them."""
+    shares, logs = share_out([str(path) for path in paths], 1, known)
+    return [part for share in shares for part in share], logs
+
+
+def read_all(*paths: object) -> list[Block]:
+    return [block for part in parts_of(*paths)[0] for block in blocks(part)]
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
@@ -233,13 +225,10 @@ def test_a_packed_file_gives_what_can_be_read_of_it_and_says_so(
 ) -> None:
     monkeypatch.setattr(request_files, "_PACKED_BLOCK", 11)
     log = tmp_path / "log"
-    second = gzip.compress(TEXT)
-    log.write_bytes(
-        gzip.compress(TEXT + b"\n")
-        + (second[: len(second) // 2] if damage == "cut off" else b"XX" * 9)
-    )
+    packed = gzip.compress(WHOLE)
+    log.write_bytes(packed + (packed[: len(packed) // 2] if damage == "cut off" else b"XX" * 9))
     *whole, last = read_all(log)
-    assert b"".join(block.text for block in whole).startswith(TEXT + b"\n")
+    assert b"".join(block.text for block in whole).startswith(WHOLE)
     assert last.problem == "the packed file is cut off or damaged from here on; fetch it again"
     assert last.position == sum(len(block.text) for block in whole)
 
@@ -267,8 +256,7 @@ def test_small_files_share_a_task_and_packed_ones_come_first(
     said = [[(Path(one.path).name, one.begin, one.end) for one in share] for share in shares]
     assert said[0][0][0] == "packed"
     assert said[1:] == [[("a", 0, 40), ("b", 0, 50)], [("c", 0, 100)], [("c", 100, 150)]]
-    (whole,), _ = share_out([str(tmp_path / "c")], 1)
-    assert whole == [Part(str(tmp_path / "c"), 0, 150)]
+    assert parts_of(tmp_path / "c")[0] == [Part(str(tmp_path / "c"), 0, 150)]
 
 
 def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,27 +270,18 @@ def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.Monk
         assert max(len(block.text) for block in found) <= len(TEXT)
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match="no such file"):
-        share_out([str(tmp_path / "none")], 1)
-    with pytest.raises(DocumentError, match="holds no file"):
-        share_out([str(tmp_path)], 1)
-    with pytest.raises(DocumentError, match="no such file"):
-        list(blocks(Part(str(tmp_path / "gone"), 0, 10)))
-
-
 def begins(
-    *paths: Path, known: Sequence[ReadLog]
+    *paths: Path, known: Sequence[ReadLog] = ()
 ) -> tuple[dict[str, tuple[int, int]], list[ReadLog]]:
-    shares, logs = share_out([str(path) for path in paths], 1, known)
-    parts = [part for share in shares for part in share]
+    """Each file's name, and where reading it begins and ends."""
+    parts, logs = parts_of(*paths, known=known)
     return {Path(part.path).name: (part.begin, part.end) for part in parts}, logs
 
 
 def test_only_what_a_log_has_grown_by_is_read_whatever_its_name_is_now(tmp_path: Path) -> None:
     log, rotated = tmp_path / "kafka-request.log", tmp_path / "kafka-request.log.1"
     log.write_bytes(WHOLE + b"a line that is being writ")
-    parts, logs = begins(log, known=())
+    parts, logs = begins(log)
     assert parts == {log.name: (0, len(WHOLE) + 25)}
     assert [one.until for one in logs] == [len(WHOLE)]
     with log.open("ab") as out:
@@ -318,7 +297,7 @@ def test_only_what_a_log_has_grown_by_is_read_whatever_its_name_is_now(tmp_path:
 def test_a_log_that_begins_anew_under_its_name_is_read_whole(tmp_path: Path) -> None:
     log = tmp_path / "kafka-request.log"
     log.write_bytes(WHOLE)
-    _, logs = begins(log, known=())
+    _, logs = begins(log)
     log.write_bytes(b"!" + WHOLE + WHOLE)
     assert begins(log, known=logs)[0] == {log.name: (0, 2 * len(WHOLE) + 1)}
     log.write_bytes(WHOLE[: len(WHOLE) // 2])
@@ -328,7 +307,7 @@ def test_a_log_that_begins_anew_under_its_name_is_read_whole(tmp_path: Path) -> 
 def test_a_packed_log_is_read_once(tmp_path: Path) -> None:
     log = tmp_path / "kafka-request.log.gz"
     log.write_bytes(gzip.compress(WHOLE))
-    parts, logs = begins(log, known=())
+    parts, logs = begins(log)
     assert list(parts) == [log.name]
     log = log.rename(tmp_path / "moved.gz")
     assert begins(log, known=logs)[0] == {}
@@ -344,12 +323,10 @@ def test_files_at_a_url_are_read_as_those_of_a_path_are(tmp_path: Path) -> None:
     (folder / ".hidden").write_bytes(TEXT)
     url = f"file://{folder}"
     for name in ("", "/kafka-request.log"):
-        shares, logs = share_out([f"{url}{name}"], 1)
-        assert logs == share_out([f"{folder}{name}"], 1)[1]
-        parts = [part for share in shares for part in share]
+        parts, logs = parts_of(f"{url}{name}")
+        assert logs == parts_of(f"{folder}{name}")[1]
         assert all(part.path.startswith(f"{url}/") for part in parts)
-        found = [block for part in parts for block in blocks(part)]
-        assert found == read_all(Path(f"{folder}{name}"))
+        assert read_all(f"{url}{name}") == read_all(f"{folder}{name}")
     with pytest.raises(DocumentError, match=r"^file:.*: the store says: .*No such file"):
         share_out([f"{url}/none"], 1)
     with pytest.raises(DocumentError, match=r"^dbfs:/logs: .* begins with s3://"):

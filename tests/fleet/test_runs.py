@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet import runs
 from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import RUNS, TIMELINE
-from rebal.inspectors.fleet.timeline.clock import early, effective_times
-from rebal.inspectors.fleet.timeline.timeline import ORDER
 from tests.examples import examples
-
-START = datetime(2026, 11, 20, tzinfo=UTC)
-Row = dict[str, Any]
+from tests.fleet import timeline_input
+from tests.fleet.timeline_input import Row, batches, record
+from tests.fleet.timeline_story import SECOND, START
 
 
 def row(group: int, at: int | None, offset: int | None, size: int = 10) -> Row:
-    found: Row = dict.fromkeys(TIMELINE.names)
-    found |= {
-        "group_id": f"g{group}",
-        "at": None if at is None else START + timedelta(seconds=at),
-        "source": "s",
-    }
-    if offset is None:
-        return found | {"value": b"q", "position": at or 0}
-    return found | {"key": b"k", "value": b"v" * size, "partition": 0, "offset": offset}
-
-
-def place(one: Row) -> tuple[Any, ...]:
-    values = (one[name] for name in ORDER[1:])
-    return one["group_id"], one["state"] is None, *((v is None, v or 0) for v in values if v != "s")
+    time = None if at is None else START + at * SECOND
+    if offset is not None:
+        return record(f"g{group}", time, offset, b"k", b"v" * size)
+    found = {"group_id": f"g{group}", "at": time, "source": "s", "value": b"q", "position": at or 0}
+    return dict.fromkeys(TIMELINE.names) | found
 
 
 def packed_of(rows: list[Row]) -> list[pa.Table]:
@@ -65,7 +53,7 @@ def test_a_run_says_which_offsets_and_times_are_in_it() -> None:
     (packed,) = packed_of([row(0, 5, 9), row(0, 7, 8), row(0, 6, None), row(0, None, None)])
     found = [[run[name] for name in ("kind", "offset", "last_offset", "at", "until", "ordered")]
              for run in packed.to_pylist()]  # fmt: skip
-    at = [START + timedelta(seconds=n) for n in range(10)]
+    at = [moment(START + n * SECOND) for n in range(10)]
     assert found == [
         ["records", 9, 9, at[5], at[5], True],
         ["requests", None, None, at[6], at[6], True],
@@ -75,19 +63,6 @@ def test_a_run_says_which_offsets_and_times_are_in_it() -> None:
     (packed,) = packed_of([row(0, 5, 9), row(0, 7, 8)])
     (run,) = packed.to_pylist()
     assert (run["offset"], run["last_offset"], run["ordered"]) == (8, 9, False)
-
-
-def with_times(rows: list[Row]) -> list[Row]:
-    """The rows with effective times."""
-    made: list[Row] = []
-    for _, of_group in itertools.groupby(sorted(rows, key=place), key=lambda one: one["group_id"]):
-        mine = list(of_group)
-        times = effective_times(pa.Table.from_pylist(mine, TIMELINE)).to_pylist()
-        made += [
-            one if at == one["at"] else {**one, "at": at, "told_at": one["at"]}
-            for one, at in zip(mine, times, strict=True)
-        ]
-    return made
 
 
 @settings(examples(60))
@@ -113,10 +88,8 @@ def test_rows_come_out_in_order_with_effective_times(files: list[list[Row]], run
         made = through(files)
     finally:
         runs._RUN_ROWS = before
-    rows = pa.Table.from_pylist(with_times([one for rows in files for one in rows]), TIMELINE)
-    wanted = sorted(early(rows).to_pylist(), key=place)
-    assert [place(one) for one in made] == [place(one) for one in wanted]
-    assert sorted(made, key=place) == wanted
+    ordered = timeline_input.in_order([one for rows in files for one in rows])
+    assert made == [one for batch in batches(ordered) for one in batch.to_pylist()]
 
 
 def test_a_state_comes_before_its_groups_rows() -> None:

@@ -199,21 +199,6 @@ def test_what_is_a_segment_is_told_by_its_name(tmp_path: Path) -> None:
     assert find_segments([str(one), str(tmp_path)]) == found
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("missing", "no such file"),
-        ("empty", "no segment of __consumer_offsets is there"),
-        (f"{0:020}.log", "keep the name that the folder has on the broker"),
-    ],
-)
-def test_paths_without_a_segment_or_its_partition(tmp_path: Path, name: str, says: str) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / f"{0:020}.log").touch()
-    with pytest.raises(DocumentError, match=says):
-        find_segments([str(tmp_path / name)])
-
-
 def test_the_cluster_is_the_one_of_the_brokers_own_file(tmp_path: Path) -> None:
     folders = []
     for name in ("one", "two"):

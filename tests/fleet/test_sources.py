@@ -30,7 +30,7 @@ from rebal.inspectors.fleet.sources.captured import (
 )
 from rebal.inspectors.fleet.sources.files import Part, share_out
 from rebal.inspectors.fleet.sources.segments import find_segments
-from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC
+from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
@@ -58,32 +58,40 @@ def test_files_and_folders(tmp_path: Path) -> None:
     ]
 
 
+find_logs = partial(share_out, tasks=1)
+SEGMENT = f"{0:020}.log"
+
+
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("find", "name", "says"),
     [
-        ("missing", "no such file"),
-        ("empty", "is empty"),
-        (".", r"no \.jsonl, \.jsonl\.gz or \.parquet"),
+        *(
+            (find, name, "pipe|no such file|no file can|too long")
+            for find in (find_files, find_segments, find_logs)
+            for name in ("missing", "pipe", "g\ud800", "n" * 300)
+        ),
+        (find_files, "empty", "is empty"),
+        (find_files, ".", r"no \.jsonl, \.jsonl\.gz or \.parquet"),
+        (find_segments, "folder", "no segment of __consumer_offsets is there"),
+        (find_segments, SEGMENT, "keep the name that the folder has on the broker"),
+        (find_logs, "folder", "holds no file"),
     ],
 )
-def test_paths_without_a_record(tmp_path: Path, name: str, says: str) -> None:
-    (tmp_path / "empty").touch()
-    with pytest.raises(DocumentError, match=says):
-        find_files([str(tmp_path / name)])
-
-
-@pytest.mark.parametrize("find", [find_files, find_segments, partial(share_out, tasks=1)])
-@pytest.mark.parametrize("name", ["pipe", "g\ud800", "n" * 300])
-def test_what_is_no_file_ends_before_spark_starts(
-    find: Callable[..., object], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_path_without_what_it_should_have_is_refused(
+    find: Callable[..., object],
+    name: str,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A pipe without a writer, a name that no file can have, a name that is too long."""
+    """Also a pipe without a writer, a name that no file can have, and one that is too long."""
     monkeypatch.setattr("rebal.inspectors.files._PATIENCE", 0.01)
-    (folder := tmp_path / f"{TOPIC}-7").mkdir()
-    os.mkfifo(folder / "pipe")
-    path = str(folder / name)
-    with pytest.raises(DocumentError, match=r"pipe|no such file|no file can|too long"):
-        find([path])
+    (tmp_path / "folder").mkdir()
+    for file in ("empty", SEGMENT):
+        (tmp_path / file).touch()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DocumentError, match=says):
+        find([str(tmp_path / name)])
 
 
 def test_a_request_log_that_cannot_be_read_ends_a_scan_before_spark_starts(

@@ -21,7 +21,7 @@ from confluent_kafka import (
 
 from rebal.inspectors.fleet.manifest import Manifest
 from tests.fleet.conftest import read_tables, without_sources
-from tests.fleet.tablefiles import change_document, last_scan
+from tests.fleet.tablefiles import last_scan
 from tests.kafka.broker import Broker
 
 # The first test of a run starts Spark, which takes its time on a busy machine.
@@ -195,15 +195,6 @@ def test_the_next_scan_reads_only_what_is_new(
     assert last_scan(out).read == after.read
     scan("-b", busy.bootstrap, "--out", tmp_path / "full")
     assert without_sources(read_tables(out)) == without_sources(read_tables(tmp_path / "full"))
-
-
-def test_offsets_that_went_back_are_another_topic(
-    busy: Broker, live: Path, scan: Scan, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
-    change_document(out, {"offsets": {"0": 10**9}})
-    said = scan("-b", busy.bootstrap, "--out", out, code=1)
-    assert "scan again with --full" in said
 
 
 def test_what_a_user_needs_and_what_is_said_without(
