@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from atexit import register
 from collections.abc import Sequence
 from functools import cache
@@ -115,23 +113,19 @@ def test_a_scan_that_ends_meanwhile_comes_first(
     check(tmp_path, 1, 2, 3, 4, 5)
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_the_document_says_what_the_screen_does(tmp_path: Path, capsys: Said, form: str) -> None:
-    def document(*words: str, code: int = 0) -> Any:
-        assert app.run(["fleet", "compact", str(tmp_path), "-o", form, *words]) == code
+def test_the_document_says_what_the_screen_does(tmp_path: Path, capsys: Said) -> None:
+    def document(*words: str) -> Any:
+        words = ("--retain", "1d", "-o", "json", *words)
+        assert app.run(["fleet", "compact", str(tmp_path), *words]) == 0
         told = capsys.readouterr()
         assert told.err == ""
-        return checked(told.out, form)
+        return checked(told.out)
 
     lake_of(tmp_path, 4)
-    planned, before = document("--retain", "1d", "--dry-run"), files_of(tmp_path)
+    planned, before = document("--dry-run"), files_of(tmp_path)
     sizes = {path: (tmp_path / path).stat().st_size for path in before}
-    done = document("--retain", "1d")
+    done = document()
     gone = before - files_of(tmp_path)
-    assert list(done) == [
-        *("schema", "lake", "dry_run", "clusters", "removed_files", "removed_log_entries"),
-        *("freed_bytes", "not_done", "exit_code"),
-    ]
     assert done["clusters"] == [{"cluster": UNNAMED, "removed_scans": [1, 2]}]
     assert done["removed_files"] + done["removed_log_entries"] == len(gone) > 0
     assert done["freed_bytes"] == sum(sizes[path] for path in gone)
@@ -149,11 +143,3 @@ def test_the_screen_says_what_was_freed(tmp_path: Path, capsys: Said) -> None:
     assert app.run(["fleet", "compact", str(tmp_path), "--retain", "1d"]) == 0
     assert capsys.readouterr().err.startswith("rebal: removed scans 1 to 2 of unnamed\n")
     check(tmp_path, 3, 4)
-    assert app.run(["fleet", "compact", str(tmp_path / "none")]) == 1
-    assert app.run(["fleet", "compact", str(tmp_path), "--retain", "soon"]) == 2
-    program = (
-        "import sys; from rebal.cli import app; "
-        "assert app.run(['fleet', 'compact', sys.argv[1]]) == 0; "
-        "assert 'pyspark' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True, timeout=60)

@@ -30,7 +30,6 @@ def test_the_processs_environment_stays_as_it_is() -> None:
     [
         ("", "no lake is named"),
         ("ftp://host/lake", "no lake can be there; name a folder, or a URL"),
-        ("dbfs:/lake", "no lake can be there; name a folder, or a URL"),
         ("s3://bucket/a?b", "^s3://bucket/a: a lake's URL has no login, no \\? and no #"),
         ("gs://bucket/lake#east", "^gs://bucket/lake: .* name the cluster with --cluster"),
         ("https://host/lake?sig=secret", "^https://host/lake: no lake can be there"),
@@ -40,8 +39,6 @@ def test_the_processs_environment_stays_as_it_is() -> None:
         ("s3://me:sec/ret@bucket/a", "^s3://bucket/a: a lake's URL has no login"),
         ("hdfs://me@name:8020/a", "^hdfs://name:8020/a: a lake's URL has no login"),
         ("hdfs://nn/a b", "no such path on HDFS"),
-        ("hdfs://nn/a%20b", "no such path on HDFS"),
-        ("hdfs://nn/a:b", "no such path on HDFS"),
         ("hdfs://nn/ä", "no such path on HDFS"),
     ],
 )
@@ -78,10 +75,7 @@ def test_a_panic_of_the_stores_client_is_one_sentence() -> None:
         ("s3a://bucket/a/b/", "s3://bucket/a/b"),
         ("s3://bucket/team@east/a:b", "s3://bucket/team@east/a:b"),
         ("hdfs://name:8020/team@east", "hdfs://name:8020/team@east"),
-        (
-            "abfss://box@account.dfs.core.windows.net/a",
-            "abfss://box@account.dfs.core.windows.net/a",
-        ),
+        ("abfs://box@a.dfs.core.windows.net/a", "abfss://box@a.dfs.core.windows.net/a"),
         ("gcs://bucket/a", "gs://bucket/a"),
         ("file:///srv/lake", "/srv/lake"),
     ],
