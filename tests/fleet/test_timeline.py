@@ -23,19 +23,6 @@ def test_who_takes_a_static_members_place_is_named_by_its_own_client_and_host() 
     assert facts(back, "client_id", "host", "current") == ("new", "/10.0.0.9", True)
 
 
-def test_a_hidden_list_is_hidden_from_its_restart_to_the_next_rebalance() -> None:
-    log = Story()
-    log.round(2, 1, [M("s-1", (0,), instance="s")])
-    for when, name in ((5, "s-2"), (9, "s-3")):
-        names = ("range", "sticky", name)
-        log.join(when, name, 1, names, instance_id="s", leader=name)
-    made = [r for r in tables(log.rows)["incidents"] if r["kind"] == "hidden list"]
-    assert [(at(r["started_at"]), r["ended_at"]) for r in made] == [(5, None), (9, None)]
-    log.round(30, 2, [M("s-3", (0,), instance="s")])
-    made = [r for r in tables(log.rows)["incidents"] if r["kind"] == "hidden list"]
-    assert [(at(r["started_at"]), at(r["ended_at"])) for r in made] == [(5, 30.1), (9, 30.1)]
-
-
 def test_deleted_and_created_again() -> None:
     story = Story()
     story.generation(10, 1, [M("a", (0,))])

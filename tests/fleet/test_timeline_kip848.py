@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rebal.inspectors.fleet.timeline import causes
 from tests.fleet.timeline_input import tables
 from tests.fleet.timeline_story import M, Story, at, facts, numbers, only
@@ -55,10 +53,10 @@ def test_online_conversion_to_kip_848_and_back() -> None:
 def test_a_kip_848_group_deleted_and_made_again_as_a_classic_one_is_no_conversion() -> None:
     topic, log = Story(), Story()
     topic.reach(1, 1, {"n": (0,)}, [M("n")])
-    beat(log, 1.1, "n", 0, 1)
+    log.beat(1.1, "n", 0, 1)
     topic.gone(4, "n")
     topic.epoch(4, 2)
-    beat(log, 4.1, "n", -1, -1)
+    log.beat(4.1, "n", -1, -1)
     topic.unmake(6)
     topic.generation(9, 0, [], protocol_type="")
     topic.generation(9.2, 1, [M("c", (0,))])
@@ -77,7 +75,7 @@ def test_rebalances_before_a_group_ended_are_told_though_only_the_log_shows_them
     log = Story()
     log.round(1, 1, [M("a", (0,))])
     for epoch in (2, 3):
-        beat(log, 10 * epoch, "n", 0 if epoch == 2 else 2, epoch)
+        log.beat(10 * epoch, "n", 0 if epoch == 2 else 2, epoch)
     log.round(60, 1, [M("b", (0,))])
     told = [facts(row, "incarnation", "generation") for row in tables(log.rows)["rebalances"]]
     assert told == [(1, 1), (1, 2), (1, 3), (2, 1)]
@@ -173,19 +171,14 @@ def test_the_last_member_to_leave_kip_848_is_not_lost_between_two_records_of_one
     assert facts(last, "cause", "left", "moved", "stopped") == (causes.LEFT, ["n"], 2, 2)
 
 
-def beat(story: Story, when: float, member: str, asked: int, answered: int, **more: Any) -> None:
-    who = {"member_id": member, "client_id": member, "host": "/h", **more}
-    story.ask(when, "CONSUMER_GROUP_HEARTBEAT", generation=asked, member_epoch=answered, **who)
-
-
 def test_a_group_that_went_back_to_classic_is_classic_whatever_its_old_heartbeats_say() -> None:
     topic, log = Story(), Story()
     modern, classic = M("n", (0, 1)), M("c", (0, 1))
     topic.reach(1, 1, {"n": (0, 1)}, [modern])
-    beat(log, 1.1, "n", 0, 1)
+    log.beat(1.1, "n", 0, 1)
     topic.unmake(40, "n")
     topic.generation(40, 2, [classic])
-    beat(log, 40.1, "n", -1, -1)
+    log.beat(40.1, "n", -1, -1)
     topic.generation(41, 3, [classic])
     log.round(41, 3, [classic])
     for rows in ([*topic.rows, *log.rows], log.rows, topic.rows):
@@ -203,21 +196,21 @@ def test_a_static_kip_848_member_keeps_its_place_while_it_is_away() -> None:
     first, other = M("s-1", (0,), instance="s"), M("o", (1,), instance="o")
     topic.reach(1, 1, {one.id: one.has for one in (first, other)}, [first, other])
     for member in (first, other):
-        beat(log, 1, member.id, 0, 1, instance_id=member.instance)
+        log.beat(1, member.id, 0, 1, instance_id=member.instance)
     # one comes back in time, with another id and without an epoch of its own
     topic.current(20, "s-1", -2, (0,))
-    beat(log, 20, "s-1", -2, -2, instance_id="s")
+    log.beat(20, "s-1", -2, -2, instance_id="s")
     topic.gone(22, "s-1")
     topic.member(22, M("s-2", (0,), instance="s"))
     topic.target(22, "s-2", (0,))
     topic.current(22, "s-2", 1, (0,))
-    beat(log, 22.1, "s-2", 0, 1, instance_id="s")
+    log.beat(22.1, "s-2", 0, 1, instance_id="s")
     # the other one does not
     topic.current(30, "o", -2, (1,))
-    beat(log, 30, "o", -2, -2, instance_id="o")
+    log.beat(30, "o", -2, -2, instance_id="o")
     topic.gone(75, "o")
     topic.reach(75, 2, {"s-2": (0, 1)}, done=76)
-    beat(log, 76, "s-2", 1, 2, instance_id="s")
+    log.beat(76, "s-2", 1, 2, instance_id="s")
     for rows in ([*topic.rows, *log.rows], log.rows, topic.rows):
         made = tables(rows)
         assert [row["generation"] for row in made["rebalances"]] == [1, 2]
@@ -240,9 +233,9 @@ def test_a_static_kip_848_member_keeps_its_place_while_it_is_away() -> None:
 
 def test_a_static_kip_848_member_that_comes_back_too_late_joins() -> None:
     log = Story()
-    beat(log, 1, "s-1", 0, 1, instance_id="s")
-    beat(log, 20, "s-1", -2, -2, instance_id="s")
-    beat(log, 90, "s-2", 0, 3, instance_id="s")
+    log.beat(1, "s-1", 0, 1, instance_id="s")
+    log.beat(20, "s-1", -2, -2, instance_id="s")
+    log.beat(90, "s-2", 0, 3, instance_id="s")
     made = tables(log.rows)
     away, back = only(made["members"], member_id="s-1"), only(made["members"], member_id="s-2")
     assert facts(away, "left_at", "left_reason", "current") == (None, None, False)

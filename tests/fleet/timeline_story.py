@@ -225,6 +225,11 @@ class Story:
     def refuse(self, at: float, client: str, names: Sequence[str], **fields: Any) -> None:
         self.join(at, "", None, names, error=23, client_id=client, **fields)
 
+    def beat(self, at: float, member: str, asked: int, answered: int, **more: Any) -> None:
+        """A heartbeat of KIP-848: the epochs that the member has, and is told."""
+        who = {"member_id": member, "client_id": member, "host": "/h", **more}
+        self.ask(at, "CONSUMER_GROUP_HEARTBEAT", generation=asked, member_epoch=answered, **who)
+
     def leave(self, at: float, member: str, reason: str | None = None) -> None:
         left = (MemberEntry(member, reason=reason),)
         self.ask(at, "LEAVE_GROUP", left=left)
