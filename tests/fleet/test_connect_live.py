@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rebal.groups.errors import RebalError
 from rebal.inspectors.fleet.spark.connect import require_server
-from rebal.inspectors.fleet.spark.process import SparkError
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_cluster import bare_python
@@ -122,47 +122,39 @@ def test_a_spark_connect_server_makes_the_same_tables(
     assert read_tables(again) == local_tables
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("sc://127.0.0.1:9", "no server of Spark Connect answers at 127.0.0.1:9"),
-        ("sc://", "name a host and a port, as in sc://spark-1:15002"),
-        ("sc://spark-1:port", "name a host and a port"),
-    ],
-)
-def test_a_server_that_is_not_there_is_said_before_anything_is_read(
-    url: str, said: str, tmp_path: Path
-) -> None:
-    assert said in refused(tmp_path, "--master", url, **_NO_JAVA)
-
-
-def test_without_the_client_of_spark_connect(tmp_path: Path) -> None:
-    (tmp_path / "grpc.py").write_text("raise ImportError('not installed')\n")
-    said = refused(tmp_path, "--master", "sc://h", PYTHONPATH=str(tmp_path), **_NO_JAVA)
-    assert "pip install 'pyspark[connect]'" in said
-
-
-@pytest.mark.parametrize("url", ["sc://spark-1:15002", "sc://192.0.2.7/;user_id=me"])
-def test_passwords_do_not_travel_in_plain_text_unless_the_url_says_so(
-    url: str, tmp_path: Path
-) -> None:
-    secret = ("--lake-option", "AWS_SECRET_ACCESS_KEY=hunter2")
-    said = refused(tmp_path, "--master", url, *secret, code=2, **_NO_JAVA)
+def test_passwords_that_would_travel_in_plain_text_end_the_scan(tmp_path: Path) -> None:
+    words = ("--master", "sc://spark-1:15002", "--lake-option", "AWS_SECRET_ACCESS_KEY=hunter2")
+    said = refused(tmp_path, *words, code=2, **_NO_JAVA)
     assert "would travel there in plain text: end the URL with /;use_ssl=true" in said
     assert "hunter2" not in said
 
 
+NOBODY = "no server of Spark Connect answers at "
+PLAIN = "would travel there in plain text"
+
+
 @pytest.mark.parametrize(
-    ("url", "secrets"),
+    ("url", "secrets", "says"),
     [
-        ("sc://127.0.0.1:9", True),
-        ("sc://nowhere.invalid:9", False),
-        ("sc://nowhere.invalid:9/;use_ssl=true", True),
-        ("sc://nowhere.invalid:9/;use_ssl=false", True),
-        ("sc://nowhere.invalid:9/;token=hunter2", True),
+        ("sc://", False, "name a host and a port, as in sc://spark-1:15002"),
+        ("sc://spark-1:port", False, "name a host and a port"),
+        ("sc://192.0.2.7/;user_id=me", True, PLAIN),
+        ("sc://127.0.0.1:9", True, NOBODY),
+        ("sc://nowhere.invalid:9", False, NOBODY),
+        ("sc://nowhere.invalid:9/;use_ssl=true", True, NOBODY),
+        ("sc://nowhere.invalid:9/;use_ssl=false", True, NOBODY),
+        ("sc://nowhere.invalid:9/;token=hunter2", True, NOBODY),
     ],
 )
-def test_a_server_is_asked_where_the_way_is_safe_or_was_said_to_be(url: str, secrets: bool) -> None:
-    with pytest.raises(SparkError, match="no server of Spark Connect answers") as caught:
+def test_a_server_is_asked_where_the_way_is_safe_or_was_said_to_be(
+    url: str, secrets: bool, says: str
+) -> None:
+    with pytest.raises(RebalError, match=says) as caught:
         require_server(url, secrets=secrets)
     assert "hunter2" not in str(caught.value)
+
+
+def test_without_the_client_of_spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(RebalError, match=r"pip install 'pyspark\[connect\]'"):
+        require_server("sc://h", secrets=False)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -111,22 +110,6 @@ def test_many_scans_of_records_and_logs_give_the_tables_of_one(
     assert (steps.observed_from, steps.observed_until) == (once.observed_from, once.observed_until)
 
 
-def test_columns_that_an_older_version_did_not_write_are_null(
-    scan: Scan, half: Path, halves: list[Path], recorded: Path
-) -> None:
-    def without_last(tables: dict[str, list[dict[str, Any]]]) -> list[list[str]]:
-        last = {name: schema.names[-1] for name, schema in TABLES.items()}
-        return [
-            sorted(repr({**row, last[name]: None}) for row in rows) for name, rows in tables.items()
-        ]
-
-    for file in (file for name in TABLES for file in (half / name).rglob("*.parquet")):
-        rows = pq.ParquetFile(file).read()
-        pq.write_table(rows.drop_columns([rows.schema.names[-2]]), file)
-    scan("--offsets", halves[1], "--out", half)
-    assert without_last(told(half)) == without_last(told(recorded))
-
-
 def test_a_log_that_comes_after_its_records_changes_what_was_told(
     scan: Scan, recorded: Path, scanned: Path, tmp_path: Path
 ) -> None:
@@ -153,22 +136,6 @@ def test_what_could_not_be_read_stays_when_its_group_is_told_anew(
     scan("--request-log", log, "--out", out)
     assert last_scan(out).requests["parsed"] > 100
     assert told(out)["errors"] == before
-
-
-def test_a_damaged_state_ends_the_scan_until_all_is_read_anew(
-    scan: Scan, half: Path, halves: list[Path], tmp_path: Path
-) -> None:
-    for file in (half / "states").rglob("states-*.parquet"):
-        rows = pq.ParquetFile(file).read()
-        documents = [one and one[:-1] for one in rows["state"].to_pylist()]
-        place, field = rows.schema.get_field_index("state"), rows.schema.field("state")
-        pq.write_table(rows.set_column(place, field, [pa.array(documents, field.type)]), file)
-    before = told(half)
-    said = scan("--offsets", halves[1], "--out", half, code=1)
-    assert "is damaged" in said
-    assert "scan again with --full" in said
-    assert told(half) == before
-    scan("--offsets", halves[1], "--out", half, "--full")
 
 
 @pytest.mark.parametrize(("scans", "with_log"), [(6, False), (4, True)])

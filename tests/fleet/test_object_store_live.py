@@ -23,7 +23,7 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.sweep import compact
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
-from rebal.inspectors.fleet.sources.captured import find_files, read_files
+from rebal.inspectors.fleet.sources.captured import find_files
 from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.tables.reader import Tables as LakeTables
 from rebal.inspectors.tables.reader import open_tables
@@ -31,6 +31,7 @@ from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time, run_reba
 from tests.fleet.stores import STORES, Store
 from tests.fleet.test_cluster import cluster_of
 from tests.fleet.test_lake import check_clusters_at_once, finish, new_run, of, seen_in
+from tests.fleet.test_scan import rows_at
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 _COLUMNS = pa.schema([("group_id", pa.string()), ("scan_id", pa.int64())])
@@ -89,7 +90,7 @@ def test_captures_and_logs_in_an_object_store_are_read_as_files_are(
     for name, value in store.options.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "captured").mkdir()
-    records = _rows([str(OFFSETS)])
+    records = rows_at(OFFSETS)
     pq.write_table(pa.concat_tables([records] * 3), tmp_path / "captured" / "a.parquet")
     for given in (OFFSETS, REQUEST_LOG):
         (tmp_path / "captured" / given.name).write_bytes(given.read_bytes())
@@ -99,19 +100,12 @@ def test_captures_and_logs_in_an_object_store_are_read_as_files_are(
         with files.open_output_stream(f"captured/{here.name}", compression=None) as out:
             out.write(here.read_bytes())
     for name in ("captured", "captured/a.parquet", f"captured/{OFFSETS.name}"):
-        assert _rows([f"{place}/{name}"]) == _rows([str(tmp_path / name)])
+        assert rows_at(f"{place}/{name}") == rows_at(tmp_path / name)
     log = f"captured/{REQUEST_LOG.name}"
     (there,), (here,) = (share_out([f"{at}/{log}"], 1)[0] for at in (place, tmp_path))
     assert [list(blocks(one)) for one in there] == [list(blocks(one)) for one in here]
     with pytest.raises(DocumentError, match="no file is there; check the URL"):
         find_files([f"{place}/none"])
-
-
-def _rows(paths: list[str]) -> pa.Table:
-    """The records at these paths."""
-    source = read_files(paths)
-    shares = source.share(1, {})
-    return pa.Table.from_batches(batch for share in shares for batch in source.read(share))
 
 
 # A scan that is killed while it writes, with a file that is open in each kind of folder.
