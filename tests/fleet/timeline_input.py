@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +25,7 @@ from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 from rebal.inspectors.fleet.timeline.timeline import WAITING, Options, make_tables
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import Request
+from tests.fleet.conftest import lines_in
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -67,24 +67,22 @@ def request_rows(lines: Iterable[tuple[bytes, str, int]], zone: Zone = None) -> 
 def captured_records(folder: Path) -> Sequence[Row]:
     """All group and member records of a capture; nobody changes them."""
     rows = []
-    with gzip.open(folder / "consumer_offsets.jsonl.gz", "rt", encoding="utf-8") as lines:
-        for line in lines:
-            read = json.loads(line)
-            key = base64.b64decode(read["key"])
-            if int.from_bytes(key[:2], "big") < 2:
-                continue
-            name = key[4 : 4 + int.from_bytes(key[2:4], "big")].decode()
-            value = None if read["value"] is None else base64.b64decode(read["value"])
-            row = record(name, read["timestamp"] * 1000, read["offset"], key, value)
-            rows.append({**row, "partition": read["partition"]})
+    for read in map(json.loads, lines_in(folder / "consumer_offsets.jsonl.gz")):
+        key = base64.b64decode(read["key"])
+        if int.from_bytes(key[:2], "big") < 2:
+            continue
+        name = key[4 : 4 + int.from_bytes(key[2:4], "big")].decode()
+        value = None if read["value"] is None else base64.b64decode(read["value"])
+        row = record(name, read["timestamp"] * 1000, read["offset"], key, value)
+        rows.append({**row, "partition": read["partition"]})
     return rows
 
 
 @cache
 def captured_requests(folder: Path) -> Sequence[Row]:
     """All lines of a capture's request log that concern a group; nobody changes them."""
-    with gzip.open(folder / "kafka-request.log.gz", "rb") as lines:
-        numbered = [(line, "kafka-request.log", n) for n, line in enumerate(lines)]
+    lines = enumerate(lines_in(folder / "kafka-request.log.gz"))
+    numbered = ((line, "kafka-request.log", n) for n, line in lines)
     rows = request_rows(numbered).to_pylist()
     known = (row for row in rows if row["group_id"] is not None and row["problem"] is None)
     return [_times_as_numbers(row) for row in known]

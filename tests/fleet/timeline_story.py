@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from rebal.groups.compact import Partitions
 from rebal.groups.model import Subscription
+from rebal.groups.wire import offsets_topic as records
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
+from rebal.groups.wire.offsets_topic import GroupMetadata, GroupMetadataMember
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TIMELINE
 from rebal.inspectors.fleet.timeline.facts import pack_request
 from rebal.inspectors.logs.requests.lines import MemberEntry, Protocol, Request
 from tests.encoders import encode_assignment, encode_subscription
 from tests.fleet.timeline_input import Row, record
+from tests.groups.test_group_metadata import written as written_group
+from tests.groups.test_offsets_records import TOPIC_ID, written
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
-TOPIC_ID = uuid.UUID(int=7)
 _TEXT = ("member_id", "client_id", "log", "host", "broker", "connection")
 _LISTS = ("members", "assignments", "left")
 _NOTHING = (
@@ -50,6 +54,7 @@ class M:
     session: int = 10_000
     rebalance: int = 60_000
     sent: bytes | None = None
+    rack: str | None = None
 
     def subscription(self) -> bytes:
         if self.sent is not None:
@@ -61,6 +66,7 @@ class M:
                 topics=tuple(self.topics),
                 owned_partitions=owned if self.version >= 1 else None,
                 generation_id=self.generation if self.version >= 2 else None,
+                rack_id=self.rack if self.version >= 3 else None,
             )
         )
 
@@ -69,19 +75,23 @@ class M:
         partitions = {topic: Partitions(self.has)} if self.has else {}
         return encode_assignment(ConsumerAssignment(version=3, partitions=partitions))
 
+    def in_group(self, version: int = 3) -> GroupMetadataMember:
+        """As a value of this version says it."""
+        return GroupMetadataMember(
+            member_id=self.id,
+            instance_id=self.instance if version >= 3 else None,
+            client_id=self.client or self.id,
+            client_host="/h",
+            rebalance_timeout_ms=self.rebalance,
+            session_timeout_ms=self.session,
+            subscription=self.subscription(),
+            assignment=self.assignment(),
+        )
 
-def text(value: str | None) -> bytes:
-    raw = None if value is None else value.encode()
-    return struct.pack(">h", -1) if raw is None else struct.pack(">h", len(raw)) + raw
 
-
-def compact(value: str | None) -> bytes:
-    raw = None if value is None else value.encode()
-    return b"\0" if raw is None else bytes([len(raw) + 1]) + raw
-
-
-def blob(value: bytes) -> bytes:
-    return struct.pack(">i", len(value)) + value
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack(">h", len(raw)) + raw
 
 
 @dataclass
@@ -110,51 +120,59 @@ class Story:
         protocol_type: str = "consumer",
     ) -> None:
         """A GroupMetadataValue v3."""
-        leader = members[0].id if members else None
-        out = struct.pack(">h", 3) + text(protocol_type) + struct.pack(">i", number)
-        out += text(assignor if members else None) + text(leader)
-        moment = START // 1000 + round((at if stamp is None else stamp) * 1000)
-        out += struct.pack(">qi", moment, len(members))
-        for one in members:
-            out += text(one.id) + text(one.instance) + text(one.client or one.id) + text("/h")
-            out += struct.pack(">ii", one.rebalance, one.session)
-            out += blob(one.subscription()) + blob(one.assignment())
-        self.put(at, 2, out)
+        value = GroupMetadata(
+            version=3,
+            protocol_type=protocol_type,
+            generation=number,
+            protocol=assignor if members else None,
+            leader=members[0].id if members else None,
+            state_timestamp_ms=START // 1000 + round((at if stamp is None else stamp) * 1000),
+            members=tuple(one.in_group() for one in members),
+        )
+        self.put(at, 2, written_group(value))
 
     def tombstone(self, at: float) -> None:
         self.put(at, 2, None)
 
+    def write(self, at: float, value: records.Value, member: str | None = None) -> None:
+        """A record of KIP-848."""
+        kind, data = written(value)
+        self.put(at, kind, data, member)
+
     def epoch(self, at: float, epoch: int) -> None:
-        self.put(at, 3, struct.pack(">hi", 0, epoch) + b"\0")
+        self.write(at, records.GroupEpoch(epoch=epoch))
 
     def target_epoch(self, at: float, epoch: int) -> None:
-        self.put(at, 6, struct.pack(">hi", 0, epoch) + b"\0")
+        self.write(at, records.TargetEpoch(assignment_epoch=epoch))
 
     def member(self, at: float, member: M, names: Sequence[str] | None = None) -> None:
-        """Kind 5; `names` is the list of a member that speaks the classic protocol."""
-        out = struct.pack(">h", 0) + compact(member.instance) + b"\0"
-        out += compact(member.client or member.id) + compact("/h")
-        out += bytes([len(member.topics) + 1]) + b"".join(map(compact, member.topics)) + b"\0"
-        out += struct.pack(">i", member.rebalance) + b"\0"
-        if names is None:
-            out += b"\0"
-        else:
-            tag = b"\x01" + struct.pack(">i", member.session) + bytes([len(names) + 1])
-            for name in names:
-                sent = member.subscription()
-                tag += compact(name) + bytes([len(sent) + 1]) + sent + b"\0"
-            tag += b"\0"
-            out += b"\x01\x00" + bytes([len(tag)]) + tag
-        self.put(at, 5, out, member.id)
+        """`names` is the list of a member that speaks the classic protocol."""
+        value = records.ConsumerGroupMember(
+            instance_id=member.instance,
+            client_id=member.client or member.id,
+            client_host="/h",
+            topics=tuple(member.topics),
+            rebalance_timeout_ms=member.rebalance,
+        )
+        if names is not None:
+            sent = member.subscription()
+            lists = tuple(records.SupportedProtocol(name=name, metadata=sent) for name in names)
+            value = replace(value, session_timeout_ms=member.session, supported_protocols=lists)
+        self.write(at, value, member.id)
 
     def target(self, at: float, member: str, has: Sequence[int]) -> None:
-        self.put(at, 7, struct.pack(">h", 0) + _ids(has) + b"\0", member)
+        self.write(at, records.TargetAssignment(partitions=_of_topic(has)), member)
 
     def current(
         self, at: float, member: str, epoch: int, has: Sequence[int], state: int = 0
     ) -> None:
-        out = struct.pack(">hiib", 0, epoch, epoch - 1, state) + _ids(has) + b"\x01\0"
-        self.put(at, 8, out, member)
+        value = records.CurrentAssignment(
+            member_epoch=epoch,
+            previous_member_epoch=epoch - 1,
+            state=state,
+            assigned=_of_topic(has),
+        )
+        self.write(at, value, member)
 
     def gone(self, at: float, member: str) -> None:
         for kind in (8, 7, 5):
@@ -276,12 +294,8 @@ class Story:
             )
 
 
-def _ids(has: Sequence[int]) -> bytes:
-    """Partitions of the topic with `TOPIC_ID`."""
-    if not has:
-        return b"\1"
-    packed = struct.pack(f">{len(has)}i", *has)
-    return b"\2" + TOPIC_ID.bytes + bytes([len(has) + 1]) + packed + b"\0"
+def _of_topic(has: Sequence[int]) -> records.TopicIdPartitions:
+    return ((TOPIC_ID, tuple(has)),) if has else ()
 
 
 def at(moment: datetime | None) -> float | None:
