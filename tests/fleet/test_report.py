@@ -97,7 +97,7 @@ def check_hostile(folder: Path, capsys: Said, *words: str) -> None:
 def test_hostile_names_stay_text_in_every_form(tmp_path: Path, capsys: Said) -> None:
     """Also those that only the baseline has."""
     hostile = write_tables(tmp_path, hostile_fleet())
-    for words in ([], ["--group", HOSTILE], ["-o", "markdown"], ["--wide"]):
+    for words in ([], ["--group", HOSTILE], ["-o", "markdown"], ["-o", "html"], ["--wide"]):
         check_hostile(hostile, capsys, *words)
     lines = report_lines(hostile, capsys, "-o", "markdown")
     start = lines.index("## All groups, in the order to take them")

@@ -42,11 +42,6 @@ def small_report(small_scan: Path) -> FleetReport:
 
 
 @pytest.fixture(scope="module")
-def hostile_report(tmp_path_factory: pytest.TempPathFactory) -> FleetReport:
-    return make_fleet_report(str(write_tables(tmp_path_factory.mktemp("hostile"), hostile_fleet())))
-
-
-@pytest.fixture(scope="module")
 def small(small_report: FleetReport, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page_of(small_report, tmp_path_factory.mktemp("small"))
 
@@ -109,20 +104,6 @@ def test_a_large_fleet_is_a_small_page(large: Path) -> None:
     assert len(details) == 400
     assert all("<svg" in part for part in details)
     assert "without JavaScript" in source
-
-
-def test_hostile_texts_are_texts(hostile_report: FleetReport) -> None:
-    source = fleet_html(hostile_report, NOW)
-    page = Page(source)
-    assert [tag for tag, _ in page.tags].count("script") == 2
-    assert {tag for tag, _ in page.tags} <= ALLOWED
-    assert "alert(1)" in source
-    assert "<script>alert" not in source
-    assert "\x1b" not in source
-    assert "\u202e" not in source
-    assert "\nforged" not in source
-    assert source.count("{{rows}}") > 2, "the marks of a group's name stay what they are"
-    assert source.count("<tbody") == 7
 
 
 def test_the_time_line_shows_rebalances_lists_and_refusals(small_report: FleetReport) -> None:
@@ -246,10 +227,9 @@ def test_without_javascript_all_is_there(browser: Browser, small: Path) -> None:
     assert browser.do(shown) == "none"
 
 
-def test_a_hostile_name_runs_nothing(
-    browser: Browser, hostile_report: FleetReport, tmp_path: Path
-) -> None:
-    browser.open(page_of(hostile_report, tmp_path))
+def test_a_hostile_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
+    report = make_fleet_report(str(write_tables(tmp_path / "lake", hostile_fleet())))
+    browser.open(page_of(report, tmp_path))
     buttons = "document.querySelectorAll('#groups > tbody > tr > th button')"
     browser.do(f"for (const button of {buttons}) button.click()")
     assert any(name.startswith("<script>alert(1)</script>") for name in rows_shown(browser))
