@@ -17,7 +17,7 @@ from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
 from rebal.inspectors.fleet.increments.work import Load, carry, tell
 from rebal.inspectors.fleet.intake import only_new, read_broken, take_in
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
-from rebal.inspectors.fleet.schemas import ERRORS, RUNS, SCAN, STATES, TIME, TIMELINE, in_columns
+from rebal.inspectors.fleet.schemas import ERRORS, RUNS, SCAN, STATES, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import Options
@@ -96,22 +96,14 @@ def rows_of(folder: Path, path: str) -> pa.Table:
     return pa.concat_tables([run.rows() for run in runs_of(rows)])
 
 
-def requests(folder: Path, times: list[int | None]) -> Totals:
-    given = {
-        "group_id": [f"group-{number:05d}" for number in range(len(times))],
-        "at": pa.array(times, pa.int64()).cast(TIME),
-        "value": [b"request"] * len(times),
-        "source": ["log"] * len(times),
-        "position": list(range(len(times))),
-    }
-    writer = PartWriter(target_in(folder))
-    writer.write("requests", pack(in_columns(pa.table(given), TIMELINE)))
-    return reported(writer.report())
-
-
 def test_of_requests_without_a_time_no_others_are_read(tmp_path: Path) -> None:
-    start = 1_760_000_000_000_000
-    (file,) = requests(tmp_path, [start + n for n in range(9000)] + [None]).files("requests")
+    rows = [
+        {"group_id": f"group-{n:05d}", "at": 1_760_000_000_000_000 + n, "value": b"request"}
+        for n in range(9000)
+    ]
+    writer = PartWriter(target_in(tmp_path))
+    writer.write("requests", pack(pa.Table.from_pylist([*rows, {"group_id": "z"}], TIMELINE)))
+    (file,) = reported(writer.report()).files("requests")
     timeless = pc.field("at").is_null()
     assert row_groups_read(tmp_path, file.path, timeless) == 1
     assert [
