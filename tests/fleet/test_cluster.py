@@ -1,9 +1,8 @@
-"""A real Spark standalone cluster, a Python that knows no rebal, and the code that is shipped."""
+"""A real Spark standalone cluster, and the code that is shipped to it."""
 
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
 import sysconfig
@@ -11,8 +10,6 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-import pytest
 
 from rebal.inspectors.fleet.spark.tasks import build_zip
 from tests.kafka import jars
@@ -71,21 +68,6 @@ def cluster_of(
     finally:
         for child in reversed(started):
             child.terminate()
-
-
-@pytest.fixture
-def bare_python(tmp_path: Path) -> Path:
-    """This Python with its third-party packages, and without rebal."""
-    path = tmp_path / "bare-python"
-    packages = sysconfig.get_paths()["purelib"]
-    path.write_text(
-        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n'
-    )
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    for module, there in (("pyarrow", True), ("rebal.groups", False)):
-        done = subprocess.run([path, "-c", f"import {module}"], capture_output=True, check=False)
-        assert (done.returncode == 0) is there, done.stderr
-    return path
 
 
 def test_the_shipped_code_is_whole(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,13 +16,11 @@ from rebal.groups.errors import RebalError
 from rebal.inspectors.fleet.spark.connect import require_server
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal
 from tests.fleet.tablefiles import last_scan
-from tests.fleet.test_cluster import bare_python
 from tests.fleet.test_interrupt import refused
 from tests.kafka import jars
 from tests.kafka.broker import free_ports
 from tests.kafka.processes import ChildProcess, wait_for
 
-__all__ = ["bare_python"]
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _JVM = ("-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # What spark-submit opens to Arrow in each JVM.
@@ -53,6 +53,21 @@ assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
 assert spark.range(3).count() == 3
 spark.stop()
 """
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """This Python with its third-party packages, and without rebal."""
+    path = tmp_path / "bare-python"
+    packages = sysconfig.get_paths()["purelib"]
+    path.write_text(
+        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n'
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    for module, there in (("pyarrow", True), ("rebal.groups", False)):
+        done = subprocess.run([path, "-c", f"import {module}"], capture_output=True, check=False)
+        assert (done.returncode == 0) is there, done.stderr
+    return path
 
 
 @pytest.fixture
