@@ -42,31 +42,19 @@ def twenty(at: Path) -> None:
     write_tables(at, fleet(20))
 
 
-def go_on(rows: dict[str, list[Row]], rebalances: dict[int, int]) -> dict[str, list[Row]]:
-    """The rows of a scan a day later: group number → rebalances that it had since."""
-    for number, group in enumerate(rows["groups"]):
-        name, many = group["group_id"], rebalances.get(number, 0)
-        last = next(r for r in reversed(rows["rebalances"]) if r["group_id"] == name)
-        for place in range(many):
-            at = AT + timedelta(hours=24) * (place + 0.5) / many
-            rows["rebalances"].append(
-                {
-                    **last,
-                    "generation": last["generation"] + place + 1,
-                    "started_at": at,
-                    "ended_at": at,
-                    "latency_ms": 2000.0,
-                    "failed": False,
-                }
-            )
-        group["generation"] = last["generation"] + many
-    return rows
-
-
 def two_scans(at: Path) -> None:
     """One group is new, one has gone, one was deleted, and two rebalance more or less often."""
     twenty(at)
-    rows = go_on(fleet(21), {0: 96, 10: 4, 1: 14})
+    rows = fleet(21)
+    for number, many in ((0, 96), (1, 14), (10, 4)):
+        group = rows["groups"][number]
+        name, until = group["group_id"], group["generation"]
+        last = next(r for r in reversed(rows["rebalances"]) if r["group_id"] == name)
+        for place in range(many):
+            ended = AT + timedelta(hours=24) * (place + 0.5) / many
+            again = {"generation": until + place + 1, "started_at": ended, "ended_at": ended}
+            rows["rebalances"].append(last | again | {"latency_ms": 2000.0, "failed": False})
+        group["generation"] += many
     rows["groups"][7] |= {"state": "Dead", "deleted_at": AT + timedelta(hours=1), "members": 0}
     lost = rows["groups"][5]["group_id"]
     kept = {name: [r for r in of if r.get("group_id") != lost] for name, of in rows.items()}
