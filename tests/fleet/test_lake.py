@@ -14,7 +14,7 @@ import pytest
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
-from rebal.inspectors.fleet.lake.run import Run, counted, find_cluster, new_run
+from rebal.inspectors.fleet.lake.run import Run, find_cluster, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.manifest import NOTHING, UNNAMED, Manifest
@@ -42,8 +42,8 @@ def fill(run: Run, offset: int) -> TaskReport:
     return report
 
 
-def finish(run: Run, offset: int) -> Manifest:
-    manifest = Manifest(cluster=run.cluster, run=run.number, finished_at=WHEN, offsets={0: offset})
+def finish(run: Run, offset: int, at: datetime = WHEN) -> Manifest:
+    manifest = Manifest(cluster=run.cluster, run=run.number, finished_at=at, offsets={0: offset})
     return run.finish(manifest, fill(run, offset))
 
 
@@ -52,21 +52,25 @@ def one_scan(out: Path, offset: int, *, cluster: str = UNNAMED, full: bool = Fal
         return finish(run, offset)
 
 
-def seen(out: Path, cluster: str = UNNAMED) -> dict[str, Any]:
+def seen(out: Path, cluster: str = UNNAMED, scan: int | None = None) -> dict[str, Any]:
     """What a reader finds in a folder: the offsets in each table."""
-    return seen_in(find_place(str(out)), cluster)
+    return seen_in(find_place(str(out)), cluster, scan)
 
 
-def seen_in(place: Place, cluster: str) -> dict[str, Any]:
+def seen_in(place: Place, cluster: str, scan: int | None = None) -> dict[str, Any]:
     tables = open_tables(f"{place}#{cluster}", place.options)
+    tables = tables if scan in (None, tables.manifest.run) else tables.of_scan(scan)
     entry = tables.manifest.inputs["records"]
-    records = LakeTable(place, "records", tables.read("groups", ["group_id"]).schema)
+    columns = tables.read("groups", ["group_id"]).schema
+    records = LakeTable(place, "records", columns).files(cluster, entry.version)
+    there = place.files().get_file_info([f"records/{one.path}" for one in records])
+    assert all(info.is_file for info in there)
     return {
         "offsets": tables.manifest.offsets,
         "groups": tables.read("groups", ["group_id"])["group_id"].to_pylist(),
         "members": tables.read("members", ["member_id"])["member_id"].to_pylist(),
         "errors": tables.read("errors", ["offset"])["offset"].to_pylist(),
-        "records": sum(one.rows for one in records.files(cluster, entry.version)),
+        "records": sum(one.rows for one in records),
     }
 
 
@@ -290,8 +294,3 @@ def test_after_a_scan_that_cannot_be_read_there_is_no_other(tmp_path: Path) -> N
     with pytest.raises(DocumentError, match="the schema of its last scan is "):
         one_scan(tmp_path, 2)
     assert files_of(tmp_path) == before
-
-
-def test_counts_add_up_by_name() -> None:
-    assert counted({"b": 1, "a": 2}, {"b": 3, "c": 0}) == {"a": 2, "b": 4}
-    assert list(counted(None, {"z": 1, "y": 1})) == ["y", "z"]

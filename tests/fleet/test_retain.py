@@ -21,45 +21,21 @@ from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.tables.reader import TablesError, open_tables
-from tests.fleet.test_lake import WHEN, files_of, fill
+from tests.fleet.test_lake import WHEN, files_of, finish, of, seen
 
 DAY = 86_400.0
 
 
 def scan_at(out: Path, day: float, retain: float | None = None) -> Manifest:
     with new_run(find_place(str(out)), UNNAMED, full=False, retain=retain) as run:
-        made = Manifest(cluster=UNNAMED, run=run.number, finished_at=WHEN + timedelta(days=day))
-        return run.finish(made, fill(run, run.number))
-
-
-def rows_of(out: Path, number: int) -> dict[str, Any]:
-    """Every row of a scan, as a reader finds it."""
-    tables = open_tables(str(out))
-    tables = tables if tables.manifest.run == number else tables.of_scan(number)
-    read = {"groups": "group_id", "members": "member_id", "errors": "offset"}
-    entry = tables.manifest.inputs["records"]
-    found: dict[str, Any] = {n: tables.read(n, [c])[c].to_pylist() for n, c in read.items()}
-    columns = tables.read("groups", ["group_id"]).schema
-    files = LakeTable(find_place(str(out)), "records", columns).files(UNNAMED, entry.version)
-    for one in files:
-        assert (out / "records" / one.path).is_file()
-    return found | {"records": sum(one.rows for one in files)}
-
-
-def written(number: int) -> dict[str, Any]:
-    return {
-        "groups": [f"g{number}"],
-        "members": [str(number)],
-        "errors": [number],
-        "records": number,
-    }
+        return finish(run, run.number, WHEN + timedelta(days=day))
 
 
 def check(out: Path, *scans: int) -> None:
     """These scans can be read, each as it was written."""
     assert open_tables(str(out)).scans == scans
     for number in scans:
-        assert rows_of(out, number) == written(number)
+        assert seen(out, scan=number) == of(number, records=number)
 
 
 def members(out: Path) -> list[str]:
@@ -149,4 +125,4 @@ def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
     assert open_tables(str(lake)).scans == tuple(range(3, 11))
     scan_at(lake, 12)
     for number in open_tables(str(lake)).scans:
-        assert rows_of(lake, number)["groups"] == [f"g{number}"]
+        assert seen(lake, scan=number)["groups"] == [f"g{number}"]
