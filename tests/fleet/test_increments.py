@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +31,7 @@ Scan = Callable[..., str]
 
 def captured() -> list[str]:
     """The captured records in the order of their times."""
-    lines = gzip.decompress(OFFSETS.read_bytes()).decode().splitlines()
+    lines = (line.decode().rstrip() for line in lines_in(OFFSETS))
     return sorted(lines, key=lambda line: json.loads(line)["timestamp"])
 
 
@@ -59,29 +58,6 @@ def states(out: Path) -> list[tuple[int, str]]:
     files = (out / "states").rglob("states-*.parquet")
     rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
     return sorted((row["scan_id"], row["group_id"]) for row in rows)
-
-
-@pytest.fixture(scope="session")
-def halves(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The files of the first and the second half of the captured records."""
-    return [records for records, _ in parts(tmp_path_factory.mktemp("halves"), 2)]
-
-
-@pytest.fixture(scope="session")
-def half_scanned(halves: list[Path], new_scan: Callable[..., Path]) -> Path:
-    """A scan of the first half; `half` is a copy for one test."""
-    return new_scan("--offsets", halves[0])
-
-
-@pytest.fixture
-def half(half_scanned: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(half_scanned, tmp_path / "half", symlinks=True))
-
-
-@pytest.fixture(scope="session")
-def recorded(new_scan: Callable[..., Path]) -> Path:
-    """A full scan of the captured records, without the log; only to be read."""
-    return new_scan("--offsets", OFFSETS)
 
 
 @pytest.fixture
@@ -111,9 +87,10 @@ def test_many_scans_of_records_and_logs_give_the_tables_of_one(
 
 
 def test_a_log_that_comes_after_its_records_changes_what_was_told(
-    scan: Scan, recorded: Path, scanned: Path, tmp_path: Path
+    scan: Scan, scanned: Path, tmp_path: Path
 ) -> None:
-    out = Path(shutil.copytree(recorded, tmp_path / "out", symlinks=True))
+    out = tmp_path / "out"
+    scan("--offsets", OFFSETS, "--out", out)
     assert told(out) != told(scanned)
     scan("--request-log", REQUEST_LOG, "--out", out)
     assert told(out) == told(scanned)
@@ -166,16 +143,18 @@ def test_scans_after_one_with_a_wrong_clock_go_on(
         assert choices[-1].go_on
 
 
-def test_only_groups_with_news_are_told(scan: Scan, half: Path, halves: list[Path]) -> None:
-    before = states(half)
-    quiet = [line for line in halves[1].read_text().splitlines() if "AAIAB2JpbGxpbmc" in line]
+def test_only_groups_with_news_are_told(scan: Scan, tmp_path: Path) -> None:
+    (first, _), (second, _) = parts(tmp_path, 2)
+    out, news = tmp_path / "out", tmp_path / "news.jsonl"
+    scan("--offsets", first, "--out", out)
+    before = states(out)
+    quiet = [line for line in second.read_text().splitlines() if "AAIAB2JpbGxpbmc" in line]
     assert quiet, "no record of the group billing"
-    news = half.with_name("news.jsonl")
     news.write_text("\n".join(quiet) + "\n", encoding="utf-8")
-    scan("--offsets", news, "--out", half)
-    assert [group for number, group in states(half) if number == 2] == ["billing"]
-    assert [pair for pair in states(half) if pair[0] == 1] == before
-    members = read_tables(half)["members"]
+    scan("--offsets", news, "--out", out)
+    assert [group for number, group in states(out) if number == 2] == ["billing"]
+    assert [pair for pair in states(out) if pair[0] == 1] == before
+    members = read_tables(out)["members"]
     assert len({row["group_id"] for row in members}) > 5
 
 

@@ -54,12 +54,6 @@ def line(offset: int, key: bytes | None, value: bytes | None, topic: str = "") -
     }
 
 
-@pytest.fixture
-def whole(scanned: Path, tmp_path: Path) -> Path:
-    """A full scan of the captures, a copy for this test."""
-    return Path(shutil.copytree(scanned, tmp_path / "whole", symlinks=True))
-
-
 @pytest.mark.parametrize("words", [(), ("--log-timezone", "-05:00")])
 def test_the_zone_of_a_log_is_found_or_named(
     words: tuple[str, ...], scan: Scan, local_tables: Tables, tmp_path: Path
@@ -93,7 +87,7 @@ def rows_at(*paths: object) -> pa.Table:
 
 
 def test_parquet_in_which_half_of_the_records_come_twice(
-    whole: Path, scan: Scan, tmp_path: Path
+    scan: Scan, local_tables: Tables, tmp_path: Path
 ) -> None:
     rows, file = rows_at(OFFSETS), tmp_path / "captured.parquet"
     again = rows.slice(0, len(rows) // 2)
@@ -101,7 +95,7 @@ def test_parquet_in_which_half_of_the_records_come_twice(
     out = tmp_path / "lake"
     scan("--offsets", file, "--request-log", REQUEST_LOG, "--out", out)
     assert last_scan(out).records["REPEATED"] == len(again)
-    assert without_sources(read_tables(out)) == without_sources(read_tables(whole))
+    assert without_sources(read_tables(out)) == without_sources(local_tables)
 
 
 def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: Path) -> None:
@@ -155,14 +149,14 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
 
 
 def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
-    whole: Path, scan: Scan, tmp_path: Path
+    scanned: Path, local_tables: Tables, scan: Scan, tmp_path: Path
 ) -> None:
-    before = read_tables(whole)
+    out = Path(shutil.copytree(scanned, tmp_path / "out", symlinks=True))
     cut = tmp_path / "cut off.jsonl.gz"
     cut.write_bytes(OFFSETS.read_bytes()[:-20_000])
-    said = scan("--offsets", cut, "--out", whole, "--full", code=1)
+    said = scan("--offsets", cut, "--out", out, "--full", code=1)
     assert f"{cut}: the packed file is cut off or damaged from here on; fetch it again." in said
-    assert read_tables(whole) == before
+    assert read_tables(out) == local_tables
 
 
 def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path) -> None:
@@ -172,7 +166,9 @@ def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path
     assert "no record of __consumer_offsets is in there" in said
 
 
-def test_request_logs_alone_and_with_records_later(whole: Path, scan: Scan, tmp_path: Path) -> None:
+def test_request_logs_alone_and_with_records_later(
+    scan: Scan, local_tables: Tables, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     said = scan("--request-log", REQUEST_LOG, "--out", out)
     log = last_scan(out)
@@ -181,7 +177,7 @@ def test_request_logs_alone_and_with_records_later(whole: Path, scan: Scan, tmp_
     assert "4,052 lines of request logs" in said
     assert last_scan(out).read == 0
     assert len(read_tables(out)["assignor_lists"]) > 50
-    wanted = without_sources(read_tables(whole))
+    wanted = without_sources(local_tables)
     scan("--offsets", OFFSETS, "--out", out)
     assert without_sources(read_tables(out)) == wanted
     counts = last_scan(out)
