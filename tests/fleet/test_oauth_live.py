@@ -84,20 +84,7 @@ def broker(signer: Signer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield made
 
 
-@pytest.fixture(scope="module")
-def issuer(signer: Signer) -> Iterator[Issuer]:
-    with Issuer(600) as made:
-        made.body = signer.answer(user="admin")
-        yield made
-
-
-@pytest.fixture(scope="module")
-def plain(broker: Broker, new_scan: Callable[..., Path]) -> dict[str, list[dict[str, Any]]]:
-    """The tables of a scan over PLAINTEXT."""
-    return without_sources(read_tables(new_scan("-b", broker.bootstrap)))
-
-
-def properties(broker: Broker, url: str, folder: Path, **more: str) -> Path:
+def properties(broker: Broker, url: str, folder: Path) -> Path:
     """A client.properties file as Kafka's own tools take it."""
     escaped = SECRET.replace("\\", "\\\\").replace('"', '\\"')
     # A backslash of the JAAS line is two in a properties file.
@@ -113,20 +100,21 @@ def properties(broker: Broker, url: str, folder: Path, **more: str) -> Path:
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.jaas.config": jaas,
         "sasl.oauthbearer.token.endpoint.url": url,
-        **more,
     }
     path = folder / "client.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     return path
 
 
-def test_tokens_of_an_endpoint(
-    broker: Broker, plain: object, issuer: Issuer, scan: Scan, tmp_path: Path
-) -> None:
-    issuer.asked.clear()
-    file = properties(broker, issuer.url, tmp_path)
-    said = scan("--command-config", file, "--out", tmp_path / "out")
-    assert without_sources(read_tables(tmp_path / "out")) == plain
+def test_tokens_of_an_endpoint(broker: Broker, signer: Signer, scan: Scan, tmp_path: Path) -> None:
+    """The tables are those of a scan over PLAINTEXT."""
+    with Issuer(600) as issuer:
+        issuer.body = signer.answer(user="admin")
+        file = properties(broker, issuer.url, tmp_path)
+        said = scan("--command-config", file, "--out", tmp_path / "out")
+    scan("-b", broker.bootstrap, "--out", tmp_path / "plain")
+    made, plain = (without_sources(read_tables(tmp_path / name)) for name in ("out", "plain"))
+    assert made == plain
     assert "s3cret" not in said
     login = base64.b64encode(f"me:{SECRET}".encode()).decode()
     expected = {
@@ -136,15 +124,6 @@ def test_tokens_of_an_endpoint(
     }
     assert len(issuer.asked) > 1, "no task has asked"
     assert all(asked == expected for asked in issuer.asked)
-
-
-def test_the_token_in_a_file(
-    broker: Broker, plain: object, signer: Signer, scan: Scan, tmp_path: Path
-) -> None:
-    (tmp_path / "token").write_text(f"{signer.token(sub='x', user='admin')}\n")
-    file = properties(broker, f"file://{tmp_path}/token", tmp_path)
-    scan("--command-config", file, "--out", tmp_path / "out")
-    assert without_sources(read_tables(tmp_path / "out")) == plain
 
 
 @pytest.mark.parametrize(

@@ -146,14 +146,9 @@ def commits_of(out: Path, group: str) -> list[tuple[int | None, int, bool]]:
 
 
 def test_the_broker_gives_what_happened_there(busy: Broker, live: Path) -> None:
-    groups = {row["group_id"]: row for row in read_tables(live)["groups"]}
-    assert {"fleet-a", "fleet-b"} <= groups.keys()
-    seen = {
-        row["group_id"]: row["assignor"]
-        for row in read_tables(live)["rebalances"]
-        if row["group_id"] in ("fleet-a", "fleet-b") and row["assignor"]
-    }
-    assert seen == {"fleet-a": "range", "fleet-b": "cooperative-sticky"}
+    rebalances = read_tables(live)["rebalances"]
+    seen = {(row["group_id"], row["assignor"]) for row in rebalances}
+    assert seen >= {("fleet-a", "range"), ("fleet-b", "cooperative-sticky")}
     assert commits_of(live, "fleet-c") == [(5, 5, False)]
     assert commits_of(live, "fleet-d") == [(None, 1, True)]
     assert commits_of(live, "fleet-e") == [(11, 1, False)]
