@@ -8,7 +8,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.redact import redact
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
@@ -88,15 +87,6 @@ def test_the_answer_is_kept_and_opens_the_step() -> None:
     assert there(back).exit_code == 0
 
 
-def test_a_member_that_returns_while_it_is_asked_about_has_begun_no_step() -> None:
-    story = Story(planned(left()))
-    assert asks(story(widened(5)))
-    members = [*pods(2, 2, list=BOTH), {"id": "a2", "list": RANGE}]
-    told = story(look(6, members), expect_members=3)
-    assert (told.step, told.exit_code, told.dangers) == (1, 4, ())
-    assert told.next.startswith("restart a2 with [cooperative-sticky, range]")
-
-
 def test_the_answer_may_come_with_the_plan() -> None:
     for more in ({"departed": ["a2"]}, {"expect_members": 2}):
         plan = planned(left(), **more)
@@ -130,16 +120,6 @@ def test_members_that_the_plan_or_a_look_counted_are_not_asked_about() -> None:
 
 def test_a_stranger_that_came_and_went_since_the_plan_is_asked_about() -> None:
     assert asks(Story(planned())(widened(5, left(at=3))))
-
-
-def test_a_redacted_plan_asks_by_the_pseudonym() -> None:
-    plan = make_plan(redact(before(left())), given=KEPT)
-    (finding,) = (f for f in plan.findings if f.rule == "RB121")
-    assert "--departed id-" in finding.fix
-    name = finding.fix.partition("--departed ")[2].partition(" ")[0]
-    assert asks(Story(plan)(widened(5)))
-    told = Story(plan)(widened(5), accepted=Accepted(departed=(name,)))
-    assert told.exit_code == 0
 
 
 def test_a_rejected_instance_id_that_was_renamed_is_a_ghost_until_it_is_named() -> None:

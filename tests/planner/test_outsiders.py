@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import Tri
 from rebal.planner.admission.rejected import member_of, still_out
 from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
@@ -19,10 +18,6 @@ from tests.planner.builder import group_of
 from tests.planner.looks import Story, app, look
 from tests.planner.plans import BOTH, DONE, NO_LIMIT, RANGE
 
-START_IT = (
-    "start app-9 with [cooperative-sticky], if it is down; if the service has no more members: "
-    "--expect-members 2"
-)
 OUT = {"client": "app-9", "list": ["roundrobin"]}
 AUTOMATIC = "consumer-checkout-1"
 
@@ -57,37 +52,6 @@ def test_rejected_clients_of_unknown_service_are_counted(begun: Plan) -> None:
     assert verify(begun, tell.entries, done(31), expect_members=2).finished
 
 
-def test_of_two_rejected_clients_the_one_that_was_a_member_is_the_missing_one(begun: Plan) -> None:
-    rejected = [{**OUT, "client": f"app-{n}", "at": -10 + n / 10} for n in (8, 9)]
-    was = {"id": "app-8", "client": "app-8", "at": -11, "left": True}
-    for gone, name in (([], "app-9"), ([was], "app-8")):
-        told = verify(begun, [], done(2, refusals=rejected, departed=gone), expect_members=3)
-        assert shown(told) == [(OutsiderKind.REJECTED, name, Doubt.NONE)]
-
-
-def test_a_client_that_is_rejected_for_a_members_list_waits_for_its_restart() -> None:
-    brokers = {"settings": {"group.consumer.migration.policy": "bidirectional"}}
-    online = {"type": "consumer", "elected": "uniform", "cluster": brokers}
-    members = [app(n, protocol_type="consumer") for n in (0, 1)]
-    made = make_plan(group_of({"members": members, "reloaded": False, **online}), "range")
-    newcomer = app(2, protocol_type="classic", list=DONE)
-    rejected = [{"client": "app-0", "list": RANGE, "at": 1.9}]
-    told = verify(
-        made, [], look(2, [app(1, protocol_type="consumer"), newcomer], refusals=rejected, **online)
-    )
-    assert told.next.startswith("restart app-2 with [range] and group.protocol=classic")
-    assert "app-0 not yet: the coordinator's list of app-2 has no range" in told.next
-
-
-def test_a_member_that_went_back_to_kip848_has_no_list_to_prove() -> None:
-    members = [app(n, list=RANGE) for n in (0, 1)]
-    made = make_plan(group_of({"members": members, "reloaded": False}))
-    now = [app(0, 2, list=BOTH, protocol_type="classic"), app(1, 2, protocol_type="consumer")]
-    told = verify(made, [], look(2, now, type="consumer", elected="uniform"))
-    assert told.advice.action is Action.REPLAN
-    assert "the protocol of app-1 is consumer (KIP-848)" in told.next
-
-
 def test_rejection_in_a_journal_of_an_older_version_is_dated_by_its_entry(begun: Plan) -> None:
     tell, undated = Story(begun), [{**OUT, "at": None}]
     tell(done(2, refusals=undated))
@@ -120,12 +84,21 @@ def test_undated_rejection_is_in_doubt_until_a_session_after_the_first_look(begu
     assert [[one.doubt for one in out] for out in doubts] == [[Doubt.TIME], [Doubt.TIME], []]
 
 
-def test_missing_member_that_nothing_names_is_the_newest_rejected_client(begun: Plan) -> None:
-    out = [{**OUT, "client": f"app-{n}", "at": -n} for n in (8, 9)]
-    sure = {**OUT, "client": "app-7", "at": 1.9}
-    for refusals, name in ((out, "app-8"), ([*out, sure], "app-7")):
-        standing = verify(begun, [], done(2, refusals=refusals), expect_members=3)
-        assert shown(standing) == [(OutsiderKind.REJECTED, name, Doubt.NONE)]
+@pytest.mark.parametrize(
+    ("more", "gone", "name"),
+    [
+        ((), (), "app-8"),
+        (({**OUT, "client": "app-7", "at": 1.9},), (), "app-7"),
+        ((), ({"id": "app-9", "client": "app-9", "at": -11, "left": True},), "app-9"),
+    ],
+    ids=["the newest", "one since the plan", "the one that was a member"],
+)
+def test_missing_member_that_nothing_names_is_one_of_the_rejected_clients(
+    begun: Plan, more: tuple[Any, ...], gone: tuple[Any, ...], name: str
+) -> None:
+    out = [*({**OUT, "client": f"app-{n}", "at": -n} for n in (8, 9)), *more]
+    standing = verify(begun, [], done(2, refusals=out, departed=gone), expect_members=3)
+    assert shown(standing) == [(OutsiderKind.REJECTED, name, Doubt.NONE)]
 
 
 @pytest.mark.parametrize(
@@ -152,22 +125,6 @@ def test_old_entry_that_a_load_brought_back_is_not_the_rejected_client() -> None
         here = [app(0, start, list=BOTH, joined=joined), app(1, list=BOTH)]
         seen = look(n, here, refusals=out, departed=other)
         assert [one.name for one in tell(seen).outsiders] == names
-
-
-def test_rejected_static_member_is_back_with_another_id_than_the_look_showed(begun: Plan) -> None:
-    tell, out = Story(begun), {"client": "s", "instance": "s", "list": ["roundrobin"]}
-
-    def with_static(start: int) -> list[dict[str, Any]]:
-        return [*two(2, DONE), app(5, start, list=DONE, instance="s", timeouts=[600_000, 300_000])]
-
-    kept = look(2, with_static(1), elected="cooperative-sticky", refusals=[{**out, "at": 1.9}])
-    assert [one.name for one in tell(kept).outsiders] == ["s"]
-    same = look(3, with_static(1), elected="cooperative-sticky")
-    assert tell(same).outsiders, "the entry may be that of the process that was rejected"
-    new = look(4, with_static(2), elected="cooperative-sticky")
-    assert tell(new).outsiders == ()
-    gone = look(5, two(2, DONE), elected="cooperative-sticky")
-    assert all(one.kind is OutsiderKind.MISSING for one in tell(gone).outsiders), "it was back"
 
 
 def test_member_of_a_surge_that_is_over_is_not_missing(begun: Plan) -> None:
@@ -216,26 +173,6 @@ def test_remedy_that_changed_nothing_gives_way_to_the_wait_for_a_session() -> No
     assert at(13, 7).advice.action is Action.TEMPORARY, "that session is over"
 
 
-@pytest.mark.parametrize(
-    ("here", "logged", "out"),
-    [
-        ((), (), ["app-9 (10.0.0.1)"]),
-        ((app(9, 2, list=BOTH),), (), []),
-        ((), ({**OUT, "at": 5},), ["app-9"]),
-    ],
-    ids=["its log is rotated", "it has joined since", "it was rejected again"],
-)
-def test_rejection_of_the_plan_counts_until_its_client_joins(
-    here: tuple[dict[str, Any], ...], logged: tuple[dict[str, Any], ...], out: list[str]
-) -> None:
-    members = two(1, BOTH)
-    made = make_plan(look(0, members, refusals=[{**OUT, "at": -1, "host": "/10.0.0.1"}]))
-    seen = look(6, [*members, *here], refusals=logged)
-    standing = verify(made, [], seen)
-    assert [one.label for one in standing.outsiders] == out
-    assert (standing.next == START_IT) is bool(out)
-
-
 def test_rejection_before_the_plan_counts_where_the_client_s_own_old_entry_was_counted() -> None:
     """The plan counted the entry as a member, so its group had only seemed to be complete."""
     members = [*two(1, BOTH), app(5, list=BOTH, instance="s", timeouts=[600_000, 300_000])]
@@ -265,21 +202,6 @@ def test_of_missing_members_of_one_name_the_one_at_its_address_was_rejected() ->
         (OutsiderKind.REJECTED, "10.0.0.8"),
         (OutsiderKind.MISSING, "10.0.0.7"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("family", "names"),
-    [("java", tuple(BOTH)), ("librdkafka", ("range",)), ("kafkajs", ("range",))],
-)
-def test_rejected_client_is_started_with_a_list_that_its_library_takes(
-    family: str, names: tuple[str, ...]
-) -> None:
-    """The one rejects mixed lists, the other has no cooperative assignor at all."""
-    members = two(1, ["range"])
-    made = make_plan(group_of({"members": members, "reloaded": False}), families={"app-9": family})
-    after = verify(made, [], look(2, members, refusals=[{**OUT, "at": 1.9}]))
-    assert (after.advice.action, after.advice.assignors) == (Action.START, names)
-    assert after.outsiders[0].takes_mixed is (Tri.YES if family == "java" else Tri.NO)
 
 
 @pytest.mark.parametrize(

@@ -61,22 +61,6 @@ def test_of_equal_clients_each_keeps_its_place_by_its_address() -> None:
     }
 
 
-def test_a_step_that_was_undone_is_not_told_as_made() -> None:
-    story = upgrade()
-    back = [app(0, 4, list=RANGE), app(1, 3, list=DONE)]
-    story(look(7, back, elected="cooperative-sticky"))
-    assert [sorted(one.made) for one in told(story).members] == [[], [1, 2]]
-
-
-def test_a_group_that_begins_again_does_not_subtract() -> None:
-    story = upgrade()
-    last = story.entries[-1]
-    anew = replace(last, at=last.at + timedelta(minutes=1), generation=1)
-    story.entries.append(anew)
-    story.entries.append(replace(anew, at=anew.at + timedelta(minutes=1), generation=3))
-    assert told(story).rebalances == 8 + 2
-
-
 def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None:
     story = upgrade()
     for n in (2, 3):
@@ -113,12 +97,6 @@ def test_two_words_on_one_saved_look_are_both_told() -> None:
     found = told(story)
     assert [one.made[2].confirmed for one in found.members] == [True, True]
     assert [(e.kind, e.text) for e in found.events] == [("confirmed", "step 2: its pod")] * 2
-
-
-def test_looks_without_a_generation_do_not_prove_that_nothing_moved() -> None:
-    story = upgrade()
-    story.entries = [replace(entry, generation=None) for entry in story.entries]
-    assert told(story).rebalances is None
 
 
 def turned(*rows: list[dict[str, Any]]) -> dict[str, list[list[str]]]:

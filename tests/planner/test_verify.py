@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import Coordinator, CoordinatorKind, Evidence, GroupSnapshot, Source, Tri
+from rebal.groups.model import Coordinator, CoordinatorKind, Evidence, GroupSnapshot, Source
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import PlanContext
@@ -16,13 +16,6 @@ from tests.planner.looks import Story, app, bare, done, id_of, look, pods
 from tests.planner.plans import BOTH, DONE
 
 COORDINATOR = Coordinator(broker_id=1, kind=CoordinatorKind.JAVA)
-
-
-def test_bounce_1_is_proven_by_the_probe_before_the_target_is_elected(plan: Plan) -> None:
-    probe = {"cooperative-sticky": True, "range": True}
-    standing = verify(plan, [], look(1, [bare(n, 2) for n in range(3)], probe=probe))
-    assert (standing.step, standing.gate, standing.exit_code) == (1, Tri.YES, 0)
-    assert standing.next.startswith("begin step 2")
 
 
 def test_a_restart_without_the_list_of_bounce_1_is_what_the_probe_shows(plan: Plan) -> None:
@@ -56,16 +49,6 @@ def test_a_missing_one_of_equal_members_is_not_guessed() -> None:
     moved = [app(0), {**app(1, 2), "host": "/10.0.0.9"}]
     plan = make_plan(look(0, [app(0), app(1)]), expect_members=3)
     assert verify(plan, [], look(1, moved)).outsiders == ()
-
-
-def test_evidence_against_the_journal_is_no_answer(plan: Plan) -> None:
-    tell = Story(plan)
-    tell(look(1, [app(n, 2, list=BOTH) for n in range(3)], elected="cooperative-sticky"))
-    odd = [app(0, 2, list=["range"]), bare(1, 2), bare(2, 2)]
-    standing = tell(look(2, odd))
-    assert done(standing)["app-0"] == "cannot tell"
-    said = "evidence contradicts itself: yes (the journal, Nov 20 09:01Z), no (now)"
-    assert (standing.members[0].why, standing.exit_code) == (said, 4)
 
 
 def test_a_word_of_the_user_in_the_baseline_proves_nothing() -> None:

@@ -75,14 +75,6 @@ def test_rejected_stranger_hides_no_missing_member() -> None:
     assert "app-1" in now.advice.names
 
 
-def test_every_missing_member_is_named_beside_a_rejected_one() -> None:
-    members = [app(n, list=BOTH) for n in range(5)]
-    plan = make_plan(look(0, members, cluster=NO_LIMIT))
-    left = look(3, [members[0], members[4]], cluster=NO_LIMIT, refusals=rejected("app-1", 2))
-    why = verify(plan, [], left).why[0]
-    assert all(name in why for name in ("app-1", "app-2", "app-3")), why
-
-
 def test_client_that_a_log_showed_back_stays_back_when_the_log_is_rotated() -> None:
     begun = [app(n, list=BOTH) for n in (0, 1)]
     tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT)))
@@ -116,18 +108,6 @@ def test_only_static_members_that_may_have_stopped_are_named() -> None:
     (removal,) = now.advice.commands
     assert removal.use == "only if s-2 is gone for good: remove its entry"
     assert removal.line.endswith(f"groups remove-members -g {seen.group.group_id} -i s-2")
-
-
-def test_rejection_of_unknown_time_gets_no_time_when_its_log_is_left_out() -> None:
-    """Leaving the log out turns `not known when` into the danger `rejected`, exit 3, `start s`."""
-    static = {"instance": "s", **SESSION}
-    members = [*[app(n, list=BOTH) for n in (0, 1)], app(5, list=BOTH, **static)]
-    tell = Story(make_plan(look(0, members, cluster=NO_LIMIT), expect_members=3))
-    out = {"client": "s", "instance": "s", "list": ["roundrobin"], "at": None}
-    first = tell(coop(1, members, refusals=[out]))
-    assert (first.exit_code, first.dangers) == (4, ())
-    later = tell(coop(1.2, members))
-    assert later.dangers == (), later.next
 
 
 def test_a_look_without_its_coordinator_tells_no_load() -> None:

@@ -82,12 +82,6 @@ def test_a_new_version_is_proven_by_its_bytes_and_cooperative_by_what_it_does() 
     assert (done(later), later.finished) == ({"s-0": "yes", "s-1": "yes"}, True)
 
 
-def test_an_instance_that_was_not_restarted_may_be_right_already() -> None:
-    plan = make_plan(streams(0, one(0, 1, "3.9.1"), one(1, 1, "3.9.1", ran="EAGER")))
-    told = verify(plan, [], streams(1, one(0, 1, "3.9.1"), one(1, 1, "3.9.1", ran="EAGER")))
-    assert done(told) == {"s-0": "cannot tell", "s-1": "no"}
-
-
 def test_down_goes_over_the_bridge_to_eager_to_the_old_version() -> None:
     plan = make_plan(streams(0, one(0, 1, "4.1.1"), one(1, 1, "4.1.1")), "eager")
     tell = Story(plan)

@@ -134,18 +134,6 @@ def test_a_list_that_was_assumed_counts_for_its_id_and_is_no_proof_for_later(pla
     assert verify(planned, [], look(1, apps(2), **COOP), step=2).exit_code == 4
 
 
-def test_a_family_that_was_assumed_is_kept_in_the_plan() -> None:
-    bare = [app(n, 1, family=None, empty=True) for n in range(3)]
-    families = {"*": "librdkafka"}
-    plan = make_plan(look(0, bare), expect_members=3, families=families)
-    assert (plan.path, plan.accepted.families) == ("cut_over", families)
-    back = look(1, [app(n, 2, family=None, empty=True, bytes=0) for n in range(3)], **COOP)
-    assert verify(plan, [], back).finished
-    other = replace(plan, accepted=Accepted())
-    assert verify(other, [], back).exit_code == 4
-    assert verify(other, [], back, accepted=Accepted(families=families)).finished
-
-
 def test_what_was_proven_of_an_id_comes_back_with_it(plan: Plan) -> None:
     first = look(1, apps(2, BOTH), **COOP)
     entry = entry_of(plan, verify(plan, [], first), first)
