@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import Evidence, GroupSnapshot, Source, Tri, Unmatched
 from rebal.planner.advice.actions import as_it_runs, restart_of
-from rebal.planner.advice.steps import restart_fix, step_action
+from rebal.planner.advice.steps import step_action
 from rebal.planner.context import Context
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Advice, Plan
@@ -160,16 +160,6 @@ def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on()
     ) in standing.next
 
 
-def test_what_is_rejected_for_certain_is_withheld_and_never_accepted_by_name() -> None:
-    members = [java("a", MIXED), java("b", RANGE)]
-    words = dict.fromkeys(("RB102", "RB901", "RB113"), "yes")
-    made = make_plan(group(members, reloaded=False), ignore=words)
-    standing = told(made, members, reloaded=False)
-    for advice in (made.advice, standing.advice, *made.withheld, *standing.withheld):
-        joins = advice.recommended and advice.assignors == ("cooperative-sticky",)
-        assert not joins, advice
-
-
 @pytest.mark.parametrize(("protocol", "verdict"), [(None, Tri.NO), ("consumer", Tri.YES)])
 def test_a_restart_that_changes_nothing_joins_with_the_list_of_a_classic_file(
     protocol: str | None, verdict: Tri
@@ -184,12 +174,6 @@ def test_a_restart_keeps_a_session_timeout_that_brokers_may_accept_no_longer() -
     member = java("a", RANGE, timeouts=[45_000, 60_000])
     context = context_of({"members": [member], "cluster": {"settings": bounds}})
     assert restart_of(context, context.members[0]).error == "INVALID_SESSION_TIMEOUT"
-
-
-def test_a_fix_restarts_nobody_whose_join_is_rejected() -> None:
-    context = context_of({"members": [java("a", BOTH), java("b", RANGE)], "reloaded": False})
-    fix = restart_fix(context, context.members[:1], tuple(COOP))
-    assert fix.startswith("Do not restart a with [cooperative-sticky]: rejected, ")
 
 
 def test_advice_that_restarts_nobody_names_its_step() -> None:

@@ -9,10 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.classes import disproved
-from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source, Tri
+from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source
 from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.paths import make_plan as plan
-from rebal.planner.plan import Plan
 from tests.planner.builder import group_of, seen
 from tests.planner.looks import Story
 from tests.planner.plans import BOTH, DONE, RANGE
@@ -42,10 +41,6 @@ def group(*lists: list[str], own: str | None = None, elected: str | None = None,
             known = replace(known, classes=classes, evidence=(*known.evidence, log))
         shown.append(replace(member, assignors=known))
     return replace(made, members=tuple(shown))
-
-
-def result(made: Plan, rule: str) -> Tri | None:
-    return {finding.rule: finding.result for finding in made.findings}.get(rule)
 
 
 def ran_eager(snapshot: GroupSnapshot, *numbers: int) -> GroupSnapshot:
@@ -104,19 +99,6 @@ def test_the_user_may_vouch_for_the_class() -> None:
     assert plan(eager, "eager", ignore={"RB112": "EAGER alone"}).verdict == "done"
 
 
-def test_a_class_named_range_is_left_as_any_assignor_of_ones_own() -> None:
-    made = plan(group(RANGE, RANGE, own="range", by=2))
-    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
-    (said,) = (s.text for s in made.steps[0].config if s.format == "Java properties")
-    assert said.endswith(f"CooperativeStickyAssignor,{OWN}")
-    both = plan(group(BOTH, BOTH, own="range", by=2))
-    assert (both.next_step, both.exit_code) == (2, 0)
-    assert both.steps[1].to_do == ("a-0f0f", "b-0f0f")
-    # Whether they run EAGER, such a list does not tell.
-    assert both.runs is CANNOT_TELL
-    assert result(both, "RB106") is None
-
-
 def test_verify_never_finishes_on_such_a_class() -> None:
     before = group_of({"members": [{"id": f"{n}.1", "client": n, "list": BOTH} for n in "ab"],
                        "elected": "cooperative-sticky", "reloaded": False})  # fmt: skip
@@ -129,9 +111,6 @@ def test_verify_never_finishes_on_such_a_class() -> None:
     assert "not Kafka's own" in standing.members[0].why
     kept = group(DONE, DONE, own="cooperative-sticky", by=2, owned=True)
     assert Story(made)(kept).finished
-
-
-ALLOWED = {COOPERATIVE: ("cooperative-sticky",), EAGER: ("range", "roundrobin")}
 
 
 @pytest.mark.parametrize("family", ["java", "franz-go", "librdkafka", None])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import pytest
 
 from rebal.groups.clients import assignors
-from rebal.groups.evidence.merge import merge
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Verdict
 from tests.planner.captured import BUNDLED, FOLDER, Story, stories
@@ -96,10 +95,3 @@ def test_nobody_who_is_called_done_or_left_is_wrong() -> None:
                     assert alive[client]["assignors"] != COOPERATIVE, (story.name, client)
                     checked += 1
     assert checked > (100 if FOLDER == BUNDLED else 0)
-
-
-def test_a_group_is_merged_once_whatever_it_shows() -> None:
-    for story in every_story():
-        for snapshot in story.snapshots:
-            once = merge(snapshot, ())
-            assert merge(once, ()) == once

@@ -205,14 +205,6 @@ def test_another_client_is_safe_only_where_no_code_sets_the_list() -> None:
     assert ["no code sets the list" in each.reason for each in (swapped, newer)] == [True, False]
 
 
-def test_a_rejection_has_kafkas_error_and_the_lists() -> None:
-    found = judged([start("range")], [start("cooperative-sticky")])
-    assert found.error == "INCONSISTENT_GROUP_PROTOCOL"
-    assert "[cooperative-sticky]" in found.reason
-    assert "[range]" in found.reason
-    assert (found.before.assignor, found.after.assignor) == ("range", "cooperative-sticky")
-
-
 PATHS = {
     "two bounces": (
         listed("range", "cooperative-sticky"),
@@ -303,11 +295,6 @@ def test_profiles_are_judged_on_their_own() -> None:
     after = [start("range"), start("range", **prod)]
     found = judged(before, after)
     assert (found.group, found.verdict) == ("pay (profile prod)", Tri.NO)
-
-
-def test_a_new_profile_replaces_what_the_service_ran() -> None:
-    prod = start("sticky", where=f"{FILE} (profile prod)")
-    assert judged([start("range")], [start("range"), prod]).verdict is Tri.NO
 
 
 def live(*lists: list[str]) -> Any:

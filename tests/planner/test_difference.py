@@ -40,29 +40,6 @@ def test_equal_groups_do_not_differ_whatever_the_time_and_the_lag(seen: GroupSna
     assert found.unchanged == 3
 
 
-def test_members_that_came_left_and_restarted_are_told_apart(seen: GroupSnapshot) -> None:
-    a, b, _ = seen.members
-    now = with_members(
-        seen,
-        a,
-        replace(b, member_id="b-2", assignors=exact("cooperative-sticky", "range")),
-        replace(b, member_id="d-1", client_id="d", host="/10.0.0.9"),
-    )
-    found = difference(seen, now)
-    assert [(one.name, one.event) for one in found.members] == [
-        ("d", MemberEvent.CAME),
-        ("c", MemberEvent.LEFT),
-        ("b", MemberEvent.RESTARTED),
-    ]
-    came, left, restarted = found.members
-    assert (came.was, came.now, left.was, left.now) == (None, "d-1", "c-0f0f", None)
-    assert (restarted.was, restarted.now) == ("b-0f0f", "b-2")
-    assert restarted.changes == (
-        Changed(what="assignor list", before="[range]", after="[cooperative-sticky, range]"),
-    )
-    assert found.unchanged == 1
-
-
 def test_static_member_is_recognised_by_its_instance_id_on_another_host(
     seen: GroupSnapshot,
 ) -> None:
@@ -78,9 +55,10 @@ def test_static_member_is_recognised_by_its_instance_id_on_another_host(
 def test_members_that_share_client_id_and_host_are_not_paired_by_chance(
     seen: GroupSnapshot,
 ) -> None:
+    lists = [AssignorList(knowledge=Knowledge.EXACT, list=(n,)) for n in ("range", "roundrobin")]
     twins = [
-        replace(seen.members[0], member_id=f"x-{n}", assignors=exact(name))
-        for n, name in enumerate(("range", "roundrobin"))
+        replace(seen.members[0], member_id=f"x-{n}", assignors=names)
+        for n, names in enumerate(lists)
     ]
     again = [replace(twin, member_id=f"{twin.member_id}-new") for twin in twins]
     events = [one.event for one in difference(
@@ -154,10 +132,6 @@ def test_what_the_coordinator_holds_is_compared_and_whom_it_rejected() -> None:
     ]
     (load,) = difference(*epochs).group
     assert (load.before, load.after) == ("5", "7")
-
-
-def exact(*names: str) -> AssignorList:
-    return AssignorList(knowledge=Knowledge.EXACT, list=names)
 
 
 def test_racks_and_bounds_of_lists_are_compared() -> None:

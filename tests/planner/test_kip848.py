@@ -68,15 +68,6 @@ def test_a_full_group_goes_online_only_where_each_leaves_first() -> None:
     assert (room.path, room.exit_code) == ("kip848_online", 0)
 
 
-def test_the_offline_way_is_not_blocked_by_what_concerns_the_online_one() -> None:
-    disabled = {"group.consumer.migration.policy": "disabled"}
-    made = plan([java("a", assigned_data="x"), java("b")], disabled)
-    assert made.path == "kip848_offline"
-    assert not {"RB401", "RB402", "RB403"} & {finding.rule for finding in made.findings}
-    assert "blocked: RB413" in made.summary
-    assert any("no longer receive the user data" in line for line in made.steps[0].why)
-
-
 def test_an_empty_group_may_start_with_either() -> None:
     disabled = {"group.consumer.migration.policy": "disabled"}
     empty: dict[str, Any] = {"state": "Empty", "elected": None}

@@ -60,17 +60,6 @@ def test_a_common_assignor_bridges_two_libraries(
     assert (f"{new} in place of" in made.advice.text) is (len(lists) == 1)
 
 
-def test_the_way_to_the_new_librarys_own_default_is_a_plan_of_its_own() -> None:
-    def after(made: Plan) -> list[str]:
-        return [one.line for one in made.steps[-1].commands if one.use.startswith("afterwards")]
-
-    (line,) = after(swap("kafkajs", OWN, "franz-go"))
-    assert line.startswith("rebal plan-upgrade checkout --probe")
-    (line,) = after(swap("sarama", ["range"], "kafkajs"))
-    assert line.startswith("rebal plan-upgrade checkout --to RoundRobinAssigner")
-    assert after(swap("sarama", ["range"], "librdkafka")) == []
-
-
 @pytest.mark.parametrize(
     ("old", "names", "new", "why"),
     [

@@ -25,22 +25,18 @@ def group(*lists: list[str], elected: str = "zone", **more: Any) -> GroupSnapsho
     return group_of({"members": members, "elected": elected})
 
 
-def with_classes(snapshot: GroupSnapshot, *classes: str) -> GroupSnapshot:
-    """The first member's own log shows the classes of its list."""
-    first, *rest = snapshot.members
-    known = replace(first.assignors, classes=classes)
-    return replace(snapshot, members=(replace(first, assignors=known), *rest))
-
-
 def test_its_class_stands_in_the_text_where_a_members_log_shows_it() -> None:
     def said(snapshot: GroupSnapshot) -> str:
         (text,) = (s.text for s in plan(snapshot).steps[0].config if s.format == "Java properties")
         return text
 
-    unseen = said(group(OWN, OWN))
+    running = group(OWN, OWN)
+    unseen = said(running)
     assert unseen.endswith(".CooperativeStickyAssignor,THE-CLASS-OF-zone")
     assert "put the class you use today for zone" in unseen
-    shown = said(with_classes(group(OWN, OWN), "com.acme.ZoneAssignor"))
+    first, second = running.members
+    known = replace(first.assignors, classes=("com.acme.ZoneAssignor",))
+    shown = said(replace(running, members=(replace(first, assignors=known), second)))
     assert shown.endswith(".CooperativeStickyAssignor,com.acme.ZoneAssignor")
     assert "put the class" not in shown
 

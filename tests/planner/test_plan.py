@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from rebal.groups.model import Tri
-from rebal.planner.paths import NotPlannedError
 from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan
 
 
@@ -56,15 +55,6 @@ def test_a_forgetful_coordinator_gets_one_restart_with_the_current_list_first(
     assert [step.target_list for step in said.steps] == [(), ("cooperative-sticky",)]
 
 
-def test_a_forgetful_coordinator_between_two_bounces() -> None:
-    members = [m("a", ["acme", "range"]), m("b", ["acme", "range"])]
-    made = plan(members, "eager", elected="acme", reloaded=True)
-    assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
-    lists = [("range", "acme"), (), ("range",)]
-    assert [step.target_list for step in made.steps] == lists
-    assert made.steps[2].exit_code == 3
-
-
 def test_a_static_member_rebalances_when_the_vote_changes_or_its_session_ends() -> None:
     cost = plan([m("a", RANGE, instance="pod-0"), m("b", RANGE)]).steps[0].cost
     # Two for the dynamic one; one when the static one's new list changes the vote.
@@ -97,19 +87,3 @@ def test_who_is_left_behind_in_a_kip_848_group_is_taken_along(
         assert "--to consumer" in made.steps[0].gate.command
     else:
         assert "--to" not in made.summary
-
-
-def test_what_is_not_planned_is_said() -> None:
-    with pytest.raises(NotPlannedError, match="expected cooperative"):
-        plan([m("a", RANGE)], "stream")
-    with pytest.raises(NotPlannedError, match="expected cooperative"):
-        plan([m("a", RANGE)], "fastest")
-
-
-def test_a_contradiction_keeps_bounce_two_shut() -> None:
-    made = plan(
-        [m("a", BOTH), m("b", BOTH)],
-        elected="cooperative-sticky",
-        contradictions=[{"member": "a-0f0f", "what": "two logs differ"}],
-    )
-    assert (made.next_step, made.exit_code) == (2, 4)

@@ -27,16 +27,6 @@ def test_a_range_of_versions_is_enough(left: str, known: bool) -> None:
     assert "not every version" not in java
 
 
-def test_each_family_gets_its_own_text() -> None:
-    made = plan([m("a", RANGE), m("b", RANGE, family="franz-go")])
-    assert made.exit_code == 0
-    texts = {setting.family: setting.text for setting in made.steps[0].config}
-    assert set(texts) == {"java", "franz-go"}
-    said = "kgo.Balancers(kgo.CooperativeStickyBalancer(), kgo.RangeBalancer())"
-    assert said in texts["franz-go"]
-    assert ": b\n" in texts["franz-go"]
-
-
 def test_clients_that_stay_eager_get_their_text_from_one_assignor_to_another() -> None:
     families = ("aiokafka", "segmentio", "kafkajs")
     made = plan([m(key, RANGE, family=key) for key in families], "roundrobin")

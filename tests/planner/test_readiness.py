@@ -28,22 +28,6 @@ def ready_of(
     return readiness(plan(members, group_id=name, reloaded=False, **more), pauses)
 
 
-def test_what_is_left_is_priced_and_what_it_saves_pays_it_back() -> None:
-    found = ready_of("fresh", [["range"]] * 3)
-    assert found.plan.verdict is Verdict.READY
-    assert found.outlay.steps == 2
-    costs = [step.cost for step in found.plan.steps if step.cost]
-    assert found.outlay.rebalances == sum(cost.rebalances for cost in costs)
-    assert found.outlay.partition_seconds == sum(cost.partition_seconds or 0 for cost in costs)
-    assert found.saves == (12 - 2) * 2.0 * 60
-    assert found.pays_back == pytest.approx(found.outlay.partition_seconds / found.saves)
-    assert not found.assumed
-    later = ready_of("later", [BOTH] * 3, elected="cooperative-sticky")
-    assert later.plan.next_step == 2
-    assert later.outlay.steps == 1
-    assert later.outlay.partition_seconds < found.outlay.partition_seconds
-
-
 @pytest.mark.parametrize(
     ("pauses", "saves", "assumed"),
     [

@@ -8,20 +8,11 @@ import pytest
 
 from rebal.groups.model import GroupState, Tri
 from rebal.planner.plan import Finding, Severity
-from rebal.planner.verdict import code_as_it_runs, judged, worst_code
+from rebal.planner.verdict import code_as_it_runs, judged
 
 
 def finding(severity: Severity, **more: Any) -> Finding:
     return Finding(rule="RB106", severity=severity, message="m", **more)
-
-
-@pytest.mark.parametrize(
-    ("codes", "code"), [([], 0), ([0, 4], 4), ([4, 3], 3), ([3, 4, 1], 1), ([0, 0], 0)]
-)
-def test_a_failure_comes_before_a_block_before_what_is_unproven(
-    codes: list[int], code: int
-) -> None:
-    assert worst_code(codes) == code
 
 
 def test_fail_on_warning_counts_warnings_and_exit_zero_counts_no_finding() -> None:
