@@ -5,17 +5,13 @@ The others notice a rebalance at their next heartbeats, which are up to `NOTICED
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rebal.cli.app import run
 from rebal.groups.clients import worker_list
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Software, WorkerState
-from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost, StepKind
 from rebal.planner.rehearsal.costs.connect import by_workers
@@ -80,14 +76,6 @@ def test_without_a_delay_a_restarted_workers_tasks_move_at_once() -> None:
     assert within(made.partition_seconds, 5, 2 * 5 * NOTICED)
 
 
-def test_a_restart_that_takes_longer_than_the_delay() -> None:
-    group = workers("sessioned", held_back_ms=10_000)
-    made = cost(group, IDS[1])
-    # It leaves, the others get its five after 10 s, it is back at 30 s: one takes, the next gives.
-    assert (made.rebalances, made.partitions_moved) == (4, 10)
-    assert within(made.partition_seconds, 5 * 10, 5 * (10 + 2 * NOTICED) + 5 * NOTICED)
-
-
 def test_the_way_down_stops_all_because_tasks_would_run_twice() -> None:
     (step,) = make_plan(workers("sessioned"), "eager").steps
     assert (step.cost.rebalances, step.cost.unit) == (1, "task")
@@ -141,10 +129,7 @@ def test_what_the_workers_run_must_be_known() -> None:
     assert cost(group).text == "nothing is restarted"
 
 
-def test_the_plan_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_has_it() -> None:
     made = make_plan(workers("default"), "cooperative")
     assert made.steps[0].cost == cost(workers("default"), *IDS, to="sessioned")
-    path = tmp_path / "workers.yaml"
-    path.write_text(dump_snapshot(workers("default"), "yaml"))
-    assert run(["plan-upgrade", "--snapshot", str(path), "-o", "markdown"]) == 0
-    assert "task-seconds stopped, 7 rebalances" in capsys.readouterr().out
+    assert made.steps[0].cost.rebalances == 7

@@ -73,13 +73,6 @@ def test_up_only_the_first_leave_stops_everything() -> None:
     assert "up to 5 s (group.consumer.heartbeat.interval.ms, by default)" in made.text
 
 
-def test_cooperative_members_stop_only_what_moves() -> None:
-    made = up(group(3, "cooperative-sticky"), "uniform", eager=())
-    assert (made.rebalances, made.partitions_moved, made.partitions_stopped) == (6, 24, 24)
-    assert 0.3 * (4 * 3 + 5 * 4 * 5) < made.partition_seconds < 4 * 3.6 + 5 * 4 * 5.6
-    assert "EAGER" not in made.text
-
-
 def test_down_ends_as_a_classic_group() -> None:
     made = down(kip848(3), "cooperative-sticky")
     # Five targets; then the last leave and the last join, which takes a follow-up rebalance.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from rebal.cli.app import run
+from rebal.cli.output import render
+from rebal.cli.render.simulation.screen import simulate_view
 from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, assign
 from rebal.groups.compact import Partitions
 from rebal.groups.model import (
@@ -18,7 +17,6 @@ from rebal.groups.model import (
     Topic,
     TopicPartitions,
 )
-from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
 from tests.assignors.restless import restless
@@ -45,7 +43,7 @@ def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
             )
             for member in spec.members
         ),
-        group_id="restless",
+        group_id="uneven",
         assignor="cooperative-sticky",
         topics=tuple(
             Topic(name=name, partitions=count, replicas=spec.replicas[name])
@@ -61,11 +59,14 @@ def settled() -> GroupSnapshot:
     return captured(restless(), assign("cooperative-sticky", restless()))
 
 
-def test_it_rests_until_the_next_rebalance(settled: GroupSnapshot) -> None:
+def test_it_rests_until_the_next_rebalance_and_the_screen_says_so(settled: GroupSnapshot) -> None:
     made = simulate(settled, "cooperative-sticky")
     assert [(one.revoked, one.assigned) for one in made.rounds] == [(3, 0), (0, 3)]
     assert (made.stable, made.moved, made.stays) == (True, 0, 17)
     assert made.again == 3
+    out = render(simulate_view(made, "test", "rebal"), width=120)
+    assert "2 rebalances until stable" in out
+    assert "restless     the next rebalance takes 3 partitions from their owners though" in out
 
 
 @pytest.mark.parametrize("assignor", [*NAMES, "uniform"])
@@ -84,17 +85,4 @@ def test_a_group_that_subscribes_alike_stays_as_it_is(
     made = simulate(captured(alike, assign("range", alike)), assignor)
     assert made.stable
     assert made.again == 0
-
-
-def test_the_screen_says_so(
-    settled: GroupSnapshot, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "restless.rebal.yaml"
-    path.write_text(dump_snapshot(settled), encoding="utf-8")
-    words = ["simulate", "--snapshot", str(path), "--assignor"]
-    assert run([*words, "cooperative-sticky"]) == 0
-    out = capsys.readouterr().out
-    assert "2 rebalances until stable" in out
-    assert "restless     the next rebalance takes 3 partitions from their owners though" in out
-    assert run([*words, "sticky"]) == 0
-    assert "restless     " not in capsys.readouterr().out
+    assert "restless" not in render(simulate_view(made, "test", "rebal"), width=120)
