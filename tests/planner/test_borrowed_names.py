@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rebal.groups.classes import disproved
 from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source
-from rebal.groups.protocol import group_protocol, member_protocol
+from rebal.groups.protocol import group_protocol
 from rebal.planner.paths import make_plan as plan
 from tests.planner.builder import group_of, seen
 from tests.planner.looks import Story
@@ -77,19 +77,6 @@ def test_a_member_whose_log_prints_kafkas_class_only_missed_its_assignment() -> 
         for one in shown.members
     )
     assert plan(ran_eager(replace(shown, members=printed), 0, 1)).verdict == "done"
-
-
-def test_the_class_of_one_member_is_a_doubt_about_the_others_of_that_name() -> None:
-    doubt = group(DONE, DONE, own="cooperative-sticky")
-    made = plan(doubt)
-    assert (made.verdict, made.exit_code) == ("unproven", 4)
-    # A log of its own that shows Kafka's class settles it; so does a client that is not Java.
-    one, two = doubt.members
-    log = replace(two.assignors, evidence=(*two.assignors.evidence, seen(Source.CLIENT_LOG)))
-    settled = replace(doubt, members=(one, replace(two, assignors=log)))
-    assert member_protocol(settled.members[1], settled).value is COOPERATIVE
-    (finding,) = (f for f in plan(settled).findings if f.rule == "RB111")
-    assert finding.members == ("a-0f0f",)
 
 
 def test_the_user_may_vouch_for_the_class() -> None:

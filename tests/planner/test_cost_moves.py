@@ -200,14 +200,6 @@ def test_a_stop_waits_for_the_sessions_of_those_that_do_not_leave() -> None:
     assert empty_after(group(1).members) == 0
 
 
-def test_a_stop_to_an_unknown_assignor_has_a_stand_in_that_is_named() -> None:
-    own = stop_and_start(Stop(snapshot=group(2), assignor="acme", speed=SPEED))
-    assert "range stands in for acme" in own.text
-    assert own.seconds == pytest.approx(36, abs=0.1)
-    there = stop_and_start(Stop(snapshot=group(2), assignor="acme", kip848=True, speed=SPEED))
-    assert "uniform stands in for acme" in there.text
-
-
 def test_an_assumed_client_family_brings_its_own_timeouts() -> None:
     unknown = group_of({"members": [{"id": "a", "family": None}, {"id": "b", "family": None}]})
     made = make_plan(unknown, families={"*": "sarama"})

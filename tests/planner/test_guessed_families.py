@@ -34,18 +34,6 @@ def stops(made: Plan) -> bool:
     )
 
 
-@pytest.mark.parametrize("family", REFUSING)
-def test_the_users_word_on_the_client_decides(family: str) -> None:
-    members = [guess("a", family, list=RANGE)]
-    said = plan(members, families={"a": family})
-    assert (said.path, said.exit_code) == ("cut_over", 3)
-    other = plan(members, families={"a": "java"})
-    assert (other.path, other.exit_code) == ("two_bounces", 0)
-    # Accepting the question by name proves nothing of the clients.
-    ignored = plan(members, ignore={"RB104": "we know"})
-    assert (ignored.steps, ignored.exit_code) == ((), 4)
-
-
 def test_who_must_stop_beside_a_proven_client_rests_on_proof_too() -> None:
     proven = m("rd", RANGE, family="librdkafka")
     split = plan([proven, m("j", RANGE)])

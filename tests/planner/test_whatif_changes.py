@@ -15,6 +15,7 @@ from rebal.groups.model import (
     GroupSnapshot,
     GroupType,
     RebalanceProtocol,
+    Subscription,
     Topic,
 )
 from rebal.planner.rehearsal.spec import spec_of
@@ -93,14 +94,17 @@ def test_added_members_take_what_they_subscribe_to() -> None:
 
 
 def test_racks_put_members_near_their_replicas() -> None:
+    near = Subscription(version=3, topics=("orders",), rack_id="y")
     snapshot = group(
-        member("a"),
-        member("b"),
+        replace(member("a"), rack="x"),
+        replace(member("b"), subscription=near),
         topics=(Topic(name="orders", partitions=4, replicas=((0,), (1,), (0,), (1,))),),
         cluster=Cluster(brokers=(Broker(broker_id=0, rack="x"), Broker(broker_id=1, rack="y"))),
     )
-    made = simulate(snapshot, "range", Changes(racks={"a": "y", "b": "x"}))
-    assert {s.name: str(s.then["orders"]) for s in made.members} == {"a": "1,3", "b": "0,2"}
+    swapped = {"a": "y", "b": "x"}
+    for racks, then in (({}, {"a": "0,2", "b": "1,3"}), (swapped, {"a": "1,3", "b": "0,2"})):
+        made = simulate(snapshot, "range", Changes(racks=racks))
+        assert {s.name: str(s.then["orders"]) for s in made.members} == then
 
 
 @pytest.mark.parametrize(
