@@ -13,7 +13,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JournalEntry
-from rebal.planner.verification.verify import Standing, entry_of, verify
+from rebal.planner.verification.verify import Standing, confirm, entry_of, verify
 from tests.planner.builder import AT, group_of
 
 
@@ -55,6 +55,13 @@ class Story:
         written = json.encode(entry, enc_hook=enc_hook)
         self.entries.append(json.decode(written, type=JournalEntry, dec_hook=dec_hook))
         return standing
+
+    def confirm(self, snapshot: GroupSnapshot, step: int, reason: str, **named: Any) -> None:
+        """Keep a look with the operator's word, as `rebal verify --confirm` does."""
+        now = verify(self.plan, self.entries, snapshot)
+        asked = verify(self.plan, self.entries, snapshot, step=step)
+        word = confirm(now, asked, step, reason, **named)
+        self.entries.append(replace(entry_of(self.plan, asked, snapshot), confirmed=word))
 
 
 def done(standing: Standing) -> dict[str, str]:

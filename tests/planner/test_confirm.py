@@ -20,8 +20,6 @@ from rebal.planner.verification.verify import (
     AnsweredError,
     NothingToConfirmError,
     Standing,
-    confirm,
-    entry_of,
     verify,
 )
 from tests.examples import examples
@@ -60,11 +58,7 @@ def second(plan: Plan) -> Story:
 def word(
     tell: Story, snapshot: GroupSnapshot, *members: str, names: Sequence[str] = FINAL, step: int = 2
 ) -> None:
-    """Confirm as `rebal verify --confirm` does."""
-    now = verify(tell.plan, tell.entries, snapshot)
-    asked = verify(tell.plan, tell.entries, snapshot, step=step)
-    said = confirm(now, asked, step, "checked", members=members, names=tuple(names))
-    tell.entries.append(replace(entry_of(tell.plan, asked, snapshot), confirmed=said))
+    tell.confirm(snapshot, step, "checked", members=members, names=tuple(names))
 
 
 def restarted(minutes: float, *changed: dict[str, Any], **more: Any) -> GroupSnapshot:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from rebal.cli.planning import too_long
 from rebal.planner.goals import NotPlannedError, goal_back
@@ -15,7 +14,6 @@ from rebal.planner.plan import Accepted, Plan
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import rollout
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.verification.verify import confirm, entry_of
 from tests.planner.builder import group_of
 from tests.planner.looks import Story, app, back_from, done, id_of, look, pods
 from tests.planner.plans import plan, rules
@@ -131,9 +129,8 @@ def test_a_library_that_does_not_say_its_name_is_confirmed_or_stated() -> None:
     last = look(2, bare, elected=ROUND[0])
     asked = story(last)
     assert (asked.exit_code, asked.advice.action) == (4, Action.CONFIRM)
-    word = confirm(asked, asked, 1, "looked at both")
-    assert word.members == (id_of(0, 2), id_of(1, 2))
-    story.entries.append(replace(entry_of(made, asked, last), confirmed=word))
+    story.confirm(last, 1, "looked at both")
+    assert story.entries[-1].confirmed.members == (id_of(0, 2), id_of(1, 2))
     end = story(look(3, bare, elected=ROUND[0]))
     assert (end.finished, end.unverified, end.exit_code) == (True, ("app-0", "app-1"), 0)
 
