@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from math import inf
@@ -45,20 +46,16 @@ REFUSED = re.compile(r"InconsistentGroupProtocol|INCONSISTENT_GROUP_PROTOCOL")
 WILL_NOT_START = re.compile(r"must have the same protocol type|do not support a common Rebalance")
 
 
+@dataclass
 class Story:
-    """One group's timeline, with a snapshot for each generation that had members."""
+    """One group's timeline, the errors that its members printed, and a snapshot for each generation
+    that had members.
+    """
 
-    def __init__(
-        self,
-        name: str,
-        timeline: list[dict[str, Any]],
-        printed: list[dict[str, Any]],
-        snapshots: list[GroupSnapshot],
-    ):
-        self.name = name
-        self.timeline = timeline
-        self.errors = [event for event in printed if event["event"] == "ERROR"]
-        self.snapshots = snapshots
+    name: str
+    timeline: list[dict[str, Any]]
+    errors: list[dict[str, Any]]
+    snapshots: list[GroupSnapshot]
 
     def running(self, at: datetime) -> dict[str, dict[str, Any]]:
         """Client id → the start of each process that runs at this time."""
@@ -127,7 +124,7 @@ def stories(log: bool, folder: Path = BUNDLED) -> dict[str, Story]:
         name: Story(
             name,
             sorted(truth[name]["timeline"], key=lambda e: e["t_ms"]),
-            truth[name]["seen_by_clients"],
+            [one for one in truth[name]["seen_by_clients"] if one["event"] == "ERROR"],
             found,
         )
         for name, found in points.items()

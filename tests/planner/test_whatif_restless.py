@@ -6,8 +6,7 @@ import pytest
 
 from rebal.cli.output import render
 from rebal.cli.render.simulation.screen import simulate_view
-from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, assign
-from rebal.groups.compact import Partitions
+from rebal.groups.assignors import NAMES, Assignment, Spec, assign
 from rebal.groups.model import (
     Broker,
     Cluster,
@@ -15,22 +14,16 @@ from rebal.groups.model import (
     Member,
     Subscription,
     Topic,
-    TopicPartitions,
 )
+from rebal.planner.rehearsal.owners import Owners
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
 from tests.assignors.restless import restless
 from tests.groups.stable import stable_group
 
 
-def owned(pairs: Owned) -> TopicPartitions:
-    return {
-        topic: Partitions(sorted(number for name, number in pairs if name == topic))
-        for topic in sorted({name for name, _ in pairs})
-    }
-
-
 def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
+    owned = Owners(enumerate(owners[member.member_id] for member in spec.members)).shares
     return stable_group(
         *(
             Member(
@@ -39,9 +32,9 @@ def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
                 instance_id=member.instance_id,
                 rack=member.rack,
                 subscription=Subscription(version=3, topics=member.topics),
-                assignment=owned(owners[member.member_id]),
+                assignment=dict(owned.get(number, {})),
             )
-            for member in spec.members
+            for number, member in enumerate(spec.members)
         ),
         group_id="uneven",
         assignor="cooperative-sticky",
