@@ -159,8 +159,6 @@ def test_streams_down_from_4_goes_over_the_last_version_that_knows_eager() -> No
         (KubernetesWorkload(kind="Deployment", name="orders", namespace="shop"), "25%",
          ["maxSurge 0 and maxUnavailable 1", "kubectl -n shop rollout pause deployment/orders",
           "kubectl -n shop rollout undo deployment/orders"]),
-        (KubernetesWorkload(kind="Deployment", name="orders"), "0",
-         ["kubectl rollout pause deployment/orders |"]),
         (KubernetesWorkload(kind="StatefulSet", name="orders"), None,
          ["kubectl patch statefulset/orders -p", '"partition":0', "rollingUpdate.partition to"]),
     ],

@@ -56,7 +56,7 @@ def test_blockers_of_now_and_of_later_and_what_is_missing_are_told_apart() -> No
     assert missing.how
 
 
-def test_a_rough_pricing_rehearses_one_restart_and_says_what_all_of_them_are_worth() -> None:
+def test_a_rough_pricing_says_what_rehearsing_all_restarts_is_worth() -> None:
     def ready(name: str, size: int, names: list[str], **more: Any) -> Readiness:
         members = [m(f"{name}-{n}", names) for n in range(size)]
         return readiness(plan(members, group_id=name, elected=names[0], **more), EVERY_MINUTE)
@@ -65,12 +65,8 @@ def test_a_rough_pricing_rehearses_one_restart_and_says_what_all_of_them_are_wor
     fresh, twice = ready("fresh", 3, ["range"], **rough), ready("twice", 6, ["range"], **rough)
     assert fresh.work > 0
     assert twice.work > 2 * fresh.work
-    assert fresh.outlay.estimated
     plain = ready("fresh", 3, ["range"])
-    assert (plain.outlay.estimated, plain.work) == (False, 0)
-    assert fresh.outlay.rebalances == pytest.approx(plain.outlay.rebalances, rel=0.1)
-    near = pytest.approx(plain.outlay.partition_seconds, rel=0.5)
-    assert fresh.outlay.partition_seconds == near
+    assert (fresh.outlay.estimated, plain.outlay.estimated, plain.work) == (True, False, 0)
     done = ready("done", 2, ["cooperative-sticky"], **rough)
     assert (done.work, done.outlay) == (0, None)
     ordered = in_order([twice, fresh, done])
