@@ -70,6 +70,7 @@ def test_up_only_the_first_leave_stops_everything() -> None:
     assert made.partitions_stopped == 12 + 12 + 6 + 6
     assert "the first leave is a rebalance of the classic group" in made.text
     assert "members that run EAGER rejoin at each" in made.text
+    assert "EAGER" not in up(group(2, "cooperative-sticky"), "uniform", eager=()).text
     assert "up to 5 s (group.consumer.heartbeat.interval.ms, by default)" in made.text
 
 
@@ -241,6 +242,8 @@ def test_only_some_stop_and_the_others_take_over_what_they_owned() -> None:
     assert calm.partition_seconds <= 2 * 6 * 3.6
     rough = some(4, 2, eager=True, assignor="acme")
     assert "range stands in for acme" in rough.text
+    there = stop_and_start(Stop(snapshot=group(2), assignor="acme", kip848=True, speed=SPEED))
+    assert "uniform stands in for acme" in there.text
 
 
 def test_of_a_large_group_some_of_the_starts_are_rehearsed() -> None:

@@ -79,6 +79,11 @@ def test_without_a_bridge_the_group_stops_once_or_the_new_library_has_its_own_gr
     assert f"{new} in place of the old library" in agreed.advice.text
 
 
+def test_the_way_to_the_new_librarys_own_default_is_a_plan_of_its_own() -> None:
+    line = swap("sarama", ["range"], "kafkajs").steps[-1].commands[-1].line
+    assert line.startswith("rebal plan-upgrade checkout --to RoundRobinAssigner")
+
+
 def test_a_client_that_decides_it_must_be_known() -> None:
     made = swap(None, COOPERATIVE, "franz-go")
     assert (made.path, made.exit_code, rules(made)) == ("none", 4, {"RB123"})
