@@ -52,6 +52,29 @@ def test_rejected_clients_of_unknown_service_are_counted(begun: Plan) -> None:
     assert verify(begun, tell.entries, done(31), expect_members=2).finished
 
 
+def test_a_client_that_is_rejected_for_a_members_list_waits_for_its_restart() -> None:
+    brokers = {"settings": {"group.consumer.migration.policy": "bidirectional"}}
+    online = {"type": "consumer", "elected": "uniform", "cluster": brokers}
+    members = [app(n, protocol_type="consumer") for n in (0, 1)]
+    made = make_plan(group_of({"members": members, "reloaded": False, **online}), "range")
+    newcomer = app(2, protocol_type="classic", list=DONE)
+    rejected = [{"client": "app-0", "list": RANGE, "at": 1.9}]
+    told = verify(
+        made, [], look(2, [app(1, protocol_type="consumer"), newcomer], refusals=rejected, **online)
+    )
+    assert told.next.startswith("restart app-2 with [range] and group.protocol=classic")
+    assert "app-0 not yet: the coordinator's list of app-2 has no range" in told.next
+
+
+def test_a_member_that_went_back_to_kip848_has_no_list_to_prove() -> None:
+    members = [app(n, list=RANGE) for n in (0, 1)]
+    made = make_plan(group_of({"members": members, "reloaded": False}))
+    now = [app(0, 2, list=BOTH, protocol_type="classic"), app(1, 2, protocol_type="consumer")]
+    told = verify(made, [], look(2, now, type="consumer", elected="uniform"))
+    assert told.advice.action is Action.REPLAN
+    assert "the protocol of app-1 is consumer (KIP-848)" in told.next
+
+
 def test_rejection_in_a_journal_of_an_older_version_is_dated_by_its_entry(begun: Plan) -> None:
     tell, undated = Story(begun), [{**OUT, "at": None}]
     tell(done(2, refusals=undated))
