@@ -8,8 +8,16 @@ from msgspec.structs import replace
 
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
-from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, play, restart, scene
+from rebal.planner.rehearsal.script import Deed, Event, Script
+from tests.planner.rehearsal.scenes import (
+    BOTH,
+    DONE,
+    RANGE,
+    play,
+    restart,
+    scene,
+    with_processes,
+)
 
 HOSTILE = "</script><script>alert(1)</script>\x1b[2J\"'&"
 
@@ -41,15 +49,8 @@ def data(page: str) -> dict[str, list[list[object]]]:
     return made
 
 
-def renamed(where: Scene, name: str) -> Scene:
-    first, *rest = where.running
-    return replace(
-        where, running=(replace(first, process=replace(first.process, name=name)), *rest)
-    )
-
-
 def test_a_hostile_name_is_text_and_nothing_else() -> None:
-    where = renamed(scene(RANGE, RANGE), HOSTILE)
+    where = with_processes(scene(RANGE, RANGE), "m0", name=HOSTILE)
     page = rehearsal_html(play(where, restart(HOSTILE, to=DONE)), HOSTILE)
     assert "\x1b" not in page
     assert read(page).found.count("script") == 2
@@ -95,6 +96,15 @@ def test_a_group_that_finds_no_rest_is_drawn_to_the_end_of_its_story() -> None:
     run = play(scene(DONE, DONE), Event(do=Deed.STOP, members=("m0", "m1")))
     assert [one.ended for one in run.rebalances] == [0]
     assert ">at rest</span>" in rehearsal_html(run, "orders")
+
+
+def test_tasks_that_are_not_modelled_have_no_downtime() -> None:
+    where = with_processes(scene(RANGE, RANGE, family="streams"), assignors=("stream",))
+    page = rehearsal_html(play(replace(where, assignor="stream"), restart("m0")), "g")
+    assert "<dt>downtime</dt><dd>not modelled</dd>" in page
+    assert "without an owner" not in page
+    assert "<th>Stopped</th>" not in page
+    assert '"unit": "none"' in page
 
 
 def test_the_program_can_step_through_each_rebalance() -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable
 from difflib import unified_diff
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,12 @@ from rebal.cli.render.inspection.screen import inspect_view
 from rebal.cli.render.overview import overview_view
 from rebal.cli.render.plans.screen import plan_view
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
+from rebal.cli.render.simulation.screen import compare_view, simulate_view
+from rebal.cli.render.simulation.workers import workers_view
 from rebal.cli.render.verification import verify_view
 from rebal.cli.report import make_report
 from rebal.groups.commands import Command
-from rebal.groups.model import Tri
+from rebal.groups.model import GroupSnapshot, Topic, Tri
 from rebal.inspectors.connection.managed import SERVICES
 from rebal.inspectors.connection.origins import Origins
 from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
@@ -37,11 +40,16 @@ from rebal.planner.difference import difference
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.script_file import load_script
 from rebal.planner.rehearsal.scripts import READY
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.simulation import simulate
+from rebal.planner.rehearsal.whatif.workers import simulate_workers
 from tests import pages
+from tests.planner import owners
 from tests.planner.builder import group_of
 from tests.planner.every_path import BOTH, DONE, PLANS, RANGE, java, pods
 from tests.planner.looks import Story, look
 from tests.planner.looks import pods as apps
+from tests.planner.worker_groups import workers
 
 KEPT = Path(__file__).parents[1] / "data" / "screens"
 DEMO = Path(__file__).parents[2] / "cli" / "data" / "demo"
@@ -51,9 +59,12 @@ RENEW = os.environ.get("REBAL_SCREENS") == "renew"
 NEXT = Command("rebal", "plan-upgrade", "checkout", "-b", "kafka-1:9092", "--probe")
 
 
-def inspected(members: list[dict[str, object]], **more: object) -> View:
-    report = make_report(group_of({"members": members, **more}))
-    return inspect_view(output.shown(report), NEXT)
+def of(members: list[dict[str, object]], **more: object) -> GroupSnapshot:
+    return group_of({"members": members, **more})
+
+
+def inspected(snapshot: GroupSnapshot) -> View:
+    return inspect_view(output.shown(make_report(snapshot)), NEXT)
 
 
 def half(number: int) -> list[dict[str, object]]:
@@ -105,8 +116,7 @@ def examined() -> View:
 
 def groups() -> View:
     """A list of three groups, one of them rejected clients', and one that cannot be read."""
-    ready = group_of({"members": pods(3, list=RANGE)})
-    done = group_of({"members": pods(2, list=DONE), "elected": DONE[0]})
+    ready, done = of(pods(3, list=RANGE)), of(pods(2, list=DONE), elected=DONE[0])
     failure = GroupFailure(
         group_id="hidden", kind="authorization", message="hidden: no right to describe it."
     )
@@ -121,8 +131,7 @@ def groups() -> View:
 
 
 def diff() -> View:
-    before = group_of({"members": pods(3, list=RANGE)})
-    after = group_of({"members": pods(2, list=BOTH)})
+    before, after = of(pods(3, list=RANGE)), of(pods(2, list=BOTH))
     first, second = (
         SideDocument(
             source=source, name=name, group_id="checkout", captured_at=before.captured_at, members=3
@@ -140,11 +149,9 @@ def finished() -> View:
 
 
 def rehearsed(
-    members: list[dict[str, object]], script: str = "", *, details: bool = False, **more: object
+    group: GroupSnapshot, script: str = "", *, details: bool = False, **asked: object
 ) -> View:
-    """A rehearsal of the plan for these members, or of a script."""
-    asked: dict[str, object] = {key: more.pop(key) for key in ("compare", "runs") if key in more}
-    group = group_of({"members": members, **more})
+    """A rehearsal of the plan for this group, or of a script."""
     ready = script in READY or script.endswith("-at-a-time")
     source = None if ready or not script else load_script(script, "yaml", "script.yaml")
     if not script:
@@ -164,7 +171,41 @@ def rehearsed(
 
 def wrong_order() -> View:
     file = Path(__file__).parents[2] / "examples" / "scripts" / "bounce-2-first.yaml"
-    return rehearsed(pods(4), file.read_text())
+    return rehearsed(of(pods(4)), file.read_text())
+
+
+UNEVEN = owners.group(owners.member("a", orders="0-5"), owners.member("b", orders="6-7"))
+
+
+def simulated(*assignors: str, **changes: object) -> View:
+    """What one assignor does with an uneven group, or what several do side by side."""
+    made = [simulate(UNEVEN, name, Changes(**changes)) for name in assignors]
+    if len(made) > 1:
+        return compare_view(made, "as planned", NEXT)
+    return simulate_view(made[0], "as planned", NEXT)
+
+
+def simulated_crowd() -> View:
+    """80 members, of whom half own the same number, and each other one more than the one before."""
+    bounds = list(accumulate([40] * 40 + list(range(1, 41)), initial=0))
+    crowd = [
+        owners.member(f"m{n}", orders=f"{first}-{end - 1}")
+        for n, (first, end) in enumerate(pairwise(bounds))
+    ]
+    group = owners.group(*crowd, topics=(Topic(name="orders", partitions=bounds[-1]),))
+    return simulate_view(simulate(group, "sticky"), "as planned", NEXT)
+
+
+def simulated_failure() -> View:
+    """A topic that was made anew with fewer partitions than its members still claim."""
+    claimed = owners.group(owners.member("a", orders="0,7"))
+    claimed = replace(claimed, topics=(Topic(name="orders", partitions=2),))
+    return simulate_view(simulate(claimed, "cooperative-sticky"), "as planned", NEXT)
+
+
+def simulated_workers() -> View:
+    made = simulate_workers(workers("sessioned"), ["eager", "sessioned"], ["w1"])
+    return workers_view(made, "as planned", NEXT)
 
 
 SCREENS: dict[str, Callable[[], View]] = {
@@ -173,27 +214,38 @@ SCREENS: dict[str, Callable[[], View]] = {
         f"plan {path} --details": lambda make=PLANS[path]: plan_view(make(), details=True)
         for path in ("two bounces", "cut-over", "to kip-848")
     },
-    "plan of 200 members": lambda: plan_view(
-        make_plan(group_of({"members": half(200), "topics": {"orders": 400}}))
-    ),
-    "inspect healthy": lambda: inspected(pods(4), probe={"range": True}),
-    "inspect half-way": lambda: inspected(half(4), probe={"cooperative-sticky": False}),
-    "inspect rejected": lambda: inspected(pods(3), refusals=[{"client": "c", "list": DONE}]),
-    "inspect 200 members": lambda: inspected(half(200)),
-    "inspect unknown lists": lambda: inspected(pods(4, None)),
+    "plan of 200 members": lambda: plan_view(make_plan(of(half(200), topics={"orders": 400}))),
+    "inspect healthy": lambda: inspected(of(pods(4), probe={"range": True})),
+    "inspect half-way": lambda: inspected(of(half(4), probe={"cooperative-sticky": False})),
+    "inspect rejected": lambda: inspected(of(pods(3), refusals=[{"client": "c", "list": DONE}])),
+    "inspect 200 members": lambda: inspected(of(half(200))),
+    "inspect unknown lists": lambda: inspected(of(pods(4, None))),
     "verify not yet": lambda: verified((5, apps(2, 1, 1, list=RANGE))),
     "verify gate holds": lambda: verified((5, apps(2, 2, 2, list=BOTH)), elected=DONE[0]),
     "verify danger": rejected,
     "verify finished": finished,
-    "rehearsal of two bounces": lambda: rehearsed(pods(4)),
-    "rehearsal of two bounces --details": lambda: rehearsed(pods(2), details=True),
-    "rehearsal of 20 runs": lambda: rehearsed(pods(4), runs=20),
-    "rehearsal compared": lambda: rehearsed(pods(4), compare=("eager", "cooperative", "plan")),
+    "rehearsal of two bounces": lambda: rehearsed(of(pods(4))),
+    "rehearsal of two bounces --details": lambda: rehearsed(of(pods(2)), details=True),
+    "rehearsal of 20 runs": lambda: rehearsed(of(pods(4)), runs=20),
+    "rehearsal compared": lambda: rehearsed(of(pods(4)), compare=("eager", "cooperative", "plan")),
     "rehearsal of a wrong order": wrong_order,
-    "rehearsal of a slow member": lambda: rehearsed(pods(3), "slow-member"),
+    "rehearsal of a slow member": lambda: rehearsed(of(pods(3)), "slow-member"),
     "rehearsal of 200 members": lambda: rehearsed(
-        pods(200), "20-at-a-time", topics={"orders": 200}
+        of(pods(200), topics={"orders": 200}), "20-at-a-time"
     ),
+    "rehearsal of workers": lambda: rehearsed(workers("default")),
+    "rehearsal of streams": lambda: rehearsed(
+        of(pods(3, ["stream"], family="streams", version="2.3.1"), elected="stream")
+    ),
+    "simulation": lambda: simulated(
+        "cooperative-sticky", restart_members=("b",), add_members=1, add_partitions={"orders": 3}
+    ),
+    "simulation compared": lambda: simulated(
+        "range", "cooperative-sticky", "consumer:range", add_members=1
+    ),
+    "simulation of 80 members": simulated_crowd,
+    "simulation that fails": simulated_failure,
+    "simulation of workers": simulated_workers,
     "doctor": examined,
     "groups": groups,
     "diff": diff,

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli import app
-from rebal.groups.model import GroupSnapshot
+from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, WorkerState
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.snapshot.redact import redact
 from rebal.planner.paths import make_plan
@@ -23,9 +24,14 @@ Said = pytest.CaptureFixture[str]
 @pytest.fixture
 def folder(here: Path, group: Callable[..., GroupSnapshot]) -> Path:
     """A group, its plan, a script, and files that do not go with them."""
+    busy = workers("sessioned")
+    blind = [replace(each, worker=WorkerState(url="")) for each in busy.members]
+    stream = AssignorList(knowledge=Knowledge.EXACT, list=("stream",))
+    programs = [replace(each, assignors=stream) for each in group().members]
     snapshots = {
         "g": group(), "other": group(group_id="billing"), "redacted": redact(group()),
-        "w": workers("sessioned"),
+        "w": busy, "blind": replace(busy, members=tuple(blind)), "nobody": group(members=()),
+        "streams": group(assignor="stream", members=tuple(programs)),
     }  # fmt: skip
     for name, snapshot in snapshots.items():
         Path(f"{name}.yaml").write_text(dump_snapshot(snapshot))
@@ -157,6 +163,10 @@ USAGE = {
         ("--add-member 1", "only --restart-member applies"),
         ("--assignor range", "cannot be combined"),
     ],
+    "simulate --assignor eager --snapshot": [
+        ("blind.yaml", "what its workers run is not known"),
+        ("g.yaml", "is no group of Connect workers"),
+    ],
     "rehearse --snapshot g.yaml": [
         ("--script roling", "there are rolling, "),
         ("--script crash --compare eger", "--compare eger: there is eager, cooperat"),
@@ -172,6 +182,10 @@ USAGE = {
         ("p.yaml --script s.yaml", "no event of s.yaml is a step of the plan"),
         ("--script crash --compare eager,now -o html", "name one protocol with --compare"),
     ],
+    "rehearse --script rolling --snapshot": [
+        ("w.yaml --compare eager", "assign tasks by their own protocol: only plan and now"),
+        ("streams.yaml --compare consumer", "assign tasks by their own protocol: only plan and"),
+    ],
     "rehearse p.yaml": [("--probe", "--probe reads a live group: give GROUP")],
     "diff g.yaml": [("nothing.yaml", "there is no file nothing.yaml")],
 }
@@ -184,7 +198,10 @@ FAILS = {
         ("p.yaml --snapshot g.yaml --journal g.yaml", "is no journal"),
         ("p.yaml --snapshot g.yaml --journal old.jsonl", "belongs to another plan"),
     ],
-    "simulate --assignor range": [("--snapshot none.yaml", "there is no such file")],
+    "simulate --assignor range --snapshot": [
+        ("none.yaml", "there is no such file"),
+        ("nobody.yaml", "cannot simulate checkout: it has no members"),
+    ],
     "rehearse": [
         ("checkout", "there is no such plan file. A live group without a plan"),
         ("x" * 5000, "there is no such plan file. A live group without a plan"),
