@@ -73,13 +73,6 @@ def test_a_command_whose_plan_is_set_aside_stops_and_writes_nothing_more(
     assert Path("checkout.plan.1.yaml.journal.jsonl").read_text() == before
 
 
-def test_a_file_that_is_no_journal_is_left_as_it_is(plan: Plan) -> None:
-    JOURNAL.write_text("sasl.password=hunter2\n")
-    with pytest.raises(FileError, match="is no journal: name another file with --journal"):
-        opened(plan)
-    assert JOURNAL.read_text() == "sasl.password=hunter2\n"
-
-
 @pytest.mark.parametrize("damage", ["emptied", "first line", "half a line", "same size"])
 def test_a_journal_that_lost_looks_meanwhile_is_left_as_it_is(plan: Plan, damage: str) -> None:
     book = opened(plan)

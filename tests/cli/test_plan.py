@@ -13,9 +13,10 @@ import pytest
 
 from rebal.cli import app, files
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Member
+from rebal.groups.model import GroupSnapshot, Member
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.plan import load_plan
+from tests.cli.conftest import flat
 from tests.planner.builder import group_of
 
 Make = Callable[..., GroupSnapshot]
@@ -25,20 +26,6 @@ Said = pytest.CaptureFixture[str]
 @pytest.fixture
 def save(tmp_path: Path) -> Callable[[GroupSnapshot], str]:
     return lambda snapshot: str(files.save_snapshot(snapshot, tmp_path))
-
-
-def with_lists(snapshot: GroupSnapshot, *lists: tuple[str, ...], **fields: Any) -> GroupSnapshot:
-    """`snapshot` with these exact lists, one a member."""
-    members = tuple(
-        msgspec.structs.replace(
-            member, assignors=AssignorList(knowledge=Knowledge.EXACT, list=names)
-        )
-        for member, names in zip(snapshot.members, lists, strict=True)
-    )
-    return msgspec.structs.replace(snapshot, members=members, **fields)
-
-
-RANGE = ("range",)
 
 
 def plan(path: str, *more: str) -> int:
@@ -72,9 +59,8 @@ def test_a_blocked_plan_exits_3_unless_the_rule_is_ignored(
     assert [f["ignored"] for f in body["findings"] if f["rule"] == "RB104"]
 
 
-def test_fail_on_warning_makes_a_warning_exit_3(group: Make, save: Any) -> None:
-    default = ("range", "cooperative-sticky")
-    path = save(with_lists(group(), default, default, RANGE))
+def test_fail_on_warning_makes_a_warning_exit_3(save: Any) -> None:
+    path = save(group_of({"members": [{"id": "a", "list": ["range"], "version": "3.1.0"}]}))
     assert plan(path) == 0
     assert plan(path, "--fail-on", "warning") == 3
 
@@ -98,15 +84,6 @@ def test_out_writes_a_plan_that_reads_back_with_its_baseline(
     assert {step.gate.command for step in read.steps} == {f"rebal verify {out}"}
 
 
-def test_out_to_a_link_that_leads_to_itself_is_one_sentence(
-    group: Make, save: Any, tmp_path: Path, capsys: Said
-) -> None:
-    out = tmp_path / "loop.yaml"
-    out.symlink_to(out)
-    assert plan(save(group()), "--out", str(out)) == 1
-    assert f"rebal: cannot write {out}: too many levels" in capsys.readouterr().err
-
-
 def test_markdown_is_a_runbook(group: Make, save: Any, capsys: Said) -> None:
     assert plan(save(group()), "-o", "markdown") == 0
     text = capsys.readouterr().out
@@ -124,10 +101,7 @@ def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
     )
     path = save(msgspec.structs.replace(snapshot, members=members))
     assert plan(path) == 4
-    said = " ".join(capsys.readouterr().out.split())
-    assert "question RB906 checkout-3 may not start" in said
-    assert "if checkout-3 runs java: rebal plan-upgrade" in said
-    assert "--assume-family java" in said
+    assert "RB906 checkout-3 may not start" in flat(capsys.readouterr().out)
     assert plan(path, "--assume-family", "checkout-3=java") == 0
     assert re.search(r"assumed +client id checkout-3 is java", capsys.readouterr().out)
 

@@ -55,25 +55,9 @@ def test_the_example_is_found_by_its_entry_point_and_simulated(installed: Path, 
     made = json.loads(done.stdout)
     assert (made["assignor"], made["protocol"], made["violations"]) == ("rendezvous", "EAGER", [])
     assert sum(m["keeps"] + m["gets"] for m in made["members"]) == 12
-    alone = rebal(installed, *words, "--remove-member", "checkout-2", "-o", "json")
-    fewer = {m["member_id"]: m["then"] for m in json.loads(alone.stdout)["members"]}
-    for member in made["members"]:
-        if not member["member_id"].startswith("checkout-2"):
-            assert numbers(member["then"]) <= numbers(fewer[member["member_id"]])
-    both = rebal(installed, *words, "--assignor", "sticky", "--add-member", "1")
-    assert both.returncode == 0, both.stderr
-    assert "rendezvous" in both.stdout
     unknown = rebal(installed, *words, "--assignor", "nobody")
     assert unknown.returncode == 2
     assert "uniform, consumer:range, rendezvous." in unknown.stderr
-
-
-def numbers(owned: dict[str, str]) -> set[int]:
-    made: set[int] = set()
-    for text in ",".join(owned.values()).split(","):
-        low, _, high = text.partition("-")
-        made |= set(range(int(low), int(high or low) + 1)) if low else set()
-    return made
 
 
 SPEC = Spec(

@@ -138,29 +138,6 @@ def test_findings_of_one_rule_are_folded(folder: Path, capsys: Said) -> None:
     assert [one["rule"] for one in body(capsys)["findings"]] == ["RB101", "RB101"]
 
 
-# --- the journal ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda path: path.mkdir(), "is a directory"),
-        (lambda path: path.write_bytes(b"\xff\xfe{}\n"), "is UTF-16 text"),
-        (lambda path: path.write_text('{"schema": "rebal.journal/2", "at": 7}\n'), "line 1"),
-        (lambda path: path.write_text('{"schema": "rebal.journal/1"}\n'), "rebal.journal/2"),
-    ],
-    ids=["a folder", "not text", "not its fields", "a later major"],
-)
-def test_a_journal_that_cannot_be_read_fails(
-    folder: Path, make: Any, says: str, capsys: Said
-) -> None:
-    make(Path("book.jsonl"))
-    assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK) == 1
-    told = capsys.readouterr().err
-    assert says in told
-    assert "Traceback" not in told
-
-
 APPEND = """
 import sys
 from pathlib import Path

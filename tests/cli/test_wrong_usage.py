@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.cli import app
-from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, WorkerState
+from rebal.groups.model import AssignorList, Cluster, GroupSnapshot, Knowledge, WorkerState
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.snapshot.redact import redact
 from rebal.planner.paths import make_plan
@@ -32,14 +32,26 @@ def folder(here: Path, group: Callable[..., GroupSnapshot]) -> Path:
         "g": group(), "other": group(group_id="billing"), "redacted": redact(group()),
         "w": busy, "blind": replace(busy, members=tuple(blind)), "nobody": group(members=()),
         "streams": group(assignor="stream", members=tuple(programs)),
+        "west": group(cluster=Cluster(cluster_id="west")),
     }  # fmt: skip
     for name, snapshot in snapshots.items():
         Path(f"{name}.yaml").write_text(dump_snapshot(snapshot))
     Path("p.yaml").write_text(dump_plan(make_plan(group())))
+    east = group(cluster=Cluster(cluster_id="east"))
+    Path("east.yaml").write_text(dump_plan(make_plan(east)))
     Path("s.yaml").write_text("schema: rebal.script/1\nevents:\n  - kill: checkout-1\n")
     entry = {"schema": "rebal.journal/2", "at": "2026-11-20T09:00:00Z", "group_id": "checkout"}
     Path("old.jsonl").write_text(json.dumps(entry | {"plan": "of yesterday"}) + "\n")
+    Path("folder.jsonl").mkdir()
+    Path("utf16.jsonl").write_bytes(b"\xff\xfe{}\n")
+    Path("odd.jsonl").write_text('{"schema": "rebal.journal/2", "at": 7}\n')
+    Path("later.jsonl").write_text('{"schema": "rebal.journal/1"}\n')
+    Path("loop.yaml").symlink_to("loop.yaml")
     return here
+
+
+def contents(folder: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.iterdir()}
 
 
 USAGE = {
@@ -65,6 +77,9 @@ USAGE = {
         ("g -b 127.0.0.1:1 --probe --assignor=", "--assignor: expected a name, such as range."),
         ("g --snapshot g.yaml", "not both"),
         ("--snapshot g.yaml --probe", "--probe reads a live group"),
+        ("--snapshot g.yaml --log-timezone Tokio", "Asia/Tokyo"),
+        ("--snapshot g.yaml --log-timezone +9", "Asia/Tokyo"),
+        ("--snapshot g.yaml --log-timezone ../etc/passwd", "Asia/Tokyo"),
     ],
     "groups": [
         ("--watch -o json", "--watch prints text"),
@@ -195,8 +210,18 @@ FAILS = {
         ("none.yaml --snapshot g.yaml", "there is no such file"),
         ("g.yaml --snapshot g.yaml", "expected rebal.plan/1"),
         ("p.yaml --snapshot other.yaml", "is for group checkout"),
-        ("p.yaml --snapshot g.yaml --journal g.yaml", "is no journal"),
-        ("p.yaml --snapshot g.yaml --journal old.jsonl", "belongs to another plan"),
+        ("east.yaml --snapshot west.yaml", "made on cluster east, but this is cluster west"),
+    ],
+    "verify p.yaml --snapshot g.yaml --journal": [
+        ("g.yaml", "is no journal: name another file with --journal"),
+        ("old.jsonl", "belongs to another plan"),
+        ("folder.jsonl", "is a directory"),
+        ("utf16.jsonl", "is UTF-16 text"),
+        ("odd.jsonl", "line 1"),
+        ("later.jsonl", "rebal.journal/2"),
+    ],
+    "plan-upgrade --snapshot g.yaml": [
+        ("--out loop.yaml", "cannot write loop.yaml: too many levels"),
     ],
     "simulate --assignor range --snapshot": [
         ("none.yaml", "there is no such file"),
@@ -226,7 +251,7 @@ FAILS = {
 def test_a_wrong_command_line_is_one_sentence(
     line: str, code: int, says: str, *, folder: Path, capsys: Said
 ) -> None:
-    before = sorted(folder.iterdir())
+    before = contents(folder)
     assert app.run(shlex.split(line)) == code
     out, err = capsys.readouterr()
     assert out == ""
@@ -234,4 +259,4 @@ def test_a_wrong_command_line_is_one_sentence(
     assert says in last
     assert all(each.startswith("rebal: ") for each in (*notes, last))
     assert len(notes) == (1 if "shows the group as of" in err else 0)
-    assert sorted(folder.iterdir()) == before
+    assert contents(folder) == before
