@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
 
-from rebal.cli import output
+from rebal.cli import app, output
 from rebal.cli.files import save_snapshot
 from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import (
@@ -25,17 +27,87 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
+from rebal.inspectors.kafka import read
+from rebal.inspectors.kafka.listing import GroupFailure
 from tests.documents import checked
 from tests.groups.stable import stable_group
 
 NOW = datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
 SEEN = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)
+# Rich markup, an emoji code, escape sequences, C1 and a bidi override.
 HOSTILE = "[red]boss[/red] :boom: \x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil|`x`"
 
 
 def flat(text: str) -> str:
     """Return the text with each run of blanks and line ends as one blank."""
     return " ".join(text.split())
+
+
+class Said(NamedTuple):
+    """What a command printed."""
+
+    out: str
+    err: str
+
+    @property
+    def body(self) -> Any:
+        """The JSON document."""
+        return json.loads(self.out)
+
+
+Rebal = Callable[..., Said]
+
+
+@pytest.fixture
+def rebal(capsys: pytest.CaptureFixture[str]) -> Rebal:
+    """Run a command line, which ends with this exit code, and return what it printed."""
+
+    def run(*words: str, code: int = 0) -> Said:
+        capsys.readouterr()
+        assert app.run([*words]) == code
+        return Said(*capsys.readouterr())
+
+    return run
+
+
+class Live:
+    """Stands for the readers of a cluster: it answers with `groups`, and keeps each question."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupSnapshot | GroupFailure] = {}
+        self.unlisted: tuple[GroupFailure, ...] = ()
+        self.selected: list[tuple[list[str], dict[str, Any]]] = []
+        self.connections: list[Any] = []
+        self.asked: list[tuple[list[str], dict[str, Any]]] = []
+
+    def show(self, *answers: GroupSnapshot | GroupFailure) -> None:
+        """Answer with these, and with those of before that have another name."""
+        for one in answers:
+            name = one.group_id if isinstance(one, GroupFailure) else one.group.group_id
+            self.groups[str(name)] = one
+
+    def select_groups(
+        self, config: object, names: Sequence[str], *, match: str | None, all_groups: bool
+    ) -> read.Selection:
+        self.selected.append((list(names), {"match": match, "all_groups": all_groups}))
+        every = [name for name in self.groups if match is None or re.fullmatch(match, name)]
+        return read.Selection(group_ids=tuple(names or every), unlisted=self.unlisted)
+
+    def read_groups(
+        self, config: object, names: Sequence[str], *, coordinators: object = None, **more: Any
+    ) -> list[GroupSnapshot | GroupFailure]:
+        self.connections.append(config)
+        self.asked.append((list(names), more))
+        return [self.groups[name] for name in names]
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> Live:
+    """A cluster without a group."""
+    made = Live()
+    monkeypatch.setattr(read, "select_groups", made.select_groups)
+    monkeypatch.setattr(read, "read_groups", made.read_groups)
+    return made
 
 
 def exact(*names: str) -> AssignorList:
@@ -109,12 +181,6 @@ def librdkafka(group: Callable[..., GroupSnapshot]) -> tuple[Member, ...]:
     """The same members as ones of librdkafka, which cannot hold both assignors."""
     software = Software(family="librdkafka", name="confluent-kafka-python", version="2.6.0")
     return tuple(replace(member, software=software) for member in group().members)
-
-
-@pytest.fixture
-def hostile() -> str:
-    """A client id with rich markup, an emoji code, escape sequences, C1 and a bidi override."""
-    return HOSTILE
 
 
 @pytest.fixture(autouse=True)

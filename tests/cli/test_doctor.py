@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from rebal.cli import app
 from rebal.groups.model import Tri
 from rebal.inspectors.connection.managed import SERVICES
 from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
+from tests.cli.conftest import Rebal
 
-Said = pytest.CaptureFixture[str]
+Examined = Callable[..., None]
 ACL = (
     "kafka-acls.sh --bootstrap-server kafka-1:9092 --add --allow-principal User:alice "
     "--operation Read --group checkout"
@@ -36,12 +35,11 @@ ROWS = (
 
 
 @pytest.fixture
-def examined(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object, object]]]:
-    def start(*rows: DoctorRow, coordinator: int | None = None) -> list[tuple[object, object]]:
-        asked: list[tuple[object, object]] = []
+def examined(monkeypatch: pytest.MonkeyPatch) -> Examined:
+    """Have the inspector report these rows."""
 
+    def start(*rows: DoctorRow, coordinator: int | None = None) -> None:
         def examine(config: object, group: str | None) -> DoctorReport:
-            asked.append((config, group))
             return DoctorReport(
                 bootstrap="kafka-1:9092",
                 principal="User:alice",
@@ -54,31 +52,27 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[object
         for name in [name for name in os.environ if name.startswith("REBAL_")]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("REBAL_CONFIG", "no/config.yaml")
-        return asked
 
     return start
 
 
-def test_what_two_sources_lack_is_granted_once(
-    examined: Callable[..., object], capsys: Said
-) -> None:
+def test_an_accepted_login_is_told_on_stdout_alone(examined: Examined, rebal: Rebal) -> None:
+    """The rows, and one grant for what two of them lack, are on the kept screen."""
     examined(*ROWS)
-    assert app.run(["doctor", "checkout", "-b", "kafka-1:9092"]) == 0
-    out, err = capsys.readouterr()
+    out, err = rebal("doctor", "checkout", "-b", "kafka-1:9092")
     assert err == ""
-    assert f"an administrator runs:\n  # probe, twin\n  {ACL}\n\n" in out
     assert "profiles    none: there is no no/config.yaml" in out
     assert out.endswith("\nnext:  rebal inspect checkout --probe -b kafka-1:9092\n")
 
 
-def test_rejected_login_is_a_failure(examined: Callable[..., object], capsys: Said) -> None:
+def test_rejected_login_is_a_failure(examined: Examined, rebal: Rebal) -> None:
     examined(row("login", Tri.NO, "wrong password"), ROWS[1])
-    assert app.run(["doctor", "-b", "h:1"]) == 1
-    assert "next:" not in capsys.readouterr().out, "no other command would log in"
+    said = rebal("doctor", "-b", "h:1", code=1)
+    assert "next:" not in said.out, "no other command would log in"
 
 
 def test_settings_are_named_by_their_source_without_their_values(
-    examined: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    examined: Examined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebal: Rebal
 ) -> None:
     examined(*ROWS)
     properties = tmp_path / "prod.properties"
@@ -92,21 +86,17 @@ def test_settings_are_named_by_their_source_without_their_values(
     monkeypatch.setenv("REBAL_CONFIG", str(config))
     monkeypatch.setenv("REBAL_X_SASL_PASSWORD", "s3cret-in-env")
     words = ["doctor", "--profile", "prod", "-X", "sasl.username=s3cret-name"]
-    assert app.run([*words, "--wide"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = rebal(*words, "--wide").out.splitlines()
     assert lines[1] == (
         f"settings    -X sasl.username, profile prod of {config}, {properties} (named "
         "by the profile prod), REBAL_CONFIG, REBAL_X_SASL_PASSWORD"
     )
     assert lines[2] == f"profiles    prod, lab in {config}"
     assert "s3cret-in-env" not in "\n".join(lines)
-    assert app.run([*words, "-o", "json"]) == 0
-    out = capsys.readouterr().out
-    settings = json.loads(out)["settings"]
+    settings = rebal(*words, "-o", "json").body["settings"]
     assert (settings["profile"], settings["properties"]) == ("prod", str(properties))
-    assert "s3cret" not in json.dumps(settings)
-    assert app.run(["doctor", "-b", "k:1"]) == 0
-    said = capsys.readouterr().out
+    assert "s3cret" not in str(settings)
+    said = rebal("doctor", "-b", "k:1").out
     assert said.startswith("no group named on kafka-1:9092")
     assert f"prod, lab in {config}; none was read (--profile NAME)" in said
 
@@ -124,11 +114,10 @@ def test_settings_are_named_by_their_source_without_their_values(
     ],
 )
 def test_managed_service_is_guessed_by_name(
-    address: str, service: str | None, examined: Callable[..., object], capsys: Said
+    address: str, service: str | None, examined: Examined, rebal: Rebal
 ) -> None:
     examined(*ROWS)
-    assert app.run(["doctor", "-b", address, "-o", "json"]) == 0
-    managed = json.loads(capsys.readouterr().out)["managed"]
+    managed = rebal("doctor", "-b", address, "-o", "json").body["managed"]
     assert (managed and managed["name"]) == service
 
 
@@ -141,14 +130,13 @@ def test_page_on_managed_kafka_cites_every_source_that_doctor_names() -> None:
 
 
 def test_the_request_log_is_switched_on_and_off_by_whole_commands(
-    examined: Callable[..., object], capsys: Said, tmp_path: Path
+    examined: Examined, rebal: Rebal, tmp_path: Path
 ) -> None:
     examined(*ROWS, coordinator=7)
     file = tmp_path / "admin conf.properties"
     file.write_text("bootstrap.servers=kafka-1:9092\n")
-    words = ["doctor", "checkout", "-b", "kafka-1:9092", "--command-config", str(file)]
-    assert app.run(words) == 0
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    said = rebal("doctor", "checkout", "-b", "kafka-1:9092", "--command-config", str(file))
+    lines = [line.strip() for line in said.out.splitlines()]
     common = (
         f"kafka-configs.sh --bootstrap-server kafka-1:9092 --command-config '{file}' --alter "
         "--entity-type broker-loggers --entity-name 7 "
@@ -159,11 +147,10 @@ def test_the_request_log_is_switched_on_and_off_by_whole_commands(
 
 
 def test_no_request_log_command_without_a_coordinator_or_on_a_managed_service(
-    examined: Callable[..., object], capsys: Said
+    examined: Examined, rebal: Rebal
 ) -> None:
     examined(*ROWS)
-    assert app.run(["doctor", "-b", "kafka-1:9092"]) == 0
-    assert "kafka-configs.sh" not in capsys.readouterr().out
+    assert "kafka-configs.sh" not in rebal("doctor", "-b", "kafka-1:9092").out
     examined(*ROWS, coordinator=7)
-    assert app.run(["doctor", "checkout", "-b", "b-1.x.kafka.eu-west-1.amazonaws.com:9092"]) == 0
-    assert "kafka-configs.sh" not in capsys.readouterr().out
+    said = rebal("doctor", "checkout", "-b", "b-1.x.kafka.eu-west-1.amazonaws.com:9092")
+    assert "kafka-configs.sh" not in said.out

@@ -88,25 +88,15 @@ def test_what_is_ignored_is_suppressed_with_its_reason() -> None:
     assert "RB102" not in to_github(made)
 
 
-def test_a_plan_says_its_verdict_where_no_finding_does() -> None:
-    made = plan(FORGOTTEN)
+@pytest.mark.parametrize(
+    ("family", "level"), [("java", "notice"), ("kafkajs", "error"), (None, "warning")]
+)
+def test_a_plan_says_its_verdict_where_no_finding_does(family: str | None, level: str) -> None:
+    made = plan([{"id": "a", "list": ["range"], "family": family}])
     (said,) = run_of(to_sarif(made))["invocations"]
     assert said["exitCode"] == made.exit_code
     assert made.summary in said["exitCodeDescription"]
-    first = to_github(made).splitlines()[0]
-    assert re.fullmatch(rf"::\w+ title=rebal checkout {made.verdict.value}::.+", first)
-
-
-@pytest.mark.parametrize(
-    ("members", "command"),
-    [
-        ([{"id": "a", "list": ["range"]}], "::notice"),
-        ([{"id": "a", "list": ["range"], "family": "kafkajs"}], "::error"),
-        ([{"id": "a", "list": ["range"], "family": None}], "::warning"),
-    ],
-)
-def test_the_verdict_has_its_level(members: list[dict[str, Any]], command: str) -> None:
-    assert to_github(plan(members)).startswith(f"{command} title=rebal checkout ")
+    assert to_github(made).startswith(f"::{level} title=rebal checkout {made.verdict.value}::")
 
 
 def test_findings_of_an_inspected_group_are_exported_without_a_verdict() -> None:

@@ -14,6 +14,7 @@ from rebal.cli import app
 from rebal.cli.files import save_snapshot
 from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, Topic
+from tests.cli.conftest import HOSTILE
 
 WORDS = (
     ["inspect"],
@@ -35,30 +36,29 @@ def test_a_hostile_client_id_reaches_no_output_as_control_characters(
     command: list[str],
     static: bool,
     group: Callable[..., GroupSnapshot],
-    hostile: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     members = tuple(
         msgspec.structs.replace(
             member,
-            client_id=f"{hostile}{n}",
-            member_id=f"{hostile}{n}-{n}",
-            host=hostile,
-            instance_id=f"{hostile}{n}" if static else None,
-            assignment={f"orders{hostile}": Partitions([n])},
-            subscription=msgspec.structs.replace(member.subscription, topics=(f"orders{hostile}",)),
+            client_id=f"{HOSTILE}{n}",
+            member_id=f"{HOSTILE}{n}-{n}",
+            host=HOSTILE,
+            instance_id=f"{HOSTILE}{n}" if static else None,
+            assignment={f"orders{HOSTILE}": Partitions([n])},
+            subscription=msgspec.structs.replace(member.subscription, topics=(f"orders{HOSTILE}",)),
         )
         for n, member in enumerate(group().members)
     )
     snapshot = group(
-        members=members, topics=(Topic(name=f"orders{hostile}", partitions=3),), lag=(),
-        group_id=f"g\n{hostile}", notes=(hostile,),
+        members=members, topics=(Topic(name=f"orders{HOSTILE}", partitions=3),), lag=(),
+        group_id=f"g\n{HOSTILE}", notes=(HOSTILE,),
     )  # fmt: skip
     path, plan = str(save_snapshot(snapshot, tmp_path / "s.yaml")), str(tmp_path / "p.yaml")
     if command[0] == "verify":
         app.run(["plan-upgrade", "--snapshot", path, "--out", plan])
-    words = [f"{hostile}0" if word == "FIRST" else word for word in command]
+    words = [f"{HOSTILE}0" if word == "FIRST" else word for word in command]
     words[1:1] = [plan] if command[0] == "verify" else []
     assert app.run([*words, "--snapshot", path]) in (0, 3, 4)
     out, err = capsys.readouterr()

@@ -2,72 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from msgspec.structs import replace
 
-from rebal.cli import app, files
+from rebal.cli import files
 from rebal.cli.commands import inspect_cmd
 from rebal.groups.model import GroupSnapshot
-from rebal.inspectors.kafka import read as live
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.plan import Finding, Severity
+from tests.cli.conftest import Live, Rebal
 
 Make = Callable[..., GroupSnapshot]
-Said = pytest.CaptureFixture[str]
-
 
 BILLING = GroupFailure(
     group_id="billing", message="billing: no DESCRIBE right", kind="authorization"
 )
 
 
-class Cluster:
-    """Stands for the live readers: answers with `groups`, and keeps what it was asked."""
-
-    def __init__(self, answers: Sequence[GroupSnapshot | GroupFailure]) -> None:
-        self.answers = {
-            one.group_id if isinstance(one, GroupFailure) else one.group.group_id: one
-            for one in answers
-        }
-        self.unlisted: tuple[GroupFailure, ...] = ()
-        self.asked: list[dict[str, Any]] = []
-
-    def select_groups(self, config: object, names: Sequence[str], **more: Any) -> live.Selection:
-        self.asked.append({"select": list(names), **more})
-        found = tuple(names) or tuple(map(str, self.answers))
-        return live.Selection(group_ids=found, unlisted=self.unlisted)
-
-    def read_groups(
-        self, config: object, names: Sequence[str], *, coordinators: object, **more: Any
-    ) -> list[Any]:
-        self.asked.append({"read": list(names), **more})
-        return [self.answers[name] for name in names]
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Cluster]:
-    def start(*answers: GroupSnapshot | GroupFailure) -> Cluster:
-        made = Cluster(answers)
-        monkeypatch.setattr(live, "select_groups", made.select_groups)
-        monkeypatch.setattr(live, "read_groups", made.read_groups)
-        return made
-
-    return start
-
-
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_the_document_holds_what_is_known_of_members(saved: str, form: str, capsys: Said) -> None:
-    assert app.run(["inspect", "--snapshot", saved, "-o", form]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    body = json.loads(out) if form == "json" else yaml.safe_load(out)
-    (found,) = body["groups"]
+def test_the_document_holds_what_is_known_of_members(saved: str, rebal: Rebal) -> None:
+    said = rebal("inspect", "--snapshot", saved, "-o", "json")
+    assert said.err == ""
+    (found,) = said.body["groups"]
     assert found["rebalance_protocol"]["value"] == "EAGER"
     assert found["common_assignors"]["supported"] == ["range"]
     assert [m["assignors"]["knowledge"] for m in found["members"]] == ["exact", "exact", "bounded"]
@@ -75,105 +33,93 @@ def test_the_document_holds_what_is_known_of_members(saved: str, form: str, caps
 
 
 def test_groups_are_shown_when_another_could_not_be_read(
-    cluster: Callable[..., Cluster], group: Make, capsys: Said
+    live: Live, group: Make, rebal: Rebal
 ) -> None:
-    made = cluster(group(), BILLING, group(group_id="ship ping"))
+    live.show(group(), BILLING, group(group_id="ship ping"))
     words = ["inspect", "checkout", "billing", "ship ping", "-b", "127.0.0.1:1"]
-    assert app.run(words) == 1
-    out, err = capsys.readouterr()
+    out, err = rebal(*words, code=1)
     assert err == "rebal: billing: no DESCRIBE right\n"
     assert [line for line in out.splitlines() if line.startswith("next:")] == [
         "next:  rebal inspect checkout --probe -b 127.0.0.1:1",
         "next:  rebal inspect 'ship ping' --probe -b 127.0.0.1:1",
     ]
-    assert made.asked[1] == {"read": words[1:4], "probe": False, "assignors": ()}
-    assert app.run([*words, "-o", "json"]) == 1
-    body = json.loads(capsys.readouterr().out)
+    assert live.asked == [(words[1:4], {"probe": False, "assignors": ()})]
+    body = rebal(*words, "-o", "json", code=1).body
     (failure,) = body["failures"]
     assert (failure["group_id"], failure["message"]) == ("billing", BILLING.message)
     assert [found["group_id"] for found in body["groups"]] == ["checkout", "ship ping"]
-    assert app.run([*words, "-o", "sarif"]) == 1
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    (run,) = rebal(*words, "-o", "sarif", code=1).body["runs"]
     assert not run["invocations"][0]["executionSuccessful"]
 
 
 def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of_the_others(
-    cluster: Callable[..., Cluster], group: Make, capsys: Said
+    live: Live, group: Make, rebal: Rebal
 ) -> None:
     why = "broker 2 at b2:9092 cannot be reached (no answer): the groups that it coordinates …"
     silent = GroupFailure(group_id=None, message=why, kind="network", broker_id=2)
-    cluster(group()).unlisted = (silent,)
+    live.show(group())
+    live.unlisted = (silent,)
     words = ["inspect", "--all", "-b", "127.0.0.1:1"]
-    assert app.run(words) == 1
-    out, err = capsys.readouterr()
+    out, err = rebal(*words, code=1)
     assert out.startswith("checkout ")
     assert err == f"rebal: {why}\n"
-    assert app.run([*words, "-o", "json"]) == 1
-    (failure,) = json.loads(capsys.readouterr().out)["failures"]
+    (failure,) = rebal(*words, "-o", "json", code=1).body["failures"]
     assert (failure["group_id"], failure["broker_id"]) == (None, 2)
-    assert app.run([*words, "-o", "github"]) == 1
-    assert "broker 2" in capsys.readouterr().out
+    assert "broker 2" in rebal(*words, "-o", "github", code=1).out
 
 
 def test_the_probe_and_its_assignors_reach_the_reader(
-    cluster: Callable[..., Cluster], group: Make, capsys: Said
+    live: Live, group: Make, rebal: Rebal
 ) -> None:
-    made = cluster(group())
-    words = ["inspect", "checkout", "-b", "h:1", "--probe", "--assignor", "a", "--assignor", "b"]
-    assert app.run(words) == 0
-    assert made.asked[1] == {"read": ["checkout"], "probe": True, "assignors": ("a", "b")}
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "next:  rebal plan-upgrade checkout -b h:1 --probe --assignor a --assignor b"
-    )
+    live.show(group())
+    words = ["checkout", "-b", "h:1", "--probe", "--assignor", "a", "--assignor", "b"]
+    *_, last = rebal("inspect", *words).out.splitlines()
+    assert live.asked == [(["checkout"], {"probe": True, "assignors": ("a", "b")})]
+    assert last == f"next:  rebal plan-upgrade {' '.join(words)}"
 
 
-def test_screens_of_many_groups_are_those_of_each(
-    cluster: Callable[..., Cluster], group: Make, capsys: Said
-) -> None:
+def test_screens_of_many_groups_are_those_of_each(live: Live, group: Make, rebal: Rebal) -> None:
     """More than one processor makes them."""
     names = [f"g-{number:03}" for number in range(inspect_cmd._MANY + 7)]
-    cluster(*(group(group_id=name) for name in names))
-    assert app.run(["inspect", "--all", "-b", "h:1"]) == 0
-    together = capsys.readouterr().out
-    alone = []
-    for name in names:
-        assert app.run(["inspect", name, "-b", "h:1"]) == 0
-        alone.append(capsys.readouterr().out)
-    assert together == "\n".join(alone)
+    live.show(*(group(group_id=name) for name in names))
+    together = rebal("inspect", "--all", "-b", "h:1").out
+    assert together == "\n".join(rebal("inspect", name, "-b", "h:1").out for name in names)
 
 
 def test_a_blocking_finding_exits_3_and_the_options_can_say_otherwise(
-    saved: str, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    saved: str, monkeypatch: pytest.MonkeyPatch, rebal: Rebal
 ) -> None:
     found = Finding(rule="RB113", severity=Severity.BLOCK, message="stop")
     monkeypatch.setattr("rebal.cli.report.evaluate", lambda _: (found,))
-    assert app.run(["inspect", "--snapshot", saved]) == 3
-    assert app.run(["inspect", "--snapshot", saved, "--exit-zero"]) == 0
+    words = ["inspect", "--snapshot", saved, "-o", "json"]
+    rebal(*words, code=3)
+    rebal(*words, "--exit-zero")
     found = replace(found, severity=Severity.WARN)
-    assert app.run(["inspect", "--snapshot", saved]) == 0
-    assert app.run(["inspect", "--snapshot", saved, "--fail-on", "warning", "-o", "json"]) == 3
-    assert '"exit_code": 3' in capsys.readouterr().out
+    rebal(*words)
+    assert rebal(*words, "--fail-on", "warning", code=3).body["exit_code"] == 3
 
 
 def test_save_writes_one_snapshot_for_each_group(
-    cluster: Callable[..., Cluster], group: Make, here: Path, capsys: Said
+    live: Live, group: Make, here: Path, rebal: Rebal
 ) -> None:
-    cluster(group(), group(group_id="../up"))
-    assert app.run(["inspect", "checkout", "../up", "-b", "h:1", "--save"]) == 0
+    live.show(group(), group(group_id="../up"))
+    both = ["inspect", "checkout", "../up", "-b", "h:1"]
+    said = rebal(*both, "--save")
     assert sorted(p.name for p in here.iterdir()) == [
         "%2E.%2Fup.rebal.yaml", "checkout.rebal.yaml",
     ]  # fmt: skip
-    assert f"rebal: saved {here}/checkout.rebal.yaml\n" in capsys.readouterr().err
+    assert f"rebal: saved {here}/checkout.rebal.yaml\n" in said.err
     read = files.read_snapshot(here / "checkout.rebal.yaml")
     assert read.members[0].client_id == "checkout-1"
-    assert app.run(["inspect", "checkout", "-b", "h:1", "--save-to", "one.json", "--redact"]) == 0
+    rebal("inspect", "checkout", "-b", "h:1", "--save-to", "one.json", "--redact")
     assert files.read_snapshot(here / "one.json").redacted
-    assert app.run(["inspect", "checkout", "../up", "-b", "h:1", "--save-to", "two.yaml"]) == 2
-    assert "several groups need a folder" in capsys.readouterr().err
+    said = rebal(*both, "--save-to", "two.yaml", code=2)
+    assert "several groups need a folder" in said.err
 
 
+@pytest.mark.usefixtures("here")
 def test_a_shell_pattern_of_logs_is_files_not_groups(
-    cluster: Callable[..., Cluster], group: Make, here: Path, monkeypatch: pytest.MonkeyPatch
+    live: Live, group: Make, monkeypatch: pytest.MonkeyPatch, rebal: Rebal
 ) -> None:
     given: list[list[str]] = []
     monkeypatch.setattr(
@@ -181,10 +127,9 @@ def test_a_shell_pattern_of_logs_is_files_not_groups(
         lambda files: given.append([str(path) for path in files.client_log]) or (),
     )
     for name in ("a.log", "b.log", "checkout"):
-        (here / name).write_text("")
-    made = cluster(group())
-    assert app.run(["inspect", "checkout", "-b", "h:1", "--client-log", "a.log", "b.log"]) == 0
-    assert given == [["a.log", "b.log"]]
-    assert made.asked[0]["select"] == ["checkout"]
-    assert app.run(["inspect", "-b", "h:1", "--client-log=a.log", "checkout"]) == 0
-    assert given[1] == ["a.log"]
+        Path(name).write_text("")
+    live.show(group())
+    rebal("inspect", "checkout", "-b", "h:1", "--client-log", "a.log", "b.log")
+    rebal("inspect", "-b", "h:1", "--client-log=a.log", "checkout")
+    assert given == [["a.log", "b.log"], ["a.log"]]
+    assert live.selected[0][0] == ["checkout"]

@@ -23,6 +23,7 @@ from rebal.groups.model import GroupSnapshot, Knowledge
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka import listing
 from rebal.inspectors.kafka.listing import GroupFailure
+from tests.cli.conftest import Live, Rebal
 
 Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]
@@ -58,24 +59,16 @@ def test_the_environment_comes_before_the_folder_and_the_option_before_both(
 
 
 def test_a_live_group_is_read_and_its_failure_is_the_error(
-    folder: Path, group: Make, monkeypatch: pytest.MonkeyPatch
+    folder: Path, group: Make, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: list[Any] = [group()]
-    asked: list[Any] = []
-
-    def read_groups(config: Any, names: list[str], **more: Any) -> list[Any]:
-        asked.append((config.timeout_ms, names, more))
-        return answers
-
-    monkeypatch.setattr("rebal.inspectors.kafka.read.read_groups", read_groups)
+    absent = GroupFailure(group_id="chekout", message="chekout: no such group.", kind="not-found")
+    live.show(group(), absent)
     monkeypatch.setenv("REBAL_SNAPSHOT", "not-read.yaml")
     somewhere = Connection(bootstrap="127.0.0.1:1", timeout=2.5)
     found = snapshot_for("checkout", None, somewhere, probe=True, assignors=["x"])
     assert found.group == group().group
-    assert asked == [(2500, ["checkout"], {"probe": True, "assignors": ("x",)})]
-    answers[:] = [
-        GroupFailure(group_id="chekout", message="chekout: no such group.", kind="not-found")
-    ]
+    assert live.connections[0].timeout_ms == 2500
+    assert live.asked == [(["checkout"], {"probe": True, "assignors": ("x",)})]
     monkeypatch.setattr(listing, "group_names", lambda _: {"checkout", "billing"})
     with pytest.raises(ReadError, match=r"no such group\. Did you mean checkout\?"):
         snapshot_for("chekout", None, somewhere)
@@ -105,15 +98,14 @@ JOIN = (
 
 
 def test_a_saved_group_keeps_the_clients_that_its_logs_named(
-    folder: Path, group: Make, capsys: Said
+    folder: Path, group: Make, rebal: Rebal
 ) -> None:
     nameless = [replace(member, software=None) for member in group().members]
     saved = files.save_snapshot(group(members=tuple(nameless)), folder)
     (folder / "r.log").write_text("".join(JOIN % {"id": m.member_id} for m in nameless))
-    words = ["inspect", "--snapshot", str(saved), "--request-log", "r.log", "--save-to", "b.yaml"]
-    assert app.run(words) in (0, 3)
-    screen = capsys.readouterr().out
-    assert screen.splitlines()[-1].endswith(f"--snapshot {saved} --request-log r.log")
+    words = ["--snapshot", str(saved), "--request-log", "r.log"]
+    screen = rebal("inspect", *words, "--save-to", "b.yaml").out
+    assert screen.endswith(f"{' '.join(words)}\n")
     named = files.read_snapshot(folder / "b.yaml")
     assert {m.software.version for m in named.members if m.software} == {"3.9.1"}
 

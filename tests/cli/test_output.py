@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rebal.cli import output
 from rebal.groups.model import GroupSnapshot, Member
+from tests.cli.conftest import HOSTILE
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
@@ -62,11 +63,11 @@ def test_a_view_that_forgot_to_escape_still_shows_text(text: str) -> None:
 
 
 def test_markup_emoji_codes_and_escapes_show_as_text(
-    group: Callable[..., GroupSnapshot], hostile: str
+    group: Callable[..., GroupSnapshot],
 ) -> None:
     text = "[red]boss[/red] :boom: \\x1b[2J\\x1b]0;owned\\x07\\x9b31m\\u202eevil|`x`"
-    assert output.render([output.escape(hostile)], width=200) == f"{text}\n"
-    made = output.shown(group(members=(Member(member_id=hostile, client_id=hostile),)))
+    assert output.render([output.escape(HOSTILE)], width=200) == f"{text}\n"
+    made = output.shown(group(members=(Member(member_id=HOSTILE, client_id=HOSTILE),)))
     assert made.members[0].member_id == text
     assert output.shown(group()) == group()
 

@@ -1,4 +1,4 @@
-"""Screens in ASCII, where the terminal's encoding or locale has nothing else."""
+"""Screens in ASCII, where nothing else is known, and lines that are wider than any terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.plain import is_ascii_only, spelled, spelled_line
-from rebal.cli.render.text import Column, FittingTable
+from rebal.cli.render.text import Column, FittingTable, WideTable
 
 DEMO = Path(__file__).parents[2] / "cli" / "data" / "demo"
 REBAL = Path(sys.executable).with_name("rebal")
@@ -89,3 +89,29 @@ def test_columns_stay_aligned() -> None:
 def test_a_cut_text_stays_within_the_width() -> None:
     line = Text("a long line of words that is cut", no_wrap=True, overflow="ellipsis")
     assert output.render([line], width=20, plain=True) == "a long line of wo...\n"
+
+
+def test_a_long_line_is_neither_folded_nor_obeyed() -> None:
+    view = [Text("head"), output.Lines(["x" * 9000, "\x1b[31mred"]), Text("tail")]
+    assert output.render(view, width=60) == "head\n" + "x" * 9000 + "\n\\x1b[31mred\ntail\n"
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_a_table_with_room_for_all_looks_like_any_other(*, colour: bool) -> None:
+    columns = [
+        Column("NAME"),
+        Column("N", right=True),
+        Column("LONG HEAD", right=True),
+        Column("x"),
+    ]
+    bar = Text.assemble("██", ("▒", "yellow"))
+    rows = [["pod-1", "1", "5", bar], ["日本", "1,000", "", Text("")], ["", "22", "3", "end"]]
+    wide = output.render([WideTable(columns, rows)], width=4000, colour=colour)
+    plain = output.render([FittingTable(columns, rows)], width=4000, colour=colour)
+    assert _seen(wide) == _seen(plain)
+    assert ("\x1b[33m▒" in wide) == colour
+
+
+def _seen(text: str) -> list[str]:
+    """The lines without blanks at their end, as colours may stand before or after these."""
+    return [Text.from_ansi(line).plain.rstrip() for line in text.splitlines()]

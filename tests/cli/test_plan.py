@@ -2,121 +2,105 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
-from rebal.cli import app, files
+from rebal.cli import files
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Member
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.plan import load_plan
-from tests.cli.conftest import flat
+from tests.cli.conftest import Rebal, Said, flat
 from tests.planner.builder import group_of
 
 Make = Callable[..., GroupSnapshot]
-Said = pytest.CaptureFixture[str]
+Plan = Callable[..., Said]
 
 
 @pytest.fixture
-def save(tmp_path: Path) -> Callable[[GroupSnapshot], str]:
-    return lambda snapshot: str(files.save_snapshot(snapshot, tmp_path))
+def plan(tmp_path: Path, rebal: Rebal) -> Plan:
+    """Plan for a group, which is saved first."""
+
+    def plan_for(snapshot: GroupSnapshot, *more: str, code: int = 0) -> Said:
+        path = tmp_path / "group.yaml"
+        path.write_text(dump_snapshot(snapshot))
+        return rebal("plan-upgrade", "--snapshot", str(path), *more, code=code)
+
+    return plan_for
 
 
-def plan(path: str, *more: str) -> int:
-    return app.run(["plan-upgrade", "--snapshot", path, *more])
-
-
-def test_times_of_a_saved_group_are_not_those_of_its_capture(
-    group: Make, save: Any, capsys: Said
-) -> None:
-    assert plan(save(group()), "--details") == 0
-    said = capsys.readouterr().out
+def test_times_of_a_saved_group_are_not_those_of_its_capture(group: Make, plan: Plan) -> None:
+    said = plan(group(), "--details").out
     assert "just now" not in said
     assert re.search(r"based on the snapshot of (2026-11-20|Nov 20) 09:15Z\n", said)
     assert re.search(r"\(request log (2026-11-20|Nov 20) 09:12Z\)", said)
 
 
 def test_a_blocked_plan_exits_3_unless_the_rule_is_ignored(
-    group: Make, save: Any, capsys: Said, librdkafka: tuple[Member, ...]
+    group: Make, plan: Plan, librdkafka: tuple[Member, ...]
 ) -> None:
-    path = save(group(members=librdkafka))
-    assert plan(path) == 3
-    assert "RB104" in capsys.readouterr().out
-    assert plan(path, "--exit-zero") == 0
-    ignored = plan(
-        path, "--ignore", "rb104", "--reason", "we stop everything on Sunday", "-o", "json"
-    )
-    said = capsys.readouterr().out
-    body = json.loads(said[said.rindex('{\n  "schema"') :])
-    assert ignored == 0
-    assert "RB104 is ignored: we stop everything on Sunday" in body["assumptions"]
-    assert [f["ignored"] for f in body["findings"] if f["rule"] == "RB104"]
+    blocked = group(members=librdkafka)
+    plan(blocked, code=3)
+    plan(blocked, "--exit-zero")
+    why = "we stop everything on Sunday"
+    body = plan(blocked, "--ignore", "rb104", "--reason", why, "-o", "json").body
+    assert f"RB104 is ignored: {why}" in body["assumptions"]
+    assert [f["ignored"] for f in body["findings"] if f["rule"] == "RB104"] == [why]
 
 
-def test_fail_on_warning_makes_a_warning_exit_3(save: Any) -> None:
-    path = save(group_of({"members": [{"id": "a", "list": ["range"], "version": "3.1.0"}]}))
-    assert plan(path) == 0
-    assert plan(path, "--fail-on", "warning") == 3
+def test_fail_on_warning_makes_a_warning_exit_3(plan: Plan) -> None:
+    old = group_of({"members": [{"id": "a", "list": ["range"], "version": "3.1.0"}]})
+    plan(old)
+    plan(old, "--fail-on", "warning", code=3)
 
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
 def test_out_writes_a_plan_that_reads_back_with_its_baseline(
-    group: Make, save: Any, tmp_path: Path, capsys: Said, ending: str
+    group: Make, plan: Plan, tmp_path: Path, ending: str
 ) -> None:
     out = tmp_path / f"checkout.plan.{ending}"
-    snapshot = group()
-    path = save(snapshot)
-    assert plan(path, "--out", str(out)) == 0
+    assert f"wrote {out}" in plan(group(), "--out", str(out)).err
     read = load_plan(out.read_text(encoding="utf-8"), ending, out.name)
-    assert read.baseline == merge(files.read_snapshot(Path(path)), ())
-    assert read.baseline.group == snapshot.group
+    assert read.baseline == merge(files.read_snapshot(tmp_path / "group.yaml"), ())
+    assert read.baseline.group == group().group
     assert read.next_step == 1
-    assert f"wrote {out}" in capsys.readouterr().err
     before = out.read_bytes()
-    plan(path, "--out", str(out))
+    plan(group(), "--out", str(out))
     assert out.read_bytes() == before
     assert {step.gate.command for step in read.steps} == {f"rebal verify {out}"}
 
 
-def test_markdown_is_a_runbook(group: Make, save: Any, capsys: Said) -> None:
-    assert plan(save(group()), "-o", "markdown") == 0
-    text = capsys.readouterr().out
+def test_markdown_is_a_runbook(group: Make, plan: Plan) -> None:
+    text = plan(group(), "-o", "markdown").out
     assert text.startswith("# checkout: EAGER (range) → COOPERATIVE (cooperative-sticky)\n")
     assert "\n```properties\n" in text
     assert "\n- [ ] Gate: `rebal plan-upgrade --snapshot" in text
     assert "\n## Not checked\n" in text
 
 
-def test_a_family_can_be_assumed(group: Make, save: Any, capsys: Said) -> None:
-    snapshot = group()
-    members = (
-        *snapshot.members[:2],
-        msgspec.structs.replace(snapshot.members[2], software=None, subscription=None),
-    )
-    path = save(msgspec.structs.replace(snapshot, members=members))
-    assert plan(path) == 4
-    assert "RB906 checkout-3 may not start" in flat(capsys.readouterr().out)
-    assert plan(path, "--assume-family", "checkout-3=java") == 0
-    assert re.search(r"assumed +client id checkout-3 is java", capsys.readouterr().out)
+def test_a_family_can_be_assumed(group: Make, plan: Plan) -> None:
+    *known, last = group().members
+    unknown = group(members=(*known, replace(last, software=None, subscription=None)))
+    assert "RB906 checkout-3 may not start" in flat(plan(unknown, code=4).out)
+    said = plan(unknown, "--assume-family", "checkout-3=java").out
+    assert re.search(r"assumed +client id checkout-3 is java", said)
 
 
-def test_members_stand_in_natural_order(capsys: Said, tmp_path: Path) -> None:
-    members = [{"id": f"worker-{number}", "list": ["range"]} for number in (10, 2, 1, 11)]
-    file = tmp_path / "group.yaml"
-    file.write_text(dump_snapshot(group_of({"members": members})))
+def test_members_stand_in_natural_order(plan: Plan, rebal: Rebal, tmp_path: Path) -> None:
     order = ["worker-1", "worker-2", "worker-10", "worker-11"]
-    out = tmp_path / "a.plan.yaml"
-    words = ["plan-upgrade", "--snapshot", str(file), "--out", str(out), "--details"]
-    assert app.run(words) == 0
-    assert f"to do        {', '.join(order[:-1])} and {order[-1]}" in capsys.readouterr().out
-    for words in (["inspect"], ["verify", str(out)], ["simulate", "--assignor", "sticky"]):
-        app.run([*words, "--snapshot", str(file)])
-        lines = capsys.readouterr().out.splitlines()
-        firsts = [line.split()[0] for line in lines if line.startswith("worker-")]
+    members = [{"id": order[n], "list": ["range"]} for n in (2, 1, 0, 3)]
+    out = str(tmp_path / "a.plan.yaml")
+    said = plan(group_of({"members": members}), "--out", out, "--details").out
+    assert f"to do        {', '.join(order[:-1])} and {order[-1]}" in said
+    for words, code in (
+        (["inspect"], 0),
+        (["verify", out], 4),
+        (["simulate", "--assignor", "sticky"], 0),
+    ):
+        said = rebal(*words, "--snapshot", str(tmp_path / "group.yaml"), code=code).out
+        firsts = [line.split()[0] for line in said.splitlines() if line.startswith("worker-")]
         assert firsts[:4] == order, words

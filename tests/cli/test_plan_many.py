@@ -2,55 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from rebal.cli import app, planning
+from rebal.cli import planning
 from rebal.groups.model import GroupSnapshot, GroupState, Member
-from rebal.inspectors.kafka import read as live
+from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.costs import rehearsed
+from tests.cli.conftest import Live, Rebal
 from tests.planner.builder import group_of
 from tests.planner.test_cost import sized
 
 Make = Callable[..., GroupSnapshot]
-Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def cluster(
-    group: Make, librdkafka: tuple[Member, ...], monkeypatch: pytest.MonkeyPatch
-) -> list[tuple[Any, ...]]:
-    """Four groups and one that cannot be read; the list holds what was asked."""
-    asked: list[tuple[Any, ...]] = []
-    found = {
-        "a-ready": group(group_id="a-ready"),
-        "b-moving": group(group_id="b-moving", state=GroupState.PREPARING_REBALANCE),
-        "c-blocked": group(group_id="c-blocked", members=librdkafka),
-        "d-blocked": group(group_id="d-blocked", members=librdkafka),
-    }
-
-    def select(config: Any, names: Sequence[str], **more: Any) -> live.Selection:
-        asked.append((tuple(names), more))
-        return live.Selection(group_ids=("a-ready",) if more["match"] else (*found, "e-hidden"))
-
-    def read(config: Any, names: Sequence[str], **more: Any) -> list[Any]:
-        failure = live.GroupFailure(
+def cluster(group: Make, librdkafka: tuple[Member, ...], live: Live) -> Live:
+    """Four groups and one that cannot be read."""
+    live.show(
+        group(group_id="a-ready"),
+        group(group_id="b-moving", state=GroupState.PREPARING_REBALANCE),
+        group(group_id="c-blocked", members=librdkafka),
+        group(group_id="d-blocked", members=librdkafka),
+        GroupFailure(
             group_id="e-hidden", kind="not allowed", message="e-hidden: not allowed to read it."
-        )
-        return [found.get(name, failure) for name in names]
-
-    monkeypatch.setattr(live, "select_groups", select)
-    monkeypatch.setattr(live, "read_groups", read)
-    return asked
+        ),
+    )
+    return live
 
 
-def test_all_is_a_line_a_group_worst_first(cluster: Any, capsys: Said) -> None:
-    assert app.run(["plan-upgrade", "--all", "-b", "kafka-1:9092"]) == 1
-    told = capsys.readouterr()
+def test_all_is_a_line_a_group_worst_first(cluster: Live, rebal: Rebal) -> None:
+    told = rebal("plan-upgrade", "--all", "-b", "kafka-1:9092", code=1)
     lines = told.out.splitlines()
     assert lines[0] == "4 groups: 2 blocked, 1 unproven, 1 ready"
     rows = [line.split()[:2] for line in lines[3:7]]
@@ -63,12 +47,13 @@ def test_all_is_a_line_a_group_worst_first(cluster: Any, capsys: Said) -> None:
     assert "full cut-over" in lines[3]
     assert lines[-1].strip() == "rebal plan-upgrade c-blocked -b kafka-1:9092"
     assert told.err == "rebal: e-hidden: not allowed to read it.\n"
-    assert cluster == [((), {"match": None, "all_groups": True})]
+    assert cluster.selected == [([], {"match": None, "all_groups": True})]
 
 
-def test_all_in_one_sarif_document(cluster: Any, capsys: Said) -> None:
-    assert app.run(["plan-upgrade", "--all", "-b", "kafka-1:9092", "-o", "sarif"]) == 1
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
+@pytest.mark.usefixtures("cluster")
+def test_all_in_one_sarif_document(rebal: Rebal) -> None:
+    words = ["plan-upgrade", "--all", "-b", "kafka-1:9092", "-o", "sarif"]
+    (run,) = rebal(*words, code=1).body["runs"]
     where = {each["locations"][0]["logicalLocations"][0]["name"] for each in run["results"]}
     assert where == {"a-ready", "b-moving", "c-blocked", "d-blocked"}
     *plans, failed = run["invocations"]
@@ -76,16 +61,15 @@ def test_all_in_one_sarif_document(cluster: Any, capsys: Said) -> None:
     assert not failed["executionSuccessful"]
 
 
-def test_match_plans_only_for_the_groups_that_match(cluster: Any, capsys: Said) -> None:
+def test_match_plans_only_for_the_groups_that_match(cluster: Live, rebal: Rebal) -> None:
     words = ["plan-upgrade", "--match", "a-.*", "-b", "kafka-1:9092", "-o", "json"]
-    assert app.run(words) == 0
-    body = json.loads(capsys.readouterr().out)
+    body = rebal(*words).body
     assert body["schema"] == "rebal.plans/1"
     (plan,) = body["plans"]
     assert (plan["group_id"], plan["verdict"], plan["path"]) == ("a-ready", "ready", "two_bounces")
     assert body["failures"] == []
     assert body["exit_code"] == 0
-    assert cluster == [((), {"match": "a-.*", "all_groups": False})]
+    assert cluster.selected == [([], {"match": "a-.*", "all_groups": False})]
 
 
 @pytest.mark.parametrize(
@@ -95,18 +79,15 @@ def test_match_plans_only_for_the_groups_that_match(cluster: Any, capsys: Said) 
         (["--max-downtime", "1s"], 3, "--max-downtime 1 s: step 1 stops a partition for about 3 s"),
         (["--max-downtime", "10s", "--batch", "all"], 3, "step 2 stops a partition for about 36 s"),
         (["--max-downtime", "1s", "--exit-zero"], 0, "step 1 stops a partition"),
-        (["--max-downtime", "1s", "--to", "consumer"], 3, "step 1 stops a partition for about 6 s"),
     ],
 )
 def test_max_downtime_blocks_a_plan_that_stops_a_partition_for_longer(
-    words: list[str], code: int, says: str, *, saved: str, capsys: Said
+    words: list[str], code: int, says: str, *, saved: str, rebal: Rebal
 ) -> None:
-    assert app.run(["plan-upgrade", "--snapshot", saved, *words, "-o", "json"]) == code
-    told = capsys.readouterr()
+    told = rebal("plan-upgrade", "--snapshot", saved, *words, "-o", "json", code=code)
+    assert told.body["exit_code"] == code
     assert says in told.err
-    assert json.loads(told.out)["exit_code"] == code
-    if not says:
-        assert "downtime" not in told.err
+    assert ("downtime" in told.err) is bool(says)
 
 
 @pytest.mark.parametrize(

@@ -43,15 +43,6 @@ def test_a_step_names_as_many_members_as_there_is_room_for() -> None:
     assert all(f"7d9f8b6c5d-{n:05}" in wide for n in range(4))
 
 
-def test_each_further_client_family_takes_one_more_line() -> None:
-    families = ("java", "franz-go", "sarama")
-    members = [java(f"m-{n}", family=families[n % 3], version=None) for n in range(4)]
-    one, more = screen(plan(members[:1])), screen(plan(members))
-    settings = [line for line in more.splitlines() if re.match(r"   (java|franz-go|sarama) ", line)]
-    assert len(settings) == 3 * one.count("   with ")
-    assert more.count("   with ") == 0
-
-
 def test_a_surge_is_named_with_its_workload() -> None:
     workload = KubernetesWorkload(kind="Deployment", name="orders", namespace="shop")
     source = Evidence(source=Source.CONFIG_FILE, detail="k.yaml", workload=workload)

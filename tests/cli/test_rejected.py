@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rebal.cli import app
 from rebal.cli.files import save_snapshot
+from tests.cli.conftest import Rebal
 from tests.planner.builder import group_of
 
 RANGE = {"members": [{"id": "a", "list": ["range"]}, {"id": "b", "list": ["range"]}]}
 REJECTED = {"client": "c", "list": ["cooperative-sticky"]}
-Said = pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize(
@@ -29,16 +27,14 @@ Said = pytest.CaptureFixture[str]
     ],
 )
 def test_a_rejected_client_leads_the_screen(
-    command: list[str], refusals: list[Any], code: int, times: int, *, tmp_path: Path, capsys: Said
+    command: list[str], refusals: list[Any], code: int, times: int, *, tmp_path: Path, rebal: Rebal
 ) -> None:
     """A rejection that is not proven to repeat exits with 4."""
     file = str(save_snapshot(group_of({**RANGE, "refusals": refusals}), tmp_path))
-    assert app.run([*command, "--snapshot", file]) == code
-    text = capsys.readouterr().out
+    text = rebal(*command, "--snapshot", file, code=code).out
     assert text.startswith("REJECTED    RB904 c was rejected once") is bool(times)
     assert text.count("RB904 c was rejected once") == times
     if command == ["inspect"]:
-        assert app.run([*command, "--snapshot", file, "-o", "json"]) == code
-        body = json.loads(capsys.readouterr().out)
+        body = rebal(*command, "--snapshot", file, "-o", "json", code=code).body
         urgent = [one["rule"] for one in body["groups"][0]["findings"] if one["urgent"]]
         assert (body["exit_code"], urgent) == (code, ["RB904"] * times)

@@ -1,9 +1,11 @@
-"""What the rules print to be run: complete commands, which the real command line parses."""
+"""What the rules print: `rebal explain`, and commands that the real command line parses."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,11 @@ import pytest
 from rebal.cli import app
 from rebal.planner.commands import READ_MORE, Given
 from rebal.planner.rules import rules
+from tests.cli.conftest import Rebal
 from tests.planner.builder import context_of
 from tests.planner.rule_cases import cases_of
 
+DEMO = Path(str(files("rebal.cli") / "data" / "demo"))
 TYPED = Given(connection=("-b", "h:1"), evidence=("--probe",), plan="p.yaml", brokers="h:1")
 FILLED_IN = re.compile(r"CLIENT_ID|FAMILY|\b[A-Z_]{3,}=|=[A-Z_]{3,}\b(?<!=DEBUG)|HOST:PORT")
 
@@ -51,3 +55,25 @@ def test_a_client_that_is_not_proven_gets_a_command_for_each_client_it_may_be() 
     lines = {one.use: one.line for one in named.commands}
     assert list(lines) == ["if a, b b run java", "if a runs franz-go"]
     assert lines["if a runs franz-go"].endswith(" --assume-family a=franz-go")
+
+
+def test_a_rule_is_explained_by_its_own_doc_and_all_are_listed(rebal: Rebal) -> None:
+    for rule_id, rule in rules().items():
+        text = rebal("explain", rule_id.lower()).out
+        assert text.startswith(f"{rule_id}  {rule.severity.value}  ")
+        assert rule.doc in text
+        assert rule.reference in text
+    text = rebal("explain").out
+    assert all(f"{one.id}  " in text and one.title in text for one in rules().values())
+    assert [one["rule"] for one in rebal("explain", "-o", "json").body["rules"]] == list(rules())
+
+
+@pytest.mark.parametrize("prefix", ["org.apache.kafka.clients.consumer.", ""])
+def test_a_class_is_accepted_where_an_assignor_is(prefix: str, rebal: Rebal) -> None:
+    snapshot = ["--snapshot", str(DEMO / "shipping.rebal.yaml"), "-o", "json"]
+    for words, name in (
+        (["simulate", "--assignor"], "range"),
+        (["plan-upgrade", "--to"], "cooperative-sticky"),
+    ):
+        class_name = "".join(part.capitalize() for part in name.split("-")) + "Assignor"
+        assert rebal(*words, f"{prefix}{class_name}", *snapshot) == rebal(*words, name, *snapshot)

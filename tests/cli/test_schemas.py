@@ -20,6 +20,7 @@ from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import dump_plan
 from rebal.planner.verification.verify import entry_of, verify
+from tests.cli.conftest import Rebal
 from tests.documents import checked, validator
 from tests.planner.builder import group_of
 from tests.planner.rule_cases import RULES, cases_of
@@ -43,19 +44,15 @@ def test_each_document_ships_one_schema() -> None:
 
 
 @pytest.mark.parametrize("name", kinds())
-def test_schema_is_printed(name: str, capsys: Said) -> None:
-    assert app.run(["schema", name]) == 0
-    printed = capsys.readouterr().out
-    assert app.run(["schema", kinds()[name].schema]) == 0
-    assert capsys.readouterr().out == printed
-    schema = json.loads(printed)
+def test_schema_is_printed(name: str, rebal: Rebal) -> None:
+    schema = rebal("schema", name).body
+    assert rebal("schema", kinds()[name].schema).body == schema
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["title"] == kinds()[name].schema
 
 
-def test_names_are_listed(capsys: Said) -> None:
-    assert app.run(["schema"]) == 0
-    lines = capsys.readouterr().out.split("\n\n")[0].splitlines()
+def test_names_are_listed(rebal: Rebal) -> None:
+    lines = rebal("schema").out.split("\n\n")[0].splitlines()
     assert [line.split() for line in lines] == [
         [name, kind.schema] for name, kind in sorted(kinds().items())
     ]
@@ -101,9 +98,8 @@ def test_documents_of_captured_groups_fit(path: Path, form: str, capsys: Said) -
     checked(path.read_text(encoding="utf-8"), "yaml")
 
 
-def test_a_document_that_lacks_a_key_or_has_another_type_does_not_fit(capsys: Said) -> None:
-    app.run(["inspect", "--snapshot", str(DEMO[0]), "-o", "json"])
-    whole = json.loads(capsys.readouterr().out)
+def test_a_document_that_lacks_a_key_or_has_another_type_does_not_fit(rebal: Rebal) -> None:
+    whole = rebal("inspect", "--snapshot", str(DEMO[0]), "-o", "json").body
     assert validator("inspect").is_valid(whole)
     for damage in (
         lambda body: body.pop("exit_code"),

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from rebal.cli import custom
-from rebal.cli.app import run
 from rebal.groups.assignors import Spec, SpecMember
 from rebal.groups.custom import Rule, violations
 from rebal.groups.errors import CustomAssignorError
 from rebal.groups.model import RebalanceProtocol
+from tests.cli.conftest import Rebal
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rendezvous-assignor"
 
@@ -37,7 +37,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def rebal(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_with(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(Path(sys.executable).with_name("rebal")), *words],
         capture_output=True,
@@ -50,12 +50,12 @@ def rebal(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_the_example_is_found_by_its_entry_point_and_simulated(installed: Path, saved: str) -> None:
     words = ["simulate", "--snapshot", saved, "--assignor", "rendezvous"]
-    done = rebal(installed, *words, "-o", "json")
+    done = run_with(installed, *words, "-o", "json")
     assert done.returncode == 0, done.stderr
     made = json.loads(done.stdout)
     assert (made["assignor"], made["protocol"], made["violations"]) == ("rendezvous", "EAGER", [])
     assert sum(m["keeps"] + m["gets"] for m in made["members"]) == 12
-    unknown = rebal(installed, *words, "--assignor", "nobody")
+    unknown = run_with(installed, *words, "--assignor", "nobody")
     assert unknown.returncode == 2
     assert "uniform, consumer:range, rendezvous." in unknown.stderr
 
@@ -150,31 +150,31 @@ class Odd(Greedy):
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(
-    points: list[Point], sentence: str, saved: str, capsys, monkeypatch
+    points: list[Point], sentence: str, saved: str, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plug(monkeypatch, *points)
-    assert run(["simulate", "--assignor", "mine", "--snapshot", saved]) == 1
-    out, err = capsys.readouterr()
+    out, err = rebal("simulate", "--assignor", "mine", "--snapshot", saved, code=1)
     assert out == ""
     assert sentence in err
     assert len(err.splitlines()) == 1
 
 
-def test_a_broken_contract_is_shown_and_blocks(saved: str, capsys, monkeypatch) -> None:
+def test_a_broken_contract_is_shown_and_blocks(
+    saved: str, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plug(monkeypatch, Point("mine", Greedy))
-    assert run(["simulate", "--assignor", "mine", "--snapshot", saved]) == 3
-    out = capsys.readouterr().out
+    words = ["simulate", "--snapshot", saved, "--assignor", "mine"]
+    out = rebal(*words, code=3).out
     assert "contract     1 partition given to two members, or twice to one (such as orders 0" in out
     assert "11 partitions left without an owner though its topic is subscribed to" in out
     assert "1 partition given out though it does not exist (such as payments 1, checkout-1" in out
-    assert run(["simulate", "--assignor", "mine", "--assignor", "range", "--snapshot", saved]) == 3
-    assert "breaks its contract" in capsys.readouterr().out
+    assert "breaks its contract" in rebal(*words, "--assignor", "range", code=3).out
 
 
 def test_a_custom_assignor_cannot_take_the_name_of_one_of_kafkas(
-    saved: str, capsys, monkeypatch
+    saved: str, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plug(monkeypatch, Point("range", Broken))
-    assert run(["simulate", "--assignor", "range", "--snapshot", saved]) == 0
+    rebal("simulate", "--assignor", "range", "--snapshot", saved)
     with pytest.raises(CustomAssignorError, match="range is Kafka's own name"):
         custom.custom_assignors(["range"])

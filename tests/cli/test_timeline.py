@@ -7,23 +7,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rebal.cli import app
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import render
 from rebal.cli.render.timeline import bars, timeline_html, timeline_view
 from rebal.planner.plan import dump_plan
 from rebal.planner.verification.timeline import timeline_of
+from tests.cli.conftest import Rebal
 from tests.cli.test_rehearsal_page import read
-from tests.documents import checked
 from tests.planner.test_timeline import upgrade
-
-Said = pytest.CaptureFixture[str]
-
-
-def shown(capsys: Said, *words: str) -> tuple[int, str, str]:
-    code = app.run(["show", *words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
 
 
 @pytest.fixture
@@ -38,7 +29,7 @@ def kept(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_screen_fits_80_columns_and_names_what_was_seen(kept: Path, capsys: Said) -> None:
+def test_the_screen_fits_80_columns_and_names_what_was_seen(kept: Path, rebal: Rebal) -> None:
     story = upgrade()
     text = render(timeline_view(timeline_of(story.plan, story.entries)), width=80)
     assert max(map(len, text.split("\n"))) <= 80
@@ -46,9 +37,9 @@ def test_the_screen_fits_80_columns_and_names_what_was_seen(kept: Path, capsys: 
     assert "rebalances  8\n" in text
     rows = [line.split() for line in text.split("\n") if line.startswith("app-")]
     assert [row[:3] for row in rows] == [["app-0", "2", "09:02:00Z"], ["app-1", "2", "09:04:00Z"]]
-    code, out, _ = shown(capsys, str(kept), "--timeline")
-    assert (code, "roll-out finished" in out) == (0, True)
-    assert checked(shown(capsys, str(kept), "--timeline", "-o", "json")[1])["rebalances"] == 8
+    words = ["show", str(kept), "--timeline"]
+    assert "roll-out finished" in rebal(*words).out
+    assert rebal(*words, "-o", "json").body["rebalances"] == 8
 
 
 def test_a_bar_covers_the_time_from_the_first_look_to_the_last() -> None:
@@ -74,10 +65,10 @@ def test_a_hostile_name_is_text_on_the_page() -> None:
     assert "default-src 'none'" in page
 
 
-def test_without_a_journal_it_says_that_nothing_was_looked_at(tmp_path: Path, capsys: Said) -> None:
+def test_without_a_journal_it_says_that_nothing_was_looked_at(tmp_path: Path, rebal: Rebal) -> None:
     path = tmp_path / "a.plan.json"
     path.write_text(dump_plan(upgrade().plan, "json"))
-    code, out, _ = shown(capsys, str(path), "--timeline")
-    assert (code, out.count("\n"), "no look is in the journal yet" in out) == (0, 1, True)
-    _, out, _ = shown(capsys, str(path), "--timeline", "-o", "json")
-    assert checked(out)["members"] == []
+    words = ["show", str(path), "--timeline"]
+    (line,) = rebal(*words).out.splitlines()
+    assert "no look is in the journal yet" in line
+    assert rebal(*words, "-o", "json").body["members"] == []

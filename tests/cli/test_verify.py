@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from importlib.resources import files
 from pathlib import Path
@@ -10,7 +11,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rebal.cli import app
 from rebal.cli.errors import ReadError
 from rebal.cli.output import render
 from rebal.cli.params import duration
@@ -21,13 +21,13 @@ from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, dump_plan
 from rebal.planner.verification.verify import Standing, verify
+from tests.cli.conftest import Rebal, Said
 from tests.planner.looks import look, pods
 
 MIXED = ["cooperative-sticky", "range"]
 KEY = "partition.assignment.strategy"
 COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
-Said = pytest.CaptureFixture[str]
-
+Verify = Callable[..., Said]
 
 BEFORE = look(0, pods(1, 1))
 HALF = look(1, [pods(2, 1, list=MIXED)[0], pods(2, 1)[1]])
@@ -47,20 +47,21 @@ def plan() -> Plan:
     return make_plan(BEFORE, expect_members=2)
 
 
-def run(*words: str) -> int:
-    return app.run(["verify", *words])
+@pytest.fixture
+def run(rebal: Rebal, folder: Path) -> Verify:
+    """Verify the plan in the folder."""
+    return lambda *words, code=0: rebal("verify", "plan.yaml", *words, code=code)
 
 
 @pytest.mark.parametrize("torn", [0, 2])
-def test_a_torn_line_is_said_and_spoils_nothing(folder: Path, torn: int, capsys: Said) -> None:
+def test_a_torn_line_is_said_and_spoils_nothing(folder: Path, torn: int, run: Verify) -> None:
     book = folder / "book.jsonl"
     for _ in range(2):
-        run("plan.yaml", "--snapshot", "half.yaml", "--journal", "book.jsonl")
+        run("--snapshot", "half.yaml", "--journal", "book.jsonl", code=4)
     lines = book.read_text().splitlines(keepends=True)
     book.write_text("".join([*lines[:torn], lines[0][:50] + "\n" * (torn < 2), *lines[torn:]]))
-    capsys.readouterr()
-    assert run("plan.yaml", "--snapshot", "ready.yaml", "--journal", "book.jsonl") == 0
-    assert f"line {torn + 1} is incomplete" in capsys.readouterr().err
+    said = run("--snapshot", "ready.yaml", "--journal", "book.jsonl")
+    assert f"line {torn + 1} is incomplete" in said.err
     lines = book.read_text().splitlines()
     assert len(lines) == 4
     assert json.loads(lines[3])["gate"] == "yes"
@@ -208,11 +209,11 @@ def feed(monkeypatch: pytest.MonkeyPatch, looks: list[GroupSnapshot]) -> None:
 
 
 def test_a_watch_writes_a_json_line_for_each_change_and_its_journal(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run: Verify
 ) -> None:
     feed(monkeypatch, [BEFORE, BEFORE, HALF, READY])
-    assert run("plan.yaml", "--watch", "--every", "0.2", "-o", "jsonl") == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    said = run("--watch", "--every", "0.2", "-o", "jsonl")
+    lines = [json.loads(line) for line in said.out.splitlines()]
     assert [line["exit_code"] for line in lines] == [4, 4, 0]
     assert {line["schema"] for line in lines} == {"rebal.verify/1"}
     assert all(line["changes"] for line in lines)
@@ -221,16 +222,14 @@ def test_a_watch_writes_a_json_line_for_each_change_and_its_journal(
 
 
 def test_a_watch_begun_after_the_first_gate_waits_for_the_second(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, run: Verify
 ) -> None:
     feed(monkeypatch, [READY])
-    assert run("plan.yaml") == 0
-    assert run("plan.yaml") == 0, "a look is repeatable"
+    for _ in range(2):
+        run()
     done = look(9, pods(3, 3, list=["cooperative-sticky"]), elected="cooperative-sticky")
     feed(monkeypatch, [look(8, pods(2, 2, list=MIXED), elected="cooperative-sticky"), done])
-    capsys.readouterr()
-    assert run("plan.yaml", "--watch", "--every", "0.2") == 0
-    said = capsys.readouterr().out.splitlines()
+    said = run("--watch", "--every", "0.2").out.splitlines()
     assert "step 2 of 2" in said[0]
     assert "not yet, 0 of 2 done" in said[0]
     last = said.index("") - 1
@@ -239,50 +238,45 @@ def test_a_watch_begun_after_the_first_gate_waits_for_the_second(
 
 
 def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, run: Verify
 ) -> None:
     """More members than expected are a warning: the gate holds all the same."""
     more = look(2, pods(2, 2, 2, list=MIXED), elected="cooperative-sticky")
     (folder / "more.yaml").write_text(dump_snapshot(more))
-    plain = ["plan.yaml", "--snapshot", "more.yaml", "-o", "json"]
+    plain = ["--snapshot", "more.yaml", "-o", "json"]
     strict = [*plain, "--fail-on", "warning"]
-    told = []
-    for words, code in ((plain, 0), (strict, 3), ([*strict, "--exit-zero"], 0)):
-        assert run(*words) == code
-        told.append(json.loads(capsys.readouterr().out))
+    told = [
+        run(*words, code=code).body
+        for words, code in ((plain, 0), (strict, 3), ([*strict, "--exit-zero"], 0))
+    ]
     # Whoever reads the document is told the truth, whatever the shell is told.
-    assert [(body["gate"], body["exit_code"]) for body in told] == [
-        ("yes", 0), ("yes", 3), ("yes", 3),
-    ]  # fmt: skip
+    assert [body["gate"] for body in told] == ["yes"] * 3
+    assert [body["exit_code"] for body in told] == [0, 3, 3]
     assert told[0]["next"].startswith("begin step 2")
     assert told[1]["next"].startswith("restart nothing more")
     feed(monkeypatch, [BEFORE, more, BEFORE])
-    assert run("plan.yaml", "--watch", "--every", "0.2", "--fail-on", "warning") == 3
-    assert "restart nothing more" in capsys.readouterr().err
+    watching = ["--watch", "--every", "0.2"]
+    assert "restart nothing more" in run(*watching, "--fail-on", "warning", code=3).err
     feed(monkeypatch, [BEFORE])
-    words = ["--watch", "--every", "0.2", "--for", "0.5s", "--exit-zero", "--journal", "other"]
-    assert run("plan.yaml", *words) == 0
-    assert "not yet" in capsys.readouterr().out
+    said = run(*watching, "--for", "0.5s", "--exit-zero", "--journal", "other")
+    assert "not yet" in said.out
 
 
-def test_the_configuration_of_the_advised_step_is_printed(folder: Path, capsys: Said) -> None:
-    assert run("plan.yaml", "--snapshot", "half.yaml") == 4
-    text = capsys.readouterr().out
+def test_the_configuration_of_the_advised_step_is_printed(run: Verify) -> None:
+    text = run("--snapshot", "half.yaml", code=4).out
     assert "next:       restart" in text
     assert f"{KEY}={COOPERATIVE},org.apache.kafka.clients.consumer.RangeAssignor\n" in text
-    assert run("plan.yaml", "--snapshot", "ready.yaml") == 0
-    assert f"{KEY}={COOPERATIVE}\n" in capsys.readouterr().out
+    assert f"{KEY}={COOPERATIVE}\n" in run("--snapshot", "ready.yaml").out
 
 
-def test_what_a_stop_waits_for_is_always_on_the_screen(folder: Path, capsys: Said) -> None:
+def test_what_a_stop_waits_for_is_always_on_the_screen(here: Path, rebal: Rebal) -> None:
     demo = str(files("rebal.cli") / "data" / "demo" / "ml-features.rebal.yaml")
-    app.run(["plan-upgrade", "--snapshot", demo, "--out", "stop.yaml"])
-    capsys.readouterr()
-    assert run("stop.yaml", "--snapshot", demo) == 3
-    text = capsys.readouterr().out
+    rebal("plan-upgrade", "--snapshot", demo, "--out", "stop.yaml", code=3)
+    words = ["verify", "stop.yaml", "--snapshot", demo]
+    text = rebal(*words, code=3).out
     assert "restart nothing more until this is dealt with" in text
     assert "needed      → an interruption is agreed (accepting RB104 records by whom)" in text
     agreed = "rebal verify stop.yaml --ignore RB104 --reason 'the interruption is agreed'"
     assert agreed in text.splitlines()[-1]
-    run("stop.yaml", "--snapshot", demo, "--ignore", "RB104", "--reason", "agreed")
-    assert "needed" not in capsys.readouterr().out
+    said = rebal(*words, "--ignore", "RB104", "--reason", "agreed", code=4)
+    assert "needed" not in said.out

@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import app
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, dump_plan
+from tests.cli.conftest import Rebal
 from tests.planner.looks import look, pods
 
 MIXED = ["cooperative-sticky", "range"]
-Said = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -41,59 +40,53 @@ def save(name: str, snapshot: GroupSnapshot) -> None:
     Path(name).write_text(dump_snapshot(snapshot))
 
 
-def run(*words: str) -> int:
-    return app.run(["verify", *words])
+def looks() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path("book.jsonl").read_text().splitlines()]
 
 
-def body(capsys: Said) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+def at(snapshot: str, plan: str = "plan") -> list[str]:
+    """A look at a saved group that the journal keeps."""
+    words = ["verify", f"{plan}.yaml", "--snapshot", f"{snapshot}.yaml"]
+    return [*words, "--journal", "book.jsonl"]
 
 
-def looks(path: str = "book.jsonl") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+UNKNOWN = at("unknown")
 
 
-BOOK = ["--journal", "book.jsonl"]
-UNKNOWN = ["plan.yaml", "--snapshot", "unknown.yaml", *BOOK]
-
-
-def test_a_rule_is_ignored_with_a_reason_that_the_journal_keeps(folder: Path, capsys: Said) -> None:
-    assert run(*UNKNOWN) == 4
-    assert run(*UNKNOWN, "--ignore", "rb901", "--reason", "all from one image") == 0
-    told = capsys.readouterr().out
+def test_a_rule_is_ignored_with_a_reason_that_the_journal_keeps(folder: Path, rebal: Rebal) -> None:
+    rebal(*UNKNOWN, code=4)
+    told = rebal(*UNKNOWN, "--ignore", "rb901", "--reason", "all from one image").out
     assert "your word" in told
     assert "all from one image" in told
     assert "RB901 is ignored: all from one image" in looks()[-1]["accepted"]
-    assert run(*UNKNOWN) == 4, "it was given for that look"
+    rebal(*UNKNOWN, code=4)
 
 
-def test_lists_a_family_and_a_count_are_stated_for_one_look(folder: Path, capsys: Said) -> None:
+def test_lists_a_family_and_a_count_are_stated_for_one_look(folder: Path, rebal: Rebal) -> None:
     words = [f"--assume=client-id=app-{n}:{','.join(MIXED)}" for n in range(2)]
-    assert run(*UNKNOWN, *words, "-o", "json") == 0
-    assert [member["vouched"] for member in body(capsys)["members"]] == [True, True]
-    assert run(*UNKNOWN) == 4, "the journal takes no word for a proof"
+    told = rebal(*UNKNOWN, *words, "-o", "json").body
+    assert [member["vouched"] for member in told["members"]] == [True, True]
+    # The journal takes no word for a proof.
+    rebal(*UNKNOWN, code=4)
     words = ["--assume-family", "java", "--expect-members", "3", "--departed", "app-9"]
-    assert run(*UNKNOWN, *words) == 4
+    rebal(*UNKNOWN, *words, code=4)
     assert looks()[-1]["accepted"] == [
         "app-9 left for good", "client id * is java", "3 members are expected",
     ]  # fmt: skip
 
 
 def test_a_look_at_another_steps_gate_moves_nobody_into_that_step(
-    folder: Path, capsys: Said
+    folder: Path, rebal: Rebal
 ) -> None:
-    assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK, "--step", "2") == 4
-    assert run("plan.yaml", "--snapshot", "half.yaml", *BOOK) == 4
+    rebal(*at("half"), "--step", "2", code=4)
+    rebal(*at("half"), code=4)
     assert [each.get("step", 1) for each in looks()] == [1, 1]
     mixed, final = pods(2, 2, list=MIXED), pods(3, 2)
     save("ready.yaml", look(2, mixed, elected="cooperative-sticky"))
     save("second.yaml", look(3, [final[0], mixed[1]], elected="cooperative-sticky"))
-    assert run("plan.yaml", "--snapshot", "ready.yaml", *BOOK) == 0
-    for more in ([], ["--step", "1"], []):
-        capsys.readouterr()
-        run("plan.yaml", "--snapshot", "second.yaml", *BOOK, *more, "-o", "json")
-    told = body(capsys)
+    rebal(*at("ready"))
+    for more, code in (([], 4), (["--step", "1"], 0), ([], 4)):
+        told = rebal(*at("second"), *more, "-o", "json", code=code).body
     assert told["step"] == 2
     restarted = {one["name"]: one["restarted"] for one in told["members"]}
     assert restarted == {"app-0": True, "app-1": False}, "app-0 came in step 2"
@@ -114,28 +107,26 @@ def streams(folder: Path) -> Path:
     return folder
 
 
-def test_confirm_proves_a_step_that_no_evidence_shows(streams: Path, capsys: Said) -> None:
-    words = [*BOOK, "--confirm", "1", "--reason", "read both logs: upgrade.from=2.3"]
-    assert run("streams.yaml", "--snapshot", "back.yaml", *BOOK) == 4
-    assert "--confirm 1" in capsys.readouterr().out
-    assert run("streams.yaml", "--snapshot", "back.yaml", *words) == 0
-    assert f"confirmed by {getpass.getuser()}, " in capsys.readouterr().out
+def test_confirm_proves_a_step_that_no_evidence_shows(streams: Path, rebal: Rebal) -> None:
+    back = at("back", plan="streams")
+    words = ["--confirm", "1", "--reason", "read both logs: upgrade.from=2.3"]
+    assert "--confirm 1" in rebal(*back, code=4).out
+    assert f"confirmed by {getpass.getuser()}, " in rebal(*back, *words).out
     assert looks()[-1]["confirmed"]["reason"] == "read both logs: upgrade.from=2.3"
-    assert run("streams.yaml", "--snapshot", "back.yaml", *BOOK) == 0
+    rebal(*back)
     # Who came later was not looked at, and without the journal nobody was.
-    assert run("streams.yaml", "--snapshot", "later.yaml", *BOOK, "--step", "1") == 4
-    assert run("streams.yaml", "--snapshot", "back.yaml") == 4
+    rebal(*at("later", plan="streams"), "--step", "1", code=4)
+    rebal(*back[:4], code=4)
 
 
-def test_findings_of_one_rule_are_folded(folder: Path, capsys: Said) -> None:
+def test_findings_of_one_rule_are_folded(folder: Path, rebal: Rebal) -> None:
     hasty = pods(2, 2, list=["range"], declared=["cooperative-sticky"])
     save("hasty.yaml", look(1, hasty))
-    assert run("plan.yaml", "--snapshot", "hasty.yaml") == 3
-    told = capsys.readouterr().out
+    told = rebal(*at("hasty"), code=3).out
     assert told.split("next:")[0].count("RB101") == 1
     assert "(and 1 more of this rule)" in told
-    assert run("plan.yaml", "--snapshot", "hasty.yaml", "-o", "json") == 3
-    assert [one["rule"] for one in body(capsys)["findings"]] == ["RB101", "RB101"]
+    told = rebal(*at("hasty"), "-o", "json", code=3).body
+    assert [one["rule"] for one in told["findings"]] == ["RB101", "RB101"]
 
 
 APPEND = """
