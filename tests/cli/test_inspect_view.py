@@ -13,19 +13,13 @@ from rebal.cli import output
 from rebal.cli.render.inspection.screen import inspect_view, probe_helps
 from rebal.cli.report import Report, make_report
 from rebal.groups.model import (
-    Contradiction,
-    DeclaredAssignors,
-    Evidence,
     GroupSnapshot,
     GroupState,
     GroupType,
-    Member,
     Probe,
     ProbeAnswer,
     RebalanceProtocol,
-    Source,
     Tri,
-    Unmatched,
 )
 from rebal.groups.protocol import common_assignors
 from rebal.planner.plan import Finding, Severity
@@ -114,17 +108,6 @@ def test_mixed_groups_say_who_runs_what(group: Make) -> None:
     assert "RUNS" in made
 
 
-def test_a_kip_848_group_shows_no_lists_and_an_empty_group_no_table(group: Make) -> None:
-    members = (Member(member_id="a", client_id="x", protocol_type="consumer"),)
-    new = group(type=GroupType.CONSUMER, assignor="uniform", members=members)
-    made = screen(report(new), width=120)
-    assert "KIP-848 (group.protocol=consumer), assignor uniform" in made
-    assert "none (consumer protocol)" in made
-    made = screen(report(group(state=GroupState.EMPTY, assignor=None, members=())))
-    assert "runs        nothing: no member is in the group now" in made
-    assert "MEMBER" not in made
-
-
 def test_a_consumer_group_of_classic_members_alone_is_not_said_to_run_kip_848(group: Make) -> None:
     one, *_ = group().members
     old = msgspec.structs.replace(one, protocol_type="classic", assignors=exact("range"))
@@ -133,40 +116,6 @@ def test_a_consumer_group_of_classic_members_alone_is_not_said_to_run_kip_848(gr
     assert "runs        EAGER, assignor uniform   a member stops all its partitions" in made
     assert "every member speaks the classic protocol" in made
     assert "group.protocol=consumer)" not in made
-
-
-def test_the_state_names_another_protocol_type_and_the_expected_members(group: Make) -> None:
-    workers = group(protocol_type="connect", expected_members=4)
-    made = screen(report(workers), width=140)
-    assert "connect (not consumers) · 3 members of 4 expected" in made
-
-
-def test_contradictions_unmatched_evidence_and_unread_facts_are_shown(group: Make) -> None:
-    evidence = Evidence(source=Source.CONFIG_FILE, detail="a.properties")
-    snapshot = group(
-        notes=("lag: no READ on topic orders.",),
-        contradictions=(Contradiction(what="changed, not restarted", evidence=(evidence,)),),
-        unmatched=tuple(
-            Unmatched(what=f"file {n}", why="two members", evidence=evidence) for n in range(5)
-        ),
-    )
-    made = screen(report(snapshot))
-    assert "not read" in made
-    assert "lag: no READ on topic orders." in made
-    assert "changed, not restarted (config file)" in made
-    assert "file 2: two members" in made
-    assert "file 3" not in made
-    assert "and 2 more: --wide" in made
-
-
-def test_a_file_that_says_something_else_stands_beside_the_running_list(group: Make) -> None:
-    first = group().members[0]
-    declared = DeclaredAssignors(
-        list=("cooperative-sticky",), evidence=Evidence(source=Source.CONFIG_FILE)
-    )
-    members = (msgspec.structs.replace(first, declared=declared),)
-    made = screen(report(group(members=members)), width=200)
-    assert "cooperative-sticky, range; next start: cooperative-sticky" in made
 
 
 def test_a_probe_helps_where_a_list_of_a_stable_group_is_not_known(group: Make) -> None:

@@ -30,10 +30,17 @@ from rebal.cli.render.simulation.workers import workers_view
 from rebal.cli.render.verification import verify_view
 from rebal.cli.report import make_report
 from rebal.groups.commands import Command
-from rebal.groups.model import GroupSnapshot, Topic, Tri
+from rebal.groups.model import (
+    Contradiction,
+    Evidence,
+    GroupSnapshot,
+    Source,
+    Topic,
+    Unmatched,
+)
 from rebal.inspectors.connection.managed import SERVICES
 from rebal.inspectors.connection.origins import Origins
-from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
+from rebal.inspectors.kafka.doctor import DoctorReport
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.commands import Given
 from rebal.planner.difference import difference
@@ -44,6 +51,7 @@ from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
 from rebal.planner.rehearsal.whatif.workers import simulate_workers
 from tests import pages
+from tests.cli.test_doctor import ROWS
 from tests.planner import owners
 from tests.planner.builder import group_of
 from tests.planner.every_path import BOTH, DONE, PLANS, RANGE, java, pods
@@ -67,6 +75,22 @@ def inspected(snapshot: GroupSnapshot) -> View:
     return inspect_view(output.shown(make_report(snapshot)), NEXT)
 
 
+def conflicting() -> View:
+    """A group whose evidence contradicts itself, fits nobody, or could not be read."""
+    file = Evidence(source=Source.CONFIG_FILE, detail="a.properties")
+    changed = Contradiction(what="changed, not restarted", evidence=(file,))
+    loose = [Unmatched(what=f"file {n}", why="two members", evidence=file) for n in range(5)]
+    group = of(pods(3, declared=DONE), protocol_type="connect", expected=4)
+    return inspected(
+        replace(
+            group,
+            notes=("lag: no READ on topic orders.",),
+            contradictions=(changed,),
+            unmatched=tuple(loose),
+        )
+    )
+
+
 def half(number: int) -> list[dict[str, object]]:
     return [*pods(number - 1, BOTH), java("late", RANGE, version="2.8.2")]
 
@@ -84,22 +108,8 @@ def rejected() -> View:
 
 
 def examined() -> View:
-    acl = (
-        "kafka-acls.sh --bootstrap-server kafka-1:9092 --add --allow-principal User:me "
-        "--operation Read --group checkout"
-    )
-    rows = (
-        DoctorRow(source="members", available=Tri.YES, why="listed", adds="members"),
-        DoctorRow(
-            source="probe",
-            available=Tri.NO,
-            why="the user may not Read the group",
-            adds="which assignors every member supports",
-            grant=acl,
-        ),
-    )
     report = DoctorReport(
-        bootstrap="kafka-1:9092", principal="User:me", group_id="checkout", rows=rows
+        bootstrap="kafka-1:9092", principal="User:alice", group_id="checkout", rows=ROWS
     )
     settings = Origins(
         config_file="/home/me/.config/rebal/config.yaml",
@@ -219,6 +229,11 @@ SCREENS: dict[str, Callable[[], View]] = {
     "inspect half-way": lambda: inspected(of(half(4), probe={"cooperative-sticky": False})),
     "inspect rejected": lambda: inspected(of(pods(3), refusals=[{"client": "c", "list": DONE}])),
     "inspect 200 members": lambda: inspected(of(half(200))),
+    "inspect kip-848": lambda: inspected(
+        of(pods(2, None, protocol_type="consumer"), type="consumer", elected="uniform")
+    ),
+    "inspect empty": lambda: inspected(of([], state="Empty", elected=None)),
+    "inspect conflicting evidence": conflicting,
     "inspect unknown lists": lambda: inspected(of(pods(4, None))),
     "verify not yet": lambda: verified((5, apps(2, 1, 1, list=RANGE))),
     "verify gate holds": lambda: verified((5, apps(2, 2, 2, list=BOTH)), elected=DONE[0]),
