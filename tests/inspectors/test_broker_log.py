@@ -4,15 +4,15 @@ import io
 import json
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from rebal.groups.evidence.observations import Converted, Joined, Left, Loaded, Rebalanced
 from rebal.inspectors.logs.broker.reader import read_broker_log
 from rebal.inspectors.logs.forms import LogReading
+from tests.inspectors.logs import DATA, of_kind
 
-LOGS = Path(__file__).parents[1] / "data" / "broker_logs"
+LOGS = DATA / "broker_logs"
 VERSIONS = ("3.9.1", "4.4.0")
 
 
@@ -27,39 +27,35 @@ def printed(text: str) -> str:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_member_s_life_is_read(version: str) -> None:
     reading = read_broker_log([LOGS / f"{version}.log"])
-    ids = {o.client_id: o.member_id for o in reading.observations if isinstance(o, Joined) if o.new}
+    joins = of_kind(reading, Joined)
+    ids = {o.client_id: o.member_id for o in joins if o.new}
     assert [*ids] == ["orders-1", "orders-2", "orders-4", "orders-6", "orders-7", "orders-9"]
-    assert not any(o.list for o in reading.observations if isinstance(o, Joined))
+    assert not any(o.list for o in joins)
     left = {
         re.sub(r"-\w{8}(-\w{4}){3}-\w{12}$", "", o.member_id): (o.reason, o.expired)
-        for o in reading.observations
-        if isinstance(o, Left)
+        for o in of_kind(reading, Left)
     }
     closed, killed = ("the consumer is being closed", False), ("session expired", True)
     expected = dict.fromkeys(("orders-1", "orders-2", "orders-9"), closed)
     expected |= {"orders-4": killed, "three": killed}
     expected |= {"orders-6": (None, False), "orders-7": (None, False)}
     assert {name: left[name] for name in expected} == expected
-    (static,) = {o.instance_id for o in reading.observations if isinstance(o, Joined)} - {None}
-    assert static == "three"
+    assert {o.instance_id for o in joins} == {None, "three"}
     assert (reading.logs[0].broker_id, reading.logs[0].local) == (1, True)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_load_stands_between_the_generations_before_and_after_it(version: str) -> None:
-    found = read_broker_log([LOGS / f"{version}.log"]).observations
-    (load,) = (o for o in found if isinstance(o, Loaded))
-    generations = [
-        (o.generation_id, o.line > load.line) for o in found if isinstance(o, Rebalanced)
-    ]
-    assert [number for number, after in generations if not after] == [1, 2, 3, 4, 5, 6, 7]
-    assert [number for number, after in generations if after][:2] == [8, 9]
-    assert all(o.at is not None and o.group_id == "orders" for o in (load, *found))
+    reading = read_broker_log([LOGS / f"{version}.log"])
+    (load,) = of_kind(reading, Loaded)
+    generations = [(o.generation_id, o.line > load.line) for o in of_kind(reading, Rebalanced)]
+    assert generations[:9] == [(number, number > 7) for number in range(1, 10)]
+    assert all(o.at is not None and o.group_id == "orders" for o in reading.observations)
 
 
 def test_conversions_are_read() -> None:
-    found = read_broker_log([LOGS / "4.4.0.log"]).observations
-    assert [o.what for o in found if isinstance(o, Converted)] == [
+    reading = read_broker_log([LOGS / "4.4.0.log"])
+    assert [o.what for o in of_kind(reading, Converted)] == [
         "Converted the classic group to a consumer group",
         "Converted the consumer group to a classic group",
     ]
@@ -69,8 +65,7 @@ def test_conversions_are_read() -> None:
             "group orders to consumer group because online upgrade is disabled."
         )
     )
-    (failed,) = reading.observations
-    assert isinstance(failed, Converted)
+    (failed,) = of_kind(reading, Converted)
     assert failed.group_id == "orders"
     assert failed.what.endswith("because online upgrade is disabled")
 
@@ -89,9 +84,7 @@ def test_lines_of_older_brokers_are_read() -> None:
         ),
     )
     join, generation, left = reading.observations
-    assert isinstance(join, Joined)
-    assert isinstance(left, Left)
-    assert isinstance(generation, Rebalanced)
+    assert [type(one) for one in reading.observations] == [Joined, Rebalanced, Left]
     assert generation.generation_id == 1
     assert {o.group_id for o in (join, generation, left)} == {"a b"}
     assert (join.member_id, left.member_id) == ("c-1-uuid", "c-1-uuid")

@@ -14,15 +14,12 @@ from hypothesis import strategies as st
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
 from rebal.inspectors.logs.client.reader import read_client_logs
+from tests.inspectors.logs import DATA, lists, of_kind, read_clients
 
-LOGS = Path(__file__).parents[1] / "data/client_logs"
+LOGS = DATA / "client_logs"
 STRATEGY = "org.apache.kafka.clients.consumer."
 COOPERATIVE = f"{STRATEGY}CooperativeStickyAssignor"
 RANGE = f"{STRATEGY}RangeAssignor"
-
-
-def of_kind(reading, kind):
-    return [o for o in reading.observations if isinstance(o, kind)]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +100,6 @@ def test_a_consumer_of_kip_848_uses_no_list():
 def test_members_that_print_no_id_are_named_by_the_leaders_line(only):
     """Two processes of kafka-clients 2.4.1 with one client id, and a static member."""
     reading = read_client_logs(sorted(LOGS.glob(f"java-2.4.1-*{only}.log")))
-    lists = {o.member_id: o.list for o in of_kind(reading, Joined)}
     leaders = {
         "consumer-g241-1-27d56628-8d52-40ee-ab20-3c389ebc9a43": ("cooperative-sticky", "range"),
         "consumer-g241-2-c64bbc0c-649a-42af-b4af-8b0610fa003c": ("range", "cooperative-sticky"),
@@ -112,24 +108,25 @@ def test_members_that_print_no_id_are_named_by_the_leaders_line(only):
         "consumer-g241-1-253c7a26-6999-41ac-ad30-9d93b06fc752": ("range",),
         "i-1-6618af85-e8ac-4d39-af47-300066d11cf6": ("range",),
     }
-    assert lists == {"": leaders | others, "leader": leaders, "follower": {}}[only]
+    assert lists(reading) == {"": leaders | others, "leader": leaders, "follower": {}}[only]
     assert len(reading.notes) == (2 if only == "follower" else 0)
 
 
-def test_a_leaders_line_of_another_cluster_or_time_names_nobody(tmp_path):
-    leader, follower = ((LOGS / f"java-2.4.1-{name}.log").read_text() for name in
-                        ("leader", "follower"))  # fmt: skip
-    (tmp_path / "follower.log").write_text(follower)
-    cluster = re.findall(r"Cluster ID: (\S+)", leader)[0]
-    for changed in (
-        leader.replace(cluster, "another"),
-        leader.replace(" 17:10:", " 17:11:"),
-        leader.replace(")}", ""),
-        leader.replace("at generation", "at generation 1"),
-    ):
-        (tmp_path / "leader.log").write_text(changed)
-        joins = of_kind(read_client_logs([tmp_path]), Joined)
-        assert not [o for o in joins if o.log.endswith("follower.log")]
+@pytest.mark.parametrize(
+    ("pattern", "changed"),
+    [
+        (r"Cluster ID: \S+", "Cluster ID: another"),
+        (" 17:10:", " 17:11:"),
+        (r"\)}", ""),
+        ("at generation", "at generation 1"),
+    ],
+    ids=["another cluster", "another time", "cut off", "another generation"],
+)
+def test_a_leaders_line_of_another_place_or_time_names_nobody(pattern, changed):
+    leader, follower = ((LOGS / f"java-2.4.1-{name}.log").read_text()
+                        for name in ("leader", "follower"))  # fmt: skip
+    reading = read_clients(follower, re.sub(pattern, changed, leader))
+    assert not [o for o in of_kind(reading, Joined) if o.log.endswith("0.log")]
 
 
 @pytest.mark.parametrize(
@@ -140,13 +137,13 @@ def test_a_leaders_line_of_another_cluster_or_time_names_nobody(tmp_path):
         ("unexpected error GROUP_ID_NOT_FOUND: gone", "GROUP_ID_NOT_FOUND"),
     ],
 )
-def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error, tmp_path):
+def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error):
     who = "12:00:00.1 [bg] INFO [Consumer clientId=k-0, groupId=g] "
     lines = [
         f"{who}ConsumerGroupHeartbeatRequest failed due to {said}",
         f"{who}Member gdoKIWoSQYq7mxs4BwiqtQ with epoch 0 transitioned from JOINING to FATAL.",
     ]
-    (seen,) = of_kind(read(lines, tmp_path), Refused)
+    (seen,) = of_kind(read_clients(lines), Refused)
     assert (seen.client_id, seen.error, seen.list) == ("k-0", error, ())
 
 
@@ -176,18 +173,11 @@ def joined(n, client_id="app", elected="range"):
     )
 
 
-def read(lines, tmp_path, name="app.log", **options):
-    path = tmp_path / name
-    text = "".join(f"{line}\n" for line in lines).encode()
-    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    return read_client_logs([path], **options)
-
-
-def test_kubectl_timestamps_and_a_clock_that_is_not_utc(tmp_path):
+def test_kubectl_timestamps_and_a_clock_that_is_not_utc():
     stamped = [f"2026-11-21T02:00:09.5Z {line}" for line in _member(1)]
-    (seen,) = of_kind(read(stamped, tmp_path), Joined)
+    (seen,) = of_kind(read_clients(stamped), Joined)
     assert seen.at == datetime(2026, 11, 21, 2, 0, 9, 500000, tzinfo=UTC)
-    (seen,) = of_kind(read(_member(1), tmp_path, tz_offset=timedelta(hours=1)), Joined)
+    (seen,) = of_kind(read_clients(_member(1), tz_offset=timedelta(hours=1)), Joined)
     assert seen.at == datetime(2026, 11, 21, 1, 0, 1, 200000, tzinfo=UTC)
 
 
@@ -202,8 +192,8 @@ def test_kubectl_timestamps_and_a_clock_that_is_not_utc(tmp_path):
     ],
     ids=["no start", "a rejection without a group", "a rejection by a client before 1.0"],
 )  # fmt: skip
-def test_a_line_that_names_no_member_is_said(line, said, tmp_path):
-    reading = read([line], tmp_path)
+def test_a_line_that_names_no_member_is_said(line, said):
+    reading = read_clients([line])
     assert reading.observations == ()
     assert said in reading.notes[0]
 
@@ -211,25 +201,25 @@ def test_a_line_that_names_no_member_is_said(line, said, tmp_path):
 MINE = "class com.acme.Mine"
 
 
-def test_an_assignor_of_ones_own_has_the_name_that_was_elected(tmp_path):
+def test_an_assignor_of_ones_own_has_the_name_that_was_elected():
     lines = _member(1, assignors=MINE, elected="mine")
     # Known from one member, it is known of the others, wherever it stands in their lists.
     both = f"{COOPERATIVE}, {MINE}"
     more = _member(2, "other", assignors=both, elected="cooperative-sticky")
-    one, other = of_kind(read([*lines, *more], tmp_path), Joined)
+    one, other = of_kind(read_clients([*lines, *more]), Joined)
     assert (one.list, one.classes) == (("mine",), ("com.acme.Mine",))
     assert (other.list, other.classes[1]) == (("cooperative-sticky", "mine"), "com.acme.Mine")
     # One class with two names has none.
     more = _member(2, "other", assignors=MINE, elected="yours")
-    assert {seen.list for seen in of_kind(read([*lines, *more], tmp_path), Joined)} == {()}
+    assert set(lists(read_clients([*lines, *more])).values()) == {()}
 
 
 @pytest.mark.parametrize(
     ("assignors", "elected"),
     [(f"{COOPERATIVE}, {MINE}", "cooperative-sticky"), (f"{MINE}, class com.acme.Other", "mine")],
 )
-def test_a_class_whose_name_nothing_shows_is_no_name(tmp_path, assignors, elected):
-    reading = read(_member(1, assignors=assignors, elected=elected), tmp_path)
+def test_a_class_whose_name_nothing_shows_is_no_name(assignors, elected):
+    reading = read_clients(_member(1, assignors=assignors, elected=elected))
     (told,) = of_kind(reading, Joined)
     assert (told.member_id, told.software.version, told.list) == ("app-1", "3.9.1", ())
     assert "com.acme.Mine" in told.classes
@@ -238,10 +228,10 @@ def test_a_class_whose_name_nothing_shows_is_no_name(tmp_path, assignors, electe
     assert "--request-log" in note
 
 
-def test_no_secret_of_a_configuration_comes_out(tmp_path):
+def test_no_secret_of_a_configuration_comes_out():
     lines = _member(1)
     lines.insert(7, "\tssl.keystore.passwords = hunter2")
-    assert "hunter2" not in repr(read(lines, tmp_path))
+    assert "hunter2" not in repr(read_clients(lines))
 
 
 _REAL = (LOGS / "java-3.9.1-static.log").read_bytes()
@@ -262,13 +252,12 @@ def test_cut_off_and_mutated_logs_never_raise(tmp_path_factory, start, end, chan
         assert seen.generation_id is None or isinstance(seen.generation_id, int)
 
 
-@pytest.mark.parametrize("content", [b"", b"GET / 200\n" * 50, bytes(range(32)) * 1000])
-def test_a_log_without_a_line_of_a_consumer_is_named(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "web.log").write_bytes(content)
-    reading = read_client_logs([tmp_path])
+@pytest.mark.parametrize("content", ["", "GET / 200\n" * 50, "".join(map(chr, range(32))) * 1000])
+def test_a_log_without_a_line_of_a_consumer_is_named(content: str) -> None:
+    reading = read_clients(content)
     assert reading.observations == ()
     (note,) = reading.notes
-    assert note.startswith(f"--client-log: {tmp_path / 'web.log'}: no line is one that a consumer")
+    assert "0.log: no line is one that a consumer" in note
 
 
 def test_a_source_that_is_no_whole_log_is_named(tmp_path: Path) -> None:

@@ -8,15 +8,13 @@ import itertools
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from rebal.groups.evidence.observations import Joined
-from rebal.inspectors.logs.client.reader import read_client_logs
-from rebal.inspectors.logs.forms import LogReading
+from tests.inspectors.logs import DATA, lists, of_kind, read_clients
 
-REAL = (Path(__file__).parents[1] / "data/client_logs/java-4.1.1-joined.log").read_text()
+REAL = (DATA / "client_logs/java-4.1.1-joined.log").read_text()
 OURS = "[class org.apache.kafka.clients.consumer.CooperativeStickyAssignor]"
 Wrap = Callable[[int, int, str], str]
 _START = datetime(2026, 11, 24, 17, 10, 41, 893000, tzinfo=UTC)
@@ -83,10 +81,6 @@ def blocks(lines: list[str]) -> list[str]:
     return found
 
 
-def flattened(event: str, gap: str) -> str:
-    return event.replace("\n\t", gap).rstrip()
-
-
 # One event of several lines at a time, as agents send them that know Java's logs.
 BY_EVENT: dict[str, Wrap] = {
     "Elasticsearch export": lambda p, n, s: json.dumps(
@@ -114,16 +108,6 @@ BY_EVENT: dict[str, Wrap] = {
 GAPS = ["        ", " ", "\\n\\t", "#012#011", "\\r\\n\\t"]
 
 
-def read(folder: Path, lines: list[str]) -> LogReading:
-    path = folder / "app.log"
-    path.write_text("".join(f"{line}\n" for line in lines))
-    return read_client_logs([path])
-
-
-def lists(reading: LogReading) -> dict[str, tuple[str, ...]]:
-    return {o.member_id: o.list for o in reading.observations if isinstance(o, Joined)}
-
-
 def mixed(streams: list[list[str]], wrap: Wrap) -> list[str]:
     """Return the lines of all pods in turn, each in its wrapper."""
     rows = itertools.zip_longest(*streams)
@@ -132,64 +116,60 @@ def mixed(streams: list[list[str]], wrap: Wrap) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [*LINE_BY_LINE, *BY_EVENT])
-def test_two_pods_in_one_stream_are_told_apart(name: str, tmp_path: Path) -> None:
+def test_two_pods_in_one_stream_are_told_apart(name: str) -> None:
     truth, streams = pods()
     if name in BY_EVENT:
         streams = [blocks(each) for each in streams]
-    reading = read(tmp_path, mixed(streams, (LINE_BY_LINE | BY_EVENT)[name]))
+    reading = read_clients(mixed(streams, (LINE_BY_LINE | BY_EVENT)[name]))
     assert lists(reading) == truth
     assert reading.notes == ()
 
 
 @pytest.mark.parametrize("gap", GAPS)
-def test_a_block_in_one_line(gap: str, tmp_path: Path) -> None:
+def test_a_block_in_one_line(gap: str) -> None:
     truth, streams = pods()
-    for member_id, stream in zip(truth, streams, strict=True):
-        events = [flattened(each, gap) for each in blocks(stream)]
-        assert lists(read(tmp_path, events)) == {member_id: truth[member_id]}
+    for (member_id, names), stream in zip(truth.items(), streams, strict=True):
+        events = [each.replace("\n\t", gap).rstrip() for each in blocks(stream)]
         exported = [row(time(0).isoformat(), "node", each, "app") for each in events]
-        assert lists(read(tmp_path, exported)) == {member_id: truth[member_id]}
+        assert lists(read_clients(events)) == lists(read_clients(exported)) == {member_id: names}
 
 
-def test_a_table_with_blocks_of_several_lines(tmp_path: Path) -> None:
+def test_a_table_with_blocks_of_several_lines() -> None:
     truth, (stream, _) = pods()
     exported = [row(time(0).isoformat(), each, "node-1", "app") for each in blocks(stream)]
-    assert lists(read(tmp_path, exported)).items() <= truth.items()
-    assert len(lists(read(tmp_path, exported))) == 1
     first_line_alone = [f"{time(0).isoformat()} app {each}" for each in blocks(stream)]
-    assert len(lists(read(tmp_path, first_line_alone))) == 1
+    for lines in (exported, first_line_alone):
+        assert [*lists(read_clients(lines)).items()] == [*truth.items()][:1]
 
 
 @pytest.mark.parametrize("indent", [None, 2, 4])
 @pytest.mark.parametrize("wrapped", [True, False], ids=["in an object", "a list"])
-def test_a_document_of_entries(*, indent: int | None, wrapped: bool, tmp_path: Path) -> None:
+def test_a_document_of_entries(*, indent: int | None, wrapped: bool) -> None:
     truth, streams = pods()
+    lines = [(pod, line) for pod, stream in enumerate(streams) for line in stream]
     entries = [
         {"logStreamName": f"app/{pod}", "timestamp": 1795540241893 + n, "message": f"{line} "}
-        for n, (pod, line) in enumerate(
-            (pod, line) for pod, lines in enumerate(streams) for line in lines
-        )
+        for n, (pod, line) in enumerate(lines)
     ]
     document = {"events": entries, "nextForwardToken": "f/3"} if wrapped else entries
-    reading = read(tmp_path, [json.dumps(document, indent=indent)])
+    reading = read_clients(json.dumps(document, indent=indent))
     assert lists(reading) == truth
-    joins = [o for o in reading.observations if isinstance(o, Joined)]
-    assert {o.at.year for o in joins if o.at} == {2026}
+    assert {join.at.year for join in of_kind(reading, Joined)} == {2026}
 
 
-def test_a_block_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_block_that_cannot_be_read_is_named() -> None:
     _, (stream, _) = pods()
     without = [line for line in stream if not line.startswith("\t")]
-    reading = read(tmp_path, [f"app-1 | {line}" for line in without])
+    reading = read_clients([f"app-1 | {line}" for line in without])
     assert lists(reading) == {}
-    assert "app.log:1: the settings of `ConsumerConfig values:` after 'app-1 | " in reading.notes[0]
+    assert "0.log:1: the settings of `ConsumerConfig values:` after 'app-1 | " in reading.notes[0]
     assert not [note for note in reading.notes if "no `ConsumerConfig" in note]
     other = stream[0].replace("ConsumerConfig", "ConnectorConfig")
-    reading = read(tmp_path, [other, *stream, other])
+    reading = read_clients([other, *stream, other])
     assert len(lists(reading)) == 1
     assert reading.notes == ()
     cut = [line for line in stream if "partition.assignment" not in line]
-    assert "app.log:1: the settings of" in read(tmp_path, cut).notes[0]
+    assert "0.log:1: the settings of" in read_clients(cut).notes[0]
 
 
 def row(*cells: str) -> str:

@@ -4,42 +4,27 @@ import io
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Refused
 from rebal.inspectors.logs.broker.reader import read_broker_log
-from rebal.inspectors.logs.client.reader import read_client_logs
 from rebal.inspectors.logs.families.reader import OtherClients
 from rebal.inspectors.logs.forms import LogReading
 from rebal.inspectors.logs.text_input import TextInput
-
-LOGS = Path(__file__).parents[1] / "data" / "other_logs"
+from tests.inspectors.logs import DATA, of_kind, read_clients
 
 
 def logged(name: str) -> str:
-    return (LOGS / f"{name}.log").read_text()
-
-
-@pytest.fixture
-def read(tmp_path: Path) -> Callable[[str], LogReading]:
-    """Read this text as one client log."""
-
-    def reading(text: str) -> LogReading:
-        path = tmp_path / "c.log"
-        path.write_text(text)
-        return read_client_logs([path])
-
-    return reading
+    return (DATA / f"other_logs/{name}.log").read_text()
 
 
 def lists(reading: LogReading) -> set[tuple[str, ...]]:
-    return {one.list for one in reading.observations if isinstance(one, Joined) and one.list}
+    return {one.list for one in of_kind(reading, Joined) if one.list}
 
 
 def families(reading: LogReading) -> set[str | None]:
-    shown = [o for o in reading.observations if isinstance(o, Joined | Introduced | Refused)]
+    shown = of_kind(reading, Joined | Introduced | Refused)
     return {one.software.family for one in shown if one.software is not None}
 
 
@@ -57,8 +42,8 @@ def families(reading: LogReading) -> set[str | None]:
 def test_an_accepted_join_shows_the_member_s_client_and_the_list_that_it_prints(
     name: str, family: str, group: str, generations: list[int | None], exact: set[tuple[str, ...]]
 ) -> None:
-    reading = read_client_logs([LOGS / f"{name}.log"])
-    accepted = [o for o in reading.observations if isinstance(o, Joined) if o.accepted]
+    reading = read_clients(logged(name))
+    accepted = [one for one in of_kind(reading, Joined) if one.accepted]
     assert [one.generation_id for one in accepted] == generations
     assert {one.group_id for one in accepted} == {group}
     assert (families(reading), lists(reading)) == ({family}, exact)
@@ -73,33 +58,31 @@ def test_an_accepted_join_shows_the_member_s_client_and_the_list_that_it_prints(
     ("name", "advice"),
     [
         ("franz-go", "it does so at no level: --request-log shows the list"),
-        ("sarama", "it does so at no level"),
-        ("kafkajs", "it does so at no level"),
         ("librdkafka-fenced", "debug=conf,cgrp makes it print one"),
     ],
 )
 def test_the_advice_fits_the_client(name: str, advice: str) -> None:
-    reading = read_client_logs([LOGS / f"{name}.log"])
+    reading = read_clients(logged(name))
     assert lists(reading) == set()
     (note,) = reading.notes
     assert advice in note
     assert "INFO" not in note
 
 
-def test_a_leave_is_read(read) -> None:
-    (left,) = read("kafka.coordinator Leaving consumer group g (member c-1).\n").observations
-    assert isinstance(left, Left)
+def test_a_leave_is_read() -> None:
+    reading = read_clients("kafka.coordinator Leaving consumer group g (member c-1).\n")
+    (left,) = of_kind(reading, Left)
     assert (left.group_id, left.member_id, left.expired) == ("g", "c-1", False)
 
 
-def test_the_end_of_a_session_of_sarama_shows_no_join_nor_which_of_two_groups_it_was(read) -> None:
+def test_the_end_of_a_session_of_sarama_shows_no_join_nor_which_of_two_groups_it_was() -> None:
     # Its time is not that of the join.
-    reading = read(logged("sarama"))
+    reading = read_clients(logged("sarama"))
     assert {type(one) for one in reading.observations} == {Introduced}
     assert families(reading) == {"sarama"}
     assert {one.group_id for one in reading.observations} == {"g-sarama"}
     other = "[sarama] 2026/11/24 17:21:24.0 client/coordinator coordinator for b is #1 (x:1)\n"
-    assert read(other + logged("sarama")).observations == ()
+    assert read_clients(other + logged("sarama")).observations == ()
 
 
 @pytest.mark.parametrize(
@@ -115,44 +98,40 @@ def test_the_end_of_a_session_of_sarama_shows_no_join_nor_which_of_two_groups_it
 def test_a_rejected_join_is_one_rejection(
     name: str, family: str, times: int, client_id: str
 ) -> None:
-    reading = read_client_logs([LOGS / f"{name}.log"])
-    (one,) = (o for o in reading.observations if isinstance(o, Refused))
+    reading = read_clients(logged(name))
+    (one,) = of_kind(reading, Refused)
     fenced = ("FENCED_INSTANCE_ID", "rdks")
     rejected = ("INCONSISTENT_GROUP_PROTOCOL", "rej")
     assert (one.error, one.group_id) == (fenced if "fenced" in name else rejected)
     assert (one.times, one.client_id, families(reading)) == (times, client_id, {family})
 
 
-def test_a_client_that_joined_after_its_rejection_is_not_out(read) -> None:
+def test_a_client_that_joined_after_its_rejection_is_not_out() -> None:
     joined = logged("franz-go").replace("g-franz-go", "rej")
-    reading = read(logged("franz-go-rejected") + joined)
-    assert not [one for one in reading.observations if isinstance(one, Refused)]
+    reading = read_clients(logged("franz-go-rejected") + joined)
+    assert not of_kind(reading, Refused)
 
 
-def test_a_rejection_without_its_group_is_named(read) -> None:
-    note, _ = read_client_logs([LOGS / "aiokafka-rejected.log"]).notes
+def test_a_rejection_without_its_group_is_named() -> None:
+    note, _ = read_clients(logged("aiokafka-rejected")).notes
     assert "a member was rejected (INCONSISTENT_GROUP_PROTOCOL)" in note
     fatal = next(line for line in logged("librdkafka-fenced").splitlines() if "FATAL" in line)
-    notes = read(fatal).notes
+    notes = read_clients(fatal).notes
     assert any("a member was rejected (FENCED_INSTANCE_ID)" in each for each in notes)
 
 
 def test_an_application_that_assigns_as_eager_is_warned_of() -> None:
-    warning, advice = read_client_logs([LOGS / "librdkafka-assign.log"]).notes
+    warning, advice = read_clients(logged("librdkafka-assign")).notes
     assert "incremental_assign() and incremental_unassign()" in warning
     assert "debug=conf,cgrp" in advice
 
 
 def test_a_member_of_the_consumer_protocol_has_no_list() -> None:
-    reading = read_client_logs([LOGS / "librdkafka-consumer.log"])
+    reading = read_clients(logged("librdkafka-consumer"))
     (one,) = reading.observations
     assert isinstance(one, Introduced)
     assert (one.group_id, one.software.version) == ("rdkk", "2.16.1-rdkafka-2.16.0")
     assert reading.notes == ()
-
-
-def in_json(line: str) -> str:
-    return json.dumps({"log": f"{line}\n", "time": "2026-11-24T17:25:41Z"})
 
 
 @pytest.mark.parametrize("name", ["librdkafka-conf", "kafka-python", "kafkajs", "franz-go"])
@@ -161,22 +140,22 @@ def in_json(line: str) -> str:
     [
         lambda line: f"[pod/web-1/app] {line}",
         lambda line: f"2026-11-24T17:25:41.000000000Z stdout F {line}",
-        in_json,
+        lambda line: json.dumps({"log": f"{line}\n", "time": "2026-11-24T17:25:41Z"}),
     ],
     ids=["kubectl --prefix", "cri", "docker"],
 )
-def test_wrapped_lines_show_the_same(read, name: str, wrap: Callable[[str], str]) -> None:
-    plain = read_client_logs([LOGS / f"{name}.log"])
-    wrapped = read("\n".join(map(wrap, logged(name).splitlines())))
+def test_wrapped_lines_show_the_same(name: str, wrap: Callable[[str], str]) -> None:
+    plain = read_clients(logged(name))
+    wrapped = read_clients("\n".join(map(wrap, logged(name).splitlines())))
     assert lists(wrapped) == lists(plain)
     ids = [[getattr(o, "member_id", "") for o in r.observations] for r in (wrapped, plain)]
     assert ids[0] == ids[1] != []
 
 
-def test_a_binding_s_logger_has_the_same_lines(read) -> None:
+def test_a_binding_s_logger_has_the_same_lines() -> None:
     # As confluent-kafka for Python hands them to `logging`.
     text = re.sub(r"%7\|[\d.]+\|(\w+)\|(\S+)\| ", r"DEBUG:root:\1 [\2] ", logged("librdkafka-conf"))
-    assert lists(read(text)) == {("cooperative-sticky",)}
+    assert lists(read_clients(text)) == {("cooperative-sticky",)}
 
 
 COOPERATIVE = logged("librdkafka-conf")
@@ -201,25 +180,21 @@ FIRST, *REST = COOPERATIVE.splitlines()
     ],
     ids=["interleaved", "older", "killed", "no start"],
 )
-def test_a_list_that_may_be_another_process_s_is_not_used(read, lines: list[str]) -> None:
-    reading = read("\n".join(lines))
+def test_a_list_that_may_be_another_process_s_is_not_used(lines: list[str]) -> None:
+    reading = read_clients("\n".join(lines))
     assert lists(reading) == set()
     assert any("several processes print under its name" in note for note in reading.notes)
 
 
-def test_a_restart_in_one_stream_has_its_own_list(read) -> None:
-    by_id = {
-        one.member_id: one.list
-        for one in read(DEFAULT + COOPERATIVE).observations
-        if isinstance(one, Joined)
-        if one.list
-    }
-    assert [*by_id.values()] == [("range", "roundrobin"), ("cooperative-sticky",)]
+def test_a_restart_in_one_stream_has_its_own_list() -> None:
+    joins = of_kind(read_clients(DEFAULT + COOPERATIVE), Joined)
+    shown = dict.fromkeys(one.list for one in joins if one.list)
+    assert [*shown] == [("range", "roundrobin"), ("cooperative-sticky",)]
 
 
-def test_an_incomplete_configuration_shows_no_list(read) -> None:
+def test_an_incomplete_configuration_shows_no_list() -> None:
     text = "\n".join(line for line in DEFAULT.splitlines() if "Default topic" not in line)
-    assert lists(read(text)) == set()
+    assert lists(read_clients(text)) == set()
 
 
 @pytest.mark.parametrize(
@@ -251,17 +226,17 @@ STICKY = (
 )
 
 
-def test_topics_in_the_metadata_are_no_assignors(read) -> None:
-    assert lists(read(STICKY)) == {("sticky", "roundrobin")}
+def test_topics_in_the_metadata_are_no_assignors() -> None:
+    assert lists(read_clients(STICKY)) == {("sticky", "roundrobin")}
 
 
 @pytest.mark.parametrize("name", ["kafka-python-2", "aiokafka", "sticky"])
-def test_a_line_that_was_cut_off_shows_no_list(read, name: str) -> None:
+def test_a_line_that_was_cut_off_shows_no_list(name: str) -> None:
     text = STICKY if name == "sticky" else logged(name)
     whole = next(
         line for line in text.splitlines() if re.search(r"member_id='[^']+'.*protocols=\[", line)
     )
-    (expected,) = lists(read(whole))
+    (expected,) = lists(read_clients(whole))
     for end in range(len(whole)):
-        assert lists(read(whole[:end])) <= {expected}
-    assert lists(read(whole[: whole.index("protocols=[") + 80])) == set()
+        assert lists(read_clients(whole[:end])) <= {expected}
+    assert lists(read_clients(whole[: whole.index("protocols=[") + 80])) == set()

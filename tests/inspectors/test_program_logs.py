@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -24,22 +22,20 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
-from rebal.inspectors.logs.client.reader import read_client_logs
-from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.encoders import encode_assignment, encode_subscription
 from tests.groups.stable import stable_group
+from tests.inspectors.logs import DATA, of_kind, read_clients
+from tests.inspectors.test_request_log import body, line, read
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 AT = "[2026-11-21 11:29:33,657] INFO org.apache.kafka."
-STREAMS = Path(__file__).parent.parent / "data" / "streams_logs"
+STREAMS = DATA / "streams_logs"
 UUID = "fd8f6556-045d-44e7-88b9-000000000001"
 UNSEEN = Member(member_id="a-1", client_id="a")
 
 
-def printed(text: str, folder: Path) -> list[tuple[RebalanceProtocol, str | None]]:
-    (folder / "app.log").write_text(text)
-    found = read_client_logs([folder / "app.log"]).observations
-    return [(one.value, one.upgrade_from) for one in found if isinstance(one, Ran)]
+def printed(text: str) -> list[tuple[RebalanceProtocol, str | None]]:
+    return [(one.value, one.upgrade_from) for one in of_kind(read_clients(text), Ran)]
 
 
 def without(text: str, *classes: str) -> str:
@@ -58,53 +54,50 @@ def without(text: str, *classes: str) -> str:
     ],
 )
 def test_a_real_streams_log_tells_upgrade_from_and_what_it_does(
-    name: str, value: RebalanceProtocol, setting: str, tmp_path: Path
+    name: str, value: RebalanceProtocol, setting: str
 ) -> None:
     text = (STREAMS / f"streams-{name}.log").read_text()
-    assert printed(text, tmp_path) == [(value, setting)]
     older = text.replace("rebalancing protocol is enabled now", "rebalancing enabled now")
-    assert printed(older, tmp_path) == [(value, setting)]
     # The configuration alone tells as much as the assignor's own line, once the version is known.
     configured = without(text, "AssignorConfiguration")
-    assert printed(configured, tmp_path) == [(value, setting)]
-    assert printed(without(configured, "AppInfoParser"), tmp_path) == []
+    assert printed(text) == printed(older) == printed(configured) == [(value, setting)]
+    assert printed(without(configured, "AppInfoParser")) == []
     # Without the block there is what the assignor says of itself, which 4.0 and later do not.
     bare = text[text.index("AdminClientConfig values") :]
     known = [(value, setting if value is EAGER else None)]
-    assert printed(bare, tmp_path) == ([] if name.startswith("4") else known)
+    assert printed(bare) == ([] if name.startswith("4") else known)
 
 
-def test_upgrade_from_is_of_the_program_that_the_member_is_of(tmp_path: Path) -> None:
+def test_upgrade_from_is_of_the_program_that_the_member_is_of() -> None:
     eager, cooperative = (
         (STREAMS / f"streams-3.9.1-{name}.log").read_text() for name in ("2.3", "unset")
     )
     # Two that were built before either joined cannot be told apart.
     built = next(line for line in cooperative.splitlines() if "rebalancing protocol is" in line)
-    assert printed(f"{built}\n{eager}", tmp_path) == []
+    assert printed(f"{built}\n{eager}") == []
     # Another application of the same client id, which joins later: its block is not this one's.
     other = cooperative.index("ConsumerConfig values")
     mixed = cooperative[:other] + eager + cooperative[other:]
-    assert printed(mixed, tmp_path) == [(EAGER, "2.3"), (COOPERATIVE, "")]
+    assert printed(mixed) == [(EAGER, "2.3"), (COOPERATIVE, "")]
     # Killed and started again with another setting, into the same log: each member was given its
     # id before the next program printed its block.
     again = eager + cooperative.replace("g-3.9.1-unset", "g-3.9.1-2.3")
     again = without(again, "unregistered")
-    assert printed(again, tmp_path) == [(EAGER, "2.3"), (COOPERATIVE, "")]
     bare = without(again, "AssignorConfiguration")
-    assert printed(bare, tmp_path) == [(EAGER, "2.3"), (COOPERATIVE, "")]
+    assert printed(again) == printed(bare) == [(EAGER, "2.3"), (COOPERATIVE, "")]
     # Clients before 3.0 do not print that, and another member's line leaves the second one open.
     older = without(again.replace("3.9.1\n", "2.8.2\n"), "given member-id")
-    assert printed(older, tmp_path)[:1] == [(EAGER, "2.3")]
+    assert printed(older)[:1] == [(EAGER, "2.3")]
 
 
-def test_a_program_without_a_client_id_is_known_by_its_application(tmp_path: Path) -> None:
+def test_a_program_without_a_client_id_is_known_by_its_application() -> None:
     text = (STREAMS / "streams-3.9.1-2.3.log").read_text()
     named = text.replace("\tclient.id = a\n", "\tclient.id = \n", 1)
     generated = f"g-3.9.1-2.3-{UUID}-StreamThread-1"
     unnamed = without(named, "AssignorConfiguration").replace("a-StreamThread-1", generated)
-    assert printed(unnamed, tmp_path) == [(EAGER, "2.3")]
+    assert printed(unnamed) == [(EAGER, "2.3")]
     foreign = unnamed.replace(generated, f"other-{UUID}-StreamThread-1")
-    assert printed(foreign, tmp_path) == []
+    assert printed(foreign) == []
 
 
 def worker_log(client: str, set_to: str, protocol: str) -> str:
@@ -136,13 +129,11 @@ def worker_log(client: str, set_to: str, protocol: str) -> str:
     ("client", "protocol"),
     [("w1", "eager"), ("connect-1", "compatible"), ("connect-127.0.0.1:8083", "sessioned")],
 )
-def test_a_worker_says_its_protocol(client: str, protocol: str, tmp_path: Path) -> None:
+def test_a_worker_says_its_protocol(client: str, protocol: str) -> None:
     set_to = client if client == "w1" else ""
-    (tmp_path / "w.log").write_text(worker_log(client, set_to, protocol))
-    (join,) = read_client_logs([tmp_path / "w.log"]).observations
+    (join,) = read_clients(worker_log(client, set_to, protocol)).observations
     assert isinstance(join, Joined)
     assert join.list == worker_list(protocol)
-    assert join.software is not None
     assert (join.member_id, join.protocol_type) == (f"{client}-{UUID}", "connect")
     assert join.software.version == "4.1.1"
     timeouts = (join.session_timeout_ms, join.rebalance_timeout_ms, join.held_back_ms)
@@ -154,83 +145,58 @@ KEPT = {"t": Partitions([0])}
 KEEPS = Subscription(version=3, topics=("t",), owned_partitions=KEPT, generation_id=1)
 
 
-def request(api: str, body: dict[str, object], answer: dict[str, object], second: int,
-            software: str = "unknown") -> str:  # fmt: skip
-    line = {
-        "clientInformation": {"softwareName": software, "softwareVersion": "1"},
-        "requestHeader": {
-            "requestApiKeyName": api, "requestApiVersion": 5, "clientId": "a",
-        },
-        "request": {"groupId": "app", "memberId": "a-1", **body},
-        "response": {"errorCode": 0, **answer},
-    }  # fmt: skip
-    return f"[2026-11-21 11:30:{second:02d},000] DEBUG Completed request:{json.dumps(line)} (x)\n"
+def request(api: str, asked: dict, answer: dict, software: str = "unknown") -> str:
+    about = {"softwareName": software, "softwareVersion": "1"}
+    asked = {"memberId": "a-1", **asked}
+    return line(body(api, 5, asked, answer, client_id="a", clientInformation=about))
 
 
 def joining(
-    owned: dict[str, Partitions], generation: int, second: int, name: str = "stream",
-    software: str = "unknown",
-) -> str:  # fmt: skip
+    owned: dict[str, Partitions], generation: int, name: str = "stream", software: str = "unknown"
+) -> str:
     sent = encode_subscription(
         Subscription(version=3, topics=("t",), owned_partitions=owned, generation_id=generation)
     )
     protocols = [{"name": name, "metadata": base64.b64encode(sent).decode()}]
-    body: dict[str, object] = {"protocolType": "consumer", "protocols": protocols}
-    answer: dict[str, object] = {"memberId": "a-1", "generationId": generation + 1}
-    return request("JOIN_GROUP", body, answer, second, software)
+    asked = {"protocolType": "consumer", "protocols": protocols}
+    answer = {"memberId": "a-1", "generationId": generation + 1}
+    return request("JOIN_GROUP", asked, answer, software)
 
 
-def given(partitions: list[int], generation: int, second: int, topic: str = "t") -> str:
+def given(partitions: list[int], generation: int, topic: str = "t") -> str:
     made = encode_assignment(
         ConsumerAssignment(version=3, partitions={topic: Partitions(partitions)})
     )
-    answer: dict[str, object] = {"assignment": base64.b64encode(made).decode()}
-    return request("SYNC_GROUP", {"generationId": generation}, answer, second)
+    answer = {"assignment": base64.b64encode(made).decode()}
+    return request("SYNC_GROUP", {"generationId": generation}, answer)
 
 
 @pytest.mark.parametrize(
     ("lines", "values"),
     [
-        ([joining({}, -1, 0), given([0, 1], 1, 1), joining({}, 1, 2)], [EAGER]),
-        ([joining({"t": Partitions([0])}, 1, 2)], [COOPERATIVE]),
+        ([joining({}, -1), given([0, 1], 1), joining({}, 1)], [EAGER]),
+        ([joining(KEPT, 1)], [COOPERATIVE]),
         # Nothing was there to keep, or the generation before is not the one that gave it.
-        ([given([], 1, 1), joining({}, 1, 2)], []),
-        ([given([0], 1, 1), joining({}, 2, 2)], []),
-        ([given([0], 1, 1), joining({}, -1, 2)], []),
+        ([given([], 1), joining({}, 1)], []),
+        ([given([0], 1), joining({}, 2)], []),
         # An EAGER list tells: nothing is drawn from what such a member owns.
-        ([given([0], 1, 1), joining({}, 1, 2, name="range")], []),
+        ([given([0], 1), joining({}, 1, name="range")], []),
         # A class of the application's own may stand behind a name that is not EAGER.
-        ([given([0], 1, 1), joining({}, 1, 2, name=COOP)], [EAGER]),
-        ([given([0], 1, 1), joining({}, 1, 2, name="acme")], [EAGER]),
+        ([given([0], 1), joining({}, 1, name=COOP)], [EAGER]),
+        ([given([0], 1), joining({}, 1, name="acme")], [EAGER]),
         # It does not want that topic any longer, or it never received that assignment.
-        ([given([0], 1, 1, topic="u"), joining({}, 1, 2, name=COOP)], []),
-        (
-            [
-                given([0], 1, 1),
-                joining(KEPT, 1, 2, COOP),
-                given([0], 2, 3),
-                joining({}, 2, 4, COOP),
-            ],
-            [],
-        ),
-        (
-            [given([0], 1, 1), joining({}, 1, 2, COOP), joining(KEPT, 2, 3, COOP)],
-            [EAGER, COOPERATIVE],
-        ),
+        ([given([0], 1, topic="u"), joining({}, 1, name=COOP)], []),
+        ([given([0], 1), joining(KEPT, 1, COOP), given([0], 2), joining({}, 2, COOP)], []),
+        ([given([0], 1), joining({}, 1, COOP), joining(KEPT, 2, COOP)], [EAGER, COOPERATIVE]),
         # franz-go follows the vote: what it does in one generation proves nothing of the next.
-        ([given([0], 1, 1), joining({}, 1, 2, name=COOP, software="kgo")], []),
-        (
-            [request("SYNC_GROUP", {"generationId": 1}, {"assignment": "?"}, 1), joining({}, 1, 2)],
-            [],
-        ),
+        ([given([0], 1), joining({}, 1, name=COOP, software="kgo")], []),
+        ([request("SYNC_GROUP", {"generationId": 1}, {"assignment": "?"}), joining({}, 1)], []),
     ],
 )
 def test_what_a_member_did_with_its_partitions(
-    lines: list[str], values: list[RebalanceProtocol], tmp_path: Path
+    lines: list[str], values: list[RebalanceProtocol]
 ) -> None:
-    (tmp_path / "r.log").write_text("".join(lines))
-    found = read_request_log([tmp_path / "r.log"]).observations
-    assert [one.value for one in found if isinstance(one, Ran)] == values
+    assert [one.value for one in of_kind(read(*lines), Ran)] == values
 
 
 def seen(value: RebalanceProtocol, source: Source = Source.REQUEST_LOG) -> Ran:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Rebalanced, Refused
 from rebal.inspectors.errors import error_name
 from rebal.inspectors.logs.requests.reader import read_request_log
+from tests.inspectors.logs import of_kind
 
 AT = datetime(2026, 11, 21, 2, 4, 44, 313000, tzinfo=UTC)
 NO_JOIN = (
@@ -95,14 +96,12 @@ def test_a_kip_848_member_is_introduced_by_its_heartbeat_once():
 
     def heartbeat(member_id, **more):
         asked, answered = {"memberId": member_id}, {"memberId": member_id, **more}
-        text = body("CONSUMER_GROUP_HEARTBEAT", 1, asked, answered, **said)
-        return line(text)
+        return line(body("CONSUMER_GROUP_HEARTBEAT", 1, asked, answered, **said))
 
     fenced = heartbeat("m-2", errorCode=110)
-    seen = read(heartbeat("m-1"), fenced, heartbeat("m-1"), heartbeat("m-3")).observations
-    assert [
-        (one.member_id, one.software.family) for one in seen if isinstance(one, Introduced)
-    ] == [("m-1", "franz-go"), ("m-3", "franz-go")]
+    reading = read(heartbeat("m-1"), fenced, heartbeat("m-1"), heartbeat("m-3"))
+    seen = [(one.member_id, one.software.family) for one in of_kind(reading, Introduced)]
+    assert seen == [("m-1", "franz-go"), ("m-3", "franz-go")]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +142,7 @@ def leave(version, member_id, error=0, instance=None, reason=None):
 
 
 def test_leaving_in_every_version():
-    seen = read(
+    reading = read(
         line(body("LEAVE_GROUP", 1, {"memberId": "a"})),
         leave(5, "b", reason="closed"),
         leave(4, "x", error=25),
@@ -151,8 +150,8 @@ def test_leaving_in_every_version():
         # An administrator removes a static member by its instance id.
         line(join(instance="i-1", answered="i-1-old")),
         leave(5, "", instance="i-1", reason="removed"),
-    ).observations
-    assert [(o.member_id, o.reason) for o in seen if isinstance(o, Left)] == [
+    )
+    assert [(o.member_id, o.reason) for o in of_kind(reading, Left)] == [
         ("a", None),
         ("b", "closed"),
         ("i-1-old", "removed"),
@@ -167,23 +166,17 @@ def test_a_static_restart_replaces_its_former_id_and_completes_no_rebalance():
         members=[{"memberId": "i-1-new"}],
         response={"skipAssignment": True},
     )
-    seen = read(line(first), line(again)).observations
-    joins = [o for o in seen if isinstance(o, Joined)]
-    assert [o.replaced_member_id for o in joins] == [None, "i-1-old"]
-    assert [o.generation_id for o in seen if isinstance(o, Rebalanced)] == [3]
+    reading = read(line(first), line(again))
+    assert [o.replaced_member_id for o in of_kind(reading, Joined)] == [None, "i-1-old"]
+    assert [o.generation_id for o in of_kind(reading, Rebalanced)] == [3]
 
 
 def test_a_follower_alone_proves_no_rebalance_but_the_leaders_sync_does():
-    follower = join(member_id="c-0-id", generation=7)
-    sync = body(
-        "SYNC_GROUP",
-        5,
-        {"generationId": 7, "memberId": "l", "assignments": [{"memberId": "l"}]},
-        {"protocolName": "range"},
-    )
-    assert [o for o in read(line(follower)).observations if isinstance(o, Rebalanced)] == []
-    seen = read(line(follower), line(sync), line(sync)).observations
-    rebalances = [o for o in seen if isinstance(o, Rebalanced)]
+    follower = line(join(member_id="c-0-id", generation=7))
+    asked = {"generationId": 7, "memberId": "l", "assignments": [{"memberId": "l"}]}
+    sync = line(body("SYNC_GROUP", 5, asked, {"protocolName": "range"}))
+    assert of_kind(read(follower), Rebalanced) == []
+    rebalances = of_kind(read(follower, sync, sync), Rebalanced)
     assert [(o.generation_id, o.assignor, o.at) for o in rebalances] == [(7, "range", AT)]
 
 
@@ -204,12 +197,7 @@ def test_noise_cut_off_lines_and_old_brokers_are_counted():
 
 
 def test_rotated_files_in_any_order_and_a_gz_that_ends_too_early(tmp_path: Path):
-    text = "\n".join(
-        line(
-            join(instance="i", answered=f"id-{n}-{n * 7919}"), "[2026-11-21 02:04:44,000] DEBUG {}"
-        )
-        for n in range(2000)
-    )
+    text = "\n".join(line(join(instance="i", answered=f"id-{n}-{n * 7919}")) for n in range(2000))
     older, newer = tmp_path / "request.log.1.gz", tmp_path / "request.log"
     older.write_bytes(gzip.compress(text.encode())[:-2000])
     newer.write_text(line(join(instance="i", answered="new"), "[2026-11-21 03:00:00,000] DEBUG {}"))
@@ -234,7 +222,7 @@ def test_cut_off_and_mutated_lines_raise_nothing_else(length, changes):
     for place, value in changes:
         data[place] = value
     reading = read_request_log([io.BytesIO(bytes(data[:length]))])
-    assert sum(isinstance(one, Joined) for one in reading.observations) <= 1
+    assert len(of_kind(reading, Joined)) <= 1
 
 
 _JSON = st.recursive(
@@ -303,9 +291,7 @@ def test_a_fenced_member_is_one_rejection_whatever_it_sends_afterwards():
         line(body("HEARTBEAT", 4, {**sent, "groupInstanceId": None}, {"errorCode": 82})),
     ]
     found = read(*lines).observations
-    assert [type(one) for one in found] == [Refused, Refused]
-    assert {(one.error, one.instance_id, one.list) for one in found} == {
-        ("FENCED_INSTANCE_ID", "i-0", ())
-    }
-    assert {(one.client_id, one.host) for one in found} == {("c-0", "10.1.2.3")}
+    assert {type(one) for one in found} == {Refused}
+    assert {(o.error, o.instance_id, o.list) for o in found} == {("FENCED_INSTANCE_ID", "i-0", ())}
+    assert {(o.client_id, o.host) for o in found} == {("c-0", "10.1.2.3")}
     assert [one.line for one in found] == [1, 4]

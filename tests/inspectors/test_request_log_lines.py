@@ -5,26 +5,25 @@ from __future__ import annotations
 import gzip
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from rebal.inspectors.logs.lines import NO_OFFSET, stamp_of
 from rebal.inspectors.logs.requests.lines import MARK, Request, is_cut_off, may_concern_group, parse
+from tests.inspectors.logs import DATA
+from tests.inspectors.test_request_log import body
 
-LOG = Path(__file__).parents[1] / "data" / "captures" / "kafka-request.log.gz"
+LOG = DATA / "captures" / "kafka-request.log.gz"
 PREFIX = b"[2026-11-21 02:06:10,290] DEBUG "
+OF_GROUPS = ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT")
 
 
-def body(api: str, error: int = 0, client: str = "c") -> str:
-    header = {"requestApiVersion": 4, "clientId": client, "requestApiKeyName": api}
-    request = {"groupId": "g", "memberId": "m"}
-    line = {"requestHeader": header, "request": request, "response": {"errorCode": error}}
-    return json.dumps(line, separators=(",", ":"))
+def request(api: str, error: int = 0, client: str = "c") -> str:
+    return body(api, 4, {"memberId": "m"}, {"errorCode": error}, client)
 
 
 def plain(api: str, error: int = 0, client: str = "c") -> bytes:
-    return PREFIX + MARK + body(api, error, client).encode() + b" (kafka.request.logger)"
+    return PREFIX + MARK + request(api, error, client).encode() + b" (kafka.request.logger)"
 
 
 def wrapped(api: str, error: int = 0, client: str = "c") -> bytes:
@@ -32,12 +31,12 @@ def wrapped(api: str, error: int = 0, client: str = "c") -> bytes:
 
 
 def spaced(api: str, error: int = 0, client: str = "c") -> bytes:
-    return PREFIX + MARK + json.dumps(json.loads(body(api, error, client))).encode()
+    return PREFIX + MARK + json.dumps(json.loads(request(api, error, client))).encode()
 
 
 @pytest.mark.parametrize("layout", [plain, wrapped, spaced])
 def test_only_group_requests_are_parsed(layout) -> None:
-    for api in ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT"):
+    for api in OF_GROUPS:
         assert may_concern_group(layout(api))
         assert may_concern_group(layout(api), heartbeats=True)
     for api in ("FETCH", "OFFSET_COMMIT", "DESCRIBE_GROUPS", "CONSUMER_GROUP_DESCRIBE"):
@@ -68,7 +67,7 @@ def test_what_is_passed_over_in_the_captured_log_says_nothing() -> None:
     for line in passed:
         whole = json.loads(line[line.index(b"{") : line.rindex(b"}") + 1])
         api = whole["requestHeader"]["requestApiKeyName"]
-        assert api not in ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT")
+        assert api not in OF_GROUPS
         assert api != "HEARTBEAT" or whole["response"]["errorCode"] == 0
 
 
