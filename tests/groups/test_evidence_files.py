@@ -14,7 +14,6 @@ def test_a_file_never_overrides_a_seen_list_and_is_kept_beside_it():
     merged = merge(group(member("a")), [joined("a", "range"), declared("a.properties", *MIXED)])
     (one,) = merged.members
     assert (one.assignors.knowledge, one.assignors.list) == (Knowledge.EXACT, ("range",))
-    assert one.declared is not None
     assert one.declared.list == MIXED
     assert merged.contradictions == ()
 
@@ -31,7 +30,6 @@ def test_an_unset_list_is_the_default_of_a_version_that_the_client_said():
     merged = merge(group(member("a", software=JAVA), member("b")), [unset])
     assert lists(merged)["a"].list == ("range", COOP)
     assert lists(merged)["b"].knowledge is Knowledge.BOUNDED
-    assert merged.members[1].declared is not None
     assert merged.members[1].declared.list == ()
 
 
@@ -77,7 +75,6 @@ def test_files_that_all_say_the_same_speak_for_every_member():
 def test_other_settings_of_files_that_name_one_list_are_put_together(files, classic_only, surge):
     seen = [declared(f"file-{n}", "range", **more) for n, more in enumerate(files)]
     for one in merge(group(member("a"), member("b")), seen).members:
-        assert one.declared is not None
         assert (one.declared.list, one.declared.max_surge) == (("range",), surge)
         assert one.declared.classic_only == (("session.timeout.ms",) if classic_only else ())
 
@@ -114,7 +111,6 @@ def test_group_protocol_consumer_is_kept_and_its_list_means_nothing():
     merged = merge(group(member("a")), [declared("a", "range", group_protocol="consumer")])
     (one,) = merged.members
     assert one.assignors.knowledge is Knowledge.BOUNDED
-    assert one.declared is not None
     assert one.declared.group_protocol == "consumer"
 
 

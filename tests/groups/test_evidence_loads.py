@@ -25,9 +25,7 @@ def log(**fields: Any) -> LogRead:
 
 
 def coordinator_of(*seen: Any, known: Tri = Tri.CANNOT_TELL) -> Coordinator:
-    coordinator = merge(group(member("a"), rebalanced=known), seen).group.coordinator
-    assert coordinator is not None
-    return coordinator
+    return merge(group(member("a"), rebalanced=known), seen).group.coordinator
 
 
 JOIN = joined("a", line=1, **WHERE)

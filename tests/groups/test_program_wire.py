@@ -124,9 +124,7 @@ def test_any_bytes_are_read_and_written_again_or_refused(
 
 
 def user_data_sent(program: str) -> bytes:
-    sent = decode_subscription(base64.b64decode(SUBSCRIPTIONS[program])).user_data
-    assert sent is not None
-    return sent
+    return decode_subscription(base64.b64decode(SUBSCRIPTIONS[program])).user_data
 
 
 WHOLE: list[tuple[Callable[[bytes], Any], Callable[[Any], bytes], bytes]] = [
@@ -163,7 +161,6 @@ def test_a_streams_program_tells_its_versions(
 ) -> None:
     subscription = decode_subscription(base64.b64decode(SUBSCRIPTIONS[program]))
     told = user_data_of(subscription)
-    assert told is not None
     assert (told.version, told.latest) == (version, latest)
     assert releases_of(subscription) == releases
 
@@ -181,7 +178,6 @@ def test_workers_tell_their_address_and_what_they_run() -> None:
     assert (eager.version, eager.url, eager.assignment) == (0, "http://127.0.0.1:39163/", None)
     for version, name in enumerate(("compatible", "sessioned"), 1):
         told = decode_worker(base64.b64decode(WORKERS[name]))
-        assert told.assignment is not None
         assert (told.version, told.assignment.version) == (version, version)
         assert told.assignment.assigned == (("sink", (CONNECTOR, 0, 1)),)
     given_by_leader = decode_worker_assignment(base64.b64decode(ASSIGNED))

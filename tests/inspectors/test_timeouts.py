@@ -97,12 +97,10 @@ def merged() -> GroupSnapshot:
 
 def test_they_are_facts_of_the_member_that_joined(merged: GroupSnapshot) -> None:
     a, b = merged.members
-    assert a.timeouts is not None
     assert (a.timeouts.session_ms, a.timeouts.rebalance_ms) == (45_000, 300_000)
     assert [item.source for item in a.timeouts.evidence] == [Source.REQUEST_LOG, Source.CLIENT_LOG]
     # What a file says is of the next start.
     assert b.timeouts is None
-    assert b.declared is not None
     assert (b.declared.session_timeout_ms, b.declared.max_poll_interval_ms) == (20_000, None)
 
 
