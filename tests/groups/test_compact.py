@@ -8,6 +8,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rebal.groups.compact import NO_LAG, Lag, Lags, Replicas
 from rebal.groups.errors import DocumentError
@@ -32,16 +33,6 @@ def test_a_topic_is_a_few_lines() -> None:
     }
 
 
-def test_what_was_given_is_what_is_read() -> None:
-    again = load_snapshot(dump_snapshot(SNAPSHOT), "yaml")
-    assert again == SNAPSHOT
-    assert again.lag == LAG == tuple(again.lag)
-    assert (len(again.lag), bool(again.lag), bool(NO_LAG)) == (3, True, False)
-    assert again.topics[0].replicas == ((1, 2), (2, 3), ())
-    assert again.topics[0].replicas[1] == (2, 3)
-    assert hash(again.lag) == hash(SNAPSHOT.lag)
-
-
 def test_one_mapping_a_partition_is_read_too() -> None:
     text = (
         "schema: rebal.snapshot/1\n"
@@ -58,12 +49,7 @@ def test_one_mapping_a_partition_is_read_too() -> None:
 
 
 def test_nothing_is_written_of_nothing() -> None:
-    bare = GroupSnapshot(
-        group=Group(group_id="g"),
-        captured_at=SNAPSHOT.captured_at,
-        topics=(Topic(name="orders", partitions=3, replicas=()),),
-        lag=(),
-    )
+    bare = replace(SNAPSHOT, topics=(Topic(name="orders", partitions=3, replicas=()),), lag=())
     assert "lag" not in dump_snapshot(bare)
     assert "replicas" not in dump_snapshot(bare)
     given_empty = dump_snapshot(bare).replace("topics:", "lag: {}\ntopics:")
@@ -117,8 +103,12 @@ def test_replicas_are_a_sequence_of_tuples(sets: list[tuple[int, ...]]) -> None:
     assert hash(made) == hash(Replicas(list(sets)))
 
 
-def test_unusual_lags_are_told_apart() -> None:
-    assert Lags(LAG) != Lags(LAG[:2])
-    assert Lags(LAG) != "x"
+def test_lags_are_a_sequence() -> None:
+    made = Lags(LAG)
+    assert made == LAG == tuple(made)
+    assert (len(made), bool(made), bool(NO_LAG)) == (3, True, False)
+    assert hash(made) == hash(Lags(list(LAG)))
+    assert made != Lags(LAG[:2])
+    assert made != "x"
     with pytest.raises(ValueError, match="an offset is a number from 0 to"):
         Lags([Lag("t", 0, -4)])

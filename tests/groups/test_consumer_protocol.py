@@ -69,27 +69,13 @@ ANY_SUBSCRIPTION = st.binary(max_size=80) | damaged(subscriptions().map(encode_s
 ANY_ASSIGNMENT = st.binary(max_size=80) | damaged(assignments().map(encode_assignment))
 
 
-def test_a_subscription_v1_as_java_2_8_sends_it():
+def test_a_subscription_v1_as_java_2_8_sends_it_and_a_v3_with_generation_and_rack():
     assert decode_subscription(V1) == Subscription(
         version=1, topics=("orders",), owned_partitions={"orders": Partitions([0, 5])}
     )
-
-
-def test_a_subscription_v3_with_generation_and_rack():
     assert decode_subscription(V3) == Subscription(
         version=3, topics=("a",), owned_partitions={}, generation_id=7, rack_id="r1", user_data=b""
     )
-
-
-def test_null_and_empty_are_different_and_both_come_back():
-    empty_rack = bytes.fromhex("0003 00000000 00000000 00000000 ffffffff 0000")
-    null_rack = bytes.fromhex("0003 00000000 ffffffff 00000000 ffffffff ffff")
-    assert decode_subscription(empty_rack).rack_id == ""
-    assert decode_subscription(empty_rack).user_data == b""
-    assert decode_subscription(null_rack).rack_id is None
-    assert decode_subscription(null_rack).user_data is None
-    for data in (empty_rack, null_rack):
-        assert encode_subscription(decode_subscription(data)) == data
 
 
 def test_v0_bytes_marked_as_v1_are_read_and_come_back():

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.absent import MOST_REFUSALS
 from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import Declared, Introduced, Left, Rebalanced
+from rebal.groups.evidence.observations import Declared, Introduced
 from rebal.groups.model import (
     Evidence,
     GroupSnapshot,
@@ -33,7 +33,6 @@ from tests.groups.observed import (
     member,
     refused,
 )
-from tests.groups.stable import NOW
 
 
 def test_a_join_makes_the_list_of_its_member_id_exact():
@@ -163,20 +162,6 @@ def test_the_handshake_beats_a_guess_and_streams_are_told_from_java():
     assert merged.members[0].software.version == "2.16.1"
     streams = merge(group(b, assignor="stream"), [joined("b", "stream", software=JAVA)])
     assert streams.members[0].software.family == "streams"
-
-
-def test_rebalances_and_leaves_do_not_touch_what_is_known_of_the_coordinator():
-    evidence = Evidence(source=Source.REQUEST_LOG, at=NOW)
-    snapshot = group(member("a"), rebalanced=Tri.CANNOT_TELL)
-    merged = merge(
-        snapshot,
-        [
-            Rebalanced(group_id="g", generation_id=7, at=NOW, evidence=evidence),
-            Left(group_id="g", member_id="gone", at=NOW, evidence=evidence),
-        ],
-    )
-    assert merged == merge(snapshot, [])
-    assert merged.group.coordinator == snapshot.group.coordinator
 
 
 def everything() -> tuple[GroupSnapshot, list]:

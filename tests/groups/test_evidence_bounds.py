@@ -10,15 +10,23 @@ from rebal.groups.model import AssignorList, GroupState, GroupType, Knowledge, S
 from tests.groups.observed import COOP, JAVA, KEPT, MIXED, group, joined, lists, member
 
 
-def test_an_exact_list_without_the_elected_assignor_is_a_contradiction():
-    merged = merge(group(member("a")), [joined("a", COOP)])
-    assert ["range is elected" in c.what for c in merged.contradictions] == [True]
-    assert lists(merged)["a"].list == (COOP,)
-
-
-def test_an_exact_list_without_what_the_probe_found_everywhere_is_a_contradiction():
-    merged = merge(group(member("a"), probe={COOP: Tri.YES}), [joined("a", "range")])
-    assert ["the probe says" in c.what for c in merged.contradictions] == [True]
+@pytest.mark.parametrize(
+    ("known", "seen", "said"),
+    [
+        (group(member("a")), joined("a", COOP), "range is elected"),
+        (group(member("a"), probe={COOP: Tri.YES}), joined("a", "range"), "the probe says"),
+        (
+            group(member("a", subscription=KEPT, software=JAVA), assignor=COOP),
+            joined("a", *MIXED, software=JAVA),
+            "kept 2 partitions",
+        ),
+    ],
+    ids=["elected", "probe", "kept partitions"],
+)
+def test_an_exact_list_that_other_evidence_excludes_is_a_contradiction(known, seen, said):
+    merged = merge(known, [seen])
+    assert [said in c.what for c in merged.contradictions] == [True]
+    assert lists(merged)["a"].list == seen.list
 
 
 @pytest.mark.parametrize(("rebalanced", "count"), [(Tri.YES, 1), (Tri.NO, 0), (Tri.CANNOT_TELL, 0)])
@@ -73,12 +81,6 @@ def test_kept_partitions_exclude_eager_assignors_where_the_client_fixes_its_prot
     known = lists(merge(group(java, follows, guessed, assignor=COOP), []))
     assert known["java"].lacks == ("range", "roundrobin", "sticky")
     assert known["go"].lacks == known["guess"].lacks == ()
-
-
-def test_kept_partitions_contradict_a_list_with_an_eager_assignor():
-    java = member("a", subscription=KEPT, software=JAVA)
-    merged = merge(group(java, assignor=COOP), [joined("a", *MIXED, software=JAVA)])
-    assert ["kept 2 partitions" in c.what for c in merged.contradictions] == [True]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_a_restart_of_the_same_client_replaces_it() -> None:
     assert gone(*first, came("new", 6, "another"), here=("new",)) == ["old"]
 
 
-def test_each_new_member_replaces_one(tmp_path: Any) -> None:
+def test_each_new_member_replaces_one() -> None:
     seen = [came("a", 1, "pod", "h1"), came("b", 2, "pod", "h2"), left("a", 5), left("b", 6)]
     assert gone(*seen, came("c", 7, "pod", "h1"), here=("c",)) == ["b"]
     chain = [came("c", 7, "pod", "h1"), left("c", 8), came("d", 9, "pod", "h1")]

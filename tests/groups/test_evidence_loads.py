@@ -31,6 +31,7 @@ def coordinator_of(*seen: Any, known: Tri = Tri.CANNOT_TELL) -> Coordinator:
 JOIN = joined("a", line=1, **WHERE)
 LOAD = Loaded(**where(2))
 GENERATION = Rebalanced(**where(3), generation_id=4)
+OLDER = Rebalanced(**where(3, log="server.log.1"), generation_id=4)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +45,8 @@ GENERATION = Rebalanced(**where(3), generation_id=4)
         ((JOIN, log()), Tri.CANNOT_TELL),
         ((LOAD, GENERATION, log()), Tri.CANNOT_TELL),
         ((LOAD, GENERATION, log(members=frozenset({("g", "a-id")}))), Tri.YES),
+        ((JOIN, OLDER, log()), Tri.CANNOT_TELL),
+        ((JOIN, LOAD, GENERATION), Tri.CANNOT_TELL),
         ((JOIN, LOAD, GENERATION, log(broker_id=2)), Tri.CANNOT_TELL),
         ((JOIN, LOAD, GENERATION, log(last_at=NOW - timedelta(minutes=9))), Tri.CANNOT_TELL),
         ((JOIN, LOAD, GENERATION, log(last_at=None)), Tri.CANNOT_TELL),
@@ -55,19 +58,11 @@ def test_a_rebalance_after_the_load_counts_in_the_coordinator_s_own_log_of_now(
     assert coordinator_of(*seen).rebalanced_since_load is answer
 
 
-def test_a_rebalance_in_an_older_file_proves_nothing() -> None:
-    before = Rebalanced(**where(3, log="server.log.1"), generation_id=4)
-    known = coordinator_of(JOIN, before, log()).rebalanced_since_load
-    assert known is Tri.CANNOT_TELL
-
-
-def test_the_records_answer_is_kept() -> None:
-    found = coordinator_of(JOIN, LOAD, GENERATION, log(), known=Tri.NO)
-    assert (found.rebalanced_since_load, found.loaded_at) == (Tri.NO, None)
-
-
-def test_the_load_s_time_is_known() -> None:
-    assert coordinator_of(JOIN, LOAD, GENERATION, log()).loaded_at == at(2)
+def test_the_load_s_time_is_known_and_the_records_answer_is_kept() -> None:
+    seen = (JOIN, LOAD, GENERATION, log())
+    assert coordinator_of(*seen).loaded_at == at(2)
+    kept = coordinator_of(*seen, known=Tri.NO)
+    assert (kept.rebalanced_since_load, kept.loaded_at) == (Tri.NO, None)
 
 
 def test_a_member_whose_session_expired_has_departed_without_a_request() -> None:

@@ -83,11 +83,9 @@ def test_an_older_member_of_the_same_name_that_rejoins_is_not_the_rejected_clien
 ) -> None:
     """Two processes share client id and address; the one that lives rejoins at each rebalance."""
     seen = [*known, refused(), rejoin(new=False)]
-    (one,) = merge(group(member("pod", host="/h1")), seen).refusals
-    assert one.rejoined_as is None
-    assert [
-        each.client_id for each in still_out(merge(group(member("pod", host="/h1")), seen))
-    ] == ["pod"]
+    merged = merge(group(member("pod", host="/h1")), seen)
+    assert [one.rejoined_as for one in merged.refusals] == [None]
+    assert [one.client_id for one in still_out(merged)] == ["pod"]
 
 
 def test_lines_of_one_log_are_in_order_whatever_its_clock() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,24 +11,17 @@ from hypothesis import strategies as st
 
 from rebal.groups.compact import Partitions, fold, read_by_topic, unfold
 from rebal.groups.errors import DocumentError
-from rebal.groups.model import Group, GroupSnapshot, Member, Subscription
+from rebal.groups.model import GroupSnapshot, Member, Subscription
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
+from tests.groups.stable import stable_group
 
 
-def snapshot(topics: int, name: str = "topic-{}") -> GroupSnapshot:
-    names = tuple(name.format(n) for n in range(topics))
+def snapshot(topics: int) -> GroupSnapshot:
+    names = tuple(f"topic-{n}" for n in range(topics))
     owned = {topic: Partitions([n, n + 1, n + 4]) for n, topic in enumerate(names)}
-    return GroupSnapshot(
-        group=Group(group_id="g"),
-        captured_at=datetime(2026, 11, 20, tzinfo=UTC),
-        members=(
-            Member(
-                member_id="m",
-                subscription=Subscription(version=3, topics=names, owned_partitions=owned),
-                subscribed_topics=names,
-                assignment=owned,
-            ),
-        ),
+    sent = Subscription(version=3, topics=names, owned_partitions=owned)
+    return stable_group(
+        Member(member_id="m", subscription=sent, subscribed_topics=names, assignment=owned)
     )
 
 
@@ -49,12 +41,6 @@ def test_many_topics_are_one_line_and_few_are_not() -> None:
     assert many["assignment"].startswith("topic-0 0-1,4; topic-1 1-2,5; ")
 
 
-@pytest.mark.parametrize("name", ["a b{}", "a;{}", "é{}", '"{}', "x\n{}"])
-def test_names_that_are_not_kafkas_stay_as_they_are(name: str) -> None:
-    made = snapshot(30, name)
-    assert load_snapshot(dump_snapshot(made), "yaml") == made
-
-
 def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
     text = dump_snapshot(snapshot(21))
     with pytest.raises(
@@ -65,7 +51,7 @@ def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
         load_snapshot(text.replace("topic-4 4-5,8;", "topic-3 4-5,8;"), "yaml")
 
 
-NAMES = st.text(st.sampled_from("ab._-; é"), max_size=4)
+NAMES = st.text(st.sampled_from('ab._-; é"\n'), max_size=4)
 PLAIN = st.text(st.sampled_from("ab._-"), min_size=1, max_size=4)
 BODIES = st.recursive(
     st.text(max_size=3) | st.integers(),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import struct
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.groups.errors import WireError
 from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
     GroupMetadataMember,
@@ -78,9 +76,3 @@ def groups(draw: st.DrawFn) -> GroupMetadata:
 @given(groups())
 def test_every_version_is_read(value: GroupMetadata) -> None:
     assert decode_group_metadata(written(value)) == value
-
-
-@pytest.mark.parametrize("version", [-1, 5, 32767])
-def test_another_value_version_is_named(version: int) -> None:
-    with pytest.raises(WireError, match=f"version {version} is not one of 0 to 4"):
-        decode_group_metadata(struct.pack(">h", version) + bytes(40))

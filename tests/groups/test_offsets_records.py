@@ -67,13 +67,10 @@ def test_keys_by_kind(data, expected):
     assert decode_key(data) == expected
 
 
-@pytest.mark.parametrize("kind", sorted(records.KINDS))
-def test_a_key_that_is_cut_off_is_refused(kind):
-    whole = key(kind, b"\x00\x01t\x00\x00\x00\x07")
+@pytest.mark.parametrize("data", [b"", *(key(kind)[:4] for kind in sorted(records.KINDS))])
+def test_a_key_that_is_cut_off_is_refused(data):
     with pytest.raises(WireError):
-        decode_key(whole[:4])
-    with pytest.raises(WireError):
-        decode_key(b"")
+        decode_key(data)
 
 
 def test_kinds_have_kafkas_names_and_the_type_of_their_group():
@@ -234,17 +231,18 @@ def test_every_kip_848_value_is_read(value):
 @given(values, st.data())
 def test_a_cut_off_kip_848_value_is_a_wire_error(value, data):
     kind, whole = written(value)
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(WireError):
-        records.decode_consumer_group_record(
-            kind, whole[: data.draw(st.integers(0, len(whole) - 1))]
-        )
+        records.decode_consumer_group_record(kind, cut)
 
 
 def test_another_version_of_a_value_is_named():
     with pytest.raises(WireError, match="CONSUMER_GROUP_METADATA: version 1 is not 0"):
         records.decode_consumer_group_record(3, b"\x00\x01")
-    with pytest.raises(WireError, match="version 5 is not one of 0 to 4"):
-        decode_offset_commit(b"\x00\x05" + bytes(40))
+    for decode, version in [(decode_group_metadata, -1), (decode_group_metadata, 5),
+                            (decode_offset_commit, 5)]:  # fmt: skip
+        with pytest.raises(WireError, match=f"version {version} is not one of 0 to 4"):
+            decode(struct.pack(">h", version) + bytes(40))
 
 
 def test_every_captured_record(captures: Captures) -> None:
@@ -265,9 +263,7 @@ def test_every_captured_record(captures: Captures) -> None:
         elif isinstance(found, GroupMetadataKey):
             group = decode_group_metadata(raw)
             assert written_group(group) == raw
-            assert (
-                group.leader in {member.member_id for member in group.members} or not group.leader
-            )
+            assert not group.leader or group.leader in {one.member_id for one in group.members}
         elif found.version in records.DECODERS:
             value = records.decode_consumer_group_record(found.version, raw)
             if isinstance(value, records.GroupEpoch):  # its hash is not kept

@@ -112,16 +112,8 @@ SNAPSHOT = stable_group(
     notes=("shop-b could not be read from [fe80::1:2:3:4].",),
 )
 NAMES = (
-    "shop",
-    "pod-",
-    "late",
-    "gone",
-    "ghost",
-    "10.1.2",
-    "kafka-2",
-    "corp",
-    "secret-host",
-    "fe80",
+    *("shop", "pod-", "late", "gone", "ghost", "10.1.2"),
+    *("kafka-2", "corp", "secret-host", "fe80"),
 )
 
 
@@ -135,22 +127,12 @@ def test_no_name_is_left_anywhere() -> None:
         assert member.subscription.user_data == bytes(len(b"secret-host:1"))
 
 
-def test_what_a_plan_reads_is_kept() -> None:
+def test_ids_keep_their_random_ends_and_evidence_its_lines() -> None:
+    """tests/cli/test_redacted_plan.py compares the plans."""
     made = redact(SNAPSHOT)
-    assert made.redacted
-    assert made.topics == SNAPSHOT.topics
-    assert made.lag == SNAPSHOT.lag
-    assert made.captured_at == SNAPSHOT.captured_at
-    assert made.group.assignor == "range"
     for before, after in zip(SNAPSHOT.members, made.members, strict=True):
-        assert after.assignors.list == before.assignors.list
-        assert after.assignors.knowledge is before.assignors.knowledge
-        assert after.assignment == before.assignment
-        assert after.software.version == "3.9.1"
         assert after.member_id.endswith(before.member_id[-36:])
-        assert after.evidence[0].detail == "file:41 JOIN_GROUP v9"
-        assert after.evidence[0].at == AT
-    assert made.refusals[0].list == ("range",)
+        assert (after.evidence[0].detail, after.evidence[0].at) == ("file:41 JOIN_GROUP v9", AT)
     assert made.refusals[0].rejoined_as.endswith(UUID.format(8))
     assert made.refusals[0].connection == ""
     assert made.departed[0].member_id.startswith("member-")
@@ -163,9 +145,12 @@ def test_a_client_called_like_a_class_or_an_assignor_does_not_change_the_list() 
     known = AssignorList(
         knowledge=Knowledge.EXACT, list=("zone",), classes=("com.acme.ZoneAssignor",)
     )
-    one = Member(member_id=f"acme-{UUID.format(9)}", client_id="acme", assignors=known)
+    one = Member(
+        member_id=f"acme-{UUID.format(9)}", client_id="acme", assignors=known,
+        subscribed_topics=("acme",),
+    )  # fmt: skip
     made = redact(msgspec.structs.replace(SNAPSHOT, members=(one,))).members[0]
-    assert made.assignors.classes == known.classes
+    assert (made.assignors.classes, made.subscribed_topics) == (known.classes, ("acme",))
     assert made.client_id != "acme"
     assert redact(SNAPSHOT).members[2].client_id.startswith("id-")
     assert redact(SNAPSHOT).members[2].assignors.list == ("range",)
