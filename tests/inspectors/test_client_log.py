@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
 from rebal.inspectors.logs.client.reader import read_client_logs
-from tests.inspectors.logs import DATA, lists, of_kind, read_clients
+from tests.inspectors.logs import COOP, DATA, RANGE, Pod, lists, of_kind, read_clients
 
 LOGS = DATA / "client_logs"
-STRATEGY = "org.apache.kafka.clients.consumer."
-COOPERATIVE = f"{STRATEGY}CooperativeStickyAssignor"
-RANGE = f"{STRATEGY}RangeAssignor"
 
 
 @pytest.mark.parametrize(
@@ -147,44 +144,19 @@ def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error):
     assert (seen.client_id, seen.error, seen.list) == ("k-0", error, ())
 
 
-def _member(n, client_id="app", assignors=RANGE, *, elected="range"):
-    """Return one consumer's lines in Java's usual layout: start to first join."""
-    return [
-        f"[2026-11-21 02:00:0{n},000] INFO ConsumerConfig values: ",
-        "\tauto.offset.reset = latest",
-        f"\tclient.id = {client_id}",
-        "\tgroup.id = g",
-        "\tgroup.instance.id = null",
-        f"\tpartition.assignment.strategy = [{assignors}]",
-        "\tsasl.jaas.config = [hidden]",
-        "",
-        f"[2026-11-21 02:00:0{n},100] INFO Kafka version: 3.9.1",
-        f"[2026-11-21 02:00:0{n},150] INFO [Consumer clientId={client_id}, groupId=g] Request "
-        f"joining group due to: need to re-join with the given member-id: {client_id}-{n}",
-        joined(n, client_id, elected),
-    ]
-
-
-def joined(n, client_id="app", elected="range"):
-    return (
-        f"[2026-11-21 02:00:0{n},200] INFO [Consumer clientId={client_id}, groupId=g] "
-        f"Successfully joined group with generation Generation{{generationId={n}, "
-        f"memberId='{client_id}-{n}', protocol='{elected}'}}"
-    )
-
-
 def test_kubectl_timestamps_and_a_clock_that_is_not_utc():
-    stamped = [f"2026-11-21T02:00:09.5Z {line}" for line in _member(1)]
+    lines = "\n".join(Pod("a", RANGE).start()).splitlines()
+    stamped = [f"2026-11-21T02:00:09.5Z {line}" for line in lines]
     (seen,) = of_kind(read_clients(stamped), Joined)
     assert seen.at == datetime(2026, 11, 21, 2, 0, 9, 500000, tzinfo=UTC)
-    (seen,) = of_kind(read_clients(_member(1), tz_offset=timedelta(hours=1)), Joined)
-    assert seen.at == datetime(2026, 11, 21, 1, 0, 1, 200000, tzinfo=UTC)
+    (seen,) = of_kind(read_clients(lines, tz_offset=timedelta(hours=1)), Joined)
+    assert seen.at == datetime(2026, 11, 21, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (joined(4), "start of the process"),
+        (Pod("a").joined(), "start of the process"),
         ("org.apache.kafka.common.errors.InconsistentGroupProtocolException: The group member's",
          "InconsistentGroupProtocolException"),
         ("ERROR Attempt to join group orders failed due to fatal error: The group member's "
@@ -198,40 +170,39 @@ def test_a_line_that_names_no_member_is_said(line, said):
     assert said in reading.notes[0]
 
 
-MINE = "class com.acme.Mine"
+MINE = "com.acme.Mine"
 
 
 def test_an_assignor_of_ones_own_has_the_name_that_was_elected():
-    lines = _member(1, assignors=MINE, elected="mine")
+    lines = Pod("a", MINE, elected="mine").start()
     # Known from one member, it is known of the others, wherever it stands in their lists.
-    both = f"{COOPERATIVE}, {MINE}"
-    more = _member(2, "other", assignors=both, elected="cooperative-sticky")
-    one, other = of_kind(read_clients([*lines, *more]), Joined)
-    assert (one.list, one.classes) == (("mine",), ("com.acme.Mine",))
-    assert (other.list, other.classes[1]) == (("cooperative-sticky", "mine"), "com.acme.Mine")
+    more = Pod("b", COOP, MINE, elected=COOP).start()
+    one, other = of_kind(read_clients(lines, more), Joined)
+    assert (one.list, one.classes) == (("mine",), (MINE,))
+    assert (other.list, other.classes[1]) == ((COOP, "mine"), MINE)
     # One class with two names has none.
-    more = _member(2, "other", assignors=MINE, elected="yours")
-    assert set(lists(read_clients([*lines, *more])).values()) == {()}
+    more = Pod("b", MINE, elected="yours").start()
+    assert lists(read_clients(lines, more)) == {"a-1": (), "b-1": ()}
 
 
 @pytest.mark.parametrize(
     ("assignors", "elected"),
-    [(f"{COOPERATIVE}, {MINE}", "cooperative-sticky"), (f"{MINE}, class com.acme.Other", "mine")],
+    [((COOP, MINE), COOP), ((MINE, "com.acme.Other"), "mine")],
 )
 def test_a_class_whose_name_nothing_shows_is_no_name(assignors, elected):
-    reading = read_clients(_member(1, assignors=assignors, elected=elected))
+    reading = read_clients(Pod("a", *assignors, elected=elected).start())
     (told,) = of_kind(reading, Joined)
-    assert (told.member_id, told.software.version, told.list) == ("app-1", "3.9.1", ())
-    assert "com.acme.Mine" in told.classes
+    assert (told.member_id, told.software.version, told.list) == ("a-1", "3.9.1", ())
+    assert MINE in told.classes
     (note,) = reading.notes
-    assert "has com.acme.Mine" in note
+    assert f"has {MINE}" in note
     assert "--request-log" in note
 
 
 def test_no_secret_of_a_configuration_comes_out():
-    lines = _member(1)
-    lines.insert(7, "\tssl.keystore.passwords = hunter2")
-    assert "hunter2" not in repr(read_clients(lines))
+    text = "\n".join(Pod("a", RANGE).start())
+    secret = text.replace("\tgroup.id", "\tssl.keystore.passwords = hunter2\n\tgroup.id")
+    assert "hunter2" not in repr(read_clients(secret))
 
 
 _REAL = (LOGS / "java-3.9.1-static.log").read_bytes()

@@ -1,8 +1,4 @@
-"""Logs of several pods in one stream: a list is tied to a member id only where it must be its own.
-
-All pods' consumers are called `consumer-g-1`, as Java names them. `Pod` prints a client's life as
-kafka-clients 2.8.2, 3.1.2 and 3.9.1 do.
-"""
+"""Logs of several pods in one stream: a list is tied to a member id only if it must be its own."""
 
 from __future__ import annotations
 
@@ -15,112 +11,7 @@ from hypothesis import strategies as st
 from rebal.groups.evidence.observations import Refused
 from tests.examples import examples
 from tests.inspectors import logs
-from tests.inspectors.logs import of_kind, read_clients
-
-NAMES = {"range": "RangeAssignor", "cooperative-sticky": "CooperativeStickyAssignor"}
-COOP, RANGE = "cooperative-sticky", "range"
-STAMP = "[2026-11-21 02:00:00,000] INFO"
-
-
-class Pod:
-    """One client's lines; each entry is printed at once."""
-
-    def __init__(
-        self, name: str, *assignors: str, version: str = "3.9.1", static: str = ""
-    ) -> None:
-        self.name = name
-        self.list = assignors
-        self.version = version
-        self.static = static
-        self.ids = 0
-        instance = f"instanceId={static}, " if static else ""
-        self._who = f"{STAMP} [Consumer {instance}clientId=consumer-g-1, groupId=g] "
-        self._release = tuple(int(part) for part in version.split(".")[:2])
-
-    @property
-    def member_id(self) -> str:
-        return f"{self.name}-{self.ids}"
-
-    def config(self) -> str:
-        classes = ", ".join(
-            f"class org.apache.kafka.clients.consumer.{NAMES[name]}" for name in self.list
-        )
-        return (
-            f"{STAMP} ConsumerConfig values: \n\tclient.id = consumer-g-1\n\tgroup.id = g\n"
-            f"\tgroup.instance.id = {self.static or 'null'}\n"
-            f"\tpartition.assignment.strategy = [{classes}]\n\n"
-            f"{STAMP} Kafka version: {self.version}"
-        )
-
-    def start(self) -> list[str]:
-        return [self.config(), f"{self._who}(Re-)joining group", *self.given(), self.joined()]
-
-    def given(self) -> list[str]:
-        self.ids += 1
-        if self.static:
-            return []
-        said = []
-        if self._release >= (3, 0):
-            told = f": {self.member_id}" if self._release >= (3, 3) else ""
-            reason = f"need to re-join with the given member-id{told}"
-            said = [f"{self._who}Request joining group due to: {reason}"]
-        return [*said, f"{self._who}(Re-)joining group"]
-
-    def joined(self) -> str:
-        return (
-            f"{self._who}Successfully joined group with generation Generation{{generationId=7, "
-            f"memberId='{self.member_id}', protocol='range'}}"
-        )
-
-    def rejoin(self) -> list[str]:
-        old = "Attempt to heartbeat failed since group is rebalancing"
-        new = "Request joining group due to: group is already rebalancing"
-        said = new if self._release >= (3, 0) else old
-        return [f"{self._who}{said}", f"{self._who}(Re-)joining group", self.joined()]
-
-    def lose(self) -> list[str]:
-        """The session expired: the next id."""
-        lost = (
-            f"{self._who}Attempt to heartbeat with Generation{{generationId=7, memberId="
-            f"'{self.member_id}', protocol='range'}} and group instance id Optional.empty failed "
-            "due to UNKNOWN_MEMBER_ID, resetting generation"
-        )
-        said = "encountered UNKNOWN_MEMBER_ID from HEARTBEAT response"
-        if self._release < (3, 0):
-            reset = (
-                "Resetting generation after encountering UNKNOWN_MEMBER_ID from HEARTBEAT response "
-                "and requesting re-join"
-            )
-            return [lost, f"{self._who}{reset}", *self.given(), self.joined()]
-        return [
-            lost,
-            f"{self._who}Resetting generation and member id due to: {said}",
-            f"{self._who}Request joining group due to: {said}",
-            *self.given(),
-            self.joined(),
-        ]
-
-    def close(self) -> list[str]:
-        leave = (
-            f"{self._who}Member {self.member_id} sending LeaveGroup request to coordinator "
-            "h:9092 (id: 2147483646 rack: null) due to the consumer is being closed"
-        )
-        leaving = (
-            "Resetting generation and member id due to: consumer pro-actively leaving the group"
-        )
-        return [
-            *([] if self.static else [leave]),
-            *([] if self._release < (3, 0) else [f"{self._who}{leaving}"]),
-            f"{STAMP} App info kafka.consumer for consumer-g-1 unregistered",
-        ]
-
-    def rejected(self) -> list[str]:
-        return [
-            self.config(),
-            f"{self._who}(Re-)joining group",
-            f"{self._who}JoinGroup failed due to fatal error: The group member's supported "
-            "protocols are incompatible with those of existing members",
-        ]
+from tests.inspectors.logs import COOP, RANGE, STAMP, Pod, of_kind, read_clients
 
 
 def lists(*streams: list[str]) -> dict[str, tuple[str, ...]]:
