@@ -9,7 +9,6 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rebal.groups.compact import Partitions
 from rebal.groups.snapshot.plain_yaml import read_yaml
 
 MERGE = "tag:yaml.org,2002:merge"
@@ -87,38 +86,3 @@ def test_a_key_is_looked_up_wherever_it_stands() -> None:
     with pytest.raises(yaml.YAMLError, match="`b` stands here twice") as caught:
         read_yaml("a:\n- {b: 1, c: 2}\n- {b: 1,\n   b: 2}\n")
     assert caught.value.problem_mark.line == 3
-
-
-NUMBERS = st.lists(st.integers(0, 40) | st.just(2**31 - 1), max_size=12)
-
-
-@given(NUMBERS, NUMBERS)
-def test_partitions_are_the_same_whichever_way_they_are_kept(
-    first: list[int], second: list[int]
-) -> None:
-    plain = ",".join(map(str, first))
-    ways = [Partitions(first), Partitions.parse(plain), Partitions.parse(plain.replace(",", ", "))]
-    ways.append(Partitions.parse(str(ways[0])))
-    other = Partitions(second)
-    for one in ways:
-        assert list(one) == first
-        assert len(one) == len(first)
-        assert [number for run in one.runs for number in run] == first
-        assert all(b.start != a.stop for a, b in zip(one.runs, one.runs[1:], strict=False))
-        assert one == ways[0]
-        assert hash(one) == hash(ways[0])
-        assert (one == other) == (first == second)
-        assert str(one) == str(ways[0])
-        assert all((number in one) == (number in first) for number in (0, 7, 41, "7"))
-
-
-@pytest.mark.parametrize("numbers", [[-1], [3, 2**31], range(-2, 3), range(2**31, 2**31 + 1)])
-def test_a_number_that_is_no_partition_is_refused(numbers: Any) -> None:
-    with pytest.raises(ValueError, match="a partition is a number from 0 to 2147483647, not "):
-        Partitions(numbers)
-
-
-@pytest.mark.parametrize("text", ["2147483648", "1,99999999999", "1,-2", "1,,2", "1_0", "+1", "³"])
-def test_a_text_that_is_no_list_of_partitions_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"expected partitions|a partition is"):
-        Partitions.parse(text)

@@ -23,11 +23,13 @@ from rebal.groups.model import (
     KubernetesWorkload,
     Member,
     Refusal,
+    Running,
     Software,
     Source,
     Subscription,
     Topic,
     Unmatched,
+    WorkerState,
 )
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.snapshot.redact import redact
@@ -161,6 +163,16 @@ def test_sticky_user_data_stays_for_the_simulation(assignor: str) -> None:
     group = msgspec.structs.replace(SNAPSHOT.group, assignor=assignor)
     made = redact(msgspec.structs.replace(SNAPSHOT, group=group))
     assert made.members[0].subscription == SNAPSHOT.members[0].subscription
+
+
+def test_a_redacted_worker_has_no_address() -> None:
+    running = (Running("orders-sink", itself=True, tasks=(0, 2)), Running("audit", tasks=(1,)))
+    worker = WorkerState(url="http://connect-7.example.org:8083/", running=running)
+    assert (worker.connectors, worker.tasks) == (1, 3)
+    member = Member(member_id="w-1", client_id="w", worker=worker)
+    made = redact(stable_group(member, protocol_type="connect"))
+    assert made.members[0].worker == WorkerState(url="", running=running)
+    assert "example" not in dump_snapshot(made, "json")
 
 
 ids = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)

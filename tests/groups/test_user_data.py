@@ -1,10 +1,9 @@
-"""What Streams and Connect put into their joins: real bytes, and any bytes at all."""
+"""User data of the sticky assignors, of Streams and Connect: real bytes, and any bytes at all."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,21 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.groups.errors import WireError
-from rebal.groups.model import Group, GroupSnapshot, Member, Running, Subscription, WorkerState
-from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.groups.snapshot.redact import redact
+from rebal.groups.model import Subscription
 from rebal.groups.streams import releases_of, user_data_of
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.groups.wire.user_data import (
     CONNECTOR,
+    StickyUserData,
     StreamsUserData,
     WorkerAssignment,
     WorkerMetadata,
+    decode_cooperative_sticky,
+    decode_sticky,
     decode_streams,
     decode_worker,
     decode_worker_assignment,
+    encode_cooperative_sticky,
+    encode_sticky,
 )
 from tests.encoders import HIGHEST_STREAMS, encode_streams, encode_worker, encode_worker_assignment
+from tests.groups.written import int32, int64, short
 
 # Joins of real programs, as Kafka 4.1.1's request log printed them.
 SUBSCRIPTIONS = {
@@ -52,10 +55,7 @@ ASSIGNED = (
     "AAAAAAAndzEtNzJiOTkxYjItODllMS00MzkxLWIwMDYtNjc1NWRhYmYyMGE5ABdodHRwOi8vMTI3LjAuMC4xOjM5MTYz"
     "LwAAAAAAAAAEAAAAAQAEc2luawAAAAL/////AAAAAQ=="
 )
-_INT32 = st.integers(-(2**31), 2**31 - 1)
-_INT64 = st.integers(-(2**63), 2**63 - 1)
-text = st.text(st.characters(codec="utf-8"), max_size=8)
-tasks = st.lists(st.tuples(text, st.lists(_INT32, max_size=3).map(tuple)), max_size=3).map(tuple)
+tasks = st.lists(st.tuples(short, st.lists(int32, max_size=3).map(tuple)), max_size=3).map(tuple)
 
 
 @st.composite
@@ -75,12 +75,12 @@ def assignments(draw: st.DrawFn) -> WorkerAssignment:
     return WorkerAssignment(
         version=version,
         error=draw(st.integers(-(2**15), 2**15 - 1)),
-        leader=draw(text),
-        leader_url=draw(text),
-        config_offset=draw(_INT64),
+        leader=draw(short),
+        leader_url=draw(short),
+        config_offset=draw(int64),
         assigned=draw(st.none() | tasks) if version else draw(tasks),
         revoked=draw(st.none() | tasks) if version else None,
-        delay_ms=draw(_INT32) if version else 0,
+        delay_ms=draw(int32) if version else 0,
     )
 
 
@@ -89,8 +89,8 @@ def workers(draw: st.DrawFn) -> WorkerMetadata:
     version = draw(st.integers(0, 3))
     return WorkerMetadata(
         version=version,
-        url=draw(text),
-        config_offset=draw(_INT64),
+        url=draw(short),
+        config_offset=draw(int64),
         assignment=draw(st.none() | assignments()) if version else None,
     )
 
@@ -184,13 +184,61 @@ def test_workers_tell_their_address_and_what_they_run() -> None:
     assert given_by_leader.assigned == (("sink", (CONNECTOR, 1)),)
 
 
-def test_a_redacted_worker_has_no_address() -> None:
-    running = (Running("orders-sink", itself=True, tasks=(0, 2)), Running("audit", tasks=(1,)))
-    worker = WorkerState(url="http://connect-7.example.org:8083/", running=running)
-    assert (worker.connectors, worker.tasks) == (1, 3)
-    member = Member(member_id="w-1", client_id="w", worker=worker)
-    group = Group(group_id="g", protocol_type="connect")
-    at = datetime(2026, 11, 21, tzinfo=UTC)
-    made = redact(GroupSnapshot(group=group, captured_at=at, members=(member,)))
-    assert made.members[0].worker == WorkerState(url="", running=running)
-    assert "example" not in dump_snapshot(made, "json")
+V0 = bytes.fromhex("00000001 0001 61 00000002 00000000 00000003")
+OWNED = (("a", 0), ("a", 3))
+
+previous = st.dictionaries(short, st.lists(int32, min_size=1, max_size=4), max_size=3).map(
+    lambda topics: tuple((topic, number) for topic, some in topics.items() for number in some)
+)
+values = st.builds(StickyUserData, previous=previous, generation=st.none() | int32)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (V0, StickyUserData(previous=OWNED)),
+        (V0 + bytes.fromhex("00000009"), StickyUserData(previous=OWNED, generation=9)),
+        (V0 + bytes.fromhex("00000009") + b"more", StickyUserData(previous=OWNED, generation=9)),
+        # A generation that is cut off is none.
+        (V0 + bytes.fromhex("000000"), StickyUserData(previous=OWNED)),
+        (None, StickyUserData()),
+        (b"", StickyUserData()),
+        # What Java cannot parse it forgets; of text it replaces what is not UTF-8.
+        (b"\x00", StickyUserData(generation=-1, readable=False)),
+        (bytes.fromhex("ffffffff"), StickyUserData(generation=-1, readable=False)),
+        (bytes.fromhex("00000001 ffff 00000000"), StickyUserData(generation=-1, readable=False)),
+        (
+            bytes.fromhex("00000001 0001 ff 00000001 00000000 00000002"),
+            StickyUserData(previous=(("\ufffd", 0),), generation=2),
+        ),
+    ],
+)
+def test_user_data_is_read_as_java_reads_it(data: bytes | None, expected: StickyUserData) -> None:
+    assert decode_sticky(data) == expected
+
+
+@given(values)
+def test_any_sticky_value_survives_its_bytes(value):
+    assert decode_sticky(encode_sticky(value)) == value
+
+
+@given(st.binary(max_size=60) | values.map(encode_sticky).map(lambda data: data[:-3]))
+def test_any_bytes_give_a_value(data):
+    read = decode_sticky(data)
+    if read.readable and data:
+        assert decode_sticky(encode_sticky(read)) == read
+
+
+@given(st.binary(max_size=12))
+def test_cooperative_user_data_is_the_first_four_bytes(data):
+    assert decode_cooperative_sticky(None) is None
+    read = decode_cooperative_sticky(data)
+    assert read == (int.from_bytes(data[:4], "big", signed=True) if len(data) >= 4 else -1)
+    if len(data) >= 4:
+        assert encode_cooperative_sticky(read) == data[:4]
+
+
+@pytest.mark.parametrize("generation", [2**31, -(2**31) - 1])
+def test_a_generation_out_of_range_is_refused(generation):
+    with pytest.raises(WireError):
+        encode_cooperative_sticky(generation)
