@@ -93,7 +93,6 @@ def test_kept_partitions_exclude_eager_assignors_where_the_client_fixes_its_prot
             ("range", "roundrobin", "sticky"),
         ),
         (Software(family="java", name="apache-kafka-java", version="2.3.1"), "range", (COOP,)),
-        (Software(family="kafkajs", name="k", version="2"), "RoundRobinAssigner", (COOP,)),
         (JAVA, "range", ()),
         (Software(family="librdkafka"), "range", ()),
     ],

@@ -75,13 +75,6 @@ def test_it_reads_what_the_library_reads(text: str) -> None:
         assert made == expected
 
 
-def test_a_text_that_is_nested_too_deep_is_an_error() -> None:
-    """The library's own parser in C ends the process with a hundred thousand of them."""
-    with pytest.raises(yaml.YAMLError, match="nested too deep"):
-        read_yaml("[" * 100_000)
-    assert read_yaml("[" * 64 + "]" * 64)
-
-
 def test_a_key_is_looked_up_wherever_it_stands() -> None:
     with pytest.raises(yaml.YAMLError, match="`b` stands here twice") as caught:
         read_yaml("a:\n- {b: 1, c: 2}\n- {b: 1,\n   b: 2}\n")

@@ -59,23 +59,18 @@ def runs(one: Member, **fields) -> RebalanceProtocol:
     ("family", "names", "elected", "value"),
     [
         ("java", (COOP, "range"), COOP, EAGER),
-        ("java", (COOP, "range"), "range", EAGER),
         ("java", (COOP,), COOP, COOPERATIVE),
         ("java", (COOP, "com.acme.Mine"), COOP, CANNOT_TELL),
         ("franz-go", (COOP, "range"), COOP, COOPERATIVE),
         ("franz-go", (COOP, "range"), "range", EAGER),
-        ("librdkafka", (COOP,), COOP, COOPERATIVE),
         (None, (COOP,), COOP, COOPERATIVE),
         (None, (COOP, "range"), COOP, CANNOT_TELL),
         (None, (COOP, "range"), "range", EAGER),
         # Without a list: an eager-only vote says it of every client, COOP of some clients.
-        ("java", (), "range", EAGER),
-        ("franz-go", (), "range", EAGER),
         (None, (), "range", EAGER),
         ("java", (), COOP, CANNOT_TELL),
         (None, (), COOP, CANNOT_TELL),
         ("librdkafka", (), COOP, COOPERATIVE),
-        ("kafka-python", (), COOP, COOPERATIVE),
         ("franz-go", (), COOP, COOPERATIVE),
     ],
 )
