@@ -88,12 +88,6 @@ def test_a_killed_process_that_started_before_its_session_expired_is_replaced() 
     assert merge(group(member("a")), (first, again, gone, log())).departed == ()
 
 
-def test_a_join_without_a_list_shows_no_list() -> None:
-    merged = merge(group(member("a")), (JOIN, log()))
-    assert merged.members[0].assignors.list == ()
-    assert merged.members[0].joined_at == at(0)
-
-
 def test_a_conversion_is_noted() -> None:
     made = Converted(**where(6), what="Converted the classic group to a consumer group")
     (note,) = merge(group(member("a")), (JOIN, made, log())).notes
