@@ -84,7 +84,3 @@ def test_a_command_reaches_its_work_over_at_most_four_files(command: str) -> Non
     assert way[1] == f"cli.commands.{MODULES[command]}.command"
     for caller, called in pairwise(way[1:]):
         assert uses(file_of(caller), called), f"{caller} → {called}"
-
-
-def test_the_page_stays_one_page() -> None:
-    assert len(TEXT.splitlines()) <= 150

@@ -1,8 +1,12 @@
-"""Sizes: statements of each package (tests/house/budget.yaml), lines of each module."""
+"""Sizes: statements of each package, lines of each module, seconds of each test file.
+
+Their budgets are tests/house/budget.yaml and tests/durations.json.
+"""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -10,14 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.durations import TABLE, USUAL, above
 from tests.house.modules import ROOMS, ROOT, files, tree
 
 BUDGET: dict[str, int] = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text())
 # How far below its budget a package may fall before the budget is lowered.
 SLACK = 20
 RULE = re.compile(r"rb\d+\.py")
-# A limit of elapsed time: `bench` measures, the tests count calls.
-TIMED = re.compile(r"assert time\.\w+\(\) - \w+ <")
 
 
 def statements() -> Counter[str]:
@@ -54,5 +57,14 @@ def test_a_module_has_40_to_600_lines(folder: str) -> None:
     assert whole == [], "merge it with the module that has the same idea"
 
 
-def test_no_test_asserts_an_upper_limit_of_elapsed_time() -> None:
-    assert [path for path in files("tests") if TIMED.search(path.read_text())] == []
+def test_the_table_names_the_slow_files_of_today() -> None:
+    seconds: dict[str, int] = json.loads(TABLE.read_text())
+    gone = [name for name in seconds if not (ROOT / name).is_file()]
+    assert gone == [], "`python -m tests.durations` makes the table anew after a run of .ci/run"
+    assert min(seconds.values()) > USUAL
+
+
+def test_a_file_far_above_its_seconds_is_named() -> None:
+    took = {"a.py": 71.0, "b.py": 69.0, "c.py": 400.0}
+    assert above(took, {"c.py": 100}) == ["a.py (71 s of 10)"]
+    assert above(took, {"c.py": 90}) == ["a.py (71 s of 10)", "c.py (400 s of 90)"]
