@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rebal.inspectors.connection.config import ClusterConfig, config_path, parse_servers, resolve
+from rebal.inspectors.connection.properties import parse_properties
 from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
 from rebal.inspectors.errors import SettingError
@@ -340,3 +341,43 @@ def test_the_configuration_folder_is_absolute_or_not_meant(tmp_path: Path) -> No
     assert config_path({"XDG_CONFIG_HOME": str(tmp_path)}) == tmp_path / "rebal/config.yaml"
     for base in ("", "SSL://u:secret@host"):
         assert config_path({"XDG_CONFIG_HOME": base}) == Path.home() / ".config/rebal/config.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Truth = Beauty", {"Truth": "Beauty"}),
+        ("  Truth:Beauty", {"Truth": "Beauty"}),
+        ("Truth                    :Beauty", {"Truth": "Beauty"}),
+        ("key value with spaces  ", {"key": "value with spaces  "}),
+        ("cheeses", {"cheeses": ""}),
+        ("# a = b\n! c = d\n\n   # e = f", {}),
+        ("fruits   apple, banana, pear, \\\n         cantaloupe",
+         {"fruits": "apple, banana, pear, cantaloupe"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
+        ("a=x\\\n   # no comment here", {"a": "x# no comment here"}),
+        ("a\\ b\\:c\\=d = e=f", {"a b:c=d": "e=f"}),
+        ("a=\\u00e9\\t\\n\\q", {"a": "é\t\nq"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=open \\", {"a": "open "}),
+        ("=x", {"": "x"}),
+    ],
+)  # fmt: skip
+def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]) -> None:
+    assert parse_properties(text, "f") == found
+
+
+def test_a_broken_escape_names_its_line() -> None:
+    with pytest.raises(SettingError, match=r"f line 3: a .u escape needs four"):
+        parse_properties("a=1\n\nb=\\u00", "f")
+
+
+@given(st.text(max_size=60))
+def test_any_properties_are_read_or_refused(text: str) -> None:
+    refused = "f line"
+    try:
+        parse_properties(text, "f")
+    except SettingError as error:
+        refused = str(error)
+    assert refused.startswith("f line")

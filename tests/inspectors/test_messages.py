@@ -1,7 +1,10 @@
-"""The messages that rebal sends: made one by one, and encoded without compiling them first."""
+"""What rebal takes of kafka-python: messages made one by one, and no client or `__init__` of it."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,3 +80,28 @@ def test_kafka_python_reads_the_rights_on_a_group_as_before() -> None:
     request = describe._classic_request(connection, ["g"], operations=True)
     request.with_header()
     assert request.header.get_response_class()[None] is groups.DescribeGroupsResponse
+
+
+def test_reading_a_group_loads_no_client_of_kafka_python_and_leaves_them_to_others() -> None:
+    code = """
+import sys
+import rebal.inspectors.kafka.read
+clients = {"kafka.admin", "kafka.consumer", "kafka.producer", "kafka.net.manager",
+           "kafka.protocol.admin.acl", "kafka.protocol.broker_version_data",
+           "asyncio.base_events", "urllib.request"}
+print(sorted(clients & sys.modules.keys()))
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.net import KafkaConnection
+from kafka.protocol.admin import ListGroupsRequest
+from kafka.protocol.admin.groups import ListGroupsRequest as same
+import asyncio, kafka, urllib.request
+from asyncio import events, Queue
+asyncio.run(asyncio.sleep(0))
+print(ListGroupsRequest is same, kafka.__version__, type(kafka).__name__, hasattr(kafka, "no"))
+print(sorted(clients - sys.modules.keys()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    version = importlib.metadata.version("kafka-python")
+    assert done.stdout.splitlines() == ["[]", f"True {version} module False", "[]"]

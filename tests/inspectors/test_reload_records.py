@@ -1,10 +1,7 @@
 """Where a group's records live and what they prove: real captures, and made-up logs."""
 
 import base64
-import gzip
-import json
 import struct
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -35,8 +32,9 @@ from rebal.inspectors.kafka.reload import (
     proven_by_probe,
 )
 from rebal.inspectors.kafka.wire import Deadline, _reject_null, message
+from tests.groups.conftest import Captures
+from tests.inspectors.logs import DATA
 
-CAPTURE = Path(__file__).parents[1] / "data" / "captures" / "consumer_offsets.jsonl.gz"
 MEMBER = GroupMetadataMember(
     member_id="m", client_id="c", client_host="/h", session_timeout_ms=6000,
     subscription=b"", assignment=b"",
@@ -46,14 +44,12 @@ MEMBER = GroupMetadataMember(
 def test_every_captured_group_lives_where_the_broker_put_it() -> None:
     placed: dict[str, int] = {}
     keys: set[bytes] = set()
-    with gzip.open(CAPTURE, "rt") as lines:
-        for line in lines:
-            record = json.loads(line)
-            raw = base64.b64decode(record["key"])
-            key = decode_key(raw)
-            if isinstance(key, GroupMetadataKey):
-                placed[key.group_id] = record["partition"]
-                keys.add(raw)
+    for record in Captures(DATA / "captures").offsets_topic():
+        raw = base64.b64decode(record["key"])
+        key = decode_key(raw)
+        if isinstance(key, GroupMetadataKey):
+            placed[key.group_id] = record["partition"]
+            keys.add(raw)
     assert len(placed) > 10
     assert {group: offsets_partition(group, 8) for group in placed} == placed
     assert keys == {group_metadata_key(group) for group in placed}
@@ -116,15 +112,14 @@ def test_a_fetch_that_found_nothing_is_sent_again() -> None:
 
 
 def test_a_leader_that_does_not_know_its_end_yet_is_asked_again() -> None:
+    def told(code: int, offset: int) -> Any:
+        part = SimpleNamespace(error_code=code, offset=offset)
+        return SimpleNamespace(topics=[SimpleNamespace(partitions=[part])])
+
     leader = Mock()
-    told = [SimpleNamespace(error_code=code, offset=offset) for code, offset in ((78, -1), (0, 42))]
-    leader.send.side_effect = [
-        SimpleNamespace(topics=[SimpleNamespace(partitions=[one])]) for one in told
-    ]
+    leader.send.side_effect = [told(78, -1), told(0, 42)]
     assert OffsetsLog(leader, 0, 1, Deadline(5_000), Fetches()).end() == 42
-    leader.send.side_effect = [
-        SimpleNamespace(topics=[SimpleNamespace(partitions=[one])]) for one in told[:1] * 9
-    ]
+    leader.send.side_effect = [told(78, -1)] * 9
     with pytest.raises(RequestError, match="OFFSET_NOT_AVAILABLE"):
         OffsetsLog(leader, 0, 1, Deadline(200), Fetches()).end()
 
