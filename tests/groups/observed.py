@@ -13,6 +13,7 @@ from rebal.groups.model import (
     Coordinator,
     Evidence,
     GroupSnapshot,
+    Knowledge,
     Member,
     Probe,
     ProbeAnswer,
@@ -29,7 +30,12 @@ JAVA = Software(family="java", name="apache-kafka-java", version="3.9.1")
 KEPT = Subscription(version=3, topics=("t",), owned_partitions={"t": Partitions([0, 1])})
 
 
-def member(name: str, **fields: Any) -> Member:
+def member(name: str, *names: str, family: str | None = None, **fields: Any) -> Member:
+    """`names` are its list as a log shows it; a client of `family` said its name."""
+    if names:
+        fields["assignors"] = AssignorList(knowledge=Knowledge.EXACT, list=names)
+    if family:
+        fields["software"] = Software(family=family, name=family, version="3.9.1")
     return Member(**{"member_id": f"{name}-id", "client_id": name, **fields})
 
 

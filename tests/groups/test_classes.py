@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from rebal.groups.classes import borrowed_names, class_of, not_by_name
 from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import Joined
 from rebal.groups.model import Evidence, RebalanceProtocol, Source
 from rebal.groups.protocol import member_protocol
-from tests.groups.test_protocol import COOP, KEPT, group, member
+from tests.groups.observed import COOP, KEPT, joined, member
+from tests.groups.test_protocol import group
 
 OWN = "com.acme.OwnAssignor"
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
-LOG = Evidence(source=Source.CLIENT_LOG)
-
-
-def printed(name: str, *names: str, classes: tuple[str, ...] = ()) -> Joined:
-    """A member's own log: its list, and the classes where one is not Kafka's."""
-    return Joined(group_id="g", member_id=name, list=names, classes=classes, evidence=LOG)
+# A member's own log: its list, and the classes where one is not Kafka's.
+printed = partial(joined, evidence=Evidence(source=Source.CLIENT_LOG))
 
 
 def test_a_class_that_is_not_kafkas_borrows_the_name():

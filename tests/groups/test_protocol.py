@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
 
-from rebal.groups.compact import Partitions
 from rebal.groups.model import (
     AssignorList,
-    Coordinator,
     Evidence,
-    GroupSnapshot,
     GroupState,
     GroupType,
     Knowledge,
     Member,
-    Probe,
-    ProbeAnswer,
     RebalanceProtocol,
     Software,
     Source,
-    Subscription,
     Tri,
 )
 from rebal.groups.protocol import common_assignors, group_protocol, member_protocol
-from tests.groups.stable import NOW, stable_group
+from tests.groups import observed
+from tests.groups.observed import COOP, KEPT, member
 from tests.planner.captured import BUNDLED, FOLDER, stories
 from tests.software import family
 
-COOP = "cooperative-sticky"
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 CANNOT_TELL, MIXED = RebalanceProtocol.CANNOT_TELL, RebalanceProtocol.MIXED
-KEPT = Subscription(version=3, topics=("t",), owned_partitions={"t": Partitions([4])})
-
-
-def software(family: str) -> Software:
-    return Software(family=family, name=family, version="3.9.1")
-
-
-def member(name: str, *names: str, family: str | None = None, **fields) -> Member:
-    known = AssignorList(knowledge=Knowledge.EXACT, list=names) if names else AssignorList()
-    told = software(family) if family else None
-    return Member(**{"member_id": name, "assignors": known, "software": told, **fields})
-
-
-def group(*members: Member, rebalanced: Tri = Tri.CANNOT_TELL, **fields) -> GroupSnapshot:
-    coordinator = Coordinator(broker_id=1, rebalanced_since_load=rebalanced)
-    return stable_group(*members, **{"assignor": COOP, "coordinator": coordinator, **fields})
+group = partial(observed.group, assignor=COOP)
 
 
 def runs(one: Member, **fields) -> RebalanceProtocol:
@@ -192,11 +172,7 @@ def test_common_assignors_from_lists_and_the_vote():
     [(Tri.YES, ("sticky",), ()), (Tri.CANNOT_TELL, (), ("sticky",)), (Tri.NO, (), ("sticky",))],
 )
 def test_the_probe_s_no_counts_only_after_a_rebalance(rebalanced, unsupported, doubtful):
-    answers = tuple(
-        ProbeAnswer(assignor=name, supported=said, at=NOW)
-        for name, said in (("range", Tri.YES), ("sticky", Tri.NO), ("mine", Tri.CANNOT_TELL))
-    )
-    probe = Probe(answers=answers)
+    probe = {"range": Tri.YES, "sticky": Tri.NO, "mine": Tri.CANNOT_TELL}
     common = common_assignors(group(member("a"), probe=probe, rebalanced=rebalanced))
     assert common.supported == (COOP, "range")
     assert (common.unsupported, common.doubtful) == (unsupported, doubtful)

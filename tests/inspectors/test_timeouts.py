@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,10 @@ from rebal.cli.output import render
 from rebal.cli.render.inspection.screen import inspect_view
 from rebal.cli.report import make_report
 from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import Declared, Joined
+from rebal.groups.evidence.observations import Joined
 from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
+from tests.groups.observed import at, declared, group, joined, member
 from tests.inspectors.declared_files import one, write
-from tests.planner.builder import group_of
 
 PROPERTIES = """bootstrap.servers=b:9092
 group.id=g
@@ -58,39 +57,26 @@ def test_files_declare_them(
     tmp_path: Path, form: str, lines: tuple[str, str], expected: tuple[int | None, int | None]
 ) -> None:
     name = "application.yaml" if form is SPRING else "c.properties"
-    declared, notes = one(write(tmp_path, name, form.format(*lines)))
-    assert (declared.session_timeout_ms, declared.max_poll_interval_ms) == expected
+    found, notes = one(write(tmp_path, name, form.format(*lines)))
+    assert (found.session_timeout_ms, found.max_poll_interval_ms) == expected
     assert notes == ()
 
 
-def joined(member: str, second: int, session: int | None, source: Source) -> Joined:
-    return Joined(
-        group_id="checkout",
-        member_id=f"{member}-0f0f",
-        list=("range",),
-        session_timeout_ms=session,
-        rebalance_timeout_ms=None if session is None else 300_000,
-        evidence=Evidence(
-            source=source, at=datetime(2026, 11, 20, 8, 0, second, tzinfo=UTC),
-            detail="10.0.0.1.log:1",
-        ),
-    )  # fmt: skip
+def joins(minute: int, session: int | None, source: Source = Source.REQUEST_LOG) -> Joined:
+    waits = {"session_timeout_ms": session, "rebalance_timeout_ms": session and 300_000}
+    evidence = Evidence(source=source, at=at(minute))
+    return joined("a", "range", minute=minute, evidence=evidence, **waits)
 
 
 @pytest.fixture
 def merged() -> GroupSnapshot:
-    group = group_of({"members": [{"id": "a"}, {"id": "b"}]})
-    file = Evidence(source=Source.CONFIG_FILE, detail="b.properties")
     seen = [
-        joined("a", 1, 45_000, Source.REQUEST_LOG),
-        joined("a", 2, 45_000, Source.CLIENT_LOG),
-        joined("a", 3, None, Source.REQUEST_LOG),
-        Declared(
-            where="b.properties", group_id="checkout", client_id="b", session_timeout_ms=20_000,
-            evidence=file,
-        ),
-    ]  # fmt: skip
-    made = merge(group, seen)
+        joins(1, 45_000),
+        joins(2, 45_000, Source.CLIENT_LOG),
+        joins(3, None),
+        declared("b.properties", client_id="b", session_timeout_ms=20_000),
+    ]
+    made = merge(group(member("a"), member("b")), seen)
     assert merge(made, reversed(seen)) == made
     return made
 
@@ -116,9 +102,8 @@ def test_the_wide_screen_tells_them_and_what_is_a_default(merged: GroupSnapshot)
 
 
 def test_the_newest_word_counts() -> None:
-    group = group_of({"members": [{"id": "a"}]})
-    seen = [joined("a", n, ms, Source.REQUEST_LOG) for n, ms in ((2, 30_000), (1, 45_000))]
-    (member,) = merge(group, seen).members
-    assert member.timeouts == Timeouts(
+    seen = [joins(2, 30_000), joins(1, 45_000)]
+    (one,) = merge(group(member("a")), seen).members
+    assert one.timeouts == Timeouts(
         session_ms=30_000, rebalance_ms=300_000, evidence=(seen[0].evidence,)
     )
