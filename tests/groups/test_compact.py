@@ -185,6 +185,12 @@ def test_many_topics_are_one_line_and_few_are_not() -> None:
     assert many["assignment"].startswith("topic-0 0-1,4; topic-1 1-2,5; ")
 
 
+@pytest.mark.parametrize("name", ["a b{}", "a;{}", "é{}", '"{}', "x{}\n"])
+def test_names_that_are_not_kafkas_stay_as_they_are(name: str) -> None:
+    body = {"topics": [name.format(n) for n in range(30)]}
+    assert fold(body) == body
+
+
 def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
     text = dump_snapshot(of_topics(21))
     with pytest.raises(

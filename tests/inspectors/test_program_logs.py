@@ -11,19 +11,11 @@ from rebal.groups.clients import worker_list
 from rebal.groups.compact import Partitions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Ran
-from rebal.groups.model import (
-    AssignorList,
-    Evidence,
-    Knowledge,
-    Member,
-    RebalanceProtocol,
-    Source,
-    Subscription,
-)
+from rebal.groups.model import Evidence, RebalanceProtocol, Source, Subscription
 from rebal.groups.protocol import group_protocol
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from tests.encoders import encode_assignment, encode_subscription
-from tests.groups.stable import stable_group
+from tests.groups.observed import COOP, KEPT, group, member
 from tests.inspectors.logs import DATA, of_kind, read_clients
 from tests.inspectors.test_request_log import body, line, read
 
@@ -31,7 +23,6 @@ EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 AT = "[2026-11-21 11:29:33,657] INFO org.apache.kafka."
 STREAMS = DATA / "streams_logs"
 UUID = "fd8f6556-045d-44e7-88b9-000000000001"
-UNSEEN = Member(member_id="a-1", client_id="a")
 
 
 def printed(text: str) -> list[tuple[RebalanceProtocol, str | None]]:
@@ -140,9 +131,7 @@ def test_a_worker_says_its_protocol(client: str, protocol: str) -> None:
     assert timeouts == (10_000, 60_000, 300_000)
 
 
-COOP = "cooperative-sticky"
-KEPT = {"t": Partitions([0])}
-KEEPS = Subscription(version=3, topics=("t",), owned_partitions=KEPT, generation_id=1)
+OWNED = {"t": Partitions([0])}
 
 
 def request(api: str, asked: dict, answer: dict, software: str = "unknown") -> str:
@@ -175,7 +164,7 @@ def given(partitions: list[int], generation: int, topic: str = "t") -> str:
     ("lines", "values"),
     [
         ([joining({}, -1), given([0, 1], 1), joining({}, 1)], [EAGER]),
-        ([joining(KEPT, 1)], [COOPERATIVE]),
+        ([joining(OWNED, 1)], [COOPERATIVE]),
         # Nothing was there to keep, or the generation before is not the one that gave it.
         ([given([], 1), joining({}, 1)], []),
         ([given([0], 1), joining({}, 2)], []),
@@ -186,8 +175,8 @@ def given(partitions: list[int], generation: int, topic: str = "t") -> str:
         ([given([0], 1), joining({}, 1, name="acme")], [EAGER]),
         # It does not want that topic any longer, or it never received that assignment.
         ([given([0], 1, topic="u"), joining({}, 1, name=COOP)], []),
-        ([given([0], 1), joining(KEPT, 1, COOP), given([0], 2), joining({}, 2, COOP)], []),
-        ([given([0], 1), joining({}, 1, COOP), joining(KEPT, 2, COOP)], [EAGER, COOPERATIVE]),
+        ([given([0], 1), joining(OWNED, 1, COOP), given([0], 2), joining({}, 2, COOP)], []),
+        ([given([0], 1), joining({}, 1, COOP), joining(OWNED, 2, COOP)], [EAGER, COOPERATIVE]),
         # franz-go follows the vote: what it does in one generation proves nothing of the next.
         ([given([0], 1), joining({}, 1, name=COOP, software="kgo")], []),
         ([request("SYNC_GROUP", {"generationId": 1}, {"assignment": "?"}), joining({}, 1)], []),
@@ -201,11 +190,11 @@ def test_what_a_member_did_with_its_partitions(
 
 def seen(value: RebalanceProtocol, source: Source = Source.REQUEST_LOG) -> Ran:
     evidence = Evidence(source=source, detail=str(value))
-    return Ran(group_id="app", member_id="a-1", value=value, evidence=evidence)
+    return Ran(group_id="g", member_id="a-id", value=value, evidence=evidence)
 
 
 def test_what_was_seen_is_what_the_group_runs_and_two_answers_are_none() -> None:
-    made = merge(stable_group(UNSEEN, group_id="app", assignor="stream"), [seen(EAGER)])
+    made = merge(group(member("a"), assignor="stream"), [seen(EAGER)])
     assert group_protocol(made).value is EAGER
     assert merge(made, [seen(EAGER)]) == made
     told = merge(made, [replace(seen(EAGER, Source.CLIENT_LOG), upgrade_from="2.3")])
@@ -217,17 +206,14 @@ def test_what_was_seen_is_what_the_group_runs_and_two_answers_are_none() -> None
 
 
 def test_kept_partitions_outweigh_an_assignment_that_may_never_have_arrived() -> None:
-    member = Member(
-        member_id="a-1", assignors=AssignorList(knowledge=Knowledge.EXACT, list=(COOP,))
-    )
-    group = stable_group(member, group_id="app", assignor=COOP)
-    assert group_protocol(group).value is COOPERATIVE
-    eager = merge(group, [seen(EAGER)])
+    before = group(member("a", COOP), assignor=COOP)
+    assert group_protocol(before).value is COOPERATIVE
+    eager = merge(before, [seen(EAGER)])
     assert group_protocol(eager).value is EAGER
     assert "gave up all its partitions" in group_protocol(eager).why
     for kept in (
         merge(eager, [seen(COOPERATIVE)]),
-        merge(replace(group, members=(replace(member, subscription=KEEPS),)), [seen(EAGER)]),
+        merge(group(member("a", COOP, subscription=KEPT), assignor=COOP), [seen(EAGER)]),
     ):
         assert group_protocol(kept).value is COOPERATIVE
         assert kept.contradictions == ()
