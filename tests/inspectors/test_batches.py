@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -25,54 +25,36 @@ from rebal.inspectors.kafka.wire import Deadline
 NAMES = [f"g-{number}" for number in range(120)]
 
 
-class Raw:
-    """The part of `RawCluster` that batches use; `node` fails from the call `silent_from` on."""
-
-    def __init__(self, silent_from: int = 99) -> None:
-        self.calls = 0
-        self._silent_from = silent_from
-
-    def deadline(self) -> Deadline:
-        return Deadline(1000)
-
-    def node(self, broker: int, deadline: Deadline) -> object:
-        self.calls += 1
-        if self.calls >= self._silent_from:
-            raise RequestError("TIMED_OUT", "no answer")
-        return object()
+SILENT = RequestError("TIMED_OUT", "no answer")
 
 
-class Asked:
-    """Stands for `look_at`: describes each group, or answers all of them with one error."""
-
-    def __init__(self, error: RequestError | None = None) -> None:
-        self.sizes: list[int] = []
-        self._error = error
-
-    def __call__(
-        self, _: object, broker: int, some: list[str], *deadlines: object
-    ) -> dict[str, Look | RequestError]:
-        self.sizes.append(len(some))
-        return {name: self._error or Look(described(name), {}) for name in some}
+def cluster(*nodes: object) -> Any:
+    """Stands for a `RawCluster`: one answer or error for each connection that is asked for."""
+    return Mock(deadline=lambda: Deadline(1000), node=Mock(side_effect=nodes or None))
 
 
 def looks(
-    raw: Raw, asked: Asked, monkeypatch: pytest.MonkeyPatch
-) -> tuple[list[str], dict[str, GroupFailure]]:
-    monkeypatch.setattr(read, "look_at", asked)
-    found, failures = read._looks(raw, 1, NAMES)  # type: ignore[arg-type]
-    return [look.described.group_id for look in found], failures
+    raw: Any, monkeypatch: pytest.MonkeyPatch, error: RequestError | None = None
+) -> tuple[list[str], dict[str, GroupFailure], list[int]]:
+    """The groups that are found and that fail, and the sizes of requests; `error` is of each."""
+    sizes: list[int] = []
+
+    def look_at(_: object, broker: int, some: list[str], *__: object) -> Any:
+        sizes.append(len(some))
+        return {name: error or Look(described(name), {}) for name in some}
+
+    monkeypatch.setattr(read, "look_at", look_at)
+    found, failures = read._looks(raw, 1, NAMES)
+    return [look.described.group_id for look in found], failures, sizes
 
 
 def test_fifty_groups_share_a_request_and_a_silent_broker_is_asked_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = Asked()
-    assert looks(Raw(), asked, monkeypatch) == (NAMES, {})
-    assert asked.sizes == [50, 50, 20]
-    raw = Raw(silent_from=2)
-    found, failures = looks(raw, Asked(), monkeypatch)
-    assert raw.calls == 2
+    assert looks(cluster(), monkeypatch) == (NAMES, {}, [50, 50, 20])
+    raw = cluster(object(), SILENT, object())
+    found, failures, _ = looks(raw, monkeypatch)
+    assert raw.node.call_count == 2
     assert found == NAMES[:50]
     assert list(failures) == NAMES[50:]
     assert {one.kind for one in failures.values()} == {"timeout"}
@@ -88,7 +70,7 @@ def test_fifty_groups_share_a_request_and_a_silent_broker_is_asked_no_more(
 def test_groups_that_are_not_described_fail_or_are_left_out(
     code: str, failed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, failures = looks(Raw(), Asked(RequestError(code, code)), monkeypatch)
+    found, failures, _ = looks(cluster(), monkeypatch, RequestError(code, code))
     assert (found, list(failures)) == ([], failed)
 
 
@@ -140,36 +122,10 @@ def test_an_offset_below_zero_is_a_damaged_answer_of_its_partition_alone() -> No
     ]
     answer = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=parts)])
     node = SimpleNamespace(send=lambda *_, **__: answer)
-    cluster: Any = SimpleNamespace(node=lambda *_: node)
-    found = Resources(cluster)._of_leader(1, [("t", 0), ("t", 1)], LATEST, 0, Deadline(1000))
+    raw: Any = SimpleNamespace(node=lambda *_: node)
+    found = Resources(raw)._of_leader(1, [("t", 0), ("t", 1)], LATEST, 0, Deadline(1000))
     assert found["t", 0].name == "CORRUPT_MESSAGE"
     assert found["t", 1] == 7
-
-
-class Coordinator:
-    """Answers each write with the probes' errors and with descriptions, turn by turn."""
-
-    def __init__(self, errors: dict[str, str], gone: Mapping[str, int]) -> None:
-        self.probes: list[list[tuple[str, str]]] = []
-        self._errors = errors
-        self._gone = gone
-        self._turn = 0
-
-    def node(self, broker: int, deadline: Deadline) -> object:
-        return SimpleNamespace(versions={request_class("JoinGroup").API_KEY: (0, 9)})
-
-    def deadline(self) -> Deadline:
-        return Deadline(1000)
-
-    def look(
-        self, _: object, broker: int, names: list[str], __: Deadline, joins: Sequence[Any] = ()
-    ) -> tuple[list[Any], dict[str, Described | RequestError]]:
-        self._turn += 1
-        self.probes.append([(each.group_id, each.protocols[0].name) for each in joins])
-        errors = [self._errors.get(each.group_id, "UNKNOWN_MEMBER_ID") for each in joins]
-        return [SimpleNamespace(error_code=error_code(name)) for name in errors], {
-            name: described(name, members=self._turn < self._gone.get(name, 99)) for name in names
-        }
 
 
 def described(name: str, *, members: bool = True) -> Described:
@@ -193,11 +149,21 @@ def seen(name: str, state: GroupState = GroupState.STABLE) -> GroupSnapshot:
 def test_groups_are_probed_side_by_side_between_two_descriptions_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broker = Coordinator(
-        {"b": "INCONSISTENT_GROUP_PROTOCOL", "moved": "NOT_COORDINATOR"}, {"left": 1, "later": 3}
-    )
-    monkeypatch.setattr(probe, "look_at_classic", broker.look)
-    asked: list[tuple[GroupSnapshot, tuple[str, ...]]] = [
+    errors = {"b": "INCONSISTENT_GROUP_PROTOCOL", "moved": "NOT_COORDINATOR"}
+    gone = {"left": 1, "later": 3}
+    probes: list[list[tuple[str, str]]] = []
+
+    def look(_: object, broker: int, names: list[str], __: Deadline, joins: Any) -> Any:
+        """Answer a write with the probes' errors and with descriptions, turn by turn."""
+        probes.append([(each.group_id, each.protocols[0].name) for each in joins])
+        told = [errors.get(each.group_id, "UNKNOWN_MEMBER_ID") for each in joins]
+        return [SimpleNamespace(error_code=error_code(name)) for name in told], {
+            name: described(name, members=len(probes) < gone.get(name, 99)) for name in names
+        }
+
+    monkeypatch.setattr(probe, "look_at_classic", look)
+    connection = SimpleNamespace(versions={request_class("JoinGroup").API_KEY: (0, 9)})
+    asked = [
         (seen("a"), ("range", "sticky")),
         (seen("b"), ("range", "range")),
         (seen("moved"), ("range",)),
@@ -205,10 +171,10 @@ def test_groups_are_probed_side_by_side_between_two_descriptions_of_all(
         (seen("later"), ("range", "sticky")),
         (seen("empty", GroupState.EMPTY), ("range",)),
     ]
-    found = probe.probe_groups(broker, asked, 1)  # type: ignore[arg-type]
+    found = probe.probe_groups(cluster(*[connection] * 20), asked, 1)
     # Each group is described before it is asked and after each answer; one that changed is not
     # asked again, and is left to be read alone as one whose coordinator moves is.
-    assert broker.probes == [
+    assert probes == [
         [],
         [("a", "range"), ("b", "range"), ("moved", "range"), ("later", "range")],
         [("a", "sticky"), ("later", "sticky")],
@@ -221,11 +187,9 @@ def test_groups_are_probed_side_by_side_between_two_descriptions_of_all(
     assert found["empty"].refused == "it is Empty, not Stable: try again when it is"
 
 
-def test_a_coordinator_without_an_answer_refuses_all_that_it_was_asked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    session = SimpleNamespace(raw=Raw(silent_from=1))
-    found = read._probed(session, 1, [seen("a"), seen("b")], ())  # type: ignore[arg-type]
+def test_a_coordinator_without_an_answer_refuses_all_that_it_was_asked() -> None:
+    session: Any = SimpleNamespace(raw=cluster(SILENT))
+    found = read._probed(session, 1, [seen("a"), seen("b")], ())
     assert {name: one.probe.refused for name, one in found.items()} == dict.fromkeys(
         "ab", "the group could not be described around the probe: no answer"
     )
