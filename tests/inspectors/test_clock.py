@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,22 +25,6 @@ def answer(at: datetime, error: int = 0, leader: int = 1) -> SimpleNamespace:
     return SimpleNamespace(error_code=error, topics=[SimpleNamespace(partitions=[part])])
 
 
-class Broker:
-    """A connection whose answer takes `seconds`; an error is raised."""
-
-    def __init__(self, said: SimpleNamespace | Exception, *, seconds: float = 0) -> None:
-        self.said, self.at, self.spent = said, NOW, timedelta(seconds=seconds)
-
-    def any(self, _: object) -> Broker:
-        return self
-
-    def send(self, *_: object, **__: object) -> SimpleNamespace:
-        self.at += self.spent
-        if isinstance(self.said, Exception):
-            raise self.said
-        return self.said
-
-
 @pytest.mark.parametrize(
     ("said", "seconds", "ahead"),
     [
@@ -56,10 +41,10 @@ class Broker:
 def test_the_offset_is_that_of_the_leaders_present_time(
     said: Any, seconds: float, ahead: timedelta | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker = Broker(said, seconds=seconds)
-    monkeypatch.setattr(clock, "now", lambda: broker.at)
-    deadline = SimpleNamespace(share=lambda _: None)
-    assert ahead_of_brokers(broker, deadline) == ahead  # type: ignore[arg-type]
+    monkeypatch.setattr(clock, "now", Mock(side_effect=[NOW, NOW + timedelta(seconds=seconds)]))
+    raw = Mock()
+    raw.any().send.side_effect = [said]
+    assert ahead_of_brokers(raw, Mock()) == ahead
 
 
 def test_records_that_are_later_than_their_look_show_a_clock_that_is_behind() -> None:

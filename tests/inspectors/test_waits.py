@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -84,15 +85,9 @@ def test_a_broker_that_allows_one_connection_is_asked_over_the_busy_one(
     raw = RawCluster(ClusterConfig(bootstrap="127.0.0.1:1"))
     raw.brokers[1] = ("127.0.0.1", 1, None)
     first = SimpleNamespace(closed=False, busy=False)
-    made = iter([first])
-
-    def connection(*_: Any) -> Any:
-        for each in made:
-            return each
-        raise ConnectionResetError
-
     monkeypatch.setattr(raw, "any", lambda _: None)
-    monkeypatch.setattr(cluster, "Connection", connection)
+    made = Mock(side_effect=[first, ConnectionResetError])
+    monkeypatch.setattr(cluster, "Connection", made)
     assert raw.node(1, Deadline(1_000)) is first
     first.busy = True
     assert raw.node(1, Deadline(1_000)) is first
@@ -102,22 +97,14 @@ def test_a_coordinator_that_falls_silent_is_searched_for_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     raw = RawCluster(ClusterConfig(bootstrap="127.0.0.1:1"))
-    found = iter([1, 2])
-    answers: list[int] = []
-
-    def search(*_: Any) -> Any:
-        return SimpleNamespace(
-            coordinators=(), error_code=0, node_id=next(found), host="127.0.0.1", port=1
-        )
-
-    def ask(_: Any, broker: int) -> int:
-        if answers and broker == 1:
-            raise RequestError("UNREACHABLE", "broker 1 cannot be reached")
-        answers.append(broker)
-        return broker
-
-    monkeypatch.setattr(raw, "ask_any", search)
+    found = [
+        SimpleNamespace(coordinators=(), error_code=0, node_id=node, host="127.0.0.1", port=1)
+        for node in (1, 2)
+    ]
+    monkeypatch.setattr(raw, "ask_any", Mock(side_effect=found))
     monkeypatch.setattr(raw, "node", lambda *_: None)
+    silent = RequestError("UNREACHABLE", "broker 1 cannot be reached")
+    ask = Mock(side_effect=[None, silent, None, None])
     for _ in range(3):
         raw.on_coordinator("checkout", Deadline(1_000), ask)
-    assert answers == [1, 2, 2]
+    assert [broker for _, broker in (call.args for call in ask.call_args_list)] == [1, 1, 2, 2]
