@@ -75,35 +75,35 @@ def _write_subscription(subscription: Subscription) -> bytes:
     version, generation = subscription.version, subscription.generation_id
     parts = [
         pack(">hi", version, len(subscription.topics)),
-        *map(_string, subscription.topics),
-        _bytes(subscription.user_data),
+        *map(string, subscription.topics),
+        nullable_bytes(subscription.user_data),
     ]
     if version >= 1:
         parts.append(_partitions(subscription.owned_partitions or {}))
     if version >= 2:
         parts.append(pack(">i", -1 if generation is None else generation))
     if version >= 3:
-        parts.append(_string(subscription.rack_id))
+        parts.append(string(subscription.rack_id))
     return b"".join(parts)
 
 
 def _write_assignment(assignment: ConsumerAssignment) -> bytes:
     partitions = _partitions(assignment.partitions)
-    return pack(">h", assignment.version) + partitions + _bytes(assignment.user_data)
+    return pack(">h", assignment.version) + partitions + nullable_bytes(assignment.user_data)
 
 
 def _write_worker(metadata: WorkerMetadata) -> bytes:
-    made = pack(">h", metadata.version) + _string(metadata.url)
+    made = pack(">h", metadata.version) + string(metadata.url)
     made += pack(">q", metadata.config_offset)
     if metadata.version:
         now = metadata.assignment
-        made += _bytes(None if now is None else encode_worker_assignment(now))
+        made += nullable_bytes(None if now is None else encode_worker_assignment(now))
     return made
 
 
 def _write_worker_assignment(assignment: WorkerAssignment) -> bytes:
     made = pack(">hh", assignment.version, assignment.error)
-    made += _string(assignment.leader) + _string(assignment.leader_url)
+    made += string(assignment.leader) + string(assignment.leader_url)
     made += pack(">q", assignment.config_offset) + _tasks(assignment.assigned)
     if assignment.version:
         made += _tasks(assignment.revoked) + pack(">i", assignment.delay_ms)
@@ -113,12 +113,12 @@ def _write_worker_assignment(assignment: WorkerAssignment) -> bytes:
 def _tasks(tasks: ConnectorTasks | None) -> bytes:
     if tasks is None:
         return pack(">i", -1)
-    entries = (_string(connector) + _int32s(numbers) for connector, numbers in tasks)
+    entries = (string(connector) + _int32s(numbers) for connector, numbers in tasks)
     return pack(">i", len(tasks)) + b"".join(entries)
 
 
 def _partitions(partitions: TopicPartitions) -> bytes:
-    entries = (_string(topic) + _int32s(numbers) for topic, numbers in partitions.items())
+    entries = (string(topic) + _int32s(numbers) for topic, numbers in partitions.items())
     return pack(">i", len(partitions)) + b"".join(entries)
 
 
@@ -127,7 +127,7 @@ def _int32s(values: Collection[int]) -> bytes:
     return pack(f">i{len(values)}i", len(values), *values)
 
 
-def _string(value: str | None) -> bytes:
+def string(value: str | None) -> bytes:
     """Return text after its 16-bit length, -1 for null."""
     if value is None:
         return pack(">h", -1)
@@ -135,6 +135,6 @@ def _string(value: str | None) -> bytes:
     return pack(">h", len(raw)) + raw
 
 
-def _bytes(value: bytes | None) -> bytes:
+def nullable_bytes(value: bytes | None) -> bytes:
     """Return bytes after their 32-bit length, -1 for null."""
     return pack(">i", -1) if value is None else pack(">i", len(value)) + value

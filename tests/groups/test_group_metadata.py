@@ -12,6 +12,7 @@ from rebal.groups.wire.offsets_topic import (
     GroupMetadataMember,
     decode_group_metadata,
 )
+from tests.encoders import nullable_bytes, string
 from tests.groups.written import compact, int32, short, varint
 
 
@@ -19,15 +20,10 @@ def written(value: GroupMetadata) -> bytes:
     """GroupMetadataValue, written from Kafka's schema apart from the reader under test."""
     version = value.version
     flexible = version >= 4
-
-    def text(item: str | None) -> bytes:
-        if flexible:
-            return compact(item)
-        raw = None if item is None else item.encode()
-        return struct.pack(">h", -1) if raw is None else struct.pack(">h", len(raw)) + raw
+    text = compact if flexible else string
 
     def blob(item: bytes) -> bytes:
-        return varint(len(item) + 1) + item if flexible else struct.pack(">i", len(item)) + item
+        return varint(len(item) + 1) + item if flexible else nullable_bytes(item)
 
     out = struct.pack(">h", version) + text(value.protocol_type)
     out += struct.pack(">i", value.generation) + text(value.protocol) + text(value.leader)

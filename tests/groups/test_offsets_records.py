@@ -27,6 +27,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_key,
     decode_offset_commit,
 )
+from tests.encoders import string
 from tests.groups.conftest import Captures
 from tests.groups.test_group_metadata import written as written_group
 from tests.groups.written import compact, int32, int64, short, varint
@@ -110,8 +111,7 @@ def written_commit(value: OffsetCommit) -> bytes:
     out = struct.pack(">hq", value.version, value.offset)
     if value.leader_epoch is not None:
         out += struct.pack(">i", value.leader_epoch)
-    raw = value.metadata.encode()
-    out += compact(value.metadata) if value.version >= 4 else struct.pack(">h", len(raw)) + raw
+    out += compact(value.metadata) if value.version >= 4 else string(value.metadata)
     out += struct.pack(">q", value.commit_timestamp_ms)
     if value.expire_timestamp_ms is not None:
         out += struct.pack(">q", value.expire_timestamp_ms)

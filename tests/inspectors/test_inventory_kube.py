@@ -137,14 +137,12 @@ def _deployed(times: dict[str, str | None], *, exported: bool) -> str:
             made |= {"creationTimestamp": "2026-11-01T08:00:00Z", "managedFields": fields}
         return made
 
-    container = {"name": "app", "envFrom": [{"configMapRef": {"name": "settings"}}]}
-    objects = [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("settings"),
-         "data": {"SPRING_KAFKA_CONSUMER_GROUP_ID": "orders"}},
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata("orders"),
-         "spec": {"replicas": 1, "template": {"spec": {"containers": [container]}}}},
-    ]  # fmt: skip
-    return yaml.safe_dump_all(objects)
+    settings = {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("settings"),
+        "data": {"SPRING_KAFKA_CONSUMER_GROUP_ID": "orders"},
+    }  # fmt: skip
+    app = _deployment({"envFrom": [{"configMapRef": {"name": "settings"}}]}, replicas=1)
+    return yaml.safe_dump_all([settings, {**app, "metadata": metadata("orders")}])
 
 
 @pytest.mark.parametrize(
