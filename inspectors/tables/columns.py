@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _Row = TypeVar("_Row", bound=NamedTuple)
+Row = dict[str, Any]
+"""A row's values by the names of its columns."""
 
 
 def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
@@ -26,6 +28,12 @@ def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     Lists of texts are tuples, partition lists dicts of topic → `Partitions`, times microseconds.
     """
     return zip(*(values(column) for column in table.columns), strict=True)
+
+
+def named_rows(table: pa.Table) -> Iterator[Row]:
+    """Yield the rows of `table`, with the values that `rows_of` gives."""
+    for values in rows_of(table):
+        yield dict(zip(table.column_names, values, strict=True))
 
 
 def by_group(table: pa.Table, kind: type[_Row]) -> dict[str, list[_Row]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -39,13 +39,52 @@ from rebal.groups.model import (
 )
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.tables.columns import by_group, rows_of
+from rebal.inspectors.kafka.brokers import ClusterReading
+from rebal.inspectors.tables.columns import Row, by_group, named_rows
 from rebal.inspectors.tables.history import ListSeen
 from rebal.inspectors.tables.reader import Tables
 
 _SOURCES: Final = {source.value: source for source in Source}
 _STATES: Final = {state.value: state for state in GroupState}
 _TYPES: Final = {kind.value: kind for kind in GroupType}
+_GROUP: Final = (
+    "group_id",
+    "type",
+    "protocol_type",
+    "state",
+    "assignor",
+    "generation",
+    "assignment_epoch",
+    "last_seen",
+)
+_MEMBER: Final = (
+    "group_id",
+    "current",
+    "member_id",
+    "instance_id",
+    "client_id",
+    "host",
+    "protocol_type",
+    "software_name",
+    "software_version",
+    "session_timeout_ms",
+    "rebalance_timeout_ms",
+    "subscription_version",
+    "subscription_generation",
+    "topics",
+    "topic_regex",
+    "owned",
+    "rack_id",
+    "user_data",
+    "assignment",
+    "assignment_user_data",
+    "target",
+    "joined_at",
+    "joined_reason",
+    "last_at",
+    "last_generation",
+    "error",
+)
 _ENDS: Final = "log end offsets: a scan's tables have none"
 
 
@@ -116,62 +155,6 @@ def software_of(name: str | None, version: str | None, evidence: Evidence) -> So
     )
 
 
-class _Group(NamedTuple):
-    """One row of `groups`, in the columns' order."""
-
-    group_id: str
-    type: str | None
-    protocol_type: str | None
-    state: str | None
-    assignor: str | None
-    generation: int | None
-    assignment_epoch: int | None
-    last_seen: int | None
-
-
-class _Member(NamedTuple):
-    """One row of `members` that is current, in the columns' order."""
-
-    group_id: str
-    current: bool | None
-    member_id: str
-    instance_id: str | None
-    client_id: str | None
-    host: str | None
-    protocol_type: str | None
-    software_name: str | None
-    software_version: str | None
-    session_timeout_ms: int | None
-    rebalance_timeout_ms: int | None
-    subscription_version: int | None
-    subscription_generation: int | None
-    topics: tuple[str, ...] | None
-    topic_regex: str | None
-    owned: TopicPartitions | None
-    rack_id: str | None
-    user_data: bytes | None
-    assignment: TopicPartitions | None
-    assignment_user_data: bytes | None
-    target: TopicPartitions | None
-    joined_at: int | None
-    joined_reason: str | None
-    last_at: int | None
-    last_generation: int | None
-    error: str | None
-
-
-class _Known(NamedTuple):
-    """Answers of the brokers: topics' partition counts, names by id and ids by name; and notes on
-    what is not known. `until` is the end of the time that the scan's sources cover."""
-
-    until: datetime | None
-    cluster: Cluster
-    counts: Mapping[str, int]
-    names: Mapping[str, str]
-    ids: Mapping[str, str]
-    notes: tuple[str, ...]
-
-
 class ScannedGroups:
     """The rows of every group of the scan, or of the one named, if it is in it.
 
@@ -180,15 +163,20 @@ class ScannedGroups:
     """
 
     def __init__(self, tables: Tables, group: str | None = None) -> None:
-        members = tables.read("members", _Member._fields, group)
+        members = tables.read("members", _MEMBER, group)
+        self._members: dict[str, list[Row]] = defaultdict(list)
         # Not a row of an earlier generation is worth making Python values of.
-        self._members = by_group(members.filter(members["current"]), _Member)
+        for row in named_rows(members.filter(members["current"])):
+            self._members[row["group_id"]].append(row)
         self._seen: dict[str, list[Observation]] = defaultdict(list)
         for one in read_observations(tables, group):
             self._seen[one.group_id or ""].append(one)
-        self._known = _known(tables.manifest)
-        rows = map(_Group._make, rows_of(tables.read("groups", _Group._fields, group)))
-        self._groups = {row.group_id: row for row in rows}
+        self._until, self._brokers = tables.manifest.observed_until, tables.manifest.brokers
+        self._cluster = _cluster(tables.manifest)
+        names = self._brokers.topic_names if self._brokers else {}
+        self._ids = {name: topic_id for topic_id, name in names.items()}
+        groups = tables.read("groups", _GROUP, group)
+        self._groups = {row["group_id"]: row for row in named_rows(groups)}
 
     @property
     def names(self) -> list[str]:
@@ -201,7 +189,46 @@ class ScannedGroups:
         Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
         what the scan saw of the group. A deleted group has state Dead and no members.
         """
-        return _snapshot(self._groups[name], self._members, self._seen, self._known)
+        row, observed, brokers = self._groups[name], self._seen[name], self._brokers
+        until = self._until or moment(row["last_seen"])
+        kind = _TYPES.get(row["type"], GroupType.UNKNOWN)
+        generation, classic = row["generation"], kind is GroupType.CLASSIC
+        number = "generation" if classic else "group epoch"
+        evidence = Evidence(
+            source=Source.OFFSETS_TOPIC,
+            at=until,
+            detail=f"{number} {generation}" if generation is not None else "",
+        )
+        # What a join says of software and timeouts comes with the join.
+        told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
+        names = brokers.topic_names if brokers else {}
+        members = tuple(
+            _member(one, kind, evidence, one["member_id"] in told, names)
+            for one in self._members[name]
+        )
+        topics = _topics(members, brokers.topics if brokers else {}, self._ids)
+        return merge(
+            GroupSnapshot(
+                group=Group(
+                    group_id=name,
+                    state=_STATES.get(row["state"], GroupState.UNKNOWN),
+                    type=kind,
+                    protocol_type=row["protocol_type"],
+                    assignor=row["assignor"],
+                    generation=generation if classic else None,
+                    group_epoch=None if classic else generation,
+                    assignment_epoch=row["assignment_epoch"],
+                ),
+                captured_at=until or datetime.fromtimestamp(0, UTC),
+                captured_by="rebal fleet scan",
+                cluster=self._cluster,
+                evidence=(evidence,),
+                members=members,
+                topics=topics,
+                notes=_notes(members, topics, brokers),
+            ),
+            observed,
+        )
 
 
 def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
@@ -210,107 +237,55 @@ def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnaps
     return tuple(map(groups.snapshot, groups.names))
 
 
-def _known(manifest: Manifest) -> _Known:
-    brokers, until = manifest.brokers, manifest.observed_until
-    cluster = brokers.cluster if brokers else Cluster()
+def _cluster(manifest: Manifest) -> Cluster:
+    """Return what the brokers said of themselves, and what their records show beside."""
+    cluster = manifest.brokers.cluster if manifest.brokers else Cluster()
     # Only brokers with this feature write records of KIP-848 groups; nothing tells its level.
     seen = any(k.startswith("CONSUMER_GROUP_") and n for k, n in manifest.records.items())
     if seen and not cluster.features:
-        cluster = replace(cluster, features={"group.version": 1})
-    if brokers is None:
-        return _Known(until, cluster, {}, {}, {}, (f"broker settings, versions and {_ENDS}",))
-    ids = {name: topic_id for topic_id, name in brokers.topic_names.items()}
-    notes = (_ENDS, *brokers.notes)
-    return _Known(until, cluster, brokers.topics, brokers.topic_names, ids, notes)
-
-
-def _snapshot(
-    row: _Group,
-    members: Mapping[str, Sequence[_Member]],
-    seen: Mapping[str, Sequence[Observation]],
-    known: _Known,
-) -> GroupSnapshot:
-    group_id = row.group_id
-    until = known.until or moment(row.last_seen)
-    kind = _TYPES.get(row.type or "", GroupType.UNKNOWN)
-    generation = row.generation
-    number = "generation" if kind is GroupType.CLASSIC else "group epoch"
-    evidence = Evidence(
-        source=Source.OFFSETS_TOPIC,
-        at=until,
-        detail=f"{number} {generation}" if generation is not None else "",
-    )
-    observed = seen.get(group_id, ())
-    # What a join says of software and timeouts comes with the join.
-    told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
-    made = tuple(
-        _member(one, kind, evidence, one.member_id in told, known.names)
-        for one in members.get(group_id, ())
-    )
-    topics = _topics(made, known)
-    return merge(
-        GroupSnapshot(
-            group=Group(
-                group_id=group_id,
-                state=_STATES.get(row.state or "", GroupState.UNKNOWN),
-                type=kind,
-                protocol_type=row.protocol_type,
-                assignor=row.assignor,
-                generation=generation if kind is GroupType.CLASSIC else None,
-                group_epoch=generation if kind is not GroupType.CLASSIC else None,
-                assignment_epoch=row.assignment_epoch,
-            ),
-            captured_at=until or datetime.fromtimestamp(0, UTC),
-            captured_by="rebal fleet scan",
-            cluster=known.cluster,
-            evidence=(evidence,),
-            members=made,
-            topics=topics,
-            notes=_notes(made, topics, known),
-        ),
-        observed,
-    )
+        return replace(cluster, features={"group.version": 1})
+    return cluster
 
 
 def _member(
-    row: _Member, kind: GroupType, seen: Evidence, told: bool, names: Mapping[str, str]
+    row: Row, kind: GroupType, seen: Evidence, told: bool, names: Mapping[str, str]
 ) -> Member:
-    at = moment(row.last_at)
-    sent = row.subscription_version is not None
+    at = moment(row["last_at"])
+    is_classic, is_consumer = kind is GroupType.CLASSIC, kind is GroupType.CONSUMER
+    timeouts = row["session_timeout_ms"], row["rebalance_timeout_ms"]
     stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
-    timeouts = row.session_timeout_ms, row.rebalance_timeout_ms
     logged = Evidence(source=Source.REQUEST_LOG, at=at)
-    said = None if told else software_of(row.software_name, row.software_version, logged)
+    said = None if told else software_of(row["software_name"], row["software_version"], logged)
     return Member(
-        member_id=row.member_id,
-        client_id=row.client_id or "",
-        host=row.host or "",
-        instance_id=row.instance_id,
-        rack=row.rack_id,
+        member_id=row["member_id"],
+        client_id=row["client_id"] or "",
+        host=row["host"] or "",
+        instance_id=row["instance_id"],
+        rack=row["rack_id"],
         software=said,
         timeouts=Timeouts(session_ms=timeouts[0], rebalance_ms=timeouts[1], evidence=(stored,))
-        if timeouts != (None, None) and kind is GroupType.CLASSIC and not told
+        if timeouts != (None, None) and is_classic and not told
         else None,
-        subscription=Subscription(
-            version=row.subscription_version or 0,
-            topics=row.topics or (),
-            owned_partitions=row.owned,
-            generation_id=row.subscription_generation,
-            rack_id=row.rack_id,
-            user_data=row.user_data,
-        )
-        if sent
-        else None,
-        subscription_error=row.error,
-        subscribed_topics=row.topics or (),
-        subscribed_regex=row.topic_regex,
-        assignment=_named(row.assignment or {}, names),
-        assignment_user_data=row.assignment_user_data,
-        target_assignment=None if row.target is None else _named(row.target, names),
-        member_epoch=row.last_generation if kind is GroupType.CONSUMER else None,
-        protocol_type=row.protocol_type if kind is GroupType.CONSUMER else None,
-        joined_at=moment(row.joined_at),
-        join_reason=row.joined_reason,
+        subscription=None
+        if row["subscription_version"] is None
+        else Subscription(
+            version=row["subscription_version"],
+            topics=row["topics"] or (),
+            owned_partitions=row["owned"],
+            generation_id=row["subscription_generation"],
+            rack_id=row["rack_id"],
+            user_data=row["user_data"],
+        ),
+        subscription_error=row["error"],
+        subscribed_topics=row["topics"] or (),
+        subscribed_regex=row["topic_regex"],
+        assignment=_named(row["assignment"] or {}, names),
+        assignment_user_data=row["assignment_user_data"],
+        target_assignment=None if row["target"] is None else _named(row["target"], names),
+        member_epoch=row["last_generation"] if is_consumer else None,
+        protocol_type=row["protocol_type"] if is_consumer else None,
+        joined_at=moment(row["joined_at"]),
+        join_reason=row["joined_reason"],
     )
 
 
@@ -320,28 +295,35 @@ def _named(partitions: TopicPartitions, names: Mapping[str, str]) -> TopicPartit
     return dict(sorted(named.items()))
 
 
-def _topics(members: Sequence[Member], known: _Known) -> tuple[Topic, ...]:
+def _topics(
+    members: Sequence[Member], counts: Mapping[str, int], ids: Mapping[str, str]
+) -> tuple[Topic, ...]:
     """Return the topics that are owned or subscribed to.
 
     One without a count has as many partitions as its highest owned one needs.
     """
     found: dict[str, int] = {}
     for member in members:
-        for topic, numbers in member.assignment.items():
-            top = max((run.stop for run in numbers.runs), default=0)
-            found[topic] = max(top, found.get(topic, 0), known.counts.get(topic, 0))
-        for topic in member.subscribed_topics:
-            found[topic] = max(found.get(topic, 0), known.counts.get(topic, 0))
+        owned = member.assignment.items()
+        needed = {topic: max((run.stop for run in of.runs), default=0) for topic, of in owned}
+        for topic in {*needed, *member.subscribed_topics}:
+            most = needed.get(topic, 0), found.get(topic, 0), counts.get(topic, 0)
+            found[topic] = max(most)
     return tuple(
-        Topic(name=name, partitions=n, topic_id=known.ids.get(name))
+        Topic(name=name, partitions=n, topic_id=ids.get(name))
         for name, n in sorted(found.items())
         if n
     )
 
 
-def _notes(members: Sequence[Member], topics: Sequence[Topic], known: _Known) -> tuple[str, ...]:
+def _notes(
+    members: Sequence[Member], topics: Sequence[Topic], brokers: ClusterReading | None
+) -> tuple[str, ...]:
     if not members:
         return ()
-    if all(topic.name in known.counts for topic in topics):
-        return known.notes
-    return (*known.notes, "how many partitions a topic has: taken to be as many as are owned")
+    guessed = ("how many partitions a topic has: taken to be as many as are owned",)
+    if brokers is None:
+        unknown = (f"broker settings, versions and {_ENDS}",)
+        return (*unknown, *guessed) if topics else unknown
+    are_told = all(topic.name in brokers.topics for topic in topics)
+    return (_ENDS, *brokers.notes, *(() if are_told else guessed))

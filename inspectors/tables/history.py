@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from rebal.groups.model import Record
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.timeline.causes import EXPIRED, NOT_REJOINED, SLOW, is_slow
-from rebal.inspectors.tables.columns import by_group, rows_of
+from rebal.inspectors.tables.columns import by_group, named_rows, rows_of
 from rebal.inspectors.tables.reader import Tables
 
 _SECOND: Final = 1_000_000
@@ -186,12 +187,11 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     lists = by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen)
     incidents = by_group(tables.read("incidents", _INCIDENT, group), Incident)
     runs = by_group(tables.read("members", _Run._fields, group), _Run)
-    columns = (*_FACTS, *_MEASURED)
+    groups = named_rows(tables.read("groups", (*_FACTS, *_MEASURED), group))
     made = {}
-    for values in sorted(rows_of(tables.read("groups", columns, group))):
-        row = dict(zip(columns, values, strict=True))
+    for row in sorted(groups, key=itemgetter("group_id")):
         facts: dict[str, Any] = {name: row[name] for name in _FACTS}
-        group_id = facts["group_id"]
+        group_id = row["group_id"]
         since, until = observed(tables.manifest, row["first_seen"], row["last_seen"])
         seen = sorted(rebalances.get(group_id, ()), key=_when)
         done = [one for one in seen if not one.failed]
@@ -296,10 +296,8 @@ def _down(
     here = {run.member_id for run in runs if run.current}
     counts = {one.generation: one.members for one in rebalances if one.incarnation == incarnation}
     arrivals: dict[str, _Run] = {}
-    for run in runs:
-        first = arrivals.setdefault(run.member_id, run)
-        if (run.first_generation or 0) < (first.first_generation or 0):
-            arrivals[run.member_id] = run
+    for run in sorted(runs, key=lambda one: one.first_generation or 0):
+        arrivals.setdefault(run.member_id, run)
     found = []
     for run in sorted(lost, key=lambda one: one.last_generation or 0):
         later = (

@@ -77,43 +77,30 @@ class Tables:
         """
         import pyarrow as pa
 
+        from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows
         from rebal.inspectors.fleet.lake.table import LakeTable
         from rebal.inspectors.fleet.schemas import TABLES
 
         schema = pa.schema([TABLES[name].field(column) for column in columns])
         entry = self.manifest.tables.get(name, TableEntry())
-        table = LakeTable(self._place, name, TABLES[name])
-        try:
-            files = table.files(self.manifest.cluster, entry.version)
-            parts = [
-                part
-                for one in files
-                if group is None or one.low is None or one.low <= group <= (one.high or group)
-                for part in self._parts(f"{name}/{one.path}", one.rows, schema, group)
-            ]
-        except LakeError as error:
-            raise TablesError(f"{error} Scan again: {_SCAN} {self._place}.") from None
-        return pa.concat_tables(parts) if parts else schema.empty_table()
-
-    def _parts(self, path: str, rows: int, schema: pa.Schema, group: str | None) -> list[pa.Table]:
-        import pyarrow as pa
-
-        from rebal.inspectors.fleet.files import of_groups, read_rows
-
         wanted = None if group is None else of_groups(pa.array([group], pa.string()))
+        parts: list[pa.Table] = []
+        path = name
         try:
-            found = list(read_rows(self._place, path, schema, wanted))
+            table = LakeTable(self._place, name, TABLES[name])
+            for one in table.files(self.manifest.cluster, entry.version):
+                path = f"{name}/{one.path}"
+                if group is None or may_hold(one.low, one.high, [group]):
+                    found = list(read_rows(self._place, path, schema, wanted))
+                    if group is None and (count := sum(map(len, found))) != one.rows:
+                        raise LakeError(f"it has {count} rows, not {one.rows}")
+                    parts += found
         except LakeError as error:
-            raise self._broken(path, f"cannot be read ({str(error).rstrip('.')})") from None
-        if wanted is None and (count := sum(map(len, found))) != rows:
-            raise self._broken(path, f"has {count} rows, not {rows}")
-        return found
-
-    def _broken(self, path: str, what: str) -> TablesError:
-        return TablesError(
-            f"{self._place}: {path} {what}: run the command again if a scan ended just now, else "
-            f"scan again: {_SCAN} {self._place}."
-        )
+            raise TablesError(
+                f"{self._place}: {path} cannot be read ({str(error).rstrip('.')}): run the command "
+                f"again if a scan ended just now, else scan again: {_SCAN} {self._place}."
+            ) from None
+        return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
 def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
