@@ -213,7 +213,7 @@ def test_each_line_belongs_to_the_part_in_which_it_begins(
 def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_files, "_PACKED_BLOCK", 11)
+    monkeypatch.setattr(request_files, "_BLOCK", 11)
     log = tmp_path / "log.1"
     log.write_bytes(gzip.compress(TEXT[:20]) + gzip.compress(TEXT[20:]) + b"\0" * 30)
     assert lines_of(read_all(log)) == lines_of([Block(0, TEXT)])
@@ -223,7 +223,7 @@ def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
 def test_a_packed_file_gives_what_can_be_read_of_it_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
-    monkeypatch.setattr(request_files, "_PACKED_BLOCK", 11)
+    monkeypatch.setattr(request_files, "_BLOCK", 11)
     log = tmp_path / "log"
     packed = gzip.compress(WHOLE)
     log.write_bytes(packed + (packed[: len(packed) // 2] if damage == "cut off" else b"XX" * 9))
@@ -262,7 +262,6 @@ def test_small_files_share_a_task_and_packed_ones_come_first(
 def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_files, "LONGEST_LINE", 30)
     monkeypatch.setattr(request_files, "_BLOCK", 10)
-    monkeypatch.setattr(request_files, "_PACKED_BLOCK", 10)
     for name, data in (("plain", TEXT), ("packed", gzip.compress(TEXT))):
         (tmp_path / name).write_bytes(data)
         found = read_all(tmp_path / name)

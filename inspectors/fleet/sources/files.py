@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened, unread_form
@@ -91,9 +91,9 @@ _LEAST, _MOST = 8 << 20, 128 << 20
 _HEAD: Final = 4096
 """Bytes by which a log is known again: a dozen lines, with their times."""
 _BLOCK: Final = 1 << 20
-_PACKED_BLOCK: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"
 _TO_ITS_END: Final = sys.maxsize
+_DAMAGED: Final = (EOFError, gzip.BadGzipFile, zlib.error)
 _SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
 _CUT_OFF: Final = "the packed file is cut off or damaged from here on; fetch it again"
 
@@ -199,69 +199,34 @@ def blocks(part: Part) -> Iterator[Block]:
         DocumentError: the file cannot be read.
     """
     with opened_file(part.path) as stream:
-        if part.end < _TO_ITS_END:
-            yield from _plain(stream, part)
-            return
-        yield from _packed(stream, part.begin)
-
-
-def _plain(stream: IO[bytes], part: Part) -> Iterator[Block]:
-    position = part.begin
-    if position:
-        stream.seek(position - 1)
-        while (rest := stream.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-            if stream.tell() >= part.end:
-                return
-        position = stream.tell()
-    while position < part.end:
-        text = stream.read(min(_BLOCK, part.end - position))
-        if not text:
-            yield Block(position, b"", _SHORTER)
-            return
-        if not text.endswith(b"\n"):
-            text += stream.readline(LONGEST_LINE)
-        yield Block(position, text)
-        position += len(text)
+        is_packed = part.end == _TO_ITS_END
+        text: Any = gzip.GzipFile(fileobj=stream) if is_packed else stream
+        position, block, problem = part.begin, b"", None
+        try:
+            if position:
+                text.seek(position - 1)
+                while (rest := text.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                    if text.tell() >= part.end:
+                        return
+                position = text.tell()
+            while position < part.end:
+                block = text.read1(min(_BLOCK, part.end - position))
+                if not block:
+                    problem = None if is_packed else _SHORTER
+                    break
+                if not block.endswith(b"\n"):
+                    block += text.readline(LONGEST_LINE)
+                yield Block(position, block)
+                position, block = position + len(block), b""
+        except _DAMAGED:
+            problem = _CUT_OFF
+        if problem is not None:
+            yield Block(position, block, problem)
 
 
 def _first_text(stream: IO[bytes]) -> bytes:
-    """Return the first bytes of a packed text, as many as it is known again by."""
-    text = b""
-    with contextlib.suppress(EOFError):
-        for piece in _unpacked(stream, 0):
-            text += piece
-            if len(text) >= _HEAD:
-                break
-    return text
-
-
-def _packed(stream: IO[bytes], begin: int) -> Iterator[Block]:
-    position, held, problem = begin, b"", None
-    pieces = _unpacked(stream, begin)
-    while problem is None:
-        try:
-            held += next(pieces)
-        except StopIteration:
-            break
-        except EOFError:
-            problem = _CUT_OFF
-        whole = held.rfind(b"\n") + 1
-        if not whole and len(held) >= LONGEST_LINE:
-            whole = len(held)
-        if whole:
-            yield Block(position, held[:whole])
-            position, held = position + whole, held[whole:]
-    if held or problem:
-        yield Block(position, held, problem)
-
-
-def _unpacked(stream: IO[bytes], begin: int) -> Iterator[bytes]:
-    """Yield the text of all members of a packed file; EOFError where it is cut off or damaged."""
+    """Return the first bytes of a packed text, by which it is known again."""
     stream.seek(0)
-    try:
-        with gzip.GzipFile(fileobj=stream) as text:
-            text.seek(begin)
-            while piece := text.read1(_PACKED_BLOCK):
-                yield piece
-    except (gzip.BadGzipFile, zlib.error):
-        raise EOFError from None
+    with contextlib.suppress(*_DAMAGED):
+        return gzip.GzipFile(fileobj=stream).read(_HEAD)
+    return b""
