@@ -79,13 +79,12 @@ def find_files(
     for table in (*STORED, SCANS, WORK, PROBE):
         for one in _list(place, table):
             # On HDFS a file that is being written has a dot in front of its name.
-            written = number_of(one.base_name.removeprefix("."), found.cluster)
-            if written is None or written >= number:
+            token = one.path.split("/")[1].removeprefix(".")
+            written = number_of(token, found.cluster)
+            if written is None or written >= number or one.path in needed:
                 continue
-            if written > first and one.base_name in folders:
-                continue
-            below = [file for file in _below(place, one) if file.path not in needed]
-            freed += [Freed(file.path, file.size) for file in below]
+            if written <= first or token not in folders:
+                freed.append(Freed(one.path, one.size))
     return freed
 
 
@@ -203,17 +202,10 @@ def compact(
     return Compacted(dropped, tuple(freed), tuple(log), tuple(lost))
 
 
-def _below(place: Place, found: FileInfo) -> list[FileInfo]:
-    """Return the file, or all that are in the folder."""
-    if found.is_file:
-        return [found]
-    return [one for one in _list(place, found.path, recursive=True) if one.is_file]
-
-
-def _list(place: Place, folder: str, *, recursive: bool = False) -> list[FileInfo]:
+def _list(place: Place, folder: str) -> list[FileInfo]:
+    """Return all files in a folder, and in those below it."""
     from pyarrow.fs import FileSelector
 
-    selector = FileSelector(folder, allow_not_found=True, recursive=recursive)
+    selector = FileSelector(folder, allow_not_found=True, recursive=True)
     with place.errors():
-        found: list[FileInfo] = place.files().get_file_info(selector)
-    return found
+        return [one for one in place.files().get_file_info(selector) if one.is_file]
