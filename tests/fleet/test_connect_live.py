@@ -126,7 +126,7 @@ def test_a_spark_connect_server_makes_the_same_tables(
     source = ("--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out)
     done = run_rebal("fleet", "scan", "--master", server, *source, **_NO_JAVA)
     assert done.returncode == 0, done.stderr
-    assert "Spark ran on Spark Connect at 127.0.0.1, with 2 cores." in done.stderr
+    assert "Spark ran on Spark Connect at 127.0.0.1, 2 tasks at a time." in done.stderr
     assert [line for line in done.stderr.splitlines() if not line.startswith("rebal: ")] == []
     assert read_tables(out) == local_tables
     assert last_scan(out).read == 7362

@@ -88,7 +88,7 @@ def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     # spark-submit prints on stdout what its child prints on stderr.
     told = done.stdout.splitlines()
-    assert "rebal: Spark ran on local[1], 1 core of this machine." in told
+    assert "rebal: Spark ran on local[1], 1 task at a time." in told
     assert last_scan(tmp_path / "lake").read == 7362
     assert [each.name for each in tmp_path.iterdir()] == ["lake"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from rebal.inspectors.fleet.spark.tasks import cores_of, is_connect, is_local
+from rebal.inspectors.fleet.spark.tasks import cores_of, is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,16 +23,12 @@ _EVERY: Final = 0.5
 
 
 def describe(spark: SparkSession) -> str:
-    """Return where tasks run, in words."""
-    if is_connect(spark):
-        server: Any = spark
-        return f"Spark Connect at {server.client.host}, with {_counted(cores_of(spark), 'core')}"
-    context: Any = spark.sparkContext
-    if is_local(spark):
-        return f"{context.master}, {_counted(cores_of(spark), 'core')} of this machine"
-    # Each executor and the driver report their memory.
-    amount = max(0, context._jsc.sc().getExecutorMemoryStatus().size() - 1)
-    return f"{context.master}, with {_counted(amount, 'executor')}"
+    """Return where tasks run, and how many at a time, in words."""
+    session: Any = spark
+    server = is_connect(spark)
+    place = f"Spark Connect at {session.client.host}" if server else session.sparkContext.master
+    tasks = cores_of(spark)
+    return f"{place}, {tasks} {'task' if tasks == 1 else 'tasks'} at a time"
 
 
 def watch(spark: SparkSession, tasks: Tasks) -> contextlib.AbstractContextManager[None]:
@@ -76,7 +72,3 @@ def _told_by_server(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
         yield
     finally:
         spark.removeProgressHandler(look)
-
-
-def _counted(amount: int, what: str) -> str:
-    return f"{amount} {what if amount == 1 else what + 's'}"
