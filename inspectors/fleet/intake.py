@@ -224,7 +224,7 @@ def _written_in(
         columns = (values_of(rows[name]) for name in ("key", "value", "at"))
         for key, value, at in zip(*columns, strict=True):
             if key.startswith(_CLASSIC) and value is not None:
-                generation = run.group_id or "", generation_in(value)
+                generation = run.group_id, generation_in(value)
                 written[generation] = min(at, written.get(generation, at))
     return written
 
@@ -302,11 +302,20 @@ def take_requests(
     runs = _Runs("requests", writer)
     times: list[pa.Array] = []
     for rows in read_parts(share, zone, writer.said.lines):
-        runs.add(rows)
+        is_broken = rows["problem"].is_valid()
+        broken = rows.filter(is_broken).select(["source", "position", "problem"])
+        writer.add("broken", [_line_error(row) for row in broken.to_pylist()])
+        runs.add(rows.filter(pc.invert(is_broken)))
         times.append(rows["at"].combine_chunks())
     runs.end()
     writer.said.stretch(span_of(pa.chunked_array(times, TIME), latest))
     yield from writer.report()
+
+
+def _line_error(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of `errors` for a line that cannot be read."""
+    said = {"source": row["source"], "offset": row["position"], "error": row["problem"]}
+    return {**said, "what": "request log line"}
 
 
 class _Runs:
@@ -341,11 +350,9 @@ class _Runs:
 
 def _later(rows: pa.Table, after: Mapping[int, int]) -> pa.Table:
     """Return the rows after these offsets, and those without a place."""
-    partitions = rows["partition"].combine_chunks().dictionary_encode()
-    last = [after.get(number, -1) for number in partitions.dictionary.to_pylist()]
-    known = pa.array([*last, -1], pa.int64()).take(pc.fill_null(partitions.indices, len(last)))
-    newer = pc.or_(pc.is_null(rows["offset"]), pc.greater(rows["offset"], known))
-    return rows.filter(pc.fill_null(newer, True))
+    partitions = pa.array(after, rows.schema.field("partition").type)
+    last = pa.array(after.values(), pa.int64()).take(pc.index_in(rows["partition"], partitions))
+    return rows.filter(pc.fill_null(pc.greater(rows["offset"], last), True))
 
 
 def _hashed(rows: pa.Table) -> Iterator[tuple[str, bytes]]:
@@ -370,6 +377,4 @@ def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
             said.reach(one["partition"], one["offset_min"], one["offset_max"])
             said.offsets[one["partition"]] += one["offset_count"]
             said.twice |= one["offset_count_distinct"] < one["offset_count"]
-    if rows["problem"].null_count < len(rows):
-        rows = rows.filter(pc.is_null(rows["problem"]))
-    said.stretch(span_of(rows["timestamp"], latest))
+    said.stretch(span_of(rows["timestamp"].filter(pc.is_null(rows["problem"])), latest))

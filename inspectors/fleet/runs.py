@@ -43,7 +43,7 @@ class PackedRun(NamedTuple):
     `times` are those that its rows take instead of their own (None: their own).
     """
 
-    group_id: str | None
+    group_id: str
     kind: str
     partition: int | None
     offset: int

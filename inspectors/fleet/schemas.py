@@ -225,8 +225,8 @@ TIMELINE: Final = pa.schema(
 )
 """A group's state, a record of it, or a line of a broker's request log about it: what its timeline
 is made of. A record has a `key` and its offset; a line has the request as `value`
-(`facts.pack_request`) and orders the lines of its file by `position`. Where `problem` is set the
-line could not be read, and only it, `source` and `position` are there. In the timeline `at` is the
+(`facts.pack_request`) and orders the lines of its file by `position`; one that cannot be read has
+only a `problem` beside its place, and goes no further than to `errors`. In the timeline `at` is the
 effective time (`clock.effective_times`: of one partition they never run backwards), and `told_at`
 the row's own where that may be another one; a request's `at` is `DISORDER` before its time
 (`clock.early`). Null: its line has no time, it tells lists and nothing of when. A line that comes

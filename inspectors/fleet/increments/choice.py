@@ -108,7 +108,6 @@ def choose(
     `states` are the newest ones of the lake (`newest_states`). `span` is the time that all sources
     cover (microseconds since 1970), and `named` are the ids of topics whose names are new.
     """
-    news = news.filter(pc.is_valid(news["group_id"])).combine_chunks()
     state = states.take(pc.index_in(news["group_id"], states["group_id"]))
     is_record = pc.equal(news["kind"], RECORDS)
     goes_on = pc.and_(

@@ -59,7 +59,6 @@ class Record(NamedTuple):
     offset: int
     source: str
     position: int | None = None
-    problem: str | None = None
     state: bytes | None = None
 
     @property
@@ -330,14 +329,11 @@ def _told_lists(
     state: GroupState, consumer: ConsumerGroup, key: kinds.Key, value: Any, at: int
 ) -> None:
     """Note the list of a classic member of a KIP-848 group: its record holds all of it."""
-    facts = state.facts
     if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
         again = consumer.waits_for(key.member_id)
         names = state.lists.record(key.member_id, value, at, consumer.epoch, again)
-        if names is not None:
-            facts.member(key.member_id).assignors = names
-        elif key.member_id in facts.members:
-            facts.members[key.member_id].assignors = None
+        if names is not None or key.member_id in state.facts.members:
+            state.facts.member(key.member_id).assignors = names
 
 
 def _state(state: GroupState, members: int | None) -> str | None:

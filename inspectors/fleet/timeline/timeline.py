@@ -8,9 +8,8 @@ needs Spark, the wall clock or a file: the same rows, in batches of any size and
 scans, give the same tables. Of a group only its present state is kept in memory.
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
-of a request log; a line that could not be read (`problem` is set) names no group and becomes a row
-of `errors`. Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by group;
-within a group in the order in which they are finished.
+of a request log. Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by
+group; within a group in the order in which they are finished.
 """
 
 from __future__ import annotations
@@ -69,10 +68,7 @@ def make_tables(
     rows = Rows(options.topic_names, options.breaks)
     for group_id, records in groupby(_records(batches), key=attrgetter("group_id")):
         rows.group_id = group_id
-        if group_id is None:
-            yield from _problems(records, rows)
-        else:
-            yield from _tell(group_id, records, options, rows)
+        yield from _tell(group_id, records, options, rows)
     yield from rows.take(rest=True)
 
 
@@ -80,20 +76,6 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
     for batch in batches:
         columns = (values_of(batch[name]) for name in Record._fields)
         yield from map(Record._make, zip(*columns, strict=True))
-
-
-def _problems(records: Iterable[Record], rows: Rows) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Make rows of `errors` of lines that could not be read: they are of no group."""
-    for number, one in enumerate(records):
-        rows.add(
-            "errors",
-            source=one.source,
-            offset=one.position,
-            what="request log line",
-            error=one.problem,
-        )
-        if number % _OFTEN == 0:
-            yield from rows.take()
 
 
 def _tell(
