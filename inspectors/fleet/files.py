@@ -30,7 +30,7 @@ def read_rows(
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file of the lake: those `wanted` (None: all), in these columns.
 
-    A column that the file does not have is null.
+    A column that the file does not have is null. Rows may be wanted by their scan, too.
 
     Raises:
         LakeError: the store does not give the file.
@@ -46,8 +46,9 @@ def read_rows(
         from pyarrow.dataset import ParquetFileFormat
 
         file = ParquetFileFormat().make_fragment(path, filesystem=place.files())
+        known = pa.unify_schemas([columns, pa.schema([SCAN])])
         for batch in file.to_batches(
-            schema=columns, filter=wanted, batch_size=at_once, use_threads=False
+            schema=known, filter=wanted, batch_size=at_once, use_threads=False
         ):
             if len(batch):
                 yield in_columns(batch, columns)

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet.files import may_hold, of_scans, read_rows
+from rebal.inspectors.fleet.files import may_hold, of_groups, of_scans, read_rows
 from rebal.inspectors.fleet.increments.choice import (
     NEWEST,
     Choice,
@@ -42,11 +42,9 @@ from rebal.inspectors.fleet.increments.work import (
     NO_GROUPS,
     Load,
     Piece,
-    by_group,
     carry,
     gather,
     pieces_of,
-    tasks_for,
     tell,
     tell_commits,
 )
@@ -57,13 +55,12 @@ from rebal.inspectors.fleet.lake.table import find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks, is_local
+from rebal.inspectors.fleet.spark.tasks import in_shares, in_tasks, is_local
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter, Totals
 from rebal.inspectors.kafka.brokers import ClusterReading
 
-_Span = tuple[int, int] | None
 _COMMITS: Final = ("commits", "open_commit_groups")
 _REPLACED: Final = (*_COMMITS, "log_ends")
 """Kinds that a scan writes whole: a row for each partition that has commits, or that brokers have.
@@ -79,15 +76,14 @@ _LOGS: Final = 1000
 @dataclass(frozen=True)
 class _Scan:
     """One scan under way: `news` are its new rows by group, `states` the newest ones of the lake
-    before it, and `span` the time that all sources cover, earlier scans' included, in microseconds
-    since 1970."""
+    before it. The names of topics in `totals`, and the time that all sources cover, are those of
+    earlier scans too."""
 
     spark: SparkSession
     run: Run
     totals: Totals
     news: pa.Table
     states: pa.Table
-    span: _Span
     breaks: Mapping[int, tuple[int, ...]]
 
 
@@ -119,7 +115,7 @@ def scan(
         totals = read_records(spark, run, source)
     if request_logs:
         if not is_local(spark):
-            # Their zone is found by tasks that read the files of records.
+            # Their zone is found in the files of records.
             check_seen(run.place, totals)
         say("reading the request logs")
         logs, ahead_ms = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
@@ -127,7 +123,8 @@ def scan(
         check_seen(run.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
     news, states = decoded(totals.news), newest_states(run)
-    now = _Scan(spark, run, totals, news, states, _span(run, totals), _breaks(run, totals))
+    _add_earlier(totals, run.previous)
+    now = _Scan(spark, run, totals, news, states, _breaks(run, totals))
     _write(now, totals.topics.keys() - run.previous.topics.keys())
     if source is not None and source.brokers is not None:
         _write_log_ends(now, source.brokers)
@@ -154,7 +151,7 @@ def check_seen(place: Place, totals: Totals) -> None:
 
 def _write(now: _Scan, named: Collection[str]) -> None:
     """Write the tables' files; `named` are the ids of topics whose names are new."""
-    choice = choose(now.news, now.states, now.span, named)
+    choice = choose(now.news, now.states, now.totals.span, named)
     leaving = _leaving(now, choice)
     work = (_tell(now, choice), _tell_commits(now, choice, leaving), _carry(now, choice, leaving))
     reports = [one for one in work if one is not None]
@@ -178,9 +175,9 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     if not pieces:
         return None
     recorded = frozenset(choice.recorded.to_pylist())
-    options = Options(_topics(now), now.breaks, recorded, told_until(now.news), now.span)
-    rows = gather(now.spark, run.place, pieces, RUNS)
-    rows = by_group(rows, tasks_for(pieces, cores_of(now.spark))).sortWithinPartitions("group_id")
+    until, span = told_until(now.news), totals.span
+    options = Options(totals.topics, now.breaks, recorded, until, span)
+    rows = gather(now.spark, run.place, pieces, RUNS).sortWithinPartitions("group_id")
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
 
@@ -189,9 +186,10 @@ def _leaving(now: _Scan, choice: Choice) -> pa.Array:
 
     They leave once they are an eighth of all: so a file is written again a few times only.
     """
-    if now.run.retain is None or now.span is None:
+    span = now.totals.span
+    if now.run.retain is None or span is None:
         return NO_GROUPS
-    since = now.span[1] - int(now.run.retain * 1_000_000)
+    since = span[1] - int(now.run.retain * 1_000_000)
     found = [_DELETED.empty_table()]
     for file in now.run.earlier("open_groups"):
         found += read_rows(now.run.place, file.path, _DELETED)
@@ -215,11 +213,6 @@ def _write_log_ends(now: _Scan, brokers: ClusterReading) -> None:
     now.totals.gone |= {one.path for one in now.run.earlier("log_ends")}
 
 
-def _topics(now: _Scan) -> dict[str, str]:
-    """Names of topics by their ids, those of earlier scans included."""
-    return {**now.run.previous.topics, **now.totals.topics}
-
-
 def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
     """Return reports of tasks that write what groups have committed, in this scan and before."""
     run, totals = now.run, now.totals
@@ -231,8 +224,7 @@ def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | 
     log = bool(totals.files("requests") or run.earlier("requests"))
     work = partial(tell_commits, target=run.target, known=known, leaving=leaving, log=log)
     totals.gone |= {one.path for kind in _COMMITS for one in run.earlier(kind)}
-    rows = gather(now.spark, run.place, pieces, COMMIT_PARTS)
-    return in_tasks(by_group(rows, tasks_for(pieces, cores_of(now.spark))), work, REPORT_DDL)
+    return in_tasks(gather(now.spark, run.place, pieces, COMMIT_PARTS), work, REPORT_DDL)
 
 
 def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
@@ -252,15 +244,15 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
         # By what could not be read the next scan knows it again.
         left = NO_GROUPS if table == "errors" else leaving
         gone = pa.concat_arrays([told_again, left])
-        names = sorted(gone.to_pylist())
+        names, staying = sorted(gone.to_pylist()), ~of_groups(gone)
         touched = tuple(
             one.path for one in files if one not in small and may_hold(one.low, one.high, names)
         )
         if small:
-            staying = newest if kind in NEWEST else None
-            loads.append(Load(kind, tuple(one.path for one in small), gone, staying, whole=True))
+            rest = staying & newest if kind in NEWEST else staying
+            loads.append(Load(kind, tuple(one.path for one in small), rest, whole=True))
         if touched:
-            loads.append(Load(kind, touched, gone))
+            loads.append(Load(kind, touched, staying))
     if not loads:
         return None
     return in_shares(now.spark, loads, partial(carry, target=run.target), REPORT_DDL)
@@ -268,7 +260,7 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
 
 def _manifest(now: _Scan, source: Source | None, request_logs: Sequence[str]) -> Manifest:
     run, totals, before = now.run, now.totals, now.run.previous
-    first, until = (None, None) if now.span is None else map(moment, now.span)
+    first, until = (None, None) if totals.span is None else map(moment, totals.span)
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,
@@ -284,7 +276,7 @@ def _manifest(now: _Scan, source: Source | None, request_logs: Sequence[str]) ->
         requests=counted(before.requests, totals.lines),
         offsets=dict(sorted({**before.offsets, **totals.last}.items())),
         breaks=dict(now.breaks),
-        topics=_topics(now),
+        topics=totals.topics,
         # The tables have the log end offsets: there are many, and each kept scan has a manifest.
         brokers=replace(source.brokers, ends={}) if source and source.brokers else before.brokers,
     )
@@ -307,9 +299,8 @@ def _logs(before: Sequence[ReadLog], now: Sequence[ReadLog]) -> tuple[ReadLog, .
     return (*[log for log in before if log.digest not in digests][-_LOGS:], *now)
 
 
-def _span(run: Run, totals: Totals) -> _Span:
-    """Return the first and the last time of all records and requests, earlier scans' included."""
-    before = run.previous
+def _add_earlier(totals: Totals, before: Manifest) -> None:
+    """Add what earlier scans found: topics' names by their ids, and the time they cover."""
+    totals.topics = before.topics | totals.topics
     if before.observed_from and before.observed_until:
         totals.stretch((micros(before.observed_from), micros(before.observed_until)))
-    return totals.span

@@ -12,7 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -28,7 +28,6 @@ from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 
 REPORT: Final = pa.schema([("report", pa.binary())])
 REPORT_DDL: Final = "report binary"
-_Key = TypeVar("_Key", str, int)
 _BY_KEY: Final = ("made", "skipped", "records", "lines", "stretches", "offsets")
 """What a report counts, or lists, by the names of things."""
 
@@ -107,7 +106,9 @@ class Totals(TaskReport):
     def add(self, one: TaskReport) -> None:
         """Add another report."""
         for name in _BY_KEY:
-            add_up(getattr(self, name), getattr(one, name))
+            found = getattr(self, name)
+            for key, more in getattr(one, name).items():
+                found[key] = found[key] + more if key in found else more
         self.rows += one.rows
         self.news += one.news
         self.twice |= one.twice
@@ -117,12 +118,6 @@ class Totals(TaskReport):
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(TaskReport)
-
-
-def add_up(found: dict[_Key, Any], more: Mapping[_Key, Any]) -> None:
-    """Add numbers, or lists, to those of the same key."""
-    for key, one in more.items():
-        found[key] = found[key] + one if key in found else one
 
 
 WORK: Final = "_work"

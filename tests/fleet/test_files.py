@@ -14,7 +14,7 @@ from pyarrow.dataset import ParquetFileFormat
 
 from rebal.inspectors.fleet import writer
 from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
-from rebal.inspectors.fleet.increments.work import Load, carry, tell
+from rebal.inspectors.fleet.increments.work import NO_GROUPS, Load, carry, tell
 from rebal.inspectors.fleet.intake import only_new, read_broken, take_in
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import ERRORS, RUNS, SCAN, STATES, TIMELINE, in_columns
@@ -83,7 +83,8 @@ def test_files_of_many_scans_that_become_one_are_sorted_by_group(
     ]
     monkeypatch.setattr(writer, "_FEW", 5)
     target = target_in(tmp_path, scans + 1)
-    (file,) = reported(carry(Load("records", tuple(paths), whole=True), target)).files("records")
+    load = Load("records", tuple(paths), ~of_groups(NO_GROUPS), whole=True)
+    (file,) = reported(carry(load, target)).files("records")
     assert file.rows == GROUPS
     assert row_groups_read(tmp_path, file.path, ONE_GROUP) == 1
     found = rows_of(tmp_path, file.path)

@@ -1,7 +1,7 @@
 """Work of a scan's tasks beside its intake, and how they come by the rows of the lake's files.
 
-pieces ── gather ──┬─ by_group ── sorted ── in_tasks(tell)
-                   └─ by_group ── in_tasks(tell_commits)
+pieces ── gather ──┬─ sorted ── in_tasks(tell)
+                   └─ in_tasks(tell_commits)
 
 Executors read the lake's files with Arrow, so Spark itself needs no jar of the store's. `tell`
 makes rows of the timeline's tables and states, `tell_commits` those of `commits`. `carry` goes on
@@ -81,21 +81,18 @@ def pieces_of(
 def gather(
     spark: SparkSession, place: Place, pieces: Sequence[Piece], schema: pa.Schema
 ) -> DataFrame:
-    """Return the rows of the pieces in this schema: `RUNS` or `COMMIT_PARTS`."""
-    shares = shares_of([(piece, piece.size) for piece in pieces], cores_of(spark))
-    read = partial(_read, place=place)
-    return in_shares(spark, shares, read, from_arrow_schema(schema, prefer_timestamp_ntz=False))
+    """Return the rows of the pieces in this schema, `RUNS` or `COMMIT_PARTS`.
 
-
-def by_group(rows: DataFrame, tasks: int) -> DataFrame:
-    """Each group's rows in one of so many tasks."""
-    return rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, "group_id")
-
-
-def tasks_for(pieces: Iterable[Piece], cores: int) -> int:
-    """Return the number of tasks for the rows of these pieces: one, or a multiple of the cores."""
+    Those of a group are in one of its tasks: there is one, or a multiple of the cores.
+    """
+    cores = cores_of(spark)
+    shares = shares_of([(piece, piece.size) for piece in pieces], cores)
+    columns = from_arrow_schema(schema, prefer_timestamp_ntz=False)
+    rows = in_shares(spark, shares, partial(_read, place=place), columns)
     size = sum(piece.size * (_PACKED_BY if piece.kind in RUN_KINDS else 1) for piece in pieces)
-    return 1 if size <= _LITTLE else cores * max(1, -(-size // (_SHARE * cores)))
+    if size <= _LITTLE:
+        return rows.coalesce(1)
+    return rows.repartition(cores * -(-size // (_SHARE * cores)), "group_id")
 
 
 def _read(pieces: Sequence[Piece], place: Place) -> Iterator[pa.RecordBatch]:
@@ -111,14 +108,14 @@ def _rows(piece: Piece, place: Place) -> Iterator[pa.Table]:
     elif piece.kind == "commit_parts":
         yield from read_rows(place, piece.path, COMMIT_PARTS)
     elif piece.kind == "states":
-        for rows in read_rows(place, piece.path, STATES.append(SCAN), piece.wanted):
-            yield pack(in_columns(rows.select(["group_id", "state"]), TIMELINE))
+        for rows in read_rows(place, piece.path, _STATE, piece.wanted):
+            yield pack(in_columns(rows, TIMELINE))
     else:
-        for rows in read_rows(place, piece.path, RUNS.append(SCAN), piece.wanted):
-            yield rows.select(RUNS.names)
+        yield from read_rows(place, piece.path, RUNS, piece.wanted)
 
 
 NO_GROUPS: Final = pa.array([], TEXT)
+_STATE: Final = pa.schema([STATES.field(name) for name in ("group_id", "state")])
 _GROUP: Final = pa.schema([("group_id", TEXT)])
 
 
@@ -172,26 +169,24 @@ def tell_commits(
 
 
 class Load(NamedTuple):
-    """Files of a kind that one task looks through.
+    """Files of a kind that one task looks through, for the rows that are `staying`.
 
-    With `whole` they are written again in any case. `without` are the groups whose rows go; of the
-    others only those stay for which `staying` is true (None: all).
+    With `whole` they are written again even if all do.
     """
 
     kind: str
     paths: tuple[str, ...]
-    without: pa.Array = NO_GROUPS
-    staying: pc.Expression | None = None
+    staying: pc.Expression
     whole: bool = False
 
 
 def carry(load: Load, target: Target) -> Iterator[pa.RecordBatch]:
     """Carry out a load; yield a report."""
-    writer, gone = PartWriter(target), of_groups(load.without)
-    staying = ~gone if load.staying is None else ~gone & load.staying
+    writer, columns = PartWriter(target), WRITTEN[load.kind].append(SCAN)
     for path in load.paths:
-        if load.whole or next(read_rows(target.place, path, _GROUP, gone), None) is not None:
+        going = read_rows(target.place, path, _GROUP, ~load.staying)
+        if load.whole or next(going, None) is not None:
             writer.said.gone.add(path)
-            for rows in read_rows(target.place, path, WRITTEN[load.kind].append(SCAN), staying):
+            for rows in read_rows(target.place, path, columns, load.staying):
                 writer.write(load.kind, rows)
     yield from writer.report()
