@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.schemas import TIME
+from rebal.inspectors.fleet.schemas import TIME, with_columns
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
@@ -85,6 +85,5 @@ def latest_time() -> int:
 
 def early(rows: pa.Table) -> pa.Table:
     """Return rows of `TIMELINE` in which requests are `DISORDER` earlier, and so sorted."""
-    place = rows.schema.get_field_index("at")
     at = pc.subtract(rows["at"].cast(pa.int64()), pc.if_else(pc.is_null(rows["key"]), DISORDER, 0))
-    return rows.set_column(place, rows.schema.field(place), at.cast(rows.schema.field(place).type))
+    return with_columns(rows, {"at": at.cast(TIME)})

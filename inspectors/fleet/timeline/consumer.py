@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rebal.groups.model import GroupType
 from rebal.groups.wire import offsets_topic as kinds
@@ -34,7 +35,6 @@ from rebal.inspectors.fleet.timeline.values import (
     Named,
     PartitionList,
     Sent,
-    Server,
     Subscription,
     read_subscription,
 )
@@ -240,9 +240,12 @@ class ConsumerGroup(Struct, array_like=True):
     def _seen(
         self, member_id: str, known: ConsumerGroupMember, member: MemberRecords, rows: Rows
     ) -> tuple[Member, int | None]:
-        sent = Sent(Subscription(topics=known.topics, rack=known.rack_id))
+        sent = Sent(Subscription(topics=known.topics))
         if known.supported_protocols:
             sent = read_subscription(known.supported_protocols[0].metadata)
+        said = sent.subscription
+        if known.rack_id not in (None, said.rack):
+            said = replace(said, rack=known.rack_id)
         now, target = member.current, member.target
         identity = Identity(
             member_id,
@@ -255,13 +258,10 @@ class ConsumerGroup(Struct, array_like=True):
         )
         seen = Member(
             identity,
-            sent.subscription,
+            said,
             Assignment(NOTHING if now is None else self._list(now.assigned, rows)),
-            Server(
-                None if target is None else self._list(target.partitions, rows),
-                known.topic_regex,
-                known.rack_id,
-            ),
+            None if target is None else self._list(target.partitions, rows),
+            known.topic_regex,
         )
         return seen, sent.generation
 

@@ -63,7 +63,6 @@ class LoggedMember(Struct, array_like=True):
     software_version: str | None = None
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
-    protocol_type: str | None = None
     joined_at: int | None = None
     reason: str | None = None
     replaced: str | None = None

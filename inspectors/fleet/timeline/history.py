@@ -222,7 +222,6 @@ def _said(member: Member, logged: LoggedMember) -> dict[str, Any]:
     What its records leave open is as the log shows it.
     """
     known, sent, given = member.identity, member.subscription, member.assignment
-    server = member.server
     return {
         "member_id": known.member_id,
         "instance_id": known.instance_id or logged.instance_id or None,
@@ -235,13 +234,13 @@ def _said(member: Member, logged: LoggedMember) -> dict[str, Any]:
         "rebalance_timeout_ms": known.rebalance_timeout_ms or logged.rebalance_timeout_ms or None,
         "subscription_version": sent.version,
         "topics": sent.topics,
-        "topic_regex": server.regex,
+        "topic_regex": member.regex,
         "owned": sent.owned,
-        "rack_id": sent.rack if server.rack is None else server.rack,
+        "rack_id": sent.rack,
         "user_data": sent.user_data,
         "assignment": given.partitions,
         "assignment_user_data": given.user_data,
-        "target": server.target,
+        "target": member.target,
         "assignors": logged.assignors,
         "error": sent.error or given.error,
     }
@@ -253,8 +252,6 @@ def _as_heard(member: Member, logged: LoggedMember) -> Member:
     host = logged.host
     if host is not None and known.host is not None and known.host.startswith("/"):
         host = f"/{host.removeprefix('/')}"
-    if (logged.client_id or known.client_id, host or known.host) == (known.client_id, known.host):
-        return member
     return member.under(known.member_id, logged.client_id, host)
 
 

@@ -109,7 +109,6 @@ def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> No
     logged.assignors = names
     logged.session_timeout_ms = request.session_timeout_ms
     logged.rebalance_timeout_ms = request.rebalance_timeout_ms
-    logged.protocol_type = request.protocol_type
     logged.replaced = replaced or logged.replaced
     if error:
         return

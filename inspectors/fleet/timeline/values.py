@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from rebal.groups.errors import WireError
 from rebal.groups.model import TopicPartitions
@@ -133,28 +133,18 @@ class Identity(NamedTuple):
     protocol_type: str | None
 
 
-class Server(NamedTuple):
-    """A KIP-848 coordinator's facts on a member; `target` is its target assignment."""
-
-    target: PartitionList | None = None
-    regex: str | None = None
-    rack: str | None = None
-
-
-_NO_SERVER: Final = Server()
-
-
 class Member(Struct, eq=False, array_like=True):
     """One member in one generation, as a source shows it; None: the source does not say.
 
     The same object in the next generation is the same member, and its subscription may differ in
-    its generation alone.
+    its generation alone. `target` is its target assignment, which a KIP-848 coordinator stores.
     """
 
     identity: Identity
     subscription: Subscription = UNTOLD
     assignment: Assignment = NOT_GIVEN
-    server: Server = _NO_SERVER
+    target: PartitionList | None = None
+    regex: str | None = None
 
     @property
     def member_id(self) -> str:
@@ -178,7 +168,7 @@ class Member(Struct, eq=False, array_like=True):
             client_id=client_id or self.identity.client_id,
             host=host or self.identity.host,
         )
-        return Member(identity, self.subscription, self.assignment, self.server)
+        return replace(self, identity=identity)
 
     def same_row(self, other: Member) -> bool:
         """Return whether a row of `members` would say the same of both."""
@@ -187,7 +177,8 @@ class Member(Struct, eq=False, array_like=True):
             self.assignment.partitions == other.assignment.partitions
             and (mine is its or (mine.topics == its.topics and mine.owned == its.owned))
             and self.identity == other.identity
-            and self.server[:2] == other.server[:2]
+            and self.target == other.target
+            and self.regex == other.regex
         )
 
 
