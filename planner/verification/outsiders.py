@@ -304,8 +304,7 @@ def _rejections(
         doubt = Doubt.ENTRY if hidden else Doubt.PAST
         if not open_ and all(latest > each for each in bounds):
             doubt = Doubt.TIME if full and one.at is None else Doubt.NONE
-            settles = doubt is Doubt.TIME or (full and counted is not None)
-            until = latest + lasts if settles else None
+            until = latest + lasts if doubt is Doubt.TIME or (full and counted) else None
         elif estimated and one.instance_id not in static:
             doubt = Doubt.COUNT
         yield Outsider(
