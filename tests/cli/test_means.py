@@ -87,6 +87,14 @@ def test_an_option_that_is_given_again_takes_the_place_of_the_plans_own(
     assert (live.connections[-1], live.asked[-1][0]) == (live.connections[0], ["checkout"])
 
 
+def test_an_option_that_a_command_lacks_names_no_group_for_it(
+    live: Live, keep: Keep, rebal: Rebal
+) -> None:
+    keep("-b", "kafka-1:9092", "--probe", "--assignor", "sticky")
+    rebal("diff", PLAN)
+    assert live.asked[-1][0] == ["checkout"]
+
+
 def test_a_secret_is_named_by_its_variable_and_asked_for(
     live: Live, keep: Keep, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
