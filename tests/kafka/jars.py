@@ -35,8 +35,6 @@ ENDS = SITES if os.environ.get("REBAL_FULL") == "1" else ("kafka39", "newest")
 # Fetched by the test that needs one (`make test-full`).
 RARE_BROKER_VERSIONS = ("4.2.2", "4.3.1")
 CLIENT_VERSIONS = ("2.3.1", "2.8.2", *BROKER_VERSIONS)
-# They print no member id when they join.
-NAMELESS_CLIENT_VERSIONS = ("2.4.1", "2.5.1")
 STREAMS_VERSIONS = ("2.3.1", *BROKER_VERSIONS)
 CONNECT_VERSIONS = (SCALA, EARLY)
 
@@ -61,7 +59,7 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
     **{
         f"{library}-{version}": (f"org.apache.kafka:kafka-{library}:{version}", _SIMPLE)
         for library, versions in (
-            ("clients", (*CLIENT_VERSIONS, *NAMELESS_CLIENT_VERSIONS)),
+            ("clients", CLIENT_VERSIONS),
             ("streams", STREAMS_VERSIONS),
         )
         for version in versions

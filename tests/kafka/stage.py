@@ -46,7 +46,6 @@ class Case:
     runs: str
     elected: str | None
     kind: str = "classic"
-    client_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Stage:
                 self.members.start(
                     one.software,
                     self.broker,
-                    case.client_id or f"client-{number}",
+                    f"client-{number}",
                     self.group,
                     topics=[self.topic],
                     assignors=one.assignors,

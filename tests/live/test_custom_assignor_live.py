@@ -18,7 +18,6 @@ from tests.live_support.services import BOTH_COORDINATORS, given_up
 OWN = ["shelf"]
 FINAL = ["cooperative-sticky"]
 BOTH = [*FINAL, *OWN]
-COOPERATIVE = ["shelf-cooperative"]
 EAGER = ("--ignore", "RB112", "--reason", "its supportedProtocols() is EAGER alone")
 pytestmark = pytest.mark.parametrize("broker", BOTH_COORDINATORS, indirect=True)
 
@@ -82,35 +81,6 @@ def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path
     done = service.plan()
     assert (done["verdict"], done["from"]) == ("done", "COOPERATIVE")
     assert all(member.error is None for member in service.running.values())
-
-
-def test_an_own_cooperative_assignor_is_seen_at_work(service: Service) -> None:
-    names = ["java-3.9.1-0", "java-3.9.1-1"]
-    service.begin(names[:1], COOPERATIVE)
-    service.begin(names[1:], COOPERATIVE)
-    # Whoever was there kept its partitions; the newcomer had none to keep.
-    shown, silent = service.runs(), names[1]
-    assert shown == {names[0]: "COOPERATIVE", silent: "cannot tell"}
-    asked = service.plan()
-    assert (asked["target"], asked["verdict"], asked["exit_code"]) == (
-        "shelf-cooperative", "unproven", 4,
-    )  # fmt: skip
-    (finding,) = (one for one in asked["findings"] if one["rule"] == "RB111")
-    assert finding["members"] == [service.running[silent].member_id]
-    for owned, given in given_up(service, "java-2.8.2-0", COOPERATIVE).values():
-        assert given < owned
-    service.running.pop("java-2.8.2-0").stop()
-    service.settle()
-    assert set(service.runs().values()) == {"COOPERATIVE"}
-    seen = service.plan("--out", str(service.file))
-    assert (seen["verdict"], seen["from"], seen["exit_code"]) == ("done", "COOPERATIVE", 0)
-    assert service.verify()["exit_code"] == 0
-    # Kafka's own, asked for by name, is two bounces away, and nobody runs EAGER in between.
-    there = service.plan("--to", "cooperative-sticky", *logs(service))
-    assert (there["path"], there["next_step"], there["exit_code"]) == ("two_bounces", 1, 0)
-    assert "CooperativeStickyAssignor,com.example.ShelfAssignor$Cooperative" in texts(
-        there["steps"][0], "java"
-    )
 
 
 @pytest.mark.parametrize("version", ["2.8.2", jars.SCALA, jars.EARLY])

@@ -11,18 +11,23 @@ from importlib.metadata import version
 import confluent_kafka
 import pytest
 
+from tests.kafka import jars
 from tests.kafka.members import wait_assigned
 from tests.kafka.stage import Case, One, Stage
 from tests.live_support.services import BOTH_COORDINATORS
 
 PARTITIONS = 6
 COOP = "cooperative-sticky"
-SUBSCRIPTION_VERSION = {"java-2.3.1": 0, "java-2.8.2": 1, "java-3.9.1": 3, "java-4.1.1": 3}
+NEWEST = f"java-{jars.NEWEST}"
+SUBSCRIPTION_VERSION = {
+    "java-2.3.1": 0, "java-2.8.2": 1, "java-3.9.1": 3, "java-4.1.1": 3, NEWEST: 3,
+}  # fmt: skip
 # KIP-511 names and versions as each client sends them; Java before 2.4 sends none.
 WIRE_SOFTWARE = {
     "java-2.8.2": ("apache-kafka-java", "2.8.2"),
     "java-3.9.1": ("apache-kafka-java", "3.9.1"),
     "java-4.1.1": ("apache-kafka-java", "4.1.1"),
+    NEWEST: ("apache-kafka-java", jars.NEWEST),
     "confluent-kafka": (
         "confluent-kafka-python",
         f"{version('confluent-kafka')}-rdkafka-{confluent_kafka.libversion()[0]}",
@@ -50,6 +55,7 @@ CASES = {
     "java 4.1.1 in bounce 2": Case(
         (One("java-4.1.1", (COOP, "range")), One("java-4.1.1", (COOP,))), "mixed", COOP
     ),
+    "newest java mixed": Case(two(NEWEST, (COOP, "range")), "EAGER", COOP),
     "a forgotten java 2.3.1": Case(
         (
             One("java-2.3.1", ("range",)),
@@ -239,23 +245,6 @@ def wait_for_lag(stage, lag, tries=10):
         if told["lag"] == lag:
             return told
     raise AssertionError(f"lag stayed {told['lag']}, not {lag}")
-
-
-def test_equal_client_ids_are_not_mixed_up(stage):
-    lists = (("range",), (COOP, "range"), ("range", COOP))
-    same = Case(
-        tuple(One("java-3.9.1", names) for names in lists), "EAGER", "range", client_id="pod"
-    )
-    real = stage.start(same)
-    for options in (["--probe"], ["--request-log", stage.request_log]):
-        told = stage.inspect(*options)
-        by_id = {member["member_id"]: member for member in told["members"]}
-        assert set(by_id) == {member.member_id for member in real}
-        for member in real:
-            seen = by_id[member.member_id]
-            assert partitions(seen["assignment"]) == member.owned
-            if "--request-log" in options:
-                assert tuple(seen["assignors"]["list"]) == member.assignors
 
 
 def ids(told):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kafka.processes import wait_for
-from tests.kafka.service import PARTITIONS, Service, gave_up, named, texts
+from tests.kafka.service import PARTITIONS, Service, gave_up, texts
 from tests.live_support.services import BOTH_COORDINATORS, given_up, is_over, steps_of
 
 pytestmark = [
@@ -180,31 +180,3 @@ def test_kafka_go_beside_a_client_whose_leader_cannot_read_it(
         timeout=5,
         involved=lambda: [leader_now.host.process],
     )
-
-
-def test_a_franz_go_member_that_is_refused_again_and_again(service: Service) -> None:
-    java, go = "java-2.8.2-0", "franz-go-0"
-    service.begin([java, go], OLD)
-    service.plan("--out", str(service.file))
-    # Somebody takes franz-go's default, which is the last step's list, before its time.
-    service.running[go].stop()
-    hasty = service.start(go, [])
-    hasty.wait_for("error", count=3)
-    assert {event.data["kind"] for event in hasty.said("error")} == {"refused"}
-    assert hasty.host.process.alive
-    service.broker.wait_stable(service.group, 1)
-    told = service.verify()
-    assert told["exit_code"] == 3
-    (danger,) = told["dangers"]
-    assert danger["kind"] == "rejected"
-    assert f"{go} (127.0.0.1) [cooperative-sticky]" in danger["message"]
-    assert danger["members"] == [service.running[java].member_id]
-    assert [one["name"] for one in told["outsiders"]] == [go]
-    seen = service.inspect()
-    assert {(one["client_id"], *one["list"]) for one in seen["refusals"]} == {(go, *FINAL)}
-    assert len(seen["refusals"]) >= 3
-    (finding,) = (one for one in seen["findings"] if one["rule"] == "RB904")
-    assert go in finding["message"]
-    hasty.stop()
-    service.begin([go], BOTH)
-    assert named(service.verify(), "yes") == {go}

@@ -98,38 +98,3 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(rollout: Rollout) -> 
     nothing = rollout.verify("--journal", str(rollout.file) + ".other", "--step", "2")
     assert nothing["exit_code"] == 4
     assert named(nothing, "yes") <= {*APPS[:-1]}
-
-
-def test_java_and_librdkafka_in_one_group_step_by_step(rollout: Rollout) -> None:
-    """Two Java members roll, the librdkafka one stops alone: each gate looks at those it is of."""
-    with rollout.logged():
-        rollout.place("rd-0", OLD, software="confluent-kafka")
-        rollout.begin(APPS[:2], OLD)
-        # The members are known to the plan, and its baseline brings that to each later look.
-        rollout.make("--expect-members", "3", *rollout.logs())
-        rollout.restart("app-0", MIXED)
-        told = rollout.verify(*rollout.logs())
-        assert (told["step"], told["exit_code"], told["why"]) == (1, 4, ["not done: app-1"])
-        rollout.restart("app-1", MIXED)
-        told = rollout.verify(*rollout.logs(), "--probe")
-        # librdkafka cannot hold both: the first step is not its own, and its gate holds.
-        assert (told["step"], told["exit_code"]) == (1, 0)
-        assert [one["name"] for one in told["members"] if not one["concerned"]] == ["rd-0"]
-        assert told["next"].startswith("begin step 2: stop rd-0, check that the group is Stable")
-
-        rollout.stop("rd-0")
-        rollout.settle()
-        told = rollout.verify(*rollout.logs())
-        assert (told["step"], told["exit_code"]) == (2, 4)
-        assert [one["name"] for one in told["outsiders"]] == ["rd-0"]
-        rollout.begin(["rd-0"], FINAL, software="confluent-kafka")
-        told = rollout.verify(*rollout.logs())
-        assert (told["step"], told["exit_code"], told["assignor"]) == (2, 0, FINAL[0])
-
-        for number, code in ((0, 4), (1, 0)):
-            rollout.restart(APPS[number], FINAL)
-            told = rollout.verify(*rollout.logs())
-            assert (told["step"], told["exit_code"]) == (3, code)
-            assert named(told, "yes") == {"rd-0", *APPS[: number + 1]}
-        assert told["finished"]
-    assert rollout.errors() == {}
