@@ -98,25 +98,6 @@ def client_properties(
     }
 
 
-def librdkafka_properties(
-    certificates: Certificates, bootstrap: str, *, mechanism: str, user: str
-) -> dict[str, str]:
-    """The same as `client_properties`, in librdkafka's spelling, and OAUTHBEARER besides.
-
-    An OAUTHBEARER user needs no password: the token is not signed.
-    """
-    made = {"bootstrap.servers": bootstrap, "ssl.ca.location": str(certificates.ca)}
-    if mechanism == "SSL":
-        identity = str(certificates.identity(user))
-        files = {"ssl.key.location": identity, "ssl.certificate.location": identity}
-        return made | files | {"security.protocol": "SSL"}
-    made |= {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism}
-    if mechanism == "OAUTHBEARER":
-        unsigned = {"enable.sasl.oauthbearer.unsecure.jwt": "true"}
-        return made | unsigned | {"sasl.oauthbearer.config": f"principal={user}"}
-    return made | {"sasl.username": user, "sasl.password": USERS[user]}
-
-
 def listener_settings(certificates: Certificates) -> dict[str, str]:
     """The broker's settings of the listeners SASL_SSL and SSL."""
     settings: dict[str, str] = {"ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT"}

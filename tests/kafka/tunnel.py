@@ -1,9 +1,10 @@
-"""`Tunnel`: a TCP forwarder on loopback that can be cut, go silent, and be mended."""
+"""`Tunnel`: a TCP forwarder on loopback that can be cut, go silent, and be mended; `Recorder`."""
 
 import contextlib
 import socket
 import struct
 import threading
+from collections import Counter
 from typing import Self
 
 _RESET = struct.pack("ii", 1, 0)
@@ -14,14 +15,11 @@ class Tunnel:
 
     `cut()`: open connections are reset and new ones refused. `hush()`: connections are accepted
     and nothing is forwarded, as where packets are dropped. `mend()`: all is well for new ones.
-    `forwarded` are the bytes that have come back so far.
     """
 
     def __init__(self, port: int) -> None:
         self.port = port
         self.target = 0
-        self.forwarded = 0
-        self._left: int | None = None
         self._silent = threading.Event()
         self._listener: socket.socket | None = None
         self._open: set[socket.socket] = set()
@@ -55,14 +53,9 @@ class Tunnel:
         """Forward nothing more, of any connection; accept new ones all the same."""
         self._silent.set()
 
-    def cut_after(self, count: int) -> None:
-        """Cut once so many more bytes have come back, in the middle of whatever they belong to."""
-        self._left = count
-
     def mend(self) -> None:
         """Listen and forward again. What was held back stays lost, and its connections too."""
         self.cut()
-        self._left = None
         self._silent.clear()
         self._listener = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
@@ -90,16 +83,56 @@ class Tunnel:
         """What `one` says, to `other`; nothing while silent, when a new one has no other end."""
         with contextlib.suppress(OSError):
             while data := one.recv(65536):
-                if back and self._left is not None:
-                    data = data[: self._left]
-                    self._left -= len(data)
                 if not self._silent.is_set():
                     other.sendall(data)
-                    self.forwarded += len(data) * back
-                if self._left == 0:
-                    self.cut()
         for each in (one, other):
             with contextlib.suppress(OSError):
                 each.close()
         with self._lock:
             self._open -= {one, other}
+
+
+class Recorder(Tunnel):
+    """A tunnel to one broker that reads the frames it forwards.
+
+    `requests` counts them by api key, `most` is the greatest number that waited for their answers
+    at one time, over all connections. A request counts before the broker has it, and until its
+    whole answer is here: never fewer than the broker itself could count.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.requests: Counter[int] = Counter()
+        self.most = 0
+        self._waiting = 0
+        self._counting = threading.Lock()
+        super().__init__(port)
+
+    def reset(self) -> None:
+        """Count from nothing; the requests that wait now still do."""
+        with self._counting:
+            self.requests.clear()
+            self.most = self._waiting
+
+    def _pump(self, one: socket.socket, other: socket.socket, back: bool) -> None:
+        frames = b""
+        with contextlib.suppress(OSError):
+            while data := one.recv(65536):
+                frames += data
+                while len(frames) >= 4 and len(frames) >= (size := _size(frames)):
+                    self._count(frames, back)
+                    frames = frames[size:]
+                other.sendall(data)
+        for each in (one, other):
+            with contextlib.suppress(OSError):
+                each.close()
+
+    def _count(self, frame: bytes, back: bool) -> None:
+        with self._counting:
+            self._waiting += -1 if back else 1
+            self.most = max(self.most, self._waiting)
+            if not back:
+                self.requests[struct.unpack(">h", frame[4:6])[0]] += 1
+
+
+def _size(frames: bytes) -> int:
+    return 4 + int(struct.unpack(">i", frames[:4])[0])

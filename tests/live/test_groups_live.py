@@ -10,8 +10,8 @@ from rebal.cli import app
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.crowd import PARTITIONS, Crowd
 from tests.kafka.rawwire import consumer_heartbeat
-from tests.kafka.recorder import Recorder
 from tests.kafka.security import USERS
+from tests.kafka.tunnel import Recorder
 
 DESCRIBE_GROUPS, FIND_COORDINATOR, OFFSET_FETCH, LIST_OFFSETS = 15, 10, 9, 2
 JOIN_GROUP, FETCH = 11, 1
