@@ -10,49 +10,20 @@ import pytest
 from rebal.cli import app
 from rebal.cli.journal import journal_path
 from rebal.inspectors import clock
-from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.session import ahead_of_brokers
-from tests.kafka.broker import Broker
 from tests.kafka.service import Service
-from tests.live_support import config_of
 
 JAVA = "java-4.1.1"
-HOUR = timedelta(hours=1)
 
 
 def right() -> datetime:
     return datetime.now(UTC)
 
 
-@pytest.fixture
-def fast(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    monkeypatch.setattr(clock, "now", lambda: right() + HOUR)
-    return monkeypatch
-
-
-def test_the_offset_is_that_of_the_brokers_answer(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with RawCluster(ClusterConfig(bootstrap=broker.bootstrap)) as raw:
-        raw.any(raw.deadline())
-        assert ahead_of_brokers(raw, raw.deadline()) == timedelta()
-        for ahead in (HOUR, -HOUR, timedelta(seconds=20)):
-            monkeypatch.setattr(clock, "now", lambda ahead=ahead: right() + ahead)
-            found = ahead_of_brokers(raw, raw.deadline())
-            assert found is not None
-            assert abs(found - ahead) < timedelta(seconds=2)
-
-
-def test_a_user_without_the_right_gets_no_offset(broker: Broker, fast: pytest.MonkeyPatch) -> None:
-    with RawCluster(config_of(broker, "SCRAM-SHA-256", "limited")) as raw:
-        assert ahead_of_brokers(raw, raw.deadline()) is None
-
-
 def test_a_rejection_after_the_plan_is_later_than_the_plan(
-    service: Service, fast: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The plan's machine is an hour ahead: by its clock the rejection was long before the plan."""
+    monkeypatch.setattr(clock, "now", lambda: right() + timedelta(hours=1))
     service.begin([f"{JAVA}-0", f"{JAVA}-1"], ["range"])
     began = right()
     plan = service.plan("--out", str(service.file))
@@ -66,7 +37,7 @@ def test_a_rejection_after_the_plan_is_later_than_the_plan(
     assert f"{JAVA}-2" in said
     assert "this machine's clock is 60 min ahead of the brokers'" in said
     # The next look is taken on a machine whose clock is right.
-    fast.setattr(clock, "now", right)
+    monkeypatch.setattr(clock, "now", right)
     assert app.run(words) == 3
     assert "left out" not in capsys.readouterr().out
     lines = journal_path(service.file).read_text().splitlines()

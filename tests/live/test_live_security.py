@@ -10,12 +10,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     ResourceType,
 )
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    load_pem_private_key,
-    pkcs12,
-)
-from cryptography.x509 import load_pem_x509_certificate
 
 from rebal.groups.compact import Replicas
 from rebal.groups.model import Broker as Described
@@ -87,24 +81,6 @@ def test_pem_text_inside_the_properties_is_left_in_no_file(
     assert read(config, group).notes == ()
     assert list(tmp_path.iterdir()) == []
     assert "PRIVATE" not in repr(config)
-
-
-def test_pkcs12_keystore_is_read_in_full(kafka41: Broker, group: str) -> None:
-    pem = kafka41.certificates.identity("admin").read_bytes()
-    key = load_pem_private_key(pem, None)
-    leaf = load_pem_x509_certificate(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
-    store = kafka41.folder / "admin.p12"
-    store.write_bytes(
-        pkcs12.serialize_key_and_certificates(
-            b"admin", key, leaf, None, BestAvailableEncryption(b"store-s3cret")  # type: ignore[arg-type]
-        )
-    )  # fmt: skip
-    config = config_of(
-        kafka41, "SSL", ssl_keystore_type="PKCS12", ssl_keystore_location=str(store),
-        ssl_keystore_password="store-s3cret",
-    )  # fmt: skip
-    read_in_full(config, group)
-    assert available(examine(config, group))["login"] is Tri.YES
 
 
 def test_resources_are_those_that_librdkafka_reads(kafka41: Broker, topic_name: str) -> None:

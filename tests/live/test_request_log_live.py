@@ -1,15 +1,10 @@
 """The request log of real brokers, both coordinators, against what the members were given."""
 
-from datetime import timedelta
-
 import pytest
 
-from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
 from rebal.inspectors.logs.requests.lines import MARK, Request, parse
 from rebal.inspectors.logs.requests.reader import read_request_log
-from rebal.planner.paths import make_plan
-from tests.kafka.members import wait_assigned
 from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
 from tests.live_support import read_group
@@ -86,36 +81,3 @@ def test_every_list_by_member_id_the_refusal_and_the_probe(broker, members, grou
 def _seen(broker, group_id):
     reading = read_request_log([broker.request_log_path])
     return [one for one in reading.observations if one.group_id == group_id]
-
-
-def test_two_processes_with_one_instance_id_are_named_with_both_addresses(
-    broker, members, group_id, topic_name
-):
-    """Describe keeps the client id of the first process; the request log shows who has it now."""
-    topic = broker.create_topic(topic_name, 2)
-
-    def start(name):
-        one = members.start(
-            "java-4.1.1", broker, name, group_id, topics=[topic], assignors=["range"],
-            instance_id="pod-0",
-        )  # fmt: skip
-        wait_assigned([one], 2)
-        return one
-
-    running = start("here")
-    for name in ("there", "here", "there"):
-        following = start(name)
-        assert "Fenced" in str(running.wait_for("error"))
-        running = following
-    snapshot = read_group(broker, group_id)
-    reading = read_request_log([broker.request_log_path], tz_offset=timedelta())
-    merged = merge(snapshot, [*reading.observations, *reading.logs])
-    assert [one.client_id for one in merged.refusals] == ["here", "there", "here"]
-    assert all(one.rejoined_as for one in merged.refusals)
-    assert snapshot.members[0].client_id == "here"
-    assert merged.members[0].client_id == "there"
-    (finding,) = [one for one in make_plan(merged).findings if one.rule == "RB608"]
-    assert finding.message.startswith("here at 127.0.0.1 (connection ")
-    assert (
-        "3 times in all by there at 127.0.0.1, which has the instance id pod-0" in finding.message
-    )
