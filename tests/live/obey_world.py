@@ -331,24 +331,13 @@ class LiveWorld:
         return not had or cut
 
     def spoil(self) -> str:
-        """Cut the logs (what was written so far is rotated away), or merge them."""
-        return self.merge() if self._rng.random() < 0.4 else self.cut()
-
-    def merge(self) -> str:
-        """Merge the logs of each kind from now on."""
-        self.given.merged = True
-        return "merged"
-
-    def cut(self) -> str:
-        """Leave out what the logs hold so far."""
+        """Merge the logs of each kind from now on, or cut them: what they hold is rotated away."""
+        if self._rng.random() < 0.4:
+            self.given.merged = True
+            return "merged"
         for path in [*self._request_logs(), *self._client_logs()]:
             self.given.since[path] = _size(path)
         return "cut"
-
-    def inspect(self) -> dict[str, Any] | None:
-        """The group in `rebal inspect -o json`, by all evidence, for the report of a failure."""
-        body = self._ask(["inspect", self.group, "--probe", *self._evidence()])
-        return body["groups"][0] if body else None
 
     # --- judging --------------------------------------------------------------------------------
 
