@@ -88,7 +88,6 @@ class LiveWorld:
         self.session_seconds = session_ms / 1000
         self.rebalance_seconds = rebalance_ms / 1000
         self.given = Given(set(kinds), shift=shift)
-        self.commands: list[str] = []
         self._members = members
         self._folder = folder
         self._rng = rng
@@ -415,11 +414,9 @@ class LiveWorld:
 
     def _ask(self, words: list[str]) -> dict[str, Any] | None:
         full = [*words, "-b", self.broker.bootstrap, "-o", "json", "--timeout", "8"]
-        self.commands.append("rebal " + " ".join(full))
         code, text, said = self._rebal.run(full)
         assert "fault of rebal" not in said, f"{full}\n{said}"
         if code in (1, None):
-            self.commands.append(said)
             return None
         assert text, f"{full}\n{said}"
         body: dict[str, Any] = json.loads(text)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -49,7 +49,6 @@ class Seed(NamedTuple):
     software: str
     assignors: tuple[str, ...]
     static: bool = False
-    protocol: str = "classic"
 
 
 class Course(NamedTuple):
@@ -87,7 +86,6 @@ class RealGroup:
         self.ever: list[tuple[str, Member]] = []
         self._members, self._session = members, session
         self._seeds: dict[str, Seed] = {}
-        self._gone: dict[str, float] = {}
         self._began, self._log_from = 0.0, 0
 
     def begin(self, seeds: Sequence[Seed]) -> Scene:
@@ -111,10 +109,7 @@ class RealGroup:
             seen = read_group(self.broker, self.group)
             log = read_request_log(files_in([self.broker.request_log_path]), tz_offset=UTC)
             found[:] = [merge(seen, (*log.observations, *log.logs))]
-            return all(
-                one.assignors.knowledge is Knowledge.EXACT or one.protocol_type == "consumer"
-                for one in found[0].members
-            )
+            return all(one.assignors.knowledge is Knowledge.EXACT for one in found[0].members)
 
         wait_for("every list to be in the request log", known, timeout=20, every=0.5)
         return found[0]
@@ -127,10 +122,10 @@ class RealGroup:
         """
         self._began = time.time()
         self._log_from = self.broker.request_log_path.stat().st_size
-        self._gone = {}
         made = []
         for event in events:
-            made.append(_DEEDS[event.do](self, event))
+            deed = self._reload if event.do is Deed.COORDINATOR else self._restart
+            made.append(deed(event))
             self.settle()
         return tuple(made)
 
@@ -196,60 +191,40 @@ class RealGroup:
 
     def _restart(self, event: Event) -> Event:
         (name,) = event.members
-        member = self.running.pop(name, None)
-        if member is not None:
-            member.stop()
-            self._gone[name] = _end_of(member)
-        gone = self._gone.get(name, time.time())
-        # Whoever was killed before is started at once, as the engine starts it.
+        member = self.running.pop(name)
+        member.stop()
+        gone = _end_of(member)
         time.sleep(max(0.0, gone + RESTART - time.time()))
-        before = self._seeds[name]
-        seed = before._replace(
-            assignors=event.assignors or before.assignors,
-            protocol=event.protocol or before.protocol,
-        )
+        seed = self._seeds[name]._replace(assignors=event.assignors)
         again = self._start(seed)
         wait_for(f"{name} to join", lambda: bool(again.said("joined", "error")), timeout=60)
         return replace(event, seconds=self._joined_at(again, seed, gone) - gone)
 
-    def _kill(self, event: Event) -> Event:
-        (name,) = event.members
-        member = self.running.pop(name)
-        member.crash()
-        self._gone[name] = _end_of(member)
-        return event
-
-    def _coordinator(self, event: Event) -> Event:
+    def _reload(self, event: Event) -> Event:
         began = time.time()
         self.broker.restart()
         return replace(event, seconds=time.time() - began)
 
     def _start(self, seed: Seed) -> Member:
-        options: dict[str, Any] = {"protocol": seed.protocol}
-        if seed.protocol == "classic":
-            options |= {
-                "assignors": seed.assignors,
-                "session_timeout_ms": int(1000 * self._session),
-                "settings": {"heartbeat.interval.ms": str(int(1000 * HEARTBEAT))},
-            }
-        if seed.static:
-            options["instance_id"] = seed.name
         member = self._members.start(
-            seed.software, self.broker, seed.name, self.group, topics=[self.topic], **options
-        )
+            seed.software, self.broker, seed.name, self.group, topics=[self.topic],
+            assignors=seed.assignors, instance_id=seed.name if seed.static else None,
+            session_timeout_ms=int(1000 * self._session),
+            settings={"heartbeat.interval.ms": str(int(1000 * HEARTBEAT))},
+        )  # fmt: skip
         self._seeds[seed.name] = seed
         self.running[seed.name] = member
         self.ever.append((seed.name, member))
         return member
 
     def _joined_at(self, member: Member, seed: Seed, after: float) -> float:
-        """Return when the member first asked to join, by its own log; KIP-848: when it started."""
-        for found in _JOINS.finditer(member.log()):
-            at = datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC)
-            mine = (found["client"], found["group"]) == (seed.name, self.group)
-            if mine and at.timestamp() >= after:
-                return at.timestamp()
-        return member.said("started")[0].t_ms / 1000
+        """Return when the member first asked to join, by its own log."""
+        times = [
+            datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC).timestamp()
+            for found in _JOINS.finditer(member.log())
+            if (found["client"], found["group"]) == (seed.name, self.group)
+        ]
+        return min(at for at in times if at >= after)
 
 
 def foretold(scene: Scene, events: Sequence[Event], seed: int = 0) -> tuple[Course, Rehearsal]:
@@ -267,10 +242,3 @@ def _end_of(member: Member) -> float:
     last = ends[-1].t_ms
     gave = [one.t_ms for one in ends if one.kind in _OWNERSHIP and last - one.t_ms < 1000 * _FOUND]
     return (gave[-1] if gave else last) / 1000
-
-
-_DEEDS: Mapping[Deed, Callable[[RealGroup, Event], Event]] = {
-    Deed.RESTART: RealGroup._restart,
-    Deed.KILL: RealGroup._kill,
-    Deed.COORDINATOR: RealGroup._coordinator,
-}
