@@ -11,7 +11,7 @@ What to reach for:
 * `members.Host`, `members.JavaHost`: consumers under the test's control, each a `Member` whose
   events (assigned, revoked, lost, joined, error, closed) are what the client itself printed;
 * `rolling.Rolling`: a group of such members that are restarted one after the other, each in its
-  place; `service.Service` is one that `rebal` is asked about;
+  place; tests/live_support has those that `rebal` is asked about;
 * `jars`: the pinned jars, fetched once by mvnw into `.cache/` (or `REBAL_CACHE`);
 * `clients`: how members of clients other than Java are run, and the Go, Node and aiokafka programs
   that the fixture `other_clients` makes once in the same folder.

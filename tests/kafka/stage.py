@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rebal.cli import app
+from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 
@@ -93,7 +94,7 @@ class Stage:
         return started
 
 
-def inspect(broker: Broker, group: str, *options: str) -> dict[str, Any]:
+def inspect(broker: Administration, group: str, *options: str) -> dict[str, Any]:
     """The one group in `rebal inspect`'s JSON."""
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
         code = app.run(["inspect", group, "-o", "json", "-b", broker.bootstrap, *options])

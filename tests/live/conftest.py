@@ -10,8 +10,8 @@ from tests.kafka import jars
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
-from tests.kafka.service import Service
 from tests.live_support.rollout import GroupOn, PlannedGroup
+from tests.live_support.services import Service
 
 HERE = Path(__file__).parent
 Said = pytest.CaptureFixture[str]
@@ -32,31 +32,21 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 
 
 @pytest.fixture
-def service(
-    broker: Broker,
-    members: Members,
-    group_id: str,
-    topic_name: str,
-    *,
-    tmp_path: Path,
-    capsys: Said,
-) -> Iterator[Service]:
-    """A service whose group is the test's, with the request log on."""
-    broker.log_requests(True)
-    yield Service(broker, members, group_id, topic_name, folder=tmp_path, capsys=capsys)
-    broker.log_requests(False)
-
-
-@pytest.fixture
 def group_on(
     members: Members, group_id: str, topic_name: str, tmp_path: Path, capsys: Said
 ) -> GroupOn:
     """Makes the test's group on any broker or cluster, and a place for its plan."""
 
-    def made(
-        on: Administration, kind: type[PlannedGroup] = PlannedGroup, software: str = "java-3.9.1"
-    ) -> Any:
+    def made(on: Administration, kind: Any = PlannedGroup, software: Any = "java-3.9.1") -> Any:
         names = (on, members, group_id, topic_name)
         return kind(*names, software=software, folder=tmp_path, capsys=capsys)
 
     return made
+
+
+@pytest.fixture
+def service(broker: Broker, group_on: GroupOn) -> Iterator[Service]:
+    """A service whose group is the test's, with the request log on; members name their clients."""
+    made: Service = group_on(broker, Service, None)
+    with made.logged():
+        yield made

@@ -18,6 +18,7 @@ from tests.kafka.administration import Administration
 from tests.kafka.cluster import Cluster
 from tests.kafka.connect import ConnectHost, Worker, wait_workers
 from tests.kafka.members import JAVA_ASSIGNORS, Member, Members
+from tests.kafka.service import properties_of
 from tests.kafka.streams import StreamsHost
 from tests.live.obey import Process
 from tests.live.obey_rebal import Rebal
@@ -167,8 +168,7 @@ class LiveWorld:
         words = ["show", str(plan), "--set", "--step", str(step), "--family", process.family]
         code, text, said = self._rebal.run(words)
         assert code == 0, f"{words}: exit {code}: {said}"
-        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-        process.settings = dict(line.split("=", 1) for line in lines)
+        process.settings = properties_of(text)
         if process.software == "streams-2.3.1":
             process.software = STREAMS_NEXT
         return 1

@@ -10,7 +10,7 @@ import pytest
 from rebal.cli import app
 from rebal.cli.journal import journal_path
 from rebal.inspectors import clock
-from tests.kafka.service import Service
+from tests.live_support.services import Service
 
 JAVA = "java-4.1.1"
 

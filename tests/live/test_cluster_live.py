@@ -9,6 +9,7 @@ import pytest
 
 from tests.kafka.cluster import Cluster
 from tests.kafka.service import named
+from tests.kafka.stage import inspect
 from tests.live_support.rollout import GroupOn, PlannedGroup
 
 OLD = ["range"]
@@ -33,7 +34,7 @@ class Moved(PlannedGroup):
 
     def verdict(self) -> tuple[str, str]:
         """The probe's answer for cooperative-sticky, and whether a rebalance followed the load."""
-        (group,) = self._ask("inspect", self.group, "--probe")["groups"]
+        group = inspect(self.broker, self.group, "--probe")
         assert group["probe"]["refused"] is None, group["probe"]
         words = {one["assignor"]: one["supported"] for one in group["probe"]["answers"]}
         assert words["range"] == "yes"

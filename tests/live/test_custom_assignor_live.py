@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.kafka import jars
-from tests.kafka.service import Service, named, texts
-from tests.live_support.services import BOTH_COORDINATORS, given_up
+from tests.kafka.service import named
+from tests.live_support.services import BOTH_COORDINATORS, Service, texts
 
 OWN = ["shelf"]
 FINAL = ["cooperative-sticky"]
@@ -99,7 +99,7 @@ def test_an_eager_class_named_cooperative_sticky_is_not_called_done(service: Ser
     """What RB111 rests on: such a member gives up everything at each rebalance."""
     names = ["java-2.8.2-0", "java-3.9.1-0"]
     service.begin(names, ["eager-cooperative-sticky"])
-    for owned, given in given_up(service, "java-3.9.1-1", ["eager-cooperative-sticky"]).values():
+    for owned, given in service.given_up("java-3.9.1-1", ["eager-cooperative-sticky"]).values():
         assert owned <= given
     # The request log alone: those that rejoined gave up what they had, the newcomer shows nothing.
     shown = service.plan()

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.service import Service, named, texts
-from tests.live_support.services import BOTH_COORDINATORS, given_up, is_over, steps_of
+from tests.kafka.service import named
+from tests.live_support.services import BOTH_COORDINATORS, Service, texts
 
 pytestmark = [
     pytest.mark.usefixtures("other_clients"),
@@ -46,21 +46,6 @@ def start_all(service: Service, step: dict[str, Any], names: list[str]) -> None:
         assert told["dangers"] == []
     assert told["finished"]
     assert not service.errors()
-
-
-def roll(service: Service, step: dict[str, Any], names: list[str]) -> None:
-    """Restart these one by one with the step's text; another client takes no part in it."""
-    for name in names:
-        service.running[name].stop()
-        service.start_as(name, step)
-        service.settle()
-        told = service.verify()
-        truth = {one for one in names if service.lists[one] == step["target_list"]}
-        assert (named(told, "yes"), told["dangers"]) == (truth, []), told
-        assert named(told, "no") == set(service.lists) - truth
-        gate = 0 if len(truth) == len(names) else 4
-        assert told["exit_code"] == gate, told
-        service.look_unlogged(truth, gate)
 
 
 def replace(service: Service, step: dict[str, Any], name: str) -> None:
@@ -97,8 +82,7 @@ def test_a_cut_over_of_kafka_python_alone(old: str, service: Service) -> None:
     # Neither the list of the documentation for Java nor the last one lives in this group.
     service.refuses("kafka-python-9", [*FINAL, *OLD], "common RebalanceProtocol")
     service.refuses("kafka-python-9", FINAL, "InconsistentGroupProtocol")
-    words = ("plan-upgrade", service.group, "--expect-members", "2", "--out", str(service.file))
-    service.rebal(*words, *said)
+    service.plan(*said, "--out", str(service.file))
 
     stop_all(service)
     start_all(service, step, ["kafka-python-0", "kafka-python-1"])
@@ -106,7 +90,7 @@ def test_a_cut_over_of_kafka_python_alone(old: str, service: Service) -> None:
     done = service.plan()
     assert (done["verdict"], done["from"]) == ("done", "COOPERATIVE")
     # The truth of it: one more member comes, and those that are there keep what they keep.
-    for owned, given in given_up(service, "kafka-python-2", FINAL).values():
+    for owned, given in service.given_up("kafka-python-2", FINAL).values():
         assert given < owned
 
 
@@ -115,11 +99,11 @@ def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service)
     service.begin([*java, *python], OLD)
     # kafka-python 2 does not introduce itself where it joins: the user says which client it is.
     said = ("--assume-family", "kafka-python-2-0=kafka-python")
-    first, second, third = steps_of(service, "mixed_families", *said)
+    first, second, third = service.steps_of("mixed_families", *said)
     assert first["left_out"] == ["kafka-python"]
     assert not texts(first, "kafka-python")
     assert "needs kafka-python 3.0 or later" in texts(second, "kafka-python")
-    roll(service, first, java)
+    service.carry_out(first, java, of=java)
     # Who does not stop but takes the last list at once, beside the old one, is refused.
     service.refuses("kafka-python-9", FINAL, "InconsistentGroupProtocol")
     told = service.verify()
@@ -130,4 +114,4 @@ def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service)
     replace(service, second, python[0])
     assert service.runs() == dict.fromkeys(java, "EAGER") | {"kafka-python-0": "COOPERATIVE"}
     service.carry_out(third, java)
-    is_over(service)
+    service.is_over()

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.service import PARTITIONS, Service, named
-from tests.live_support.services import steps_of
+from tests.kafka.service import named
+from tests.live_support.rollout import PARTITIONS
+from tests.live_support.services import Service
 from tests.live_support.terminal import Terminal
 
 # The newest broker: a swap asks no more of the coordinator than any join does.
@@ -38,7 +39,7 @@ def begin(
     service: Service, names: list[str], assignors: list[str], client: str
 ) -> list[dict[str, Any]]:
     service.begin(names, assignors)
-    return steps_of(service, "library", "--to-client", client)
+    return service.steps_of("library", "--to-client", client)
 
 
 def is_over(service: Service, client: str) -> None:

@@ -6,13 +6,12 @@ the same: the coordinator rejects it, so the caution was right.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.kafka.broker import Broker
+from tests.kafka.stage import inspect
 from tests.live_support.rollout import GroupOn, PlannedGroup, recommends
 
 OLD = ["range"]
@@ -37,12 +36,6 @@ def no_log_of(group: PlannedGroup) -> tuple[str, str]:
     return ("--request-log", str(empty))
 
 
-def blind(group: PlannedGroup, *more: str) -> dict[str, Any]:
-    """What verify says to somebody who has no log and has never seen one."""
-    journal = ("--journal", str(group.file.with_suffix(".blind.jsonl")))
-    return group.verify(*journal, *no_log_of(group), *more)
-
-
 def test_a_member_that_went_back_to_its_old_list_unseen(group: PlannedGroup) -> None:
     """RB901 is open: the plan knew every list, and of the new process it knows none."""
     group.begin(APPS, BOTH)
@@ -50,7 +43,9 @@ def test_a_member_that_went_back_to_its_old_list_unseen(group: PlannedGroup) -> 
     assert recommends(body, FINAL), body["advice"]
     group.restart("app-2", OLD)
     # The plan keeps its probe, whose no is enough; only app-2 itself may take the target alone.
-    for told in (blind(group), group.verify(*group.logs())):
+    journal = ("--journal", str(group.file.with_suffix(".blind.jsonl")))
+    for words in ((*journal, *no_log_of(group)), group.logs()):
+        told = group.verify(*words)
         assert told["exit_code"] == 3
         alone = told["advice"]["names"] == ["app-2"]
         assert alone or not recommends(told, FINAL), told["advice"]
@@ -92,8 +87,7 @@ def test_a_load_keeps_the_bytes_of_a_static_members_new_process(
     cluster.move_coordinator(group.group)
     group.settle()
     body = group.verify("--probe", *group.logs())
-    _, text = group.rebal("inspect", group.group, "--probe", "-o", "json")
-    (seen,) = json.loads(text)["groups"]
+    seen = inspect(cluster, group.group, "--probe")
     assert seen["coordinator"]["rebalanced_since_load"] == "no"
     assert seen["members"][0]["subscription"]["generation_id"] == -1
     assert seen["members"][0]["subscription"]["owned_partitions"] == []

@@ -14,8 +14,8 @@ import pytest
 
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.service import settings_of
 from tests.live_support.rollout import GroupOn, PlannedGroup
+from tests.live_support.services import settings_of
 
 OLDER: Final = tuple(
     pytest.param(each, marks=pytest.mark.full) for each in jars.RARE_BROKER_VERSIONS

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from tests.kafka.processes import wait_for
-from tests.kafka.service import PARTITIONS, Service, gave_up, texts
-from tests.live_support.services import BOTH_COORDINATORS, given_up, is_over, steps_of
+from tests.live_support.rollout import PARTITIONS
+from tests.live_support.services import BOTH_COORDINATORS, Service, gave_up, texts
 
 pytestmark = [
     pytest.mark.usefixtures("other_clients"),
@@ -31,7 +31,7 @@ UNREADABLE = {
 def test_java_and_franz_go_in_one_group(service: Service) -> None:
     java, go = ["java-2.8.2-0", "java-2.8.2-1"], ["franz-go-0"]
     service.begin([*java, *go], OLD)
-    first, second = steps_of(service, "two_bounces")
+    first, second = service.steps_of("two_bounces")
     assert first["target_list"] == BOTH
     assert "CooperativeStickyAssignor,org.apache.kafka.clients.consumer.RangeAssignor" in texts(
         first, "java"
@@ -58,7 +58,7 @@ def test_java_and_franz_go_in_one_group(service: Service) -> None:
 
     service.carry_out(second, [java[1], *go])
     assert set(service.runs().values()) == {"COOPERATIVE"}
-    is_over(service)
+    service.is_over()
 
 
 def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
@@ -66,7 +66,7 @@ def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
     service.begin(go, BOTH)
     assert service.runs() == dict.fromkeys(go, "COOPERATIVE")
     # A Java group of these lists would be EAGER already; here a late [range] brings it back.
-    given = given_up(service, "java-2.8.2-0", OLD)
+    given = service.given_up("java-2.8.2-0", OLD)
     assert service.runs() == dict.fromkeys([*go, "java-2.8.2-0"], "EAGER")
     assert all(owned <= gone for owned, gone in given.values())
     told = service.plan()
@@ -78,7 +78,7 @@ def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
 def test_sarama_and_java_in_one_group(service: Service) -> None:
     java, go = "java-4.1.1-0", "sarama-0"
     service.begin([java, go], OLD)
-    first, second = steps_of(service, "two_bounces")
+    first, second = service.steps_of("two_bounces")
     assert (
         "{sarama.NewBalanceStrategyCooperativeSticky(), sarama.NewBalanceStrategyRange()}"
         in texts(first, "sarama")
@@ -96,7 +96,7 @@ def test_sarama_and_java_in_one_group(service: Service) -> None:
     assert unlogged[java]["family"] == "java"
     assert unlogged[go]["family"] is None
     assert unlogged[go]["version_range"] == "java >= 2.4, < 3.4 or sarama"
-    is_over(service)
+    service.is_over()
 
 
 @pytest.mark.parametrize("software", ["kafkajs", "aiokafka", "segmentio"])
@@ -133,12 +133,12 @@ def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) 
     assert "aiokafka-0 seems to run aiokafka" in cooperative["summary"]
     assert "RB105" in cooperative["summary"]
     said = ("--to", "roundrobin", "--assume-family", "aiokafka-0=aiokafka")
-    first, second = steps_of(service, "two_bounces", *said)
+    first, second = service.steps_of("two_bounces", *said)
     service.carry_out(first, names[::-1])
     assert service.inspect()["assignor"] == "roundrobin"
     service.carry_out(second, names)
     assert set(service.runs().values()) == {"EAGER"}
-    is_over(service, "--to", "roundrobin")
+    service.is_over("--to", "roundrobin")
 
 
 @pytest.mark.parametrize(

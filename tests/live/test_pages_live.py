@@ -16,6 +16,7 @@ from rebal.groups.clients import assignor_of
 from tests import pages
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
+from tests.kafka.service import properties_of
 from tests.live.obey import Process
 from tests.live.obey_world import LISTS, LiveWorld
 from tests.live_support.terminal import Terminal
@@ -31,8 +32,7 @@ def restart(world: LiveWorld, name: str, text: str | None = None) -> None:
     assert process is not None
     world.stop(process)
     if text is not None:
-        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-        process.settings = dict(line.split("=", 1) for line in lines)
+        process.settings = properties_of(text)
     assert world.start(process) is None
     assert world.settle()
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import app
 from tests.kafka.administration import Administration
 from tests.kafka.cluster import Cluster
 from tests.kafka.members import Members
 from tests.kafka.rolling import Rolling
-from tests.kafka.service import answer
+from tests.kafka.service import answer, properties_of
+from tests.live.obey import JOINING
 
 LISTS = "partition.assignment.strategy"
+PARTITIONS = 6
 
 
 class Plan:
@@ -41,43 +42,33 @@ class Plan:
 
     def make(self, *more: str) -> dict[str, Any]:
         """Make the plan and write it; its JSON."""
-        out = ("--out", str(self.file), "--new-attempt")
-        self.rebal("plan-upgrade", self.group, *self.evidence, *more, *out)
-        self.body = self.look(*more)
+        self.body = self.look(*more, "--out", str(self.file), "--new-attempt")
         return self.body
 
     def look(self, *more: str) -> dict[str, Any]:
         """What a plan made now would say, in JSON."""
-        return self._ask("plan-upgrade", self.group, *more)
+        return self.ask("plan-upgrade", self.group, *self.evidence, *more)
 
     def verify(self, *more: str) -> dict[str, Any]:
         """What `rebal verify` says now, in JSON."""
-        return self._ask("verify", str(self.file), *more)
+        return self.ask("verify", str(self.file), *self.evidence, *more)
 
     def settings(self, step: int) -> dict[str, str]:
         """The step's own configuration text, read as what it is: Java properties."""
         (one,) = self.body["steps"][step - 1]["config"]
-        lines = [line for line in one["text"].splitlines() if not line.startswith("#")]
-        return dict(line.split("=", 1) for line in lines if line)
+        return properties_of(one["text"])
 
     def texts(self) -> str:
         """Every configuration text of the plan."""
         return "\n".join(one["text"] for step in self.body["steps"] for one in step["config"])
 
-    def _ask(self, command: str, subject: str, *more: str) -> dict[str, Any]:
-        return answer(self.broker, self._capsys, command, subject, *self.evidence, *more)
-
-    def rebal(self, *words: str) -> tuple[int, str]:
-        """Run a command as a user would; its exit code and what it printed."""
-        code = app.run([*words, "-b", self.broker.bootstrap])
-        told = self._capsys.readouterr()
-        assert "fault of rebal" not in told.err
-        assert told.out or code == 0, told.err
-        return code, told.out
+    def ask(self, command: str, *words: str) -> dict[str, Any]:
+        """What any command says, in JSON."""
+        return answer(self.broker, self._capsys, command, *words)
 
 
 class PlannedGroup(Rolling, Plan):
-    """Members of one client library, and a plan of their group."""
+    """Members of one client library (None: of those in their names), and a plan of their group."""
 
     def __init__(
         self,
@@ -86,12 +77,13 @@ class PlannedGroup(Rolling, Plan):
         group: str,
         topic: str,
         *,
-        software: str,
+        software: str | None,
         folder: Path,
         capsys: pytest.CaptureFixture[str],
     ) -> None:
         Plan.__init__(self, broker, group, folder, capsys)
-        Rolling.__init__(self, broker, members, group, topic, partitions=6, software=software)
+        names = (broker, members, group, topic)
+        Rolling.__init__(self, *names, partitions=PARTITIONS, software=software)
 
     def logs(self, *missing: int) -> tuple[str, ...]:
         """The options that give the request logs of all brokers but these nodes."""
@@ -100,13 +92,9 @@ class PlannedGroup(Rolling, Plan):
         kept = [path for node, path in logs.items() if node not in missing]
         return tuple(word for path in kept for word in ("--request-log", str(path)))
 
-    def dies(self, name: str, assignors: list[str], *, killed: bool = False) -> None:
+    def dies(self, name: str, assignors: list[str]) -> None:
         """Restart `name` with this list: the coordinator rejects it and it stays down."""
-        old = self.running[name]
-        if killed:
-            old.crash()
-        else:
-            old.stop()
+        self.running[name].stop()
         newcomer = self.start(name, assignors, **self._options.get(name, {}))
         newcomer.wait_for("error")
         assert "InconsistentGroupProtocol" in str(newcomer.error)
@@ -116,9 +104,6 @@ class PlannedGroup(Rolling, Plan):
 
 GroupOn = Callable[..., Any]
 """Makes the test's group on a broker or cluster, of a kind of PlannedGroup and a client."""
-
-
-JOINING = ("restart", "start", "temporary", "cut-over")
 
 
 def recommends(body: dict[str, Any], assignors: list[str] | None = None) -> bool:
