@@ -19,7 +19,7 @@ from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, read_group
@@ -31,64 +31,40 @@ def owned(snapshot: GroupSnapshot, client_id: str) -> set[tuple[str, int]]:
 
 
 def test_a_group_is_what_its_members_say(
-    kafka41: Broker, members: Members, group_id: str, topic_name: str
+    broker: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    service = Rolling(kafka41, members, group_id, topic_name, software="java-4.1.1")
-    kafka41.produce(topic_name, {0: 3})
+    service = Rolling(broker, members, group_id, topic_name, software="java-4.1.1")
+    broker.produce(topic_name, {0: 3})
     service.begin(["c-0", "c-1"], ["cooperative-sticky", "range"])
     wait_for(
         "the commits",
-        lambda: any(lag.committed == 3 for lag in read_group(kafka41, group_id).lag),
+        lambda: any(lag.committed == 3 for lag in read_group(broker, group_id).lag),
         timeout=20,
     )
-    found = read_group(kafka41, group_id)
-    same_as_members(found, list(service.running.values()))
-    group = found.group
+    found = read_group(broker, group_id)
+    assert {member.client_id: member.member_id for member in found.members} == {
+        name: one.member_id for name, one in service.running.items()
+    }
+    for name, member in service.running.items():
+        assert owned(found, name) == member.owned
+    assert {member.subscribed_topics for member in found.members} == {(topic_name,)}
+    assert all(m.subscription and m.subscription.topics == (topic_name,) for m in found.members)
+    group, scala = found.group, broker.is_scala_coordinator
+    assert (group.type, group.assignor) == (GroupType.CLASSIC, "cooperative-sticky")
     assert group.protocol_type == "consumer"
     assert group.coordinator is not None
-    assert group.coordinator.kind is CoordinatorKind.JAVA
-    assert f"{group.coordinator.host}:{group.coordinator.port}" == kafka41.bootstrap
-    assert found.cluster.version == line(kafka41)
-    assert found.cluster.features["group.version"] == 1
-    assert found.cluster.settings["group.consumer.migration.policy"] == "bidirectional"
+    assert group.coordinator.kind is (CoordinatorKind.SCALA if scala else CoordinatorKind.JAVA)
+    assert f"{group.coordinator.host}:{group.coordinator.port}" == broker.bootstrap
+    assert found.cluster.version == broker.version.rpartition(".")[0]
+    if not scala:
+        assert found.cluster.features["group.version"] == 1
+        assert found.cluster.settings["group.consumer.migration.policy"] == "bidirectional"
     assert [(t.name, t.partitions) for t in found.topics] == [(topic_name, 6)]
     assert found.topics[0].replicas == ((1,),) * 6
     assert {(lag.partition, lag.end) for lag in found.lag} >= {(0, 3), (1, 0), (5, 0)}
     assert found.notes == ()
-    assert (group.type, group.assignor) == (GroupType.CLASSIC, "cooperative-sticky")
-    assert all(m.subscription and m.subscription.topics == (topic_name,) for m in found.members)
     text = dump_snapshot(found)
     assert dump_snapshot(load_snapshot(text, "yaml")) == text
-
-
-def line(broker: Broker) -> str:
-    """The release without its patch number."""
-    return broker.version.rpartition(".")[0]
-
-
-def same_as_members(found: GroupSnapshot, own: list[Member]) -> None:
-    assert {member.client_id for member in found.members} == {member.client_id for member in own}
-    for member in own:
-        assert owned(found, member.client_id) == member.owned
-        (seen,) = (each for each in found.members if each.client_id == member.client_id)
-        assert seen.subscribed_topics == tuple(member.settings["topics"].split(","))
-        assert seen.member_id == member.member_id
-
-
-def test_the_scala_coordinator_and_a_kip848_broker_differ_in_what_they_say(
-    kafka39: Broker, members: Members, group_id: str, topic_name: str
-) -> None:
-    service = Rolling(kafka39, members, group_id, topic_name, software="java-3.9.1")
-    service.begin(["c-0", "c-1"], [])
-    found = read_group(kafka39, group_id)
-    same_as_members(found, list(service.running.values()))
-    assert found.group.coordinator is not None
-    assert found.group.coordinator.kind is CoordinatorKind.SCALA
-    assert (found.group.type, found.cluster.version) == (GroupType.CLASSIC, line(kafka39))
-    (missing,) = read_groups(config_of(kafka39), ["nobody-knows-this"])
-    assert missing == GroupFailure(
-        group_id="nobody-knows-this", message="nobody-knows-this: no such group.", kind="not-found"
-    )
 
 
 def test_the_own_configuration_of_a_group_takes_the_place_of_the_brokers(
@@ -113,10 +89,11 @@ def test_several_groups_and_one_that_is_not_there(
     for each in own:
         wait_assigned([each], 2)
     config = config_of(kafka41)
-    answers = read_groups(config, [ids[0], "not/there", ids[1], ids[2]])
-    assert [type(answer) for answer in answers] == [
-        GroupSnapshot, GroupFailure, GroupSnapshot, GroupSnapshot,
-    ]  # fmt: skip
+    first, missing, *others = read_groups(config, [ids[0], "not/there", ids[1], ids[2]])
+    assert all(isinstance(answer, GroupSnapshot) for answer in (first, *others))
+    assert missing == GroupFailure(
+        group_id="not/there", message="not/there: no such group.", kind="not-found"
+    )
     assert select_groups(config, [], match=f"{re.escape(group_id)}-[ab]").group_ids == (*ids[:2],)
     every = select_groups(config, [], all_groups=True)
     assert set(ids) <= set(every.group_ids)
