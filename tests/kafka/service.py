@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 import pytest
@@ -22,6 +25,17 @@ def answer(
     body: dict[str, Any] = checked(told.out)
     assert body["exit_code"] == code
     return body
+
+
+def inspect(broker: Administration, group: str, *options: str) -> dict[str, Any]:
+    """The one group in `rebal inspect`'s JSON."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = app.run(["inspect", group, "-o", "json", "-b", broker.bootstrap, *options])
+    assert code in (0, 3, 4), err.getvalue()
+    answer = json.loads(out.getvalue())
+    assert answer["schema"] == "rebal.inspect/1"
+    (only,) = answer["groups"]
+    return only
 
 
 def named(body: dict[str, Any], word: str) -> set[str]:

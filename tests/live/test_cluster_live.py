@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.cluster import Cluster
-from tests.kafka.service import named
-from tests.kafka.stage import inspect
+from tests.kafka.service import inspect, named
 from tests.live_support.rollout import GroupOn, PlannedGroup
 
 OLD = ["range"]

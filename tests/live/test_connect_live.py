@@ -10,8 +10,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
-from tests.kafka.service import named
-from tests.kafka.stage import inspect
+from tests.kafka.service import inspect, named
 from tests.live_support.rollout import LISTS, Plan
 from tests.live_support.workers import Workers, configure
 

@@ -6,6 +6,7 @@ says must never differ from the members' account, and with a log it must be comp
 """
 
 import time
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import confluent_kafka
@@ -13,7 +14,8 @@ import pytest
 
 from tests.kafka import jars
 from tests.kafka.members import wait_assigned
-from tests.kafka.stage import Case, One, Stage
+from tests.kafka.rolling import Rolling
+from tests.kafka.service import inspect
 from tests.live_support.services import BOTH_COORDINATORS
 
 PARTITIONS = 6
@@ -34,6 +36,43 @@ WIRE_SOFTWARE = {
     ),
     "kafka-python": ("kafka-python", version("kafka-python")),
 }
+
+# The clients' documented defaults, for members that leave the list unset.
+DEFAULTS = {
+    "java-2.3.1": ("range",),
+    "java-2.8.2": ("range",),
+    "java-3.9.1": ("range", "cooperative-sticky"),
+    "java-4.1.1": ("range", "cooperative-sticky"),
+    "confluent-kafka": ("range", "roundrobin"),
+    "kafka-python": ("range", "roundrobin"),
+}
+
+
+@dataclass(frozen=True)
+class One:
+    """One member to start."""
+
+    software: str
+    assignors: tuple[str, ...] | None = None
+    instance_id: str | None = None
+    protocol: str | None = None
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The list the member runs with; none when the broker assigns (KIP-848)."""
+        if self.protocol == "consumer":
+            return ()
+        return self.assignors or DEFAULTS[self.software]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Members, and the rebalance protocol that they follow together."""
+
+    members: tuple[One, ...]
+    runs: str
+    elected: str | None
+    kind: str = "classic"
 
 
 def two(software: str, assignors: tuple[str, ...] | None = None) -> tuple[One, One]:
@@ -87,14 +126,37 @@ NEXT_PROTOCOL = {
 }
 
 
+class Group(Rolling):
+    """A group and what inspect says of it; the request log holds this test's lines alone."""
+
+    def inspect(self, *options):
+        return inspect(self.broker, self.group, *options)
+
+    @property
+    def log(self):
+        return ("--request-log", str(self.broker.request_log_path))
+
+    def begin_case(self, case):
+        """Start the case's members one after the other, each when those before have settled."""
+        for number, one in enumerate(case.members):
+            self.begin(
+                [f"client-{number}"], list(one.assignors or ()), software=one.software,
+                instance_id=one.instance_id, protocol=one.protocol,
+            )  # fmt: skip
+            if one.software == "kafka-python":
+                # A leader of kafka-python may rebalance once more by itself, which the others hear
+                # of with their next heartbeat, half a second later.
+                wait_assigned(list(self.running.values()), PARTITIONS, quiet=1.0)
+        return list(self.running.values())
+
+
 @pytest.fixture
-def stage(request, members, group_id, topic_name):
+def group(request, members, group_id, topic_name):
     broker = request.getfixturevalue(getattr(request, "param", "kafka41"))
-    broker.create_topic(topic_name, PARTITIONS)
     broker.request_log_path.write_bytes(b"")
-    broker.log_requests(True)
-    yield Stage(broker, members, group_id, topic_name, PARTITIONS)
-    broker.log_requests(False)
+    made = Group(broker, members, group_id, topic_name, partitions=PARTITIONS)
+    with made.logged():
+        yield made
 
 
 def partitions(by_topic):
@@ -167,21 +229,21 @@ def check_software(told, case, real):
         assert (software["name"], software["version"]) == sent
 
 
-@pytest.mark.parametrize("stage", BOTH_COORDINATORS, indirect=True)
+@pytest.mark.parametrize("group", BOTH_COORDINATORS, indirect=True)
 @pytest.mark.parametrize("name", CASES)
-def test_classic_groups(name, stage):
+def test_classic_groups(name, group):
     case = CASES[name]
-    real = stage.start(case)
+    real = group.begin_case(case)
     said = [len(member.events) for member in real]
 
-    probed = stage.inspect("--probe")
-    check_facts(probed, case, real, stage.topic)
+    probed = group.inspect("--probe")
+    check_facts(probed, case, real, group.topic)
     check_lists(probed, case, real, complete=False)
     check_protocol(probed, case, complete=False)
     check_common(probed, case)
 
-    logged = stage.inspect("--request-log", stage.request_log)
-    check_facts(logged, case, real, stage.topic)
+    logged = group.inspect(*group.log)
+    check_facts(logged, case, real, group.topic)
     check_lists(logged, case, real, complete=True)
     check_protocol(logged, case, complete=True)
     check_software(logged, case, real)
@@ -192,8 +254,8 @@ def test_classic_groups(name, stage):
         if one.software.startswith("java")
     )
     if logs:
-        told = stage.inspect(*(word for log in logs for word in ("--client-log", str(log))))
-        check_facts(told, case, real, stage.topic)
+        told = group.inspect(*(word for log in logs for word in ("--client-log", str(log))))
+        check_facts(told, case, real, group.topic)
         # The log of Java 2.3 has no member id: what it says can be tied to nobody.
         complete = all(one.software != "java-2.3.1" for one in case.members)
         check_lists(told, case, real, complete=complete)
@@ -203,11 +265,11 @@ def test_classic_groups(name, stage):
 
 
 @pytest.mark.parametrize("name", NEXT_PROTOCOL)
-def test_kip_848_groups(name, stage):
+def test_kip_848_groups(name, group):
     case = NEXT_PROTOCOL[name]
-    real = stage.start(case)
-    told = stage.inspect()
-    check_facts(told, case, real, stage.topic)
+    real = group.begin_case(case)
+    told = group.inspect()
+    check_facts(told, case, real, group.topic)
     check_protocol(told, case, complete=False)
     by_client = {member["client_id"]: member for member in told["members"]}
     for one, member in zip(case.members, real, strict=True):
@@ -216,32 +278,32 @@ def test_kip_848_groups(name, stage):
         assert seen["protocol_type"] == (one.protocol or "classic")
         if one.protocol == "consumer" and member.generation is not None:
             assert seen["member_epoch"] == member.generation == told["group_epoch"]
-    logged = stage.inspect("--request-log", stage.request_log)
-    check_facts(logged, case, real, stage.topic)
+    logged = group.inspect(*group.log)
+    check_facts(logged, case, real, group.topic)
     check_lists(logged, case, real, complete=True)
 
 
-def test_lag_is_what_the_members_have_not_read(stage):
-    stage.broker.produce(stage.topic, {0: 3, 5: 2})
-    real = stage.start(Case(two("java-3.9.1"), "EAGER", "range"))
-    wait_for_lag(stage, 0)
+def test_lag_is_what_the_members_have_not_read(group):
+    group.broker.produce(group.topic, {0: 3, 5: 2})
+    real = group.begin_case(Case(two("java-3.9.1"), "EAGER", "range"))
+    wait_for_lag(group, 0)
     for member in real:
         member.hold(6000)
     time.sleep(0.5)  # the poll that each is in must end before there is more to read
     unread = {0: 4, 1: 1, 5: 3}
-    stage.broker.produce(stage.topic, unread)
-    told = wait_for_lag(stage, 8)
+    group.broker.produce(group.topic, unread)
+    told = wait_for_lag(group, 8)
     for member in real:
         lag = sum(
-            count for number, count in unread.items() if (stage.topic, number) in member.owned
+            count for number, count in unread.items() if (group.topic, number) in member.owned
         )
         (seen,) = (each for each in told["members"] if each["client_id"] == member.client_id)
         assert seen["lag"] == lag
 
 
-def wait_for_lag(stage, lag, tries=10):
+def wait_for_lag(group, lag, tries=10):
     for _ in range(tries):
-        told = stage.inspect()
+        told = group.inspect()
         if told["lag"] == lag:
             return told
     raise AssertionError(f"lag stayed {told['lag']}, not {lag}")
@@ -251,29 +313,22 @@ def ids(told):
     return {member["client_id"]: member["member_id"] for member in told["members"]}
 
 
-def test_a_static_restart_changes_the_member_id_and_nothing_else(stage):
-    options = {"topics": [stage.topic], "assignors": ["range"], "session_timeout_ms": 20000}
-    keeper = stage.members.start(
-        "java-3.9.1", stage.broker, "keeper", stage.group, instance_id="pod-0", **options
-    )
-    killed = stage.members.start(
-        "java-3.9.1", stage.broker, "killed", stage.group, instance_id="pod-1", own=True, **options
-    )
-    wait_assigned([keeper, killed], PARTITIONS)
-    stage.broker.wait_stable(stage.group, 2)
-    before, said = stage.inspect(), len(keeper.events)
-    killed.kill()
+def test_a_static_restart_changes_the_member_id_and_nothing_else(group):
+    options = {"software": "java-3.9.1", "session_timeout_ms": 20000}
+    group.place("keeper", ["range"], instance_id="pod-0", **options)
+    group.place("killed", ["range"], instance_id="pod-1", own=True, **options)
+    group.settle()
+    keeper = group.running["keeper"]
+    before, said = group.inspect(), len(keeper.events)
+    group.running["killed"].kill()
     # A killed static member is a member until its session expires, with its old id.
-    assert ids(stage.inspect()) == ids(before)
-    options["assignors"] = [COOP, "range"]
-    again = stage.members.start(
-        "java-3.9.1", stage.broker, "killed", stage.group, instance_id="pod-1", **options
-    )
-    wait_assigned([keeper, again], PARTITIONS)
-    after = stage.inspect("--request-log", stage.request_log)
+    assert ids(group.inspect()) == ids(before)
+    group.begin(["killed"], [COOP, "range"], instance_id="pod-1", **options)
+    after = group.inspect(*group.log)
     assert len(keeper.events) == said
-    assert ids(after) == {"keeper": keeper.member_id, "killed": again.member_id}
-    assert ids(after)["killed"] != ids(before)["killed"]
+    again = group.running["killed"].member_id
+    assert ids(after) == {"keeper": keeper.member_id, "killed": again}
+    assert again != ids(before)["killed"]
     assert after["generation"] in (None, keeper.generation)
     lists = {member["client_id"]: member["assignors"]["list"] for member in after["members"]}
     assert lists == {"keeper": ["range"], "killed": [COOP, "range"]}

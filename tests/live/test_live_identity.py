@@ -7,7 +7,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.processes import freeze, wait_for
 from tests.kafka.rolling import Rolling
-from tests.kafka.stage import inspect
+from tests.kafka.service import inspect
 from tests.live_support import read_group
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kafka.broker import Broker
-from tests.kafka.stage import inspect
+from tests.kafka.service import inspect
 from tests.live_support.rollout import GroupOn, PlannedGroup, recommends
 
 OLD = ["range"]

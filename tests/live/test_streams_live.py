@@ -9,8 +9,7 @@ import pytest
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, wait_assigned
-from tests.kafka.service import named
-from tests.kafka.stage import inspect
+from tests.kafka.service import inspect, named
 from tests.kafka.streams import StreamsHost
 from tests.live_support.rollout import LISTS, Plan
 from tests.live_support.services import BOTH_COORDINATORS

@@ -14,8 +14,7 @@ from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member
 from tests.kafka.processes import wait_for
-from tests.kafka.service import named
-from tests.kafka.stage import inspect
+from tests.kafka.service import inspect, named
 from tests.kafka.streams import StreamsHost
 from tests.live_support.rollout import Plan
 

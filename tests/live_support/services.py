@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.members import Member
-from tests.kafka.service import named, properties_of
-from tests.kafka.stage import inspect
+from tests.kafka.service import inspect, named, properties_of
 from tests.live_support.rollout import PlannedGroup
 
 Places = set[tuple[str, int]]
