@@ -5,14 +5,17 @@ import secrets
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
-from rebal.groups.model import Group, GroupSnapshot, GroupType
+from rebal.groups.model import GroupSnapshot, GroupType
+from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import Described, describe
-from rebal.inspectors.kafka.probe import join_request, probe_group
+from rebal.inspectors.kafka.describe import describe
+from rebal.inspectors.kafka.probe import join_request
+from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.kafka.wire import error_name
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
@@ -24,31 +27,20 @@ TIMES = 20 if os.environ.get("REBAL_FULL") == "1" else 8
 
 
 class Prober(threading.Thread):
-    """Sends until told to stop; counts the answers, of bare requests by the group's type as well.
+    """Probes until told to stop."""
 
-    `guarded` sends as rebal does, by `probe_group`. Otherwise the bare request is sent without
-    looking first, so that it falls on the KIP-848 group too (which always has a member here).
-    """
-
-    def __init__(self, broker: Broker, group_id: str, *, guarded: bool) -> None:
+    def __init__(self, probe: Callable[[], None]) -> None:
         super().__init__(daemon=True)
-        self._cluster = RawCluster(config_of(broker))
-        self._group_id = group_id
-        self._guarded = guarded
+        self._probe = probe
         self._over = threading.Event()
-        self.answers: Counter[tuple[str, str]] = Counter()
-        self.answered = 0
-        self.seen_members: set[str] = set()
         self.failure: BaseException | None = None
 
     def run(self) -> None:
         try:
             while not self._over.is_set():
-                self._once()
+                self._probe()
         except BaseException as error:
             self.failure = error
-        finally:
-            self._cluster.close()
 
     def end(self) -> None:
         self._over.set()
@@ -57,51 +49,47 @@ class Prober(threading.Thread):
             raise self.failure
         assert not self.is_alive()
 
-    def _once(self) -> None:
+
+class Answers:
+    """Probes of one group: their answers, of bare requests by the group's type as well."""
+
+    def __init__(self, config: ClusterConfig, cluster: RawCluster, group_id: str) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._group_id = group_id
+        self.bare: Counter[tuple[str, str]] = Counter()
+        self.guarded = 0
+        self.seen_members: set[str] = set()
+
+    def as_rebal_does(self) -> None:
+        (found,) = read_groups(self._config, [self._group_id], probe=True, assignors=ASKED)
+        # Between its two descriptions the group may just have changed its type.
+        if isinstance(found, GroupSnapshot):
+            self.seen_members |= {member.member_id for member in found.members}
+            assert found.probe is not None
+            self.guarded += found.probe.refused is None
+
+    def without_looking_first(self) -> None:
+        """So that it falls on the KIP-848 group too (which always has a member here)."""
         deadline = self._cluster.deadline()
         try:
             before = describe(self._cluster, self._group_id, deadline)
-        except RequestError:
-            # Between its two descriptions the group may just have changed its type.
-            return
-        self.seen_members |= {member.member_id for member in before.members}
-        if self._guarded:
-            self._as_rebal_does(before)
-        else:
-            self._bare(before)
-
-    def _as_rebal_does(self, before: Described) -> None:
-        described = GroupSnapshot(
-            group=Group(
-                group_id=before.group_id,
-                type=before.type,
-                state=before.state,
-                protocol_type=before.protocol_type or "",
-            ),
-            captured_at=before.at,
-            members=before.members,
-        )
-        self.answered += probe_group(self._cluster, described, ASKED).refused is None
-
-    def _bare(self, before: Described) -> None:
-        deadline = self._cluster.deadline()
-        connection = self._cluster.node(before.coordinator_id, deadline)
-        request = join_request(
-            self._group_id,
-            "range",
-            member_id=f"rebal-probe-{secrets.token_hex(16)}",
-            instance_id=f"rebal-probe-{secrets.token_hex(32)}",
-            session_timeout_ms=10_000,
-            version=9,
-        )
-        response = connection.exchange(request, deadline)
-        try:
+            connection = self._cluster.node(before.coordinator_id, deadline)
+            request = join_request(
+                self._group_id,
+                "range",
+                member_id=f"rebal-probe-{secrets.token_hex(16)}",
+                instance_id=f"rebal-probe-{secrets.token_hex(32)}",
+                session_timeout_ms=10_000,
+                version=9,
+            )
+            response = connection.exchange(request, deadline)
             after = describe(self._cluster, self._group_id, deadline)
         except RequestError:
             return
-        self.seen_members |= {member.member_id for member in after.members}
+        self.seen_members |= {member.member_id for one in (before, after) for member in one.members}
         kind = before.type.value if before.type is after.type else "in between"
-        self.answers[kind, error_name(response.error_code)] += 1
+        self.bare[kind, error_name(response.error_code)] += 1
 
 
 @pytest.mark.timeout(240)
@@ -116,9 +104,11 @@ def test_nobody_is_admitted_during_conversions_each_way(
     )  # fmt: skip
     classic.wait_for("assigned")
     broker.wait_stable(group_id, 1)
-    probers = [Prober(broker, group_id, guarded=guarded) for guarded in (True, False)]
     own_ids: set[str] = set()
-    with RawCluster(config_of(broker)) as cluster:
+    config = config_of(broker)
+    with RawCluster(config) as cluster, RawCluster(config) as another:
+        answers = Answers(config, another, group_id)
+        probers = [Prober(answers.as_rebal_does), Prober(answers.without_looking_first)]
 
         def type_is(kind: GroupType, count: int) -> bool:
             try:
@@ -143,12 +133,10 @@ def test_nobody_is_admitted_during_conversions_each_way(
         for prober in probers:
             prober.end()
         assert type_is(GroupType.CLASSIC, 1)
-    guarded, bare = probers
-    print(bare.answers)
-    inside = sum(count for (kind, _), count in bare.answers.items() if kind != "classic")
+    print(answers.bare)
+    inside = sum(count for (kind, _), count in answers.bare.items() if kind != "classic")
     assert inside > TIMES, "too few probes fell into the KIP-848 group to prove anything"
-    assert guarded.answered > 0
-    assert not [name for (_, name) in bare.answers if name == "NONE"]
-    seen = guarded.seen_members | bare.seen_members | own_ids
-    assert not [member for member in seen if "rebal" in member]
+    assert answers.guarded > 0
+    assert not [name for (_, name) in answers.bare if name == "NONE"]
+    assert not [member for member in answers.seen_members | own_ids if "rebal" in member]
     assert not classic.error
