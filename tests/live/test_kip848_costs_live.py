@@ -65,14 +65,14 @@ class Service:
         self.running: dict[int, Member] = {}
         self.rebalances = 0
 
-    def start(self, place: int, software: str = "java-4.1.1", **options: Any) -> None:
+    def start(self, place: int, **options: Any) -> None:
         """A member in this place; classic ones say that they are there as often as the others."""
         options.setdefault("settings", {})
         if options.get("protocol") != "consumer":
             often = {"heartbeat.interval.ms": str(int(1000 * INTERVAL))}
             options |= {"settings": options["settings"] | often, "session_timeout_ms": 20_000}
         member = self.members.start(
-            software, self.broker, f"c-{place}", self.group, topics=[self.topic], **options
+            "java-4.1.1", self.broker, f"c-{place}", self.group, topics=[self.topic], **options
         )
         self.running[place] = member
         self.ever.append((place, member))
@@ -155,9 +155,9 @@ class Foretold(NamedTuple):
     at_once: dict[str, Any]
 
 
-def foretold(service: Service, capsys: Said, to: str, family: str = "java") -> Foretold:
+def foretold(service: Service, capsys: Said, to: str) -> Foretold:
     """What the plan says now, as its JSON has it."""
-    words = ["--to", to, "--assume-family", family, "--restart-seconds", f"{RESTART:g}"]
+    words = ["--to", to, "--assume-family", "java", "--restart-seconds", f"{RESTART:g}"]
     log = ["--request-log", str(service.broker.request_log_path)]
     body = answer(service.broker, capsys, "plan-upgrade", service.group, *words, *log)
     if not body["steps"]:
@@ -244,20 +244,3 @@ def test_one_restart_after_the_other_and_all_at_once_of_a_group_that_runs_eager(
         measured(f"pause, all at once to {to}", low, real.pause, highest)
         whole = pace["partition_seconds"]
         measured(f"all at once to {to}", 0.5 * whole, real.seconds, 1.3 * whole)
-
-
-def test_librdkafka_members_are_cut_over_in_one_pause(
-    slow: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
-) -> None:
-    service = Service(slow, members, group_id, topic_name)
-    for place in range(2):
-        service.start(place, "confluent-kafka", assignors=["range"])
-    service.settle()
-    pace = foretold(service, capsys, "cooperative", "librdkafka").at_once
-    # The coordinator waits for more members twice: both come while it waits first.
-    assert pace["seconds"] == pytest.approx(RESTART + 2 * DELAY, abs=0.2)
-    real = service.restart(range(2), software="confluent-kafka", assignors=["cooperative-sticky"])
-    # How long a Python process takes to start comes on top of the restart that was told.
-    low = RESTART + DELAY - 0.5
-    measured("pause, librdkafka cut over", low, real.pause, pace["seconds"] + 5)
-    assert foretold(service, capsys, "cooperative", "librdkafka") == Foretold(0, 0, 0.0, {})

@@ -64,21 +64,6 @@ def test_kafkajs_to_librdkafka_over_a_renamed_assigner(service: Service) -> None
     is_over(service, "librdkafka")
 
 
-def test_kafka_python_to_aiokafka_which_does_not_say_its_name(service: Service) -> None:
-    names = ["kafka-python-0", "kafka-python-1"]
-    (step,) = begin(service, names, ["roundrobin"], "aiokafka")
-    swap(service, names[0], "aiokafka", step)
-    told = swap(service, names[1], "aiokafka", step)
-    assert (named(told, "cannot tell"), told["exit_code"]) == ({"aiokafka-0", "aiokafka-1"}, 4)
-    assert told["advice"]["action"] == "confirm"
-    end = service.verify("--confirm", "1", "--reason", "looked at both processes")
-    assert (end["finished"], end["unverified"], end["exit_code"]) == (
-        True, ["aiokafka-0", "aiokafka-1"], 0,
-    )  # fmt: skip
-    assert not service.errors()
-    assert service.inspect()["refusals"] == []
-
-
 def copy_offsets(service: Service, lines: dict[str, str], folder: Path) -> None:
     """Carry out the way without a stop, with Kafka's own tool as the plan prints it."""
     terminal = Terminal(folder, service.broker)
