@@ -1,9 +1,10 @@
 """Real consumers as processes under the test's control.
 
 `Host` is one process with one consumer of a client (clients.py), `JavaHost(version)` a JVM with any
-number of consumers of one Java client's version. Both give `Member` handles whose events are what
-the client itself printed. `Members` is what the `members` fixture hands out: it starts members by
-software name and ends them with the test.
+number of consumers of one Java client's version, `StreamsHost(version)` one with Kafka Streams
+programs. All give `Member` handles whose events are what the client itself printed. `Members` is
+what the `members` fixture hands out: it starts members by software name and ends them with the
+test.
 """
 
 import json
@@ -225,7 +226,7 @@ class Host:
 
 
 class JavaHost(Host):
-    """A JVM with consumers of one kafka-clients version (other kinds: streams.py, connect.py)."""
+    """A JVM with consumers of one kafka-clients version (workers: connect.py)."""
 
     program: ClassVar[str] = "Member"
     library: ClassVar[str] = "clients"
@@ -246,6 +247,48 @@ class JavaHost(Host):
         """An id for the next client: one with the same name may have been here before."""
         self._started += 1
         return f"{name}#{self._started}"
+
+
+class StreamsHost(JavaHost):
+    """A JVM with Streams programs of one version.
+
+    Each is a program of its own (application id, process id, state folder) with one stream thread,
+    so one member. `joined` comes from clients of 2.5 and later.
+    """
+
+    program: ClassVar[str] = "StreamsMember"
+    library: ClassVar[str] = "streams"
+    oldest: ClassVar[str] = jars.STREAMS_VERSIONS[0]
+
+    def start(
+        self,
+        broker: Administration,
+        client_id: str,
+        group: str,
+        *,
+        topics: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+        **_: Any,
+    ) -> Member:
+        """Start one program; `settings` (upgrade.from, …) win. Returns before it has joined.
+
+        The session timeout is short: a program that is stopped leaves only when it is over.
+        """
+        member = self.fresh(client_id)
+        made = {
+            "bootstrap.servers": broker.bootstrap,
+            "application.id": group,
+            "client.id": client_id,
+            "topics": ",".join(topics),
+            "state.dir": str(self.log_path.parent / f"state-{member}"),
+            "auto.offset.reset": "earliest",
+            "commit.interval.ms": "500",
+            "session.timeout.ms": "1500",
+            "heartbeat.interval.ms": "200",
+            **(settings or {}),
+        }
+        self.begin(member, made)
+        return Member(self, member, client_id, group, made, None)
 
 
 def consumer_settings(
@@ -292,9 +335,10 @@ def consumer_settings(
 class Members:
     """Starts members by software name and ends all of them at the end of the test.
 
-    The names are `java-VERSION`, `clients.PYTHON_SOFTWARE` and, with the fixture `other_clients`,
-    `clients.OTHER_SOFTWARE`. Java members of one version share a JVM (which outlives the test,
-    members do not) unless `own=True`; every other client has its own process.
+    The names are `java-VERSION`, `streams-VERSION`, `clients.PYTHON_SOFTWARE` and, with the fixture
+    `other_clients`, `clients.OTHER_SOFTWARE`. Java members of one version share a JVM (which
+    outlives the test, members do not) unless `own=True`, and so do a test's Streams programs; every
+    other client has its own process.
     """
 
     _shared: ClassVar[dict[str, JavaHost]] = {}
@@ -303,6 +347,7 @@ class Members:
         self._folder = Path(tempfile.mkdtemp(prefix="rebal-members-"))
         self._started: list[Member] = []
         self._own: list[Host] = []
+        self._streams: dict[str, StreamsHost] = {}
 
     def start(
         self,
@@ -317,6 +362,8 @@ class Members:
         """One member; `options` are those of `consumer_settings`. Returns before it has joined."""
         if software.startswith("java-"):
             host: Host = self.java(software.removeprefix("java-"), own=own)
+        elif software.startswith("streams-"):
+            host = self.streams(software.removeprefix("streams-"))
         else:
             host = Host(software, clients.command(software), self._folder)
             self._own.append(host)
@@ -337,6 +384,13 @@ class Members:
             )
             host = self._shared[version] = JavaHost(version, folder)
         return host
+
+    def streams(self, version: str) -> StreamsHost:
+        """The JVM of one version's Streams programs, which ends with the test."""
+        if version not in self._streams:
+            self._streams[version] = StreamsHost(version, self._folder)
+            self._own.append(self._streams[version])
+        return self._streams[version]
 
     def end(self) -> None:
         """Stop every member; a process that no other test shares ends too."""

@@ -15,6 +15,9 @@ class Rolling:
     group is at rest: all partitions have their owner, and the broker calls the group Stable.
     """
 
+    quiet = 0.3
+    """Seconds in which nobody says anything when the group is at rest."""
+
     def __init__(
         self,
         broker: Administration,
@@ -70,7 +73,7 @@ class Rolling:
 
     def settle(self) -> None:
         running = list(self.running.values())
-        wait_assigned(running, self.partitions)
+        wait_assigned(running, self.partitions, quiet=self.quiet)
         self.broker.wait_stable(self.group, len(running))
 
     def refuses(self, name: str, assignors: list[str], saying: str, **options: Any) -> None:

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from tests.kafka.administration import Administration
 from tests.kafka.cluster import Cluster
 from tests.kafka.connect import ConnectHost, Worker, wait_workers
 from tests.kafka.members import JAVA_ASSIGNORS, Member, Members
 from tests.kafka.service import properties_of
-from tests.kafka.streams import StreamsHost
 from tests.live.obey import Process
 from tests.live.obey_rebal import Rebal
 
@@ -29,7 +28,6 @@ _NOISE = b'"requestApiKeyName":"FETCH"'
 LISTS = "partition.assignment.strategy"
 # What a step's own text is for: the others' texts are code, of which the list is read.
 FILED = ("java", "streams", "connect", "librdkafka")
-_Host = TypeVar("_Host", StreamsHost, ConnectHost)
 STREAMS_NEXT = "streams-3.9.1"
 
 
@@ -98,7 +96,7 @@ class LiveWorld:
         self._plans = 0
         self._rebal = Rebal()
         self._apart = apart
-        self._hosts: dict[str, StreamsHost | ConnectHost] = {}
+        self._hosts: dict[str, ConnectHost] = {}
         self.files = folder / "conf"
         self.files.mkdir()
         self.logs = folder / "logs"
@@ -187,22 +185,14 @@ class LiveWorld:
         lines = [f"{key}={value}\n" for key, value in (ids | process.settings).items()]
         (self.files / f"{process.name}.properties").write_text("".join(lines))
 
-    def _host(self, software: str, make: Callable[[], _Host]) -> _Host:
-        """The JVM of this version's programs or workers."""
-        if software not in self._hosts:
-            self._hosts[software] = make()
-        return cast(_Host, self._hosts[software])
-
     def _member(self, process: Process) -> Member:
         """Start its client. Returns before it has joined."""
         kind, _, version = process.software.partition("-")
         filed, name = process.settings, process.name
-        if kind == "streams":
-            host = self._host(process.software, lambda: StreamsHost(version, self._folder / kind))
-            return host.launch(self.broker, name, self.group, [self.topic], filed)
         if kind == "connect":
-            made = self._host(process.software, lambda: ConnectHost(version, self._folder / kind))
-            return made.launch(self.broker, name, self.group, filed)
+            if process.software not in self._hosts:
+                self._hosts[process.software] = ConnectHost(version, self._folder / kind)
+            return self._hosts[process.software].launch(self.broker, name, self.group, filed)
         self._skip_others(process.software)
         own = {"own": True} if self._apart and kind == "java" else {}
         return self._members.start(
@@ -398,6 +388,8 @@ class LiveWorld:
     def _options(self, process: Process) -> dict[str, Any]:
         """The options of `Members.start` for a process."""
         poll = {"max.poll.interval.ms": str(round(self.rebalance_seconds * 1000))}
+        if process.family == "streams":
+            return {"topics": [self.topic], "settings": process.settings}
         return {
             "topics": [self.topic],
             "assignors": None if process.settings else process.assignors or None,

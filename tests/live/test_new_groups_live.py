@@ -14,9 +14,8 @@ from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import read_groups
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import JavaHost
+from tests.kafka.members import JavaHost, StreamsHost
 from tests.kafka.processes import wait_for
-from tests.kafka.streams import StreamsHost
 from tests.live_support import read_group
 
 Said = pytest.CaptureFixture[str]
@@ -68,7 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         made = Site(broker, *hosts, fresh)
         own = {"group.protocol": "streams"}
         for name in ("one", "two"):
-            made.streams.launch(broker, name, "app", ["orders", "payments"], own)
+            made.streams.start(broker, name, "app", topics=["orders", "payments"], settings=own)
         share = {"bootstrap.servers": broker.bootstrap, "group.id": "shared", "client.id": "sc"}
         made.share.begin(made.share.fresh("sc"), share | {"topics": "orders"})
 
@@ -137,9 +136,8 @@ def test_the_probe_never_reaches_a_streams_group(site: Site) -> None:
     """Since Kafka 4.2 a JoinGroup turns an empty Streams group into a classic one."""
     config = ClusterConfig(bootstrap=site.broker.bootstrap)
     site.broker.log_requests(True)
-    done = site.streams.launch(
-        site.broker, "gone", "emptied", ["orders"], {"group.protocol": "streams"}
-    )
+    own = {"group.protocol": "streams"}
+    done = site.streams.start(site.broker, "gone", "emptied", topics=["orders"], settings=own)
 
     def state() -> str:
         (found,) = read_groups(config, ["emptied"])

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from rebal.cli import app
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, wait_assigned
-from tests.kafka.streams import StreamsHost
+from tests.kafka.members import Member, Members
+from tests.kafka.rolling import Rolling
+from tests.kafka.service import answer
 from tests.live_support import measured
 
 PARTITIONS = 4
 SESSION, HEARTBEAT, RESTART = 6.0, 1.0, 2.0
-
-
-@pytest.fixture
-def streams(tmp_path: Path) -> Iterator[StreamsHost]:
-    host = StreamsHost(jars.SCALA, tmp_path)
-    yield host
-    host.close()
 
 
 def standstill(members: list[Member], stops: dict[str, float], since: float) -> float:
@@ -53,43 +43,36 @@ def standstill(members: list[Member], stops: dict[str, float], since: float) -> 
 @pytest.mark.full
 def test_what_a_stopped_program_owned_waits_for_its_session(
     kafka41: Broker,
-    streams: StreamsHost,
+    members: Members,
     group_id: str,
     topic_name: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    kafka41.create_topic(topic_name, PARTITIONS)
     kafka41.wait_coordinator(group_id)
+    names = (group_id, topic_name)
+    software = f"streams-{jars.SCALA}"
+    service = Rolling(kafka41, members, *names, partitions=PARTITIONS, software=software)
+    service.quiet = 1.0
     own = {
         "session.timeout.ms": str(int(1000 * SESSION)),
         "heartbeat.interval.ms": str(int(1000 * HEARTBEAT)),
     }
-    kafka41.log_requests(True)
-    try:
-        eager = {**own, "upgrade.from": "2.3"}
-        running = [streams.launch(kafka41, n, group_id, [topic_name], eager) for n in "ab"]
-        wait_assigned(running, PARTITIONS, quiet=1)
+    with service.logged():
+        service.begin("ab", [], settings={**own, "upgrade.from": "2.3"})
+        words = ["--restart-seconds", f"{RESTART:g}"]
         log = ["--request-log", str(kafka41.request_log_path)]
-        words = [group_id, "-b", kafka41.bootstrap, "--restart-seconds", f"{RESTART:g}", *log]
-        app.run(["plan-upgrade", *words, "-o", "json"])
-        body = json.loads(capsys.readouterr().out)
-        step = next(s for s in body["steps"] if s["id"] == body["next_step"])
-        cost = step["cost"]
+        body = answer(kafka41, capsys, "plan-upgrade", group_id, *words, *log)
+        cost = body["steps"][body["next_step"] - 1]["cost"]
         assert [pace["name"] for pace in cost["paces"]] == ["one by one", "all at once"]
         assert f"session timeout {SESSION:g} s" in cost["text"]
-        ever, began = list(running), time.time() * 1000
+        ever, began = list(service.running.values()), time.time() * 1000
         stops: dict[str, float] = {}
-        for place, name in enumerate("ab"):
-            stops[running[place].id] = time.time() * 1000
-            running[place].stop()
+        for name in "ab":
+            stops[service.running[name].id] = time.time() * 1000
+            service.running[name].stop()
             time.sleep(RESTART)
-            running[place] = streams.launch(kafka41, name, group_id, [topic_name], own)
-            ever.append(running[place])
-            wait_assigned(running, PARTITIONS, quiet=1)
-    finally:
-        kafka41.log_requests(False)
-        for member in running:
-            member.stop()
+            service.begin([name], [], settings=own)
+            ever.append(service.running[name])
     real = standstill(ever, stops, began)
     # A session ends so long after the last heartbeat, not after the stop.
     low = PARTITIONS * (SESSION - HEARTBEAT - 0.5)

@@ -1,6 +1,6 @@
 """Kafka Streams on real brokers: what rebal sees of it, and its ways carried out to the end."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +8,9 @@ import pytest
 
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, wait_assigned
+from tests.kafka.members import Member, Members
+from tests.kafka.rolling import Rolling
 from tests.kafka.service import inspect, named
-from tests.kafka.streams import StreamsHost
 from tests.live_support.rollout import LISTS, Plan
 from tests.live_support.services import BOTH_COORDINATORS
 
@@ -18,22 +18,6 @@ PARTITIONS = 6
 OLD, NEW, NEWEST = "2.3.1", jars.SCALA, jars.EARLY
 Said = pytest.CaptureFixture[str]
 Told = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], StreamsHost]]:
-    """The one JVM of each version's programs."""
-    folder = tmp_path_factory.mktemp("streams")
-    hosts: dict[str, StreamsHost] = {}
-
-    def host_of(version: str) -> StreamsHost:
-        if version not in hosts:
-            hosts[version] = StreamsHost(version, folder)
-        return hosts[version]
-
-    yield host_of
-    for each in hosts.values():
-        each.close()
 
 
 def client(name: str) -> str:
@@ -52,43 +36,25 @@ def kept_something(member: Member) -> bool:
     return False
 
 
-class Group:
+class Group(Rolling):
     """Two instances of one application, restarted one after the other as a plan says."""
 
-    def __init__(
-        self, broker: Broker, host: Callable[[str], StreamsHost], group: str, topic: str
-    ) -> None:
-        self.broker, self.host, self.group, self.topic = broker, host, group, topic
-        self.running: dict[str, Member] = {}
-        self._started: list[Member] = []
+    quiet = 0.5
 
-    def launch(self, version: str, name: str, settings: dict[str, str]) -> Member:
-        """Start a program that has no place among the running ones. Returns at once."""
-        made = self.host(version).launch(self.broker, name, self.group, [self.topic], settings)
-        self._started.append(made)
-        return made
+    def run(self, version: str, name: str, settings: dict[str, str] | None = None) -> None:
+        """Start an instance on this version, or restart it."""
+        if name in self.running:
+            self.running[name].stop()
+        self.begin([name], [], software=f"streams-{version}", settings=settings)
 
-    def start(self, version: str, name: str, settings: dict[str, str] | None = None) -> None:
-        self.running[name] = self.launch(version, name, settings or {})
-        self.settle()
-
-    def restart(self, version: str, name: str, settings: dict[str, str]) -> None:
-        self.running[name].stop()
-        self.start(version, name, settings)
-
-    def end(self) -> None:
-        for member in self._started:
-            if not member.closed:
-                member.stop()
-
-    def settle(self) -> None:
-        wait_assigned(list(self.running.values()), PARTITIONS, quiet=0.5)
-        self.broker.wait_stable(self.group, len(self.running))
+    def printed(self, version: str) -> tuple[str, str]:
+        """The option that gives what the programs of a version have printed."""
+        return ("--client-log", str(self._members.streams(version).log_path))
 
     def bounce(self, version: str, plan: Plan, step: int, *evidence: str) -> Iterator[Told]:
         """Restart both with the text of this step: what verify says after each, which is true."""
         for count, name in enumerate(("a", "b"), 1):
-            self.restart(version, name, plan.settings(step))
+            self.run(version, name, plan.settings(step))
             told = plan.verify(*evidence)
             assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}, told
             assert told["exit_code"] == (0 if count == 2 else 4), told
@@ -97,19 +63,13 @@ class Group:
 
 @pytest.fixture(params=BOTH_COORDINATORS)
 def group(
-    request: pytest.FixtureRequest,
-    host: Callable[[str], StreamsHost],
-    group_id: str,
-    topic_name: str,
+    request: pytest.FixtureRequest, members: Members, group_id: str, topic_name: str
 ) -> Iterator[Group]:
     broker: Broker = request.getfixturevalue(request.param)
-    broker.create_topic(topic_name, PARTITIONS)
     broker.wait_coordinator(group_id)
-    broker.log_requests(True)
-    made = Group(broker, host, group_id, topic_name)
-    yield made
-    made.end()
-    broker.log_requests(False)
+    made = Group(broker, members, group_id, topic_name, partitions=PARTITIONS)
+    with made.logged():
+        yield made
 
 
 @pytest.mark.story
@@ -118,7 +78,7 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
 ) -> None:
     log = ("--request-log", str(group.broker.request_log_path))
     for name in ("a", "b"):
-        group.start(OLD, name)
+        group.run(OLD, name)
     seen = inspect(group.broker, group.group)
     assert (seen["assignor"], seen["rebalance_protocol"]["value"]) == ("stream", "EAGER")
     for member in seen["members"]:
@@ -142,9 +102,9 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
     assert "its own log shows that" in unlogged["rebalance_protocol"]["why"]
     assert {m["software"]["version_range"] for m in unlogged["members"]} == {">= 3.4"}
 
-    printed = ("--client-log", str(group.host(NEW).log_path))
+    printed = group.printed(NEW)
     for count, name in enumerate(("a", "b"), 1):
-        group.restart(NEW, name, up.settings(2))
+        group.run(NEW, name, up.settings(2))
         # Without the program's own log nothing is called done that is not.
         bare = up.verify("--journal", str(tmp_path / "bare.jsonl"), "--step", "2")
         right = {client(each) for each in ("a", "b")[:count]}
@@ -172,7 +132,7 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
     logged = Plan(group.broker, group.group, tmp_path, capsys, name="down", evidence=no_log)
     cooperative = dict(group.running)
     for count, name in enumerate(("a", "b"), 1):
-        group.restart(NEW, name, down.settings(1))
+        group.run(NEW, name, down.settings(1))
         bare = logged.verify("--journal", str(tmp_path / "logged.jsonl"))
         assert named(bare, "yes") == (set() if count == 1 else {client("a")})
         assert bare["exit_code"] == 4
@@ -194,7 +154,7 @@ def test_4_0_and_later_do_not_start_with_the_old_upgrade_from(
     group: Group, tmp_path: Path, capsys: Said
 ) -> None:
     log = ("--request-log", str(group.broker.request_log_path))
-    group.start(NEWEST, "a")
+    group.run(NEWEST, "a")
     plan = Plan(group.broker, group.group, tmp_path, capsys, evidence=log)
     body = plan.make()
     assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE"), "4.1.1 knows nothing else"
@@ -212,7 +172,8 @@ def test_4_0_and_later_do_not_start_with_the_old_upgrade_from(
     doomed = plan.look("--inventory", str(files))
     assert doomed["exit_code"] == 3
     assert "RB506" in {finding["rule"] for finding in doomed["findings"]}
-    died = group.launch(NEWEST, "b", {"upgrade.from": "2.3"})
+    old = {"upgrade.from": "2.3"}
+    died = group.start("b", [], software=f"streams-{NEWEST}", settings=old)
     error = died.wait_for("error").data
     assert "no longer supported in 4.0" in error["message"]
 
@@ -221,10 +182,10 @@ def test_4_0_and_later_do_not_start_with_the_old_upgrade_from(
 def test_down_from_4_1_over_the_bridge_release(group: Group, tmp_path: Path, capsys: Said) -> None:
     log = ("--request-log", str(group.broker.request_log_path))
     for name in ("a", "b"):
-        group.start(NEWEST, name)
+        group.run(NEWEST, name)
     down = Plan(group.broker, group.group, tmp_path, capsys, evidence=log)
     down.make("--to", "eager", "--expect-members", "2")
-    printed = ("--client-log", str(group.host(NEW).log_path))
+    printed = group.printed(NEW)
     for step, version in ((1, NEW), (2, NEW), (3, OLD)):
         *_, told = group.bounce(version, down, step, *printed)
     assert told["finished"]
@@ -237,15 +198,15 @@ def test_an_old_leader_gives_a_cooperative_members_partitions_away(
 ) -> None:
     """RB505 on real members: two owners at once without upgrade.from, never with it."""
     new = {"revoke.ms": "800", **({"upgrade.from": upgrade_from} if upgrade_from else {})}
-    group.start(OLD, "old")
+    group.run(OLD, "old")
     for name in ("new-0", "new-1"):
-        group.start(NEW, name, new)
-    printed = ("--client-log", str(group.host(NEW).log_path))
+        group.run(NEW, name, new)
+    printed = group.printed(NEW)
     plan = Plan(group.broker, group.group, tmp_path, capsys, evidence=printed)
     body = plan.look()
     rules = {finding["rule"] for finding in body["findings"]}
     assert ("RB505" in rules, body["exit_code"]) == ((False, 0) if upgrade_from else (True, 3))
-    group.start(OLD, "old-1")
+    group.run(OLD, "old-1")
     both = owners_at_once(list(group.running.values()))
     assert bool(both) is not bool(upgrade_from), both
 

@@ -12,10 +12,9 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.kafka.read import read_groups
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member
+from tests.kafka.members import Member, StreamsHost
 from tests.kafka.processes import wait_for
 from tests.kafka.service import inspect, named
-from tests.kafka.streams import StreamsHost
 from tests.live_support.rollout import Plan
 
 Said = pytest.CaptureFixture[str]
@@ -39,7 +38,7 @@ class Program:
 
     def _launch(self, name: str, settings: dict[str, str]) -> Member:
         made = {key.replace("_", "."): value for key, value in settings.items()}
-        return self._host.launch(self.broker, name, GROUP, [TOPIC], made)
+        return self._host.start(self.broker, name, GROUP, topics=[TOPIC], settings=made)
 
     def fails(self, name: str, **settings: str) -> bool:
         """Whether an instance that starts beside the others stops with an error."""
