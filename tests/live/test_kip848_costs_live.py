@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rebal.groups.model import GroupSnapshot, GroupState, GroupType
-from rebal.inspectors.kafka.read import read_groups
+from rebal.groups.model import GroupType
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
-from tests.kafka.processes import wait_for
+from tests.kafka.members import Member, Members
+from tests.kafka.rolling import Rolling
 from tests.kafka.service import answer
-from tests.live_support import config_of, last_generation, measured, read_group
+from tests.live_support import last_generation, measured, read_group
 
 PARTITIONS = 12
 # Longer than the heartbeat interval that a plan takes for granted (3 s, and a poll): with a shorter
@@ -54,60 +53,48 @@ class Real(NamedTuple):
     pause: float
 
 
-class Service:
+class Service(Rolling):
     """Members in numbered places, each restarted as a new member in the place of the old one."""
+
+    quiet = 1.2 * INTERVAL
 
     def __init__(self, broker: Broker, members: Members, group: str, topic: str) -> None:
         broker.wait_coordinator(group)
-        broker.create_topic(topic, PARTITIONS)
-        self.broker, self.members, self.group, self.topic = broker, members, group, topic
-        self.ever: list[tuple[int, Member]] = []
-        self.running: dict[int, Member] = {}
+        names = (group, topic)
+        super().__init__(broker, members, *names, partitions=PARTITIONS, software="java-4.1.1")
+        self.ever: list[tuple[str, Member]] = []
         self.rebalances = 0
 
-    def start(self, place: int, **options: Any) -> None:
-        """A member in this place; classic ones say that they are there as often as the others."""
-        options.setdefault("settings", {})
+    def start(self, name: str, assignors: Sequence[str], **options: Any) -> Member:
+        """Classic ones say that they are there as often as the others."""
         if options.get("protocol") != "consumer":
             often = {"heartbeat.interval.ms": str(int(1000 * INTERVAL))}
-            options |= {"settings": options["settings"] | often, "session_timeout_ms": 20_000}
-        member = self.members.start(
-            "java-4.1.1", self.broker, f"c-{place}", self.group, topics=[self.topic], **options
-        )
-        self.running[place] = member
-        self.ever.append((place, member))
+            options |= {"settings": often, "session_timeout_ms": 20_000}
+        member = super().start(name, assignors, **options)
+        self.ever.append((name, member))
+        return member
 
     def settle(self) -> None:
         """Wait until all are there and nothing moves any more."""
-        found: list[GroupSnapshot] = []
-
-        def stable() -> bool:
-            (seen,) = read_groups(config_of(self.broker), [self.group])
-            found[:] = [seen] if isinstance(seen, GroupSnapshot) else []
-            return bool(
-                found
-                and found[0].group.state is GroupState.STABLE
-                and len(found[0].members) == len(self.running)
-            )
-
-        wait_assigned([*self.running.values()], PARTITIONS, quiet=1.2 * INTERVAL)
-        wait_for(f"{self.group} to be stable", stable, timeout=30)
+        super().settle()
         # An epoch goes on where the generation was, and the other way round.
-        kip848 = found[0].group.type is GroupType.CONSUMER
-        made = found[0].group.group_epoch if kip848 else last_generation(self.broker, self.group)
+        found = read_group(self.broker, self.group).group
+        kip848 = found.type is GroupType.CONSUMER
+        made = found.group_epoch if kip848 else last_generation(self.broker, self.group)
         assert made is not None
         self.rebalances = made
 
-    def restart(self, places: Sequence[int], **options: Any) -> Real:
+    def again(self, places: Sequence[int], **options: Any) -> Real:
         """Stop these, wait, start them; what that has cost when the group is at rest again."""
         before = self.rebalances
         began = time.time() * 1000
-        for place in places:
-            self.running.pop(place).stop()
+        names = [f"c-{place}" for place in places]
+        for name in names:
+            self.running.pop(name).stop()
         stopped = time.time() * 1000
         time.sleep(max(0.0, RESTART - (stopped - began) / 1000))
-        for place in places:
-            self.start(place, **options)
+        for name in names:
+            self.place(name, **options)
         self.settle()
         # A group without members is replaced by one of the other kind, which begins anew: a KIP-848
         # group at epoch 1 where the brokers have an assignment interval (KAFKA-20268).
@@ -120,24 +107,24 @@ class Service:
     def _standstill(self, since: float) -> tuple[int, float, float]:
         """Changes of owner, all partitions' seconds without one, and the longest without any."""
         said = [
-            (event.t_ms, place, event)
-            for place, member in self.ever
+            (event.t_ms, name, event)
+            for name, member in self.ever
             for event in member.said("assigned", "revoked", "lost")
         ]
         said.sort(key=lambda each: each[0])
-        last: dict[Any, int] = {}
+        last: dict[Any, str] = {}
         idle: dict[Any, float] = {}
         moves, seconds, pause, nobody = 0, 0.0, 0.0, 0.0
-        for at, place, event in said:
+        for at, name, event in said:
             for one in event.partitions:
                 if event.kind != "assigned":
-                    if last.get(one) == place and one not in idle:
+                    if last.get(one) == name and one not in idle:
                         idle[one] = at
                     continue
                 if at >= since and one in idle:
                     seconds += (at - max(since, idle[one])) / 1000
-                moves += at >= since and last.get(one, place) != place
-                last[one] = place
+                moves += at >= since and last.get(one, name) != name
+                last[one] = name
                 idle.pop(one, None)
             if len(idle) == PARTITIONS and event.kind != "assigned":
                 nobody = at
@@ -182,7 +169,7 @@ def roll(
     after), and what it has cost."""
     ahead = foretold(service, capsys, to)
     for place in range(len(service.running)):
-        real = service.restart([place], **options, **own.get(place, {}))
+        real = service.again([place], **options, **own.get(place, {}))
         left = foretold(service, capsys, to)
         one = Foretold(*(a - b for a, b in zip(ahead[:3], left[:3], strict=True)), {})
         yield place, one, real
@@ -195,11 +182,12 @@ def test_each_restart_to_kip_848_and_back_costs_what_was_foretold(
     """COOPERATIVE members and `uniform`: every count is exact; one member is static."""
     service = Service(slow, members, group_id, topic_name)
     own: dict[int, dict[str, Any]] = {0: {"instance_id": "a-0"}}
-    classic = {"assignors": ["cooperative-sticky"]}
+    classic: dict[str, Any] = {"assignors": ["cooperative-sticky"]}
+    online: dict[str, Any] = {"assignors": [], "protocol": "consumer"}
     for place in range(3):
-        service.start(place, **classic, **own.get(place, {}))
+        service.place(f"c-{place}", **classic, **own.get(place, {}))
     service.settle()
-    for to, options in (("consumer", {"protocol": "consumer"}), ("cooperative-sticky", classic)):
+    for to, options in (("consumer", online), ("cooperative-sticky", classic)):
         whole = foretold(service, capsys, to)
         total = [0, 0, 0.0]
         for place, one, real in roll(service, capsys, to, own, **options):
@@ -222,10 +210,10 @@ def test_one_restart_after_the_other_and_all_at_once_of_a_group_that_runs_eager(
 ) -> None:
     """With `range` what moves follows from the member ids, and new members have new ones."""
     service = Service(slow, members, group_id, topic_name)
-    up = {"protocol": "consumer", "settings": {"group.remote.assignor": "range"}}
+    up = {"assignors": [], "protocol": "consumer", "settings": {"group.remote.assignor": "range"}}
     down = {"assignors": ["range"]}
     for place in range(3):
-        service.start(place, **down)
+        service.place(f"c-{place}", **down)
     service.settle()
     for place, one, real in roll(service, capsys, "consumer", {}, **up):
         said = f"place {place}: foretold {one[:3]}, real {real[:3]}"
@@ -235,7 +223,7 @@ def test_one_restart_after_the_other_and_all_at_once_of_a_group_that_runs_eager(
         measured(f"restart of place {place} from range", 0, real.seconds, highest)
     for to, options in (("range", down), ("consumer", up)):
         pace = foretold(service, capsys, to).at_once
-        real = service.restart(range(3), **options)
+        real = service.again(range(3), **options)
         said = f"to {to}: foretold {pace}, real {real}"
         assert (pace["name"], pace["rebalances"]) == ("all at once", real.rebalances), said
         # Nobody owns anything from the last stop until the first are given their partitions.

@@ -46,7 +46,7 @@ class Teller:
             names = [f"{name}-{len(self.groups)}" for name in (self.name, self.topic)]
             group = RealGroup(broker, self.members, *names, **more)
             self.groups.append(group)
-            scene = group.begin(seeds)
+            scene = group.form(seeds)
             done = group.play(events)
             real = group.course()
             if not group.overtaken():
@@ -72,6 +72,7 @@ def teller(members: Members, group_id: str, topic_name: str) -> Iterator[Teller]
 def own41() -> Iterator[Broker]:
     """A broker of its own: it is restarted here. It outlives the members."""
     with Broker(jars.EARLY, secure=False, request_log=True) as broker:
+        broker.wait_coordinator("any")
         yield broker
 
 

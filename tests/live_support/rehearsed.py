@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,9 +20,9 @@ from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from rebal.planner.timeouts import Speed
-from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.members import Member, wait_assigned
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
 from tests.live_support import read_group
 
 HEARTBEAT = 0.3
@@ -66,34 +66,31 @@ class Course(NamedTuple):
     owned: tuple[int, ...]
 
 
-class RealGroup:
+class RealGroup(Rolling):
     """A group of real members by name, whose stories are told as the engine's scripts tell them."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        members: Members,
-        group: str,
-        topic: str,
-        *,
-        partitions: int = 12,
-        session: float = 6.0,
-    ) -> None:
-        broker.wait_coordinator(group)
-        self.broker, self.group, self.partitions = broker, group, partitions
-        self.topic = broker.create_topic(topic, partitions)
-        self.running: dict[str, Member] = {}
+    def __init__(self, *names: Any, partitions: int = 12, session: float = 6.0) -> None:
+        super().__init__(*names, partitions=partitions)
         self.ever: list[tuple[str, Member]] = []
-        self._members, self._session = members, session
-        self._seeds: dict[str, Seed] = {}
+        self._session = session
         self._began, self._log_from = 0.0, 0
 
-    def begin(self, seeds: Sequence[Seed]) -> Scene:
+    def form(self, seeds: Sequence[Seed]) -> Scene:
         """Start these one after another, and return the group as the real readers see it."""
         for seed in seeds:
-            self._start(seed)
+            self.place(
+                seed.name, list(seed.assignors), software=seed.software,
+                instance_id=seed.name if seed.static else None,
+                session_timeout_ms=int(1000 * self._session),
+                settings={"heartbeat.interval.ms": str(int(1000 * HEARTBEAT))},
+            )  # fmt: skip
             self.settle()
         return self.scene()
+
+    def start(self, name: str, *more: Any, **options: Any) -> Member:
+        member = super().start(name, *more, **options)
+        self.ever.append((name, member))
+        return member
 
     def scene(self) -> Scene:
         """Return the group of this moment as a scene, by the brokers' answers and request log."""
@@ -195,34 +192,22 @@ class RealGroup:
         member.stop()
         gone = _end_of(member)
         time.sleep(max(0.0, gone + RESTART - time.time()))
-        seed = self._seeds[name]._replace(assignors=event.assignors)
-        again = self._start(seed)
+        self.place(name, list(event.assignors), **self._options[name])
+        again = self.running[name]
         wait_for(f"{name} to join", lambda: bool(again.said("joined", "error")), timeout=60)
-        return replace(event, seconds=self._joined_at(again, seed, gone) - gone)
+        return replace(event, seconds=self._joined_at(again, gone) - gone)
 
     def _reload(self, event: Event) -> Event:
         began = time.time()
         self.broker.restart()
         return replace(event, seconds=time.time() - began)
 
-    def _start(self, seed: Seed) -> Member:
-        member = self._members.start(
-            seed.software, self.broker, seed.name, self.group, topics=[self.topic],
-            assignors=seed.assignors, instance_id=seed.name if seed.static else None,
-            session_timeout_ms=int(1000 * self._session),
-            settings={"heartbeat.interval.ms": str(int(1000 * HEARTBEAT))},
-        )  # fmt: skip
-        self._seeds[seed.name] = seed
-        self.running[seed.name] = member
-        self.ever.append((seed.name, member))
-        return member
-
-    def _joined_at(self, member: Member, seed: Seed, after: float) -> float:
+    def _joined_at(self, member: Member, after: float) -> float:
         """Return when the member first asked to join, by its own log."""
         times = [
             datetime.strptime(found["at"], "%Y-%m-%d %H:%M:%S,%f").replace(tzinfo=UTC).timestamp()
             for found in _JOINS.finditer(member.log())
-            if (found["client"], found["group"]) == (seed.name, self.group)
+            if (found["client"], found["group"]) == (member.client_id, self.group)
         ]
         return min(at for at in times if at >= after)
 
