@@ -9,9 +9,11 @@ import pytest
 from tests.kafka import jars
 from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker
+from tests.kafka.connect import ConnectHost
 from tests.kafka.members import Members
 from tests.live_support.rollout import GroupOn, PlannedGroup
 from tests.live_support.services import Service
+from tests.live_support.workers import Workers
 
 HERE = Path(__file__).parent
 Said = pytest.CaptureFixture[str]
@@ -50,3 +52,27 @@ def service(broker: Broker, group_on: GroupOn) -> Iterator[Service]:
     made: Service = group_on(broker, Service, None)
     with made.logged():
         yield made
+
+
+@pytest.fixture(
+    scope="module", params=[jars.EARLY, pytest.param(jars.SCALA, marks=pytest.mark.full)]
+)
+def host(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConnectHost]:
+    """The JVM of a file's Connect workers."""
+    made = ConnectHost(request.param, tmp_path_factory.mktemp("connect"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def workers(request: pytest.FixtureRequest, host: ConnectHost, group_id: str) -> Iterator[Workers]:
+    """A Connect cluster on the shared broker of the workers' version, with its request log on."""
+    broker: Broker = request.getfixturevalue("kafka41" if host.version >= "4" else "kafka39")
+    broker.wait_coordinator(group_id)
+    broker.log_requests(True)
+    made = Workers(broker, host, group_id)
+    yield made
+    made.end()
+    broker.log_requests(False)

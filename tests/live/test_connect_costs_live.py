@@ -4,7 +4,6 @@ The truth is each worker's own log: what it held after each generation.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,27 +22,13 @@ from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.processes import wait_for
 from tests.live_support.workers import Workers, configure
 
+pytestmark = pytest.mark.parametrize("host", [jars.EARLY], indirect=True)
 NAMES = ("w0", "w1", "w2")
 # Source tasks, one each: what they wait for at a stop is not the test's matter, as sinks' would be.
 CONNECTORS = ("a", "b", "c", "d", "e", "f")
 DELAY_S = 10
 # A worker may publish a new connector's tasks twice: the second one, a second later, rebalances.
 QUIET_S = 3
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectHost]:
-    made = ConnectHost(jars.EARLY, tmp_path_factory.mktemp("connect-costs"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def workers(host: ConnectHost, kafka41: Broker, group_id: str) -> Iterator[Workers]:
-    kafka41.wait_coordinator(group_id)
-    made = Workers(kafka41, host, group_id)
-    yield made
-    made.end()
 
 
 def words(protocol: str) -> dict[str, str]:

@@ -1,12 +1,9 @@
 """Kafka Connect on real brokers: worker groups by connect.protocol, sink groups by an override."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kafka import jars
-from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
@@ -20,28 +17,6 @@ OVERRIDE = f"consumer.override.{LISTS}"
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 STICKY = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 Said = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(
-    scope="module", params=[jars.EARLY, pytest.param(jars.SCALA, marks=pytest.mark.full)]
-)
-def host(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ConnectHost]:
-    made = ConnectHost(request.param, tmp_path_factory.mktemp("connect"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def workers(request: pytest.FixtureRequest, host: ConnectHost, group_id: str) -> Iterator[Workers]:
-    broker: Broker = request.getfixturevalue("kafka41" if host.version >= "4" else "kafka39")
-    broker.wait_coordinator(group_id)
-    broker.log_requests(True)
-    made = Workers(broker, host, group_id)
-    yield made
-    made.end()
-    broker.log_requests(False)
 
 
 @pytest.mark.story
