@@ -4,7 +4,6 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.Map;
 import java.util.Properties;
-import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
@@ -14,16 +13,14 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * Consumers under a test's control, as Hosted.java describes it.
  *
- * <p>{@code start} takes consumer properties, {@code topics=a,b} or {@code pattern=REGEX},
- * {@code fails=assigned} (the callback that throws: revoked, assigned or lost) and
- * {@code slow.assigned=MS} (how long that callback takes). More commands: {@code rebalance ID},
- * {@code hold ID MS} (no poll for so long), {@code crash ID} (it ends without a LeaveGroup, as a
- * member does that is killed).
+ * <p>{@code start} takes consumer properties, {@code topics=a,b} and {@code fails=assigned} (the
+ * callback that throws: revoked, assigned or lost). More commands: {@code rebalance ID}, {@code hold
+ * ID MS} (no poll for so long), {@code crash ID} (it ends without a LeaveGroup, as a member does
+ * that is killed).
  */
 public final class Member extends Hosted implements ConsumerRebalanceListener {
     private final Map<String, String> settings;
     private final String fails;
-    private final long slowMs;
     private volatile KafkaConsumer<byte[], byte[]> consumer;
     private volatile boolean rebalance;
     private volatile long holdMs;
@@ -33,8 +30,6 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
         super(id);
         this.settings = settings;
         this.fails = settings.remove("fails");
-        String slow = settings.remove("slow.assigned");
-        this.slowMs = slow == null ? 0 : Long.parseLong(slow);
     }
 
     public static void main(String[] args) throws Exception {
@@ -71,16 +66,11 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
         properties.put("value.deserializer", ByteArrayDeserializer.class.getName());
         properties.putAll(settings);
         Object topics = properties.remove("topics");
-        Object pattern = properties.remove("pattern");
         long records = 0;
         try (KafkaConsumer<byte[], byte[]> current = new KafkaConsumer<>(properties)) {
             consumer = current;
             started();
-            if (pattern != null) {
-                current.subscribe(Pattern.compile((String) pattern), this);
-            } else {
-                current.subscribe(Arrays.asList(((String) topics).split(",")), this);
-            }
+            current.subscribe(Arrays.asList(((String) topics).split(",")), this);
             while (!isStopped(0)) {
                 try {
                     records += current.poll(Duration.ofMillis(100)).count();
@@ -148,13 +138,6 @@ public final class Member extends Hosted implements ConsumerRebalanceListener {
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
         tell("assigned", partitions);
-        if (slowMs > 0) {
-            try {
-                Thread.sleep(slowMs);
-            } catch (InterruptedException stopped) {
-                Thread.currentThread().interrupt();
-            }
-        }
     }
 
     @Override
