@@ -19,7 +19,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import answer
-from tests.live_support import last_generation, measured, read_group
+from tests.live_support import last_generation, measured, read_group, standstill
 
 PARTITIONS = 12
 # Longer than the heartbeat interval that a plan takes for granted (3 s, and a poll): with a shorter
@@ -102,35 +102,8 @@ class Service(Rolling):
             seen = read_group(self.broker, self.group)
             late = "group.consumer.assignment.interval.ms" in seen.cluster.settings
             before = int(late and seen.group.type is GroupType.CONSUMER)
-        return Real(self.rebalances - before, *self._standstill(began))
-
-    def _standstill(self, since: float) -> tuple[int, float, float]:
-        """Changes of owner, all partitions' seconds without one, and the longest without any."""
-        said = [
-            (event.t_ms, name, event)
-            for name, member in self.ever
-            for event in member.said("assigned", "revoked", "lost")
-        ]
-        said.sort(key=lambda each: each[0])
-        last: dict[Any, str] = {}
-        idle: dict[Any, float] = {}
-        moves, seconds, pause, nobody = 0, 0.0, 0.0, 0.0
-        for at, name, event in said:
-            for one in event.partitions:
-                if event.kind != "assigned":
-                    if last.get(one) == name and one not in idle:
-                        idle[one] = at
-                    continue
-                if at >= since and one in idle:
-                    seconds += (at - max(since, idle[one])) / 1000
-                moves += at >= since and last.get(one, name) != name
-                last[one] = name
-                idle.pop(one, None)
-            if len(idle) == PARTITIONS and event.kind != "assigned":
-                nobody = at
-            elif event.kind == "assigned" and nobody:
-                pause, nobody = max(pause, at - nobody if at >= since else 0), 0.0
-        return moves, round(seconds, 2), round(pause / 1000, 2)
+        said = [(event, name) for name, member in self.ever for event in member.events]
+        return Real(self.rebalances - before, *standstill(said, began, PARTITIONS))
 
 
 class Foretold(NamedTuple):

@@ -1,8 +1,7 @@
 """Groups of the newest protocols with real members: Streams (KIP-1071) and share (KIP-932)."""
 
-import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -16,6 +15,7 @@ from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import JavaHost, StreamsHost
 from tests.kafka.processes import wait_for
+from tests.kafka.service import answer
 from tests.live_support import read_group
 
 Said = pytest.CaptureFixture[str]
@@ -43,10 +43,6 @@ class Site(NamedTuple):
         capsys.readouterr()
         code = app.run([*words, "-b", self.broker.bootstrap])
         return code, capsys.readouterr().out
-
-    def document(self, capsys: Said, *words: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run(capsys, *words, "-o", "json")[1])
-        return found
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def test_their_members_are_counted_and_their_protocol_is_named(site: Site, capsys: Said) -> None:
-    lines = {line["group_id"]: line for line in site.document(capsys, "groups")["groups"]}
+    lines = {line["group_id"]: line for line in answer(site.broker, capsys, "groups")["groups"]}
     assert {
         name: (line["type"], line["protocol"], line["assignor"], line["members"], line["verdict"])
         for name, line in lines.items()
@@ -102,7 +98,7 @@ def test_their_members_are_counted_and_their_protocol_is_named(site: Site, capsy
 
 
 def test_a_streams_member_owns_only_partitions_that_exist(site: Site, capsys: Said) -> None:
-    (group,) = site.document(capsys, "inspect", "app")["groups"]
+    (group,) = answer(site.broker, capsys, "inspect", "app")["groups"]
     owned = sorted(
         (topic["topic"], number)
         for member in group["members"]
@@ -116,7 +112,7 @@ def test_a_streams_member_owns_only_partitions_that_exist(site: Site, capsys: Sa
 
 def test_doctor_reads_both_and_gives_no_false_reason(site: Site, capsys: Said) -> None:
     for name, count in (("app", "2 members"), ("shared", "1 member")):
-        rows = {row["source"]: row for row in site.document(capsys, "doctor", name)["rows"]}
+        rows = {row["source"]: row for row in answer(site.broker, capsys, "doctor", name)["rows"]}
         assert rows["describe the group"]["why"] == f"Stable, {count}"
         assert rows["offsets and lag"]["available"] == "yes"
         assert rows["probe"]["available"] == "no"

@@ -8,36 +8,13 @@ import pytest
 
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members
+from tests.kafka.members import Event, Members
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import answer
-from tests.live_support import measured
+from tests.live_support import measured, standstill
 
 PARTITIONS = 4
 SESSION, HEARTBEAT, RESTART = 6.0, 1.0, 2.0
-
-
-def standstill(members: list[Member], stops: dict[str, float], since: float) -> float:
-    """The sum over all partitions of how long nobody was given each, after `since`.
-
-    A program that is closed says nothing of what it owned: `stops` is when each was (by its id).
-    """
-    said = [(e.t_ms, m, e) for m in members for e in m.said("assigned", "revoked", "lost")]
-    said.sort(key=lambda each: each[0])
-    owner: dict[tuple[str, int], Member] = {}
-    idle: dict[tuple[str, int], float] = {}
-    seconds = 0.0
-    for at, member, event in said:
-        for one in event.partitions:
-            if event.kind != "assigned":
-                idle.setdefault(one, at)
-                continue
-            if at > since and one in owner:
-                begun = idle.get(one, stops.get(owner[one].id, at))
-                seconds += (at - begun) / 1000
-            idle.pop(one, None)
-            owner[one] = member
-    return seconds
 
 
 @pytest.mark.full
@@ -65,15 +42,19 @@ def test_what_a_stopped_program_owned_waits_for_its_session(
         cost = body["steps"][body["next_step"] - 1]["cost"]
         assert [pace["name"] for pace in cost["paces"]] == ["one by one", "all at once"]
         assert f"session timeout {SESSION:g} s" in cost["text"]
-        ever, began = list(service.running.values()), time.time() * 1000
-        stops: dict[str, float] = {}
+        began = time.time() * 1000
+        ever, said = list(service.running.items()), []
         for name in "ab":
-            stops[service.running[name].id] = time.time() * 1000
-            service.running[name].stop()
+            # A program that is closed says nothing of what it owned.
+            stopped = service.running[name]
+            owned = {"partitions": {topic_name: [number for _, number in stopped.owned]}}
+            said.append((Event(round(time.time() * 1000), stopped.id, "revoked", owned), name))
+            stopped.stop()
             time.sleep(RESTART)
             service.begin([name], [], settings=own)
-            ever.append(service.running[name])
-    real = standstill(ever, stops, began)
+            ever.append((name, service.running[name]))
+    said += [(event, name) for name, member in ever for event in member.events]
+    _, real, _ = standstill(said, began, PARTITIONS)
     # A session ends so long after the last heartbeat, not after the stop.
     low = PARTITIONS * (SESSION - HEARTBEAT - 0.5)
     # Each of the two may have sent its last heartbeat just before it stopped; and it starts a JVM.

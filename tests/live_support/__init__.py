@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -17,8 +17,8 @@ from rebal.groups.wire.offsets_topic import (
 from rebal.inspectors.connection.config import ClusterConfig, resolve
 from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker
-
-OFFSETS_TOPIC = "__consumer_offsets"
+from tests.kafka.cluster import OFFSETS_TOPIC
+from tests.kafka.members import Event
 
 
 def config_of(
@@ -57,6 +57,36 @@ def measured(what: str, low: float, real: float, high: float) -> None:
     if path:
         with open(path, "a") as out:
             out.write(f"{json.dumps([what, low, real, high])}\n")
+
+
+def standstill(
+    said: Iterable[tuple[Event, str]], since: float, partitions: int
+) -> tuple[int, float, float]:
+    """Changes of owner, all partitions' seconds without one, and the longest without any.
+
+    By what members said since then (milliseconds), each of a name; a restarted one keeps its own.
+    """
+    last: dict[Any, str] = {}
+    idle: dict[Any, float] = {}
+    moves, seconds, pause, nobody = 0, 0.0, 0.0, 0.0
+    changes = [one for one in said if one[0].kind in ("assigned", "revoked", "lost")]
+    for event, name in sorted(changes, key=lambda each: each[0].t_ms):
+        at = event.t_ms
+        for one in event.partitions:
+            if event.kind != "assigned":
+                if last.get(one) == name and one not in idle:
+                    idle[one] = at
+                continue
+            if at >= since and one in idle:
+                seconds += (at - max(since, idle[one])) / 1000
+            moves += at >= since and last.get(one, name) != name
+            last[one] = name
+            idle.pop(one, None)
+        if len(idle) == partitions and event.kind != "assigned":
+            nobody = at
+        elif event.kind == "assigned" and nobody:
+            pause, nobody = max(pause, at - nobody if at >= since else 0), 0.0
+    return moves, round(seconds, 2), round(pause / 1000, 2)
 
 
 def stored_generations(broker: Broker, group_id: str) -> list[GroupMetadata | None]:
