@@ -87,19 +87,12 @@ def test_random_restarts_are_admitted_as_predicted(broker: Broker) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_many_random_restarts_are_admitted_as_predicted(small: Broker, shard: int) -> None:
+    """Without a load of the coordinator, and after one."""
     began = time.monotonic()
     check(tried(cases(small, f"plain {shard}", SHARD_CASES, max_size=4)), began)
-
-
-@pytest.mark.full
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("shard", range(SHARDS))
-def test_many_random_restarts_after_a_load_are_admitted_as_predicted(
-    small: Broker, shard: int
-) -> None:
     began = time.monotonic()
     made = formed(cases(small, f"loaded {shard}", SHARD_CASES, load=True, max_size=4))
     small.restart()

@@ -1,12 +1,9 @@
 """The request log of real brokers, both coordinators, against what the members were given."""
 
-import pytest
-
 from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
 from rebal.inspectors.logs.requests.lines import MARK, Request, parse
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka.processes import wait_for
-from tests.kafka.rolling import Rolling
 from tests.live_support import read_group
 
 LISTS = {
@@ -25,16 +22,8 @@ SOFTWARE = {
 }
 
 
-@pytest.fixture
-def broker(broker):
-    """Each broker with its request log on, as KIP-412 switches it."""
-    broker.log_requests(True)
-    yield broker
-    broker.log_requests(False)
-
-
-def test_every_list_by_member_id_the_refusal_and_the_probe(broker, members, group_id, topic_name):
-    service = Rolling(broker, members, group_id, topic_name)
+def test_every_list_by_member_id_the_refusal_and_the_probe(service):
+    broker, group_id = service.broker, service.group
     for software, names in LISTS.items():
         static = {"instance_id": "i-0"} if software == "java-4.1.1" else {}
         service.begin([f"c-{software}"], names, software=software, **static)
