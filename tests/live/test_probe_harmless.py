@@ -46,9 +46,7 @@ PROBED = [
     *(("kafka41", kind) for kind in KINDS),
     ("kafka39", "eager-static"),
     ("newest", "eager-static"),
-    pytest.param("kafka39", "eager-dynamic", marks=pytest.mark.full),
-    pytest.param("kafka39", "cooperative-dynamic", marks=pytest.mark.full),
-    pytest.param("kafka39", "cooperative-static", marks=pytest.mark.full),
+    *(pytest.param("kafka39", k, marks=pytest.mark.full) for k in KINDS if k != "eager-static"),
 ]
 
 

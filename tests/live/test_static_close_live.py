@@ -13,35 +13,28 @@ from rebal.groups.evidence.assume import apply_assumptions
 from rebal.inspectors.connection.translate import words_of
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
-from tests.kafka.members import Members
-from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, read_group
+from tests.live_support.rollout import GroupOn, PlannedGroup
 
 pytestmark = pytest.mark.full
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "site",
+    ("broker", "security"),
     [("kafka39", None), ("kafka41", None), ("kafka41", "SCRAM-SHA-512"),
      ("kafka41", "SSL")],
 )  # fmt: skip
 def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command(
-    site: tuple[str, str | None],
-    request: pytest.FixtureRequest,
-    members: Members,
-    group_id: str,
-    topic_name: str,
+    broker: str, security: str | None, request: pytest.FixtureRequest, group_on: GroupOn
 ) -> None:
-    broker, security = site
     kafka = request.getfixturevalue(broker)
-    names = (group_id, topic_name)
-    service = Rolling(kafka, members, *names, partitions=2, software="java-4.1.1")
+    service: PlannedGroup = group_on(kafka, software="java-4.1.1")
     options = {"session_timeout_ms": 1_800_000, "settings": {"heartbeat.interval.ms": "1000"}}
     service.begin(["app-0"], ["cooperative-sticky", "range"], instance_id="app-0", **options)
     service.begin(["app-1"], ["range"], instance_id="app-1", **options)
     service.running.pop("app-1").crash()
-    seen = read_group(kafka, group_id, probe=True)
+    seen = read_group(kafka, service.group, probe=True)
     assert len(seen.members) == 2, "the coordinator counts the member that is down"
     config = config_of(kafka, security)
     given = Given(brokers=config.bootstrap, client=words_of(config), plan="p.yaml")
@@ -60,6 +53,6 @@ def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command
     )  # fmt: skip
     assert "NoError" in done.stdout
     service.settle()
-    seen = read_group(kafka, group_id)
+    seen = read_group(kafka, service.group)
     assert [one.instance_id for one in seen.members] == ["app-0"]
     assert seen.group.assignor == "cooperative-sticky"
