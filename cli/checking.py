@@ -134,12 +134,12 @@ def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
         (world, judge(world, kept, live.get(world.group_id or "")))
         for world in worlds(one.starts, two.starts)
     ]
-    known = {change.file for _, judgement in judged for change in judgement.changes}
     found = [
         each
         for world, each in judged
         if not world.is_version_alone or each.verdict is not Tri.YES or each.hazards
     ]
+    known = {change.file for judgement in found for change in judgement.changes}
     found += [unread(file, note) for file, note in unknown.items() if file not in known]
     located = (replace(each, changes=_located(each, one, two)) for each in found)
     groups = {start.group_id or start.folder for side in (one, two) for start in side.starts}

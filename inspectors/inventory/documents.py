@@ -155,7 +155,7 @@ ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env")
 _PROFILE_KEYS: Final = ("spring.config.activate.on-profile", "spring.profiles")
 _PROFILE_NAME: Final = re.compile(r"(?:application|bootstrap)-([\w-]+)\.(?:ya?ml|properties)\Z")
 # A setting of a Quarkus profile; a program runs with `prod` unless it is told otherwise.
-_OF_QUARKUS: Final = re.compile(r"%([\w,-]+)\.(.+)")
+_OF_QUARKUS: Final = re.compile(r"%\{?([\w,-]+)\}?\.(.+)")
 _RUNS: Final = "prod"
 _QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
 _SEPARATOR: Final = re.compile(r"[#!]---\s*\Z")

@@ -109,7 +109,8 @@ def read_images(text: str, name: str) -> Iterator[Named]:
                 # The version of a chart is not its image's.
                 yield Named(f"charts/{value.rpartition('/')[2]}", f"chart {chart}")
             elif tag is not None:
-                yield image(value)._replace(version=tag)
+                # Kustomize may put another image in the place of the named one.
+                yield image(flat.get(f"{parent}.newName", value))._replace(version=tag)
             elif key.lower().endswith(("image", "repository")):
                 yield image(value)
 

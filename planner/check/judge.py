@@ -478,7 +478,11 @@ def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
     names = [name for name in dict.fromkeys(names) if not is_unset(name)]
     elected, shown = context.group.assignor, f"[{', '.join(names)}]"
     blamed = [context.by_id[id_].member for id_ in answer.blame if id_ in context.by_id]
-    lists = dict.fromkeys(", ".join(member.assignors.list) for member in blamed)
+    lists = dict.fromkeys(
+        ", ".join(member.assignors.list)
+        for member in blamed
+        if not any(map(is_unset, member.assignors.list))
+    )
     held = [member.assignors.list for member in context.snapshot.members]
     common = [
         name

@@ -23,7 +23,7 @@ PROGRAMS: Final = ("streams", "connect")
 # Values of group.protocol under which the brokers assign: no list is compared.
 BY_BROKERS: Final = {CONSUMER: "none (KIP-848)", STREAMS: "none (KIP-1071)"}
 _OPEN: Final = "?"
-_PROFILE: Final = re.compile(r" \(profile ([\w-]+)\)\Z")
+_PROFILE: Final = re.compile(r" \(profile (.+)\)\Z")
 # From this version on, Java's default of group.protocol is consumer (KIP-1274).
 _CONSUMER_BY_DEFAULT: Final = (5,)
 # From this version on, Java reads group.protocol (KAFKA-15679), and before it ignores it.
@@ -58,7 +58,7 @@ class Start(Record, frozen=True, kw_only=True):
 
     @property
     def profile(self) -> str | None:
-        """Return the Spring profile that it is of."""
+        """Return the profile that it is of: a name, or an expression of Spring."""
         found = _PROFILE.search(self.where)
         return found[1] if found else None
 

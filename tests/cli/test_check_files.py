@@ -30,6 +30,14 @@ CARGO = {"rust/Cargo.lock": '[[package]]\nname = "rdkafka"\nversion = "0.36.2"\n
 SARAMA, FRANZ = (
     f"require github.com/{one}\n" for one in ("IBM/sarama v1.43.3", "twmb/franz-go v1.18.0")
 )
+FORK = "require github.com/IBM/sarama v1.43.3\nreplace github.com/IBM/sarama => ../sarama\n"
+QUARKUS = CONSUMER + "%{{prod,stage}}.partition.assignment.strategy={}\n"
+EXPRESSION = "spring.kafka.consumer.group-id: pay\n---\n" + (
+    "spring.config.activate.on-profile: prod | stage\n" + SPRING
+)
+KUSTOMIZE = "images:\n- name: otel/opentelemetry-collector-contrib\n" + (
+    "  newName: {}\n  newTag: 0.154.0\n"
+)
 YARN = {"yarn.lock": '[[package]]\nname = "x"\n\n"kafkajs@npm:^2.0.0":\n  version: 2.2.4\n'}
 VARIABLES = "KAFKA_GROUP_ID=pay\nKAFKA_PARTITION_ASSIGNMENT_STRATEGY={}\n"
 NOT_PLAIN = "the version of logstash is not a plain one (${V})."
@@ -192,6 +200,23 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
             collector("0.155.0") | {"x/otel.yaml": RECEIVER.format(name)}
             for name in ("range", "cooperative-sticky")
         ), 3, ["x/otel.yaml:4", "group_rebalance_strategies: cooperative-sticky, range"]),
+    "profiles of Quarkus in braces": (
+        both("application.properties", QUARKUS, "range", "cooperative-sticky"),
+        3, ["REJECTED      pay\n"]),
+    "an expression of Spring's profiles": (
+        tuple(
+            {"application.yaml": EXPRESSION.format("partition.assignment.strategy", JAVA, one)}
+            for one in ("Range", "CooperativeSticky")
+        ), 3, ["REJECTED      pay (profile prod | stage)", "not ?java"]),
+    "another image that Kustomize puts in place": (
+        both(
+            *("kustomization.yaml", KUSTOMIZE),
+            *("otel/opentelemetry-collector-contrib", "telegraf"),
+        ), 3, ["OpenTelemetry Collector 0.154.0 → Telegraf 0.154.0"]),
+    "a fork instead of a version": (({"go.mod": SARAMA}, {"go.mod": FORK}), 4, ["../sarama"]),
+    "an alias instead of a version": (
+        (node("kafkajs", "2.2.4"), node("kafkajs", "npm:@confluentinc/kafka-javascript@1.0.0")),
+        4, ["npm:@confluentinc"]),
     "a profile of Spring": (
         (spring("Range"), spring("Range") | spring("Sticky", "pay/application-prod.yaml")),
         3, ["pay (profile prod)"]),
