@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +32,10 @@ from rebal.inspectors.repository.tree import (
     work_tree,
 )
 from rebal.planner.check.compare import Changed, worlds
-from rebal.planner.check.judge import Judgement, judge, unread
+from rebal.planner.check.judge import WORST_FIRST, Judgement, judge, unread
 from rebal.planner.check.starts import Start
 
 _MANY: Final = 500
-_WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 _ABOUT_KAFKA: Final = re.compile(r"kafka|group[._-]?id|assignor|rebalance", re.IGNORECASE)
 # What a text says that declares a consumer's next start, in whatever form.
 _OF_A_START: Final = re.compile(
@@ -123,17 +122,22 @@ def sides(before: str | None, after: str | None, base: str | None, stack: ExitSt
     return list((mapped if number > _MANY else map)(_read, trees))
 
 
-def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
-    """Return what the change from `one` to `two` does; `live` are groups as they run, by id."""
+def check(one: Side, two: Side, source: Source) -> Checked:
+    """Return what the change from `one` to `two` does, to the groups that `source` shows as they
+    run too.
+
+    Raises:
+        UsageError: an option adds evidence, but none names a group to add it to.
+        RebalError: a group or a file cannot be read.
+    """
+    differ = list(worlds(one.starts, two.starts))
+    live = _live_groups(source, list(dict.fromkeys(w.group_id for w in differ if w.group_id)))
     unknown = dict(_unknown(one, two))
     both = {*one.tree.files} & {*two.tree.files}
     if one.tree.alone and two.tree.alone:
         both.update(one.tree.files)
     kept = {file: unknown.get(file, "") for file in both}
-    judged = [
-        (world, judge(world, kept, live.get(world.group_id or "")))
-        for world in worlds(one.starts, two.starts)
-    ]
+    judged = [(world, judge(world, kept, live.get(world.group_id or ""))) for world in differ]
     found = [
         each
         for world, each in judged
@@ -144,19 +148,14 @@ def check(one: Side, two: Side, live: Mapping[str, GroupSnapshot]) -> Checked:
     located = (replace(each, changes=_located(each, one, two)) for each in found)
     groups = {start.group_id or start.folder for side in (one, two) for start in side.starts}
     return Checked(
-        judgements=tuple(sorted(located, key=lambda each: _WORST_FIRST.index(each.verdict))),
+        judgements=tuple(sorted(located, key=lambda each: WORST_FIRST.index(each.verdict))),
         groups=max(len(groups), len(found)),
         notes=(*_about_kafka(two), *two.unread),
     )
 
 
-def live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapshot]:
-    """Return those of the groups that a broker, a snapshot or a scan shows, by id.
-
-    Raises:
-        UsageError: an option adds evidence, but none names a group to add it to.
-        RebalError: a group or a file cannot be read.
-    """
+def _live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapshot]:
+    """Return those of the groups that a broker, a snapshot or a scan shows, by id."""
     found: Sequence[GroupSnapshot] = ()
     if source.snapshot is not None:
         found = [source.read()]
@@ -182,12 +181,6 @@ def _read_by_name(source: Source, names: Sequence[str]) -> Sequence[GroupSnapsho
             raise ReadError(failure.message)
         say(f"{failure.message} It is judged by the files alone.")
     return with_evidence(found, source.files, source.scan)
-
-
-def changed_groups(one: Side, two: Side) -> list[str]:
-    """Return the ids of the groups whose next start changes."""
-    found = (world.group_id for world in worlds(one.starts, two.starts))
-    return list(dict.fromkeys(group for group in found if group is not None))
 
 
 def _read(tree: Tree) -> Side:

@@ -58,7 +58,7 @@ def command(
     if (base is None) != (before is not None and after is not None):
         raise UsageError("give BEFORE and AFTER, or --base REV with at most one folder.")
     from rebal.cli import sources
-    from rebal.cli.checking import changed_groups, check, live_groups, sides
+    from rebal.cli.checking import check, sides
     from rebal.cli.render.check import (
         CheckDocument,
         check_github,
@@ -73,7 +73,7 @@ def command(
     with ExitStack() as stack:
         one, two = sides(before, after, base, stack)
         source = sources.Source(None, snapshot, connection, probe, files, lake)
-        found = check(one, two, live_groups(source, changed_groups(one, two)))
+        found = check(one, two, source)
     code = SAFE if exit_zero else exit_code(*(each.verdict for each in found.judgements))
     body = CheckDocument(
         before=base if base is not None else str(before),

@@ -92,7 +92,7 @@ _FORMATS: Final = (
     _Format("pyproject.toml", "pypi", trees.tables(trees.toml_tree, *_PYPROJECT)),
     _Format("Pipfile", "pypi", trees.tables(trees.toml_tree, "packages", "dev-packages")),
     _Format("Pipfile.lock", "pypi", trees.tables(json_tree, "default")),
-    _Format("setup.py", "pypi", texts.read_setup),
+    _Format("setup.py", "pypi", texts.read_requirements),
     _Format("setup.cfg", "pypi", texts.read_requirements),
     _Format("Gemfile.lock", "gem", texts.by_pattern(texts.GEM)),
     _Format("*.csproj", "nuget"),

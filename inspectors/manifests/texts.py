@@ -126,18 +126,13 @@ def read_go_mod(text: str, _: str) -> Iterator[Named]:
 
 
 def read_requirements(text: str, name: str) -> Iterator[Named]:
-    """Yield the requirements of a pip file; a version is one that `==` pins."""
+    """Yield the requirements of a pip file, or those that the texts of a setup.py may be; nothing
+    is run. A version is one that `==` pins.
+    """
     of_tests = bool(OF_TESTS.search(name.rpartition("/")[2]))
     for number, line in enumerate(text.splitlines(), 1):
-        if one := requirement(line):
-            yield one._replace(line=number, tests=of_tests)
-
-
-def read_setup(text: str, _: str) -> Iterator[Named]:
-    """Yield the requirements that the texts of a setup.py may be; nothing is run."""
-    for number, line in enumerate(text.splitlines(), 1):
-        found = map(requirement, _TEXT.findall(line))
-        yield from (one._replace(line=number) for one in found if one)
+        found = map(requirement, _TEXT.findall(line) if name.endswith(".py") else [line])
+        yield from (one._replace(line=number, tests=of_tests) for one in found if one)
 
 
 def requirement(text: str) -> Named | None:

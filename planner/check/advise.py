@@ -69,7 +69,11 @@ def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
     """Return the plan from the earlier declarations, or the live group, to the later ones; None
     where there is none.
     """
-    moves = [(one, two) for one, two in world.both if one.same_client(two) and _is_move(one, two)]
+    moves = [
+        (one, two)
+        for one, two in world.both
+        if one.same_client(two) and not one.same_list(two) and _are_known(one, two)
+    ]
     if not moves:
         return None
     one, two = moves[0]
@@ -83,9 +87,9 @@ def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
         return None
 
 
-def _is_move(one: Start, two: Start) -> bool:
-    """Return whether both assignor lists are known, and differ."""
-    return not one.same_list(two) and not any(map(is_unset, (*one.names, *two.names)))
+def _are_known(one: Start, two: Start) -> bool:
+    """Return whether both assignor lists are known."""
+    return not any(map(is_unset, (*one.names, *two.names)))
 
 
 def paths_of(world: World) -> Iterator[SafePath]:
@@ -99,7 +103,7 @@ def paths_of(world: World) -> Iterator[SafePath]:
         return
     one, two = differ[0]
     same = one.same_client(two)
-    known = not any(map(is_unset, (*one.names, *two.names)))
+    known = _are_known(one, two)
     classic = BY_BROKERS.keys().isdisjoint((one.protocol, two.protocol))
     plan = plan_of(world)
     read = same or read_each_other(one.family or "", two.family or "")

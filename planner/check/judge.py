@@ -51,7 +51,7 @@ _FENCES: Final = (
     "each one that starts fences another (FENCED_INSTANCE_ID). Give each its own, such as the "
     "pod's name"
 )
-_WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
+WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 
 
 class Stage(Record, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     befores, afters = world.befores, world.afters
     news = [pair.after for pair in changed if pair.after is not None]
     answers = list(_answers(world, kept, live))
-    decisive = next(one for answer in _WORST_FIRST for one in answers if one.verdict is answer)
+    decisive = next(one for answer in WORST_FIRST for one in answers if one.verdict is answer)
     before = _stage(snapshot_of(befores) if live is None else live)
     after = _stage(snapshot_of(afters))
     name = world.group_id or f"the groups of {world.folder}"
