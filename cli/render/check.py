@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,6 @@ from rebal.cli.render.plans.markdown import plain
 from rebal.cli.render.text import Rows, count, facts, labelled, to_paste
 from rebal.groups import VERSION
 from rebal.groups.model import RebalanceProtocol, Tri
-from rebal.planner.check.advise import PathStep
 from rebal.planner.check.compare import Changed
 from rebal.planner.check.judge import Judgement, Stage
 
@@ -147,12 +146,9 @@ def _sentences(one: Judgement) -> Iterator[str]:
     yield one.reason
     for path in one.paths:
         yield f"Instead: {path.name}"
-        yield from (f"  {_step(step)}" for step in path.steps)
+        lines = ("  ".join([step.brings, *step.setting]) for step in path.steps)
+        yield from (f"  {line}" for line in lines)
     yield from (f"Look at {each.source}: {each.text}" for each in one.hazards)
-
-
-def _step(step: PathStep) -> str:
-    return "  ".join([step.brings, *step.setting])
 
 
 def _markdown(found: CheckDocument) -> Iterator[str]:
@@ -166,19 +162,18 @@ def _markdown(found: CheckDocument) -> Iterator[str]:
 
 
 def _result(one: Judgement) -> dict[str, Any]:
+    """Return the result of one group, with the first change of each file as its places."""
+    first: dict[str, Changed] = {}
+    for change in one.changes:
+        first.setdefault(change.file, change)
     return {
         "ruleId": _RULE,
         "ruleIndex": 0,
         "level": _LEVELS[one.verdict],
         "message": {"text": "\n".join(_sentences(one))},
-        "locations": [_location(change, one.group) for change in _places(one.changes)],
+        "locations": [_location(change, one.group) for change in first.values()],
         "partialFingerprints": {"group/v1": sha256(one.group.encode()).hexdigest()[:32]},
     }
-
-
-def _places(changes: Sequence[Changed]) -> list[Changed]:
-    """Return one change for each file."""
-    return list({change.file: change for change in reversed(changes)}.values())[::-1]
 
 
 def _location(change: Changed, group: str) -> dict[str, Any]:

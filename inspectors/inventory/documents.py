@@ -63,39 +63,41 @@ def words(key: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(key))
 
 
-def flatten(tree: Tree) -> Flat:
-    """Return a nested document as `a.b[0].c` → text; lists of plain values are joined by commas.
+def flatten(tree: Tree, name: str) -> Flat:
+    """Return a nested document of the file `name` as `a.b[0].c` → text; lists of plain values are
+    joined by commas.
 
     YAML merge keys (`<<`) are followed; null and empty values are left out.
 
     Raises:
-        ValueError: nested deeper than any configuration, or made too large by YAML aliases.
+        UnreadableDocument: nested deeper than any configuration, or made too large by aliases.
     """
     flat: Flat = {}
-    for count, (key, value) in enumerate(_leaves(tree, "", 0)):
+    for count, (key, value) in enumerate(_leaves(tree, "", 0, name)):
         if count > _MOST_SETTINGS:
-            raise ValueError("more settings than any configuration file has")
+            raise UnreadableDocument(name, "more settings than any configuration file has")
         flat[key] = value
     return flat
 
 
-def _leaves(tree: Tree, path: str, depth: int) -> Iterator[tuple[str, str]]:
+def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str, str]]:
     if depth > _DEEPEST:
-        raise ValueError("nested deeper than any configuration file is")
+        raise UnreadableDocument(name, "nested deeper than any configuration file is")
     match tree:
         case dict():
             merged = tree.get("<<", [])
             for part in merged if isinstance(merged, list) else [merged]:
-                yield from _leaves(part, path, depth + 1)
+                yield from _leaves(part, path, depth + 1, name)
             for key, value in tree.items():
                 if key != "<<":
                     inner = key.removeprefix("[").removesuffix("]")
-                    yield from _leaves(value, f"{path}.{inner}" if path else inner, depth + 1)
+                    at = f"{path}.{inner}" if path else inner
+                    yield from _leaves(value, at, depth + 1, name)
         case list() if all(isinstance(item, str) for item in tree):
             yield path, ",".join(item for item in tree if isinstance(item, str))
         case list():
             for index, item in enumerate(tree):
-                yield from _leaves(item, f"{path}[{index}]", depth + 1)
+                yield from _leaves(item, f"{path}[{index}]", depth + 1, name)
         case str() if tree not in ("", "null", "~"):
             yield path, tree
 
@@ -217,12 +219,8 @@ def _trees(trees: list[Tree], name: str, profile: str | None) -> list[Document]:
         for part in _items(tree, 0):
             if isinstance(part, dict) and "apiVersion" in part and "kind" in part:
                 made.append(Document(settings={}, resource=part))
-                continue
-            try:
-                flat = flatten(part)
-            except ValueError as error:
-                raise UnreadableDocument(name, str(error)) from None
-            made += _by_profile(flat, profile)
+            else:
+                made += _by_profile(flatten(part, name), profile)
     return made
 
 

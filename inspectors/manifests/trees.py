@@ -96,11 +96,8 @@ def read_images(text: str, name: str) -> Iterator[Named]:
     files, and the charts that Helm, Argo CD and Flux install.
     """
     for document in documents(_ACTION.sub("", text), name):
-        try:
-            resource = document.resource
-            flat = document.settings if resource is None else flatten(dict(resource))
-        except ValueError as error:
-            raise UnreadableDocument(name, str(error)) from None
+        resource = document.resource
+        flat = document.settings if resource is None else flatten(resource, name)
         for path, value in flat.items():
             parent, _, key = path.rpartition(".")
             tag = flat.get(f"{parent}.{_TAG_KEYS.get(key, '')}".removeprefix("."))
