@@ -106,7 +106,7 @@ def by_pattern(pattern: re.Pattern[str]) -> Callable[[str, str], Iterator[Named]
 def read_go_mod(text: str, _: str) -> Iterator[Named]:
     """Yield the modules that go.mod requires, each as what a `replace` puts in its place."""
     required: list[Named] = []
-    replaced: dict[str, tuple[str, str | None]] = {}
+    replaced: dict[tuple[str, ...], tuple[str, str]] = {}
     block: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split("//")[0].split()
@@ -116,13 +116,15 @@ def read_go_mod(text: str, _: str) -> Iterator[Named]:
         match [*block, *words]:
             case ["require", module, version]:
                 required.append(Named(module, version, number))
-            case ["replace", module, *_, "=>", other]:
-                # A folder, or a fork whose version go.mod does not hold.
-                replaced[module] = (module, other)
-            case ["replace", module, *_, "=>", other, version]:
-                replaced[module] = (other, version)
+            case ["replace", module, *own, "=>", folder]:
+                # The version of a fork is not in go.mod.
+                replaced[module, *own] = (module, folder)
+            case ["replace", module, *own, "=>", other, version]:
+                replaced[module, *own] = (other, version)
     for one in required:
-        yield Named(*replaced.get(one.name, one[:2]), one.line)
+        # One with a version is for that version alone.
+        found = replaced.get((one.name, one.version or ""), replaced.get((one.name,)))
+        yield Named(*(found or one[:2]), one.line)
 
 
 def read_requirements(text: str, name: str) -> Iterator[Named]:

@@ -23,7 +23,7 @@ from rebal.inspectors.manifests.texts import (
 
 _INSTALLED: Final = "node_modules/"
 # How Helm values and Kustomize name an image in two keys.
-_TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "image": "tag"}
+_TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "newName": "newTag", "image": "tag"}
 # An action of a Helm template; what is written around it is read.
 _ACTION: Final = re.compile(r"\{\{.*?\}\}")
 
@@ -105,10 +105,12 @@ def read_images(text: str, name: str) -> Iterator[Named]:
             if chart and (key == "chart" or parent.startswith("dependencies")):
                 # The version of a chart is not its image's.
                 yield Named(f"charts/{value.rpartition('/')[2]}", f"chart {chart}")
+            elif key == "name" and f"{parent}.newName" in flat:
+                # Kustomize puts another image in its place.
+                continue
             elif tag is not None:
-                # Kustomize may put another image in the place of the named one.
-                yield image(flat.get(f"{parent}.newName", value))._replace(version=tag)
-            elif key.lower().endswith(("image", "repository")):
+                yield image(value)._replace(version=tag)
+            elif key.lower().endswith(("image", "repository", "newname")):
                 yield image(value)
 
 

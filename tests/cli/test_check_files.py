@@ -213,6 +213,15 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
             *("kustomization.yaml", KUSTOMIZE),
             *("otel/opentelemetry-collector-contrib", "telegraf"),
         ), 3, ["OpenTelemetry Collector 0.154.0 → Telegraf 0.154.0"]),
+    "another image without a tag that Kustomize puts in place": (
+        both("kustomization.yaml", KUSTOMIZE.partition("  newTag")[0], "a/b", "telegraf"),
+        4, ["telegraf"]),
+    "a module of Go that is replaced in another version": (
+        tuple(
+            {"go.mod": f"{SARAMA}replace github.com/IBM/sarama v1.{n} => github.com/twmb/franz-go "
+             "v1.18.0\n"}
+            for n in ("0.1", "43.3")
+        ), 3, ["sarama v1.43.3 → franz-go v1.18.0"]),
     "a fork instead of a version": (({"go.mod": SARAMA}, {"go.mod": FORK}), 4, ["../sarama"]),
     "an alias instead of a version": (
         (node("kafkajs", "2.2.4"), node("kafkajs", "npm:@confluentinc/kafka-javascript@1.0.0")),
