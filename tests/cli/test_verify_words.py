@@ -132,10 +132,10 @@ def test_findings_of_one_rule_are_folded(folder: Path, rebal: Rebal) -> None:
 APPEND = """
 import sys
 from pathlib import Path
-from rebal.cli.files import append_lines, locked
+from rebal.cli.files import append_line, locked
 for number in range(60):
     with locked(Path(sys.argv[1]), appending=True) as file:
-        append_lines(file, [sys.argv[2] * 30_000 + str(number)])
+        append_line(file, sys.argv[2] * 30_000 + str(number))
 """
 
 
