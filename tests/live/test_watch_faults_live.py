@@ -150,9 +150,10 @@ def _mended(tunnel: Tunnel) -> Iterator[None]:
 def test_a_tunnel_that_drops_and_comes_back(rollout: Rollout, tunnel: Tunnel, fault: str) -> None:
     address = f"127.0.0.1:{tunnel.port}"
     why = rollout.through(["-b", address, "--probe"], getattr(tunnel, fault), tunnel.mend)
-    reason = {"cut": "connection refused", "hush": "no answer"}[fault]
+    # The silence may begin between two looks or within one.
+    reason = {"cut": "connection refused", "hush": "no answer|did not answer"}[fault]
     assert address in why
-    assert reason in why
+    assert re.search(reason, why)
     # Since it saw nothing any more: also where a time-out was needed to notice.
     assert rollout.blind_since <= rollout.darkened
 
