@@ -48,12 +48,11 @@ class Journal:
         Raises:
             FileError: the file cannot be read, is another plan's, or lacks lines that it had.
         """
-        if self.path is None or not (self._lines or self.path.exists()):
-            return
-        if not self.path.exists():
+        if self.path is not None and self.path.exists():
+            with locked(self.path, appending=False) as file:
+                self._read(self.path, file)
+        elif self._lines:
             raise FileError(self._lost())
-        with locked(self.path, appending=False) as file:
-            self._read(self.path, file)
 
     def append(self, entry: JournalEntry) -> None:
         """Add `entry`, in memory and on the disk.
@@ -89,6 +88,7 @@ class Journal:
         self._version, self.notes = version, notes
 
     def _lost(self) -> str:
+        """Return the message on a file that lacks lines that it had."""
         return (
             f"{self.path} was cut off, moved or replaced while this command ran, as --new-attempt "
             "does: this command stops and records nothing more; verify the plan that is there."

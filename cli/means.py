@@ -48,12 +48,12 @@ def kept_plan(context: typer.Context, name: str) -> str:
     parser.ignore_unknown_options = True
     kept, _, _ = parser.parse_args([*given.connection, *plan.evidence, *saved])
     # The value of an option that this command lacks is no argument of it.
-    options_of = {one.name for one in context.command.params if one.param_type_name == "option"}
+    own = {one.name for one in context.command.params if one.param_type_name == "option"}
     folder = Path(os.path.relpath(Path(os.path.realpath(file)).parent / given.folder))
     context.default_map = {
         name: _from(folder, value) if name in _PATHS else value
         for name, value in kept.items()
-        if value is not None and name in options_of
+        if value is not None and name in own
     }
     return name
 

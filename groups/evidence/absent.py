@@ -85,6 +85,7 @@ class _Joins:
         dated = {join.member_id for join in logged_by_brokers(found) if join.accepted}
         for join in found:
             if join.evidence.source is Source.CLIENT_LOG and join.member_id in dated:
+                # The brokers' times count; within its own log the order of the lines is certain.
                 if join.new and join.accepted:
                     self._by[join.log, join.client_id].append(join)
                 continue

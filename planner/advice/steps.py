@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import worker_list
 from rebal.groups.model import Knowledge, Tri
 from rebal.groups.streams import process_names, threads_of
 from rebal.planner.admission.check import Admission, Needs, admitted, restart
@@ -56,10 +57,11 @@ Actions = tuple[Advice, tuple[Advice, ...]]
 def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
     """Return the list of the target and the elected assignor, which is admitted today.
 
-    The target of a plan to KIP-848 is no assignor: its list is the elected one alone.
+    The target of a plan to KIP-848 is no assignor: its list is the elected one alone. That of
+    Connect workers is a connect.protocol, which offers several.
     """
     step = next((each for each in plan.steps if each.aim is Aim.WIDEN), None)
-    target = () if context.target == CONSUMER else (context.target,)
+    target = () if context.target == CONSUMER else worker_list(context.target) or (context.target,)
     names = step.target_list if step is not None else target
     return tuple(dict.fromkeys(filter(None, [*names, context.elected])))
 

@@ -12,7 +12,7 @@ partitions of before until its next epoch, and a static member that restarts bri
 A static member that crashed keeps its partitions until its session ends, and a listener that takes
 a cooperative assignment for the whole one (RB301) leaves partitions unread. Both show in one thing:
 a partition's committed offset does not move while its log end moves. A partition without lag, or
-whose log end stands still, is no fault: of a transactional topic the last offset is a marker.
+whose log end does not move, is no fault: of a transactional topic the last offset is a marker.
 
 Delays: a member commits at each `auto.commit.interval.ms` (5 s by default; Streams: 30 s), but only
 when it polls, and `max.poll.interval.ms` (5 min by default) is how long it may take for that. So

@@ -253,18 +253,16 @@ def heed_finding(look: Look) -> Advice | None:
 
 def plan_again(look: Look) -> Advice | None:
     """Make a new plan where this one has no step for the group; where a new one has none either,
-    say what must be settled first.
+    say what must be settled first, unless it is the start of members that have assignor lists.
     """
     fresh, context = look.fresh, look.context
     if fresh is None or look.holds:
         return None
     if fresh.steps or fresh.verdict is Verdict.DONE:
         return advised.replan(context, "this one has no step left", verdict=Tri.CANNOT_TELL)
-    gone = look.out(OutsiderKind.MISSING)
-    if gone and not context.members and context.goal in (COOPERATIVE, EAGER):
-        return _start(look, gone, [(look.plan.target,)])
     if context.missing:
-        return _counted(context, advised.wait(missing_text(context, look.outsiders)))
+        waits = _counted(context, advised.wait(missing_text(context, look.outsiders)))
+        return None if context.goal in (COOPERATIVE, EAGER) else waits
     return replace(fresh.advice, command=context.replan())
 
 
@@ -294,7 +292,9 @@ def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[st
     if look.change and step.kind is StepKind.CUT_OVER:
         return []
     # A restart of another step may have left it with a list that is not admitted now.
-    if not step.target_list and not (look.context.members and _may_hold_another(look)):
+    if look.fresh is None and not (
+        step.target_list or (look.context.members and _may_hold_another(look))
+    ):
         return [()]
     bounces = step.aim in (Aim.WIDEN, Aim.NARROW)
     return look.lists(out, wide=bounces or not step.target_list)
