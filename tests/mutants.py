@@ -1,9 +1,10 @@
 """Mutants of the code that decides about restarts: `python -m tests.mutants --sample 120`.
 
-mutmut changes one operator, constant or argument of a function and runs the pure planner tests that
-call this function, the fastest first; a mutant that no test fails on survives. mutmut needs the
-layout `src/<package>`, so the rooms are copied to build/mutants/src/rebal. It leaves out decorated
-functions (the properties). `[tool.mutmut]` in pyproject.toml names the packages.
+mutmut changes one operator, constant or argument of a function and runs the pure planner tests and
+the found histories that call this function, the fastest first; a mutant that no test fails on
+survives. mutmut needs the layout `src/<package>`, so the rooms are copied to
+build/mutants/src/rebal. It leaves out decorated functions (the properties). `[tool.mutmut]` in
+pyproject.toml names the packages.
 """
 
 from __future__ import annotations
@@ -78,9 +79,11 @@ def _stage() -> None:
 
 
 def _tests() -> list[str]:
-    """Return the pure test files that import a mutated package, themselves or by `looks`."""
+    """Return the pure test files that import a mutated package, themselves or by `looks`, and the
+    histories that the search has found."""
     files = sorted(Path("tests/planner").glob("test_*.py"))
-    return [str(file) for file in files if _IMPORTS.search(file.read_text())]
+    named = [str(file) for file in files if _IMPORTS.search(file.read_text())]
+    return [*named, "tests/search/test_found.py"]
 
 
 def _results() -> dict[str, int | None]:
