@@ -27,10 +27,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.reloads import CLOCKS
-from rebal.planner.admission.rejected import (
-    address,
-    still_out,
-)
+from rebal.planner.admission.rejected import address, joined_since, still_out
 from rebal.planner.clients import able
 from rebal.planner.context import Context, names
 from rebal.planner.facts import KEYS, natural, stated_in
@@ -146,7 +143,8 @@ def outsiders_of(
         if own is not None:
             missing.remove(own)
         family = one.family or families.get(one.instance_id or one.client_id, same)
-        alike = [able(family).mixed, *([] if own is None else [own.takes_mixed])]
+        alike = [one.takes_mixed, able(family).mixed]
+        alike += [] if own is None else [own.takes_mixed]
         if one.instance_id is None:
             # The name is also that of others who are out and, without its address, any member's.
             alike += [each.takes_mixed for each in missing if each.client_id == one.client_id]
@@ -317,11 +315,22 @@ def _rejections(
             list=one.list,
             error=one.error,
             family=proven_family(one.software),
+            takes_mixed=Tri.NO if _may_be_back(context, one) else Tri.YES,
             since=one.at,
             until=None if doubt in (Doubt.COUNT, Doubt.PAST) else until,
             behind=behind if doubt is Doubt.ENTRY else (),
             evidence=(one.evidence,),
         )
+
+
+def _may_be_back(context: Context, one: Refusal) -> bool:
+    """Return whether a member with its name that joined since may be this client, so that another
+    one, of which nothing is known, is out.
+    """
+    named = (f.member for f in context.members if f.member.client_id == one.client_id)
+    same = (each for each in named if each.instance_id is None)
+    unknown = not one.host and one.instance_id is None
+    return unknown and any(joined_since(each, one) is not Tri.NO for each in same)
 
 
 def _settled(
