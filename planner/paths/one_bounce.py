@@ -78,6 +78,8 @@ def drop_old(context: Context, number: int) -> Step:
     to_do = [facts for facts in rest if Tri.YES is context.holds_old(facts)]
     unknown = [facts for facts in rest if facts not in to_do]
     kind = "cooperative" if context.goal == EAGER else "eager"
+    left = f"assignor but {context.target}" if context.only_target else f"{kind} assignor"
+    straight_back = "RB101" if context.only_target else "RB108"
     return Step(
         id=number,
         title=f"Every member drops {context.keep or f'its {kind} assignors'}",
@@ -93,7 +95,7 @@ def drop_old(context: Context, number: int) -> Step:
         unknown=ids(unknown),
         gate=gate_of(
             context,
-            shows=f"{everyone(context)} is proven to have no {kind} assignor",
+            shows=f"{everyone(context)} is proven to have no {left}",
             needs=(
                 f"do not rely on the probe for {context.keep or 'the old assignor'}: it turns "
                 "negative after the first restart",
@@ -105,7 +107,7 @@ def drop_old(context: Context, number: int) -> Step:
             aim=Aim.NARROW,
         ),
         rollback=f"first [{context.target}, {context.keep or 'the old assignor'}], never straight "
-        "back (RB108)",
+        f"back ({straight_back})",
         commands=tuple(commands_of(context, rest)),
         cost=cost_of(context, rest, names),
     )

@@ -94,7 +94,7 @@ def _metrics_lines(context: Context) -> Iterator[str]:
 
 
 def again(context: Context) -> NamedCommand:
-    """Return the command that plans the rollback to today's assignor."""
+    """Return the command that plans the rollback to the old assignor."""
     return NamedCommand("plan the rollback", context.replan(to=back_goal(context)))
 
 
@@ -105,10 +105,10 @@ def everyone(context: Context) -> str:
 
 
 def back_goal(context: Context) -> str:
-    """Return the goal (`--to`) that plans the rollback to today's assignor."""
-    if context.client is not None:
-        return context.elected or EAGER
-    return (context.elected if context.goal != EAGER else COOPERATIVE) or EAGER
+    """Return the goal (`--to`) that plans the rollback to the old assignor, which the mixed list
+    keeps; where it is not known, to its rebalance protocol.
+    """
+    return context.keep or (COOPERATIVE if context.goal == EAGER else EAGER)
 
 
 def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:

@@ -32,6 +32,27 @@ def test_nothing_left_to_do_only_when_proven() -> None:
     assert after(at_least=DONE, owned=True, family="franz-go") == (2, 4)
 
 
+@pytest.mark.parametrize(
+    ("target", "members", "elected", "back", "shows"),
+    [
+        ("cooperative", [RANGE] * 2, "range", "range", "no eager assignor"),
+        ("cooperative", [BOTH] * 2, DONE[0], "range", "no eager assignor"),
+        ("eager", [DONE] * 2, DONE[0], DONE[0], "no cooperative assignor"),
+        ("roundrobin", [RANGE] * 2, "range", "range", "no assignor but roundrobin"),
+        ("roundrobin", [["roundrobin", *RANGE]] * 2, "roundrobin", "range", "but roundrobin"),
+        ("roundrobin", [DONE] * 2, DONE[0], DONE[0], "no cooperative assignor"),
+    ],
+)
+def test_the_way_back_leads_to_the_old_assignor_and_the_last_gate_to_the_target_alone(
+    target: str, members: list[list[str]], elected: str, back: str, shows: str
+) -> None:
+    made = plan([m(f"a{n}", one) for n, one in enumerate(members)], target, elected=elected)
+    first, last = made.steps
+    assert first.rollback == f"[{back}] while elected, then plan --to {back}"
+    assert f"--to {back} " in f"{first.commands[-1].line} "
+    assert shows in last.gate.shows
+
+
 @pytest.mark.parametrize(("reloaded", "code"), [(True, 3), (None, 4)])
 def test_a_forgetful_coordinator_gets_one_restart_with_the_current_list_first(
     reloaded: bool | None, code: int
