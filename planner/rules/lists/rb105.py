@@ -7,8 +7,8 @@ from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Tri
 from rebal.planner.rules.scope import classic, planning, upgrade
 
 _MOVE: Final = (
-    "Move these members to a client with a cooperative assignor or to a group of their own, and "
-    "plan again; or stay EAGER."
+    "Move these members to a client with a cooperative assignor (--to-client plans it) or to a "
+    "group of their own, and plan again; or stay EAGER."
 )
 
 
@@ -42,8 +42,8 @@ def eager_only_client(context: Context) -> Findings:
     if without:
         yield found(
             f"the group cannot leave EAGER while {context.named(without)} "
-            f"{'is' if len(without) == 1 else 'are'} in it: {_clients(without)} "
-            f"{'has' if len(without) == 1 else 'have'} no cooperative assignor.",
+            f"{'is' if len(without) == 1 else 'are'} in it: no cooperative assignor "
+            f"in {_clients(without)}.",
             members=without,
             fix=_MOVE,
         )

@@ -57,7 +57,8 @@ def cooperative_beside_old(context: Context) -> Findings:
             f"COOPERATIVE beside {context.named(old)} (below {COOPERATIVE_SINCE}).",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix=f"Look whether {who} was started with upgrade.from (its start-up log shows it, "
-            f"--client-log), and say so. If not: {restart_fix(context, unknown, change=change)}",
+            fix=f"Look whether {who} {'was' if len(unknown) == 1 else 'were'} started with "
+            "upgrade.from (the start-up log shows it, --client-log), and say so. If not: "
+            f"{restart_fix(context, unknown, change=change)}",
             commands=[context.accepting("RB505", "every new instance has upgrade.from set")],
         )
