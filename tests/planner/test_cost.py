@@ -121,6 +121,27 @@ def test_an_unknown_assignor_is_rehearsed_with_a_stand_in_that_is_named() -> Non
     assert (one.seconds, one.partition_seconds) == (plain.seconds, plain.partition_seconds)
 
 
+@pytest.mark.parametrize(
+    ("family", "old", "new"), [("java", "2.3.1", "2.4.1"), ("sarama", "1.45.0", "1.61.0")]
+)
+def test_a_client_that_is_too_old_for_the_list_is_upgraded_with_it(
+    family: str, old: str, new: str
+) -> None:
+    was, now = (
+        by_assignors(restarts(group(4, ["range"], "range", family=family, version=v), tuple(BOTH)))
+        for v in (old, new)
+    )
+    assert (was.rebalances, was.seconds) == (now.rebalances, now.seconds)
+    assert was.rebalances == 8
+
+
+def test_a_streams_instance_does_not_leave_whatever_stands_in_for_its_assignor() -> None:
+    snapshot = group(3, ["stream"], "stream", family="streams")
+    made = by_assignors(restarts(snapshot, ("stream",), eager_ids=()))
+    # Back before its session ends, it waits for that.
+    assert made.seconds > 3 * 40
+
+
 def test_a_topic_that_was_not_described_has_the_partitions_that_are_owned() -> None:
     blind = replace(group(4, ["range"], "range", bytes=None), topics=())
     made = by_assignors(restarts(blind, tuple(BOTH)))

@@ -207,9 +207,10 @@ class Start:
             assignors=(self.then if done else ()) or self.lists[name],
             protocol=(self._roll.protocol if done else "") or self._protocols[name],
         )
-        if refusal(replace(made, assignors=self.then or made.assignors)):
-            # A stand-in that its own client would refuse.
-            made = replace(made, family="java")
+        # A newer version comes with the list, or the list is a stand-in that the client refuses.
+        for other in ({"version": None}, {"family": "java"}):
+            if refusal(replace(made, assignors=self.then or made.assignors)):
+                made = replace(made, **other)
         if killed:
             slow = made.rebalance - made.heartbeat - made.poll - _NOTICED
             made = replace(made, slow=max(slow, 0.0))

@@ -79,7 +79,7 @@ def refusal(process: Process) -> str:
     eager = any(kind == frozenset({_EAGER}) for kind in kinds)
     if client is not None and cooperative and client.cooperative(process.version) is Tri.NO:
         return f"this version of {client.title} has no cooperative assignor"
-    if client is not None and client.mixed is Tri.NO and cooperative and eager:
+    if client is not None and client.mixed_list == "refused" and cooperative and eager:
         return f"{client.title}: eager and cooperative assignors exclude each other"
     return ""
 
