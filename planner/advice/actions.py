@@ -334,9 +334,9 @@ def _next_rebalance(
 
 def count(rejected: Sequence[str], here: int) -> Advice:
     """Return the advice to give the number of members: `here`, or with those that were rejected."""
-    one, more = ("was", "has", "it belongs"), ("were", "have", "they belong")
-    were, have, belong = one if len(rejected) == 1 else more
-    reason = f"{listed(rejected)} {were} rejected and {have} not rejoined"
+    one, more = ("was", "it rejoined", "it belongs"), ("were", "they rejoined", "they belong")
+    were, rejoined, belong = one if len(rejected) == 1 else more
+    reason = f"{listed(rejected)} {were} rejected and no log shows that {rejoined}"
     said = (
         f"give the number of members: {reason}; --expect-members {here + len(rejected)} if "
         f"{belong} to the service, --expect-members {here} if not"

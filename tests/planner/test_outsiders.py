@@ -43,7 +43,7 @@ def shown(standing: Standing) -> list[tuple[OutsiderKind, str, Doubt]]:
 def test_rejected_clients_of_unknown_service_are_counted(begun: Plan) -> None:
     tell = Story(begun)
     tell(done(2, refusals=[{**OUT, "client": f"app-{n}", "at": 1.9} for n in (8, 9)]))
-    said = "app-8, app-9 were rejected and have not rejoined; --expect-members 4 if they belong"
+    said = "app-8, app-9 were rejected and no log shows that they rejoined; --expect-members 4 if"
     # Their log is rotated.
     later = tell(done(30))
     assert said in later.next
