@@ -96,7 +96,9 @@ def goal_of(
         return Goal(kind=COOPERATIVE, target=target, only_target=True)
     if target in ("range", "roundrobin", "sticky", "RoundRobinAssigner"):
         elected = snapshot.group.assignor
-        aside = elected not in (None, target) and cooperative(str(elected)) is not Tri.YES
+        aside = elected not in (None, target) and (
+            cooperative(str(elected)) is not Tri.YES or snapshot.group.protocol_type == "connect"
+        )
         mixed = elected == target and _others(snapshot, target)
         return Goal(kind=EAGER, target=target, only_target=aside or mixed or kip848, back=kip848)
     raise NotPlannedError(

@@ -191,6 +191,8 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
         return start_again(context, before)
     if context.goal in (STREAMS, CLASSIC):
         return over_kip1071(context)
+    if misnamed := _misnamed(context):
+        return PlannedPath(name=PathKind.NONE, reasons=(misnamed,))
     if group.type is GroupType.CONSUMER and (back or context.goal == CONSUMER):
         return _over_kip848(context, back)
     if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
@@ -200,13 +202,29 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
     if context.streams and context.stable and context.goal != CONSUMER:
         return streams(context, before)
     consumers = group.protocol_type in (None, "", "consumer") and not context.streams
-    if context.goal == CONSUMER and group.state is GroupState.EMPTY and consumers:
+    ready = context.classic and context.stable
+    empty = group.state is GroupState.EMPTY and consumers
+    if context.goal == CONSUMER and (ready or empty):
         return _over_kip848(context, back)
-    if not context.classic or not context.stable:
+    if not ready:
         return PlannedPath(name=PathKind.NONE)
-    if context.goal == CONSUMER:
-        return _over_kip848(context, back)
     return _by_lists(context) if context.client is None else library(context, before)
+
+
+def _misnamed(context: Context) -> str:
+    """Return why no member here has the assignor that `--to` names; empty where one may."""
+    named, program = f"--to {context.target} names an assignor of", ""
+    if context.group.protocol_type == "connect":
+        program = "Connect workers"
+    elif context.streams or context.group.type is GroupType.STREAMS:
+        program = "a Kafka Streams program"
+    if context.only_target and program:
+        goals = "--to cooperative and --to eager"
+        return f"{named} consumers, and this is a group of {program}, which takes {goals}"
+    others = (f.family_proven and f.family != "kafkajs" for f in context.members)
+    if context.target == "RoundRobinAssigner" and not context.holding and all(others):
+        return f"{named} kafkajs, which no member runs: that of the others is roundrobin"
+    return ""
 
 
 def _over_kip848(context: Context, back: bool) -> PlannedPath:

@@ -58,4 +58,7 @@ def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
     if unseen:
         why = f"the list of {listed(unseen)} was not seen"
         return advised.show(context, Needs.LISTS, why)
+    if step is None:
+        # No look changes a goal that is none of this group.
+        return replace(advised.nothing(plan.summary), verdict=Tri.CANNOT_TELL)
     return advised.wait(plan.summary)

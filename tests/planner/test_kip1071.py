@@ -76,7 +76,7 @@ def test_other_groups_have_no_such_goal() -> None:
         (pods(1, protocol_type="consumer"), "classic", {"type": "consumer", "elected": "uniform"}),
     ):
         made = plan(members, goal, **more)
-        assert (made.path, made.exit_code) == ("none", 4)
+        assert (made.path, made.exit_code, made.advice.action) == ("none", 4, "none")
         assert "no step can be planned: --to streams needs a Kafka Streams program" in made.summary
         assert "goes back with --to cooperative-sticky or --to range" in made.summary
     restless = plan(

@@ -14,6 +14,7 @@ from rebal.groups.model import (
     RebalanceProtocol,
     Source,
 )
+from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Verdict
 from tests.planner.builder import group_of
@@ -73,6 +74,24 @@ def test_sink_connectors_get_connector_level_overrides() -> None:
     assert "configuration of connector hdfs" in text
     other = plan([java("a", RANGE)], group_id="connect-hdfs")
     assert "Java properties" in texts(other)
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "target", "code", "says"),
+    [
+        (["default"], {"protocol_type": "connect"}, "range", 4, "a group of Connect workers"),
+        (["sessioned"], {"protocol_type": "connect"}, "range", 4, "a group of Connect workers"),
+        (["stream"], {}, "range", 3, "must not get an assignor list"),
+        (RANGE, {}, "RoundRobinAssigner", 4, "of kafkajs, which no member runs"),
+    ],
+)
+def test_an_assignor_that_no_member_can_have_is_no_goal(
+    names: list[str], more: dict[str, Any], target: str, code: int, says: str
+) -> None:
+    made = plan([java("a", names), java("b", names)], target, elected=names[0], **more)
+    action = Action.STOP if code == 3 else Action.NONE
+    assert (made.path, made.exit_code, made.advice.action) == ("none", code, action)
+    assert says in made.summary
 
 
 def test_connect_workers_that_run_the_wished_protocol_are_done() -> None:
