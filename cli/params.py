@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
@@ -483,6 +483,16 @@ def goals() -> tuple[str, ...]:
     return ("cooperative", "eager", "consumer", "streams", "classic", *by_name)
 
 
+def family_hint(word: str, known: Collection[str]) -> str:
+    """Return the hint at the family that a package of this name belongs to, else at near names."""
+    from rebal.groups.clients import families, family_of
+
+    name = word.lower()
+    titled = (key for key, one in families().items() if one.title.endswith(f"/{name}"))
+    key = family_of(name) or family_of(f"{name}-") or next(titled, None)
+    return did_you_mean(key if key in known else word, known)
+
+
 def assignor_name(text: str) -> str:
     """Return the assignor's name where `text` is one of Kafka's classes, else `text` itself.
 
@@ -513,7 +523,7 @@ def families_of(texts: Sequence[str]) -> dict[str, str]:
         client_id, _, key = text.rpartition("=")
         if key not in families():
             known = ", ".join(families())
-            hint = did_you_mean(key, families())
+            hint = family_hint(key, families())
             raise UsageError(
                 f"--assume-family: expected [CLIENT_ID=]FAMILY, the family one of {known}.{hint}"
             )
