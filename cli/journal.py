@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, TypeAlias
+from typing import IO, TypeAlias
 
 import msgspec
 
@@ -14,10 +14,10 @@ from rebal.cli.errors import FileError
 from rebal.cli.files import append_line, locked
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.inspectors.files import text_of
+from rebal.planner.commands import JOURNAL
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry, plan_key
 
-ENDING: Final = ".journal.jsonl"
 _Version: TypeAlias = tuple[int, int, int, int] | None
 
 
@@ -141,4 +141,4 @@ def journal_path(plan_file: Path) -> Path:
     It stands beside the file itself, not beside a link to it.
     """
     file = Path(os.path.realpath(plan_file)) if plan_file.is_symlink() else plan_file
-    return file.with_name(file.name + ENDING)
+    return file.with_name(file.name + JOURNAL)

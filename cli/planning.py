@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from rebal.cli import output
 from rebal.cli.errors import UsageError, did_you_mean
 from rebal.cli.files import move, next_name, read_text, write_text
-from rebal.cli.journal import ENDING, Journal, journal_path
+from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
 from rebal.cli.params import assignor_name, family_hint, goals
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
@@ -28,7 +28,7 @@ from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol
 from rebal.groups.snapshot.documents import format_of
-from rebal.planner.commands import Given
+from rebal.planner.commands import JOURNAL, Given
 from rebal.planner.context import COOPERATIVE
 from rebal.planner.facts import stated_in
 from rebal.planner.goals import goal_back
@@ -312,7 +312,7 @@ def keep(plan: Plan, out: Path) -> None:
 def _history(out: Path) -> Path:
     """Return the name under which the plan in `out` is kept, beside the file itself."""
     file = Path(os.path.realpath(out)) if out.is_symlink() else out
-    return next_name(file, ENDING)
+    return next_name(file, JOURNAL)
 
 
 def print_plan(

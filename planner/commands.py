@@ -32,6 +32,8 @@ _LOGIN: Final = {
     "-U": Variable("REBAL_X_SASL_USERNAME"),
     "-P": Variable("REBAL_X_SASL_PASSWORD"),
 }
+JOURNAL: Final = ".journal.jsonl"
+"""What the name of a plan's journal has behind that of the plan."""
 OFFLINE: Final = "REBAL_BOOTSTRAP"
 """The variable that names the brokers where nothing else does."""
 
@@ -152,16 +154,25 @@ class Given(Record, frozen=True, kw_only=True):
         return rebal("rehearse", (self.plan,) if self.plan else (), words)
 
     def verify(self, *more: str) -> Command:
-        """Return the command that checks the plan's file, which keeps how to read the group."""
-        return rebal("verify", (self.plan or "PLAN",), (*more, *self.looks))
+        """Return the command that checks the plan's file, which keeps how to read the group.
+
+        A plan that leads back begins a journal of its own.
+        """
+        looks = self.looks if self.left is None else _without(self.looks, "--journal")
+        return rebal("verify", (self.plan or "PLAN",), (*more, *looks))
 
     def abort(self, left: str, *more: str) -> Command:
         """Return the command that plans the way back from the plan in the file `left`."""
         return rebal("verify", (left,), ("--abort", *more, *self.looks))
 
     def confirm(self, *more: str) -> Command:
-        """Return the command that confirms a step of the plan; it ignores no rule."""
+        """Return the command that confirms a step of the plan; it ignores no rule.
+
+        Looks at a saved group are in no journal unless one is named.
+        """
         kept = _without(self.looks, "--ignore", "--reason")
+        if self.offline and self.plan is not None and kept == _without(kept, "--journal"):
+            kept = (*kept, *option("--journal", f"{self.plan}{JOURNAL}"))
         return replace(self, looks=kept).verify(*more)
 
     def request_log(self, broker: int | None) -> Iterator[NamedCommand]:

@@ -187,8 +187,8 @@ def command(
             raise UsageError(f"{name} {number}: the plan has {len(made.steps)} steps.")
     if word and snapshot is not None and journal is None:
         raise UsageError(
-            "--confirm is recorded in a journal, and --snapshot uses none: leave --snapshot out, "
-            "or add --journal PATH."
+            "--confirm is recorded in a journal, and a saved group has none: add --journal PATH, "
+            "or name a broker (-b) in place of --snapshot."
         )
     # A saved group is looked at as often as one likes: it is no event of the roll-out.
     default = None if snapshot is not None else journal_path(plan)

@@ -155,6 +155,12 @@ def test_commands_of_an_offline_plan_read_the_file_again_where_a_file_is_enough(
     named = make_plan(snapshot, given=Given(snapshot="checkout.rebal.yaml", plan="p.yaml"))
     assert named.steps[0].gate.command == "rebal verify p.yaml"
     assert "--snapshot" not in " ".join(lines_of(named))
+    # Looks at a saved group are in no journal by themselves, and a confirmation needs one.
+    kept = replace(offline, plan="p.yaml")
+    journal = "--journal p.yaml.journal.jsonl"
+    assert kept.confirm("--confirm", "1") == f"rebal verify p.yaml --confirm 1 {journal}"
+    own = replace(kept, looks=("--journal", "own.jsonl")).confirm("--confirm", "1")
+    assert own == "rebal verify p.yaml --confirm 1 --journal own.jsonl"
 
 
 def test_a_plan_that_was_kept_aside_names_the_file_it_is_read_from() -> None:
