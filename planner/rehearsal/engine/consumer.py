@@ -9,7 +9,6 @@ would find something new.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -65,7 +64,7 @@ class Consumer(Member):
         self._joined_at = -1.0
         self._listens_until = 0.0
         self._elected = ""
-        self._rejections = self._token = 0
+        self._rejections = 0
         # Topics of which it has metadata as the leader.
         self._read: set[str] = set()
 
@@ -106,7 +105,7 @@ class Consumer(Member):
         if self._group.waits_for(self.member_id):
             self._again = True
             self._set_moving(True)
-            self._agenda.at(self._next_poll(self._agenda.now), self._rejoin, self._next_token())
+            self._step_at(self._next_poll(self._agenda.now), self._rejoin)
         return True
 
     def commit(self) -> Error:
@@ -152,12 +151,10 @@ class Consumer(Member):
             self.member_id = answer.member_id
             self._again_in(ROUND_TRIP, self._join)
         elif error is Error.UNKNOWN_MEMBER_ID:
-            wait = ROUND_TRIP + self._forget(error)
-            if self.alive:
-                self._agenda.after(wait, self._join, self._next_token())
+            self._step_in(ROUND_TRIP + self._forget(error), self._join)
         elif error.retriable:
             self.failed += 1
-            self._agenda.after(_BACKOFF, self._join, self._next_token())
+            self._step_in(_BACKOFF, self._join)
         else:
             self._rejected(error)
 
@@ -172,7 +169,7 @@ class Consumer(Member):
             busy = self._in_poll and self.protocol is not _EAGER and self.owned
             at = self._busy_until if busy else 0.0
             if at > self._agenda.now:
-                self._agenda.at(at, self._receive, answer.partitions, self._next_token())
+                self._step_at(at, self._receive, answer.partitions)
             else:
                 self._receive(answer.partitions)
             return
@@ -195,8 +192,7 @@ class Consumer(Member):
             return
         self._woken, self._missed = True, False
         self._set_moving(True)
-        beat = self._next_beat()
-        self._agenda.at(self._next_poll(beat), self._hear, self._next_token())
+        self._step_at(self._next_poll(self._next_beat()), self._hear)
 
     # Joining
 
@@ -222,32 +218,32 @@ class Consumer(Member):
             process.rebalance,
         )
 
-    def _join(self, token: int | None = None) -> None:
-        if not self.alive or (token is not None and token != self._token):
-            return
+    def _join(self) -> None:
         if self._frozen_until > self._agenda.now:
-            self._agenda.at(self._frozen_until, self._join, self._next_token())
+            self._step_at(self._frozen_until, self._join)
             return
         self._joining, self._woken, self._missed, self._again = True, False, False, False
         if self._joined_at < 0:
             self._joined_at = self._agenda.now
         self._group.join(self._request(), self)
 
-    def _rejoin(self, token: int | None = None, slow: float = 0.0) -> None:
+    def _rejoin(self, slow: float = 0.0) -> None:
         """Prepare and join (`slow` s later): EAGER revokes all it owns, COOPERATIVE keeps it."""
-        if not self.alive or (token is not None and token != self._token):
-            return
         self._set_moving(True)
         # A COOPERATIVE member revokes topics that it no longer subscribes to.
         dropped = self.owned if self.protocol is _EAGER else self._unsubscribed()
         took = max(slow, self._give_up(dropped, self.revoked, self.process.on_revoked))
         if dropped and self._throws_in("revoked"):
             return
-        if took:
+        self._join_in(took)
+
+    def _join_in(self, seconds: float) -> None:
+        """Join when the listener has returned."""
+        if seconds:
             self._joining = True
-            self._agenda.after(took, self._join, self._next_token())
-            return
-        self._join()
+            self._step_in(seconds, self._join)
+        else:
+            self._join()
 
     def _unsubscribed(self) -> frozenset[int]:
         sent, numbers = self._subscription, self._ledger.numbers
@@ -259,10 +255,8 @@ class Consumer(Member):
         self._subscription = replace(sent, owned=kept)
         return gone & self.owned
 
-    def _hear(self, token: int) -> None:
+    def _hear(self) -> None:
         """Send the heartbeat that the coordinator has something new for."""
-        if not self.alive or token != self._token:
-            return
         self._woken = False
         if self._frozen_until > self._agenda.now:
             return
@@ -273,7 +267,7 @@ class Consumer(Member):
             self._set_moving(False)
         elif error is Error.NOT_COORDINATOR:
             self._woken = True
-            self._agenda.after(_BACKOFF, self._hear, self._next_token())
+            self._step_in(_BACKOFF, self._hear)
         elif error is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
         else:
@@ -282,13 +276,8 @@ class Consumer(Member):
     def _start_anew(self, error: Error) -> None:
         """Lose membership and partitions, and join when the listener is done with them."""
         took = self._forget(error)
-        if not self.alive:
-            return
-        if took:
-            self._joining = True
-            self._agenda.after(took, self._join, self._next_token())
-        else:
-            self._join()
+        if self.alive:
+            self._join_in(took)
 
     def _join_done(self, answer: JoinAnswer) -> None:
         self.member_id, self.generation = answer.member_id, answer.generation
@@ -312,7 +301,7 @@ class Consumer(Member):
             return
         assignment, took = made
         at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP + took, self._agenda.now)
-        self._agenda.at(at, self._lead, self._next_token(), assignment)
+        self._step_at(at, self._lead, assignment)
 
     def _read_metadata_for(self, members: Sequence[JoinRequest]) -> None:
         """Take note of the topics to assign; where metadata changes after that it joins again.
@@ -336,14 +325,11 @@ class Consumer(Member):
         if generation == self.generation:
             self.enforce_rebalance()
 
-    def _lead(self, token: int, assignment: Assignment) -> None:
-        if self.alive and token == self._token:
-            self._group.sync(self.member_id, self.generation, self, assignment)
+    def _lead(self, assignment: Assignment) -> None:
+        self._group.sync(self.member_id, self.generation, self, assignment)
 
-    def _receive(self, partitions: Owned, token: int | None = None) -> None:
+    def _receive(self, partitions: Owned) -> None:
         """Take over what was assigned; a COOPERATIVE member revokes the rest and joins again."""
-        if not self.alive or (token is not None and token != self._token):
-            return
         now, numbers = self._agenda.now, self._ledger.numbers
         self.rejected, self._rejections = False, 0
         self._beats_from = now
@@ -366,23 +352,21 @@ class Consumer(Member):
         self._subscription = self._leader.received(
             self._elected, self._subscription, partitions, self.generation
         )
-        self._token += 1
         added = new - self.owned
         if took:
             # One poll calls both listeners in turn: new partitions wait for the first.
             self._joining = True
             self._set_moving(True)
-            self._agenda.after(took, self._take_over, self._token, added, True)
+            self._step_in(took, self._take_over, added, True)
         else:
-            self._take_over(self._token, added, bool(revoked))
+            self._next_step()
+            self._take_over(added, bool(revoked))
 
     def _foreign(self, partitions: Owned) -> bool:
         topics = self._subscription.topics
         return bool(topics) and any(topic not in topics for topic, _ in partitions)
 
-    def _take_over(self, token: int, added: frozenset[int], revoked: bool) -> None:
-        if not self.alive or token != self._token:
-            return
+    def _take_over(self, added: frozenset[int], revoked: bool) -> None:
         self._joining = False
         took = self.process.on_assigned
         if took:
@@ -425,9 +409,9 @@ class Consumer(Member):
         self._drop_all()
         self._end(leaves=False)
 
-    def _again_in(self, wait: float, join: Callable[[int], None]) -> None:
+    def _again_in(self, wait: float, join: Callable[[], None]) -> None:
         at = self._chance.retry(self._client_id, wait, self._agenda.now)
-        self._agenda.at(at, join, self._next_token())
+        self._step_at(at, join)
 
     def _forget(self, error: Error) -> float:
         """Lose membership and with it what it owned (KIP-429, onPartitionsLost).
@@ -448,8 +432,8 @@ class Consumer(Member):
 
     # Partitions
 
-    def _close(self) -> None:
-        """Revoke all partitions, then leave the group if the client does that.
+    def _let_go(self) -> tuple[float, bool]:
+        """Revoke all partitions; the client may leave the group then.
 
         A listener that throws here (ConsumerCoordinator.onLeavePrepare) prevents the LeaveGroup:
         the coordinator counts the member until its session is over. Offsets are committed before
@@ -466,30 +450,15 @@ class Consumer(Member):
             had = bool(self.owned)
             took = self._give_up(self.owned, self.revoked, self.process.on_revoked)
             leaves = leaves and not (had and "revoked" in self.process.fails_in)
-        if took and leaves:
-            self.alive = False
-            self._token += 1
-            self._agenda.after(took, partial(self._end, leaves=True))
-        else:
-            self._end(leaves=leaves)
+        return took, leaves
 
-    def _end(self, *, leaves: bool) -> None:
-        last = self._heard_last()
-        self.alive = False
-        self.owned = frozenset()
-        self._token += 1
-        self._set_moving(False)
+    def _depart(self, last: float, *, leaves: bool) -> None:
         if leaves:
             self._group.leave(self.member_id, self)
         else:
             self.member_id = self._group.silent(self.member_id, last, self) or self.member_id
-        self._reporter.tell(self, "ended")
 
     # Time
-
-    def _next_token(self) -> int:
-        self._token += 1
-        return self._token
 
     def _next_poll(self, after: float) -> float:
         until = max(self._busy_until if self._in_poll else 0.0, self._listens_until)
@@ -505,7 +474,7 @@ class Consumer(Member):
             self._ledger.past(self.process.name, now=self._agenda.now, over=False)
             member_id, self.member_id, self.generation = self.member_id, "", -1
             self._set_moving(True)
-            self._agenda.at(until, self._back_in_poll, self._next_token())
+            self._step_at(until, self._start_anew, Error.UNKNOWN_MEMBER_ID)
             if self.instance_id is None:
                 self._group.leave(member_id, self, "a member did not poll in time")
             else:
@@ -514,14 +483,11 @@ class Consumer(Member):
     def _under_way(self) -> bool:
         return self._woken or self._joining or not self.member_id
 
-    def _back_in_poll(self, token: int) -> None:
-        if self.alive and token == self._token:
-            self._start_anew(Error.UNKNOWN_MEMBER_ID)
-
     def _run_again(self) -> None:
         if not self._joining:
             self._woken = True
-            self._hear(self._next_token())
+            self._next_step()
+            self._hear()
 
     def _reads_later(self, read: Callable[[Any], None], answer: object) -> bool:
         """Return whether the process is frozen: it reads the answer when it runs again."""

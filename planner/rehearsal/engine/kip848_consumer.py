@@ -9,7 +9,6 @@ a heartbeat that would find nothing new is not simulated.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -50,7 +49,7 @@ class Kip848Consumer(Member):
         self._topics_told = True
         self._reconciling = self._stale = False
         self._began = 0.0
-        self._beats = self._steps = 0
+        self._beats = 0
 
     def seat(self, running: Running, elected: str) -> Beat:  # noqa: ARG002 - it elects none
         """Be a member already, with its partitions; return the heartbeat that it came by."""
@@ -138,8 +137,7 @@ class Kip848Consumer(Member):
         if self._target != self._current:
             self._set_moving(True)
             self._reconciling, self._began = True, self._agenda.now
-            after = self._agenda.now + ROUND_TRIP
-            self._agenda.at(self._next_poll(after), self._revoke, self._next_step())
+            self._step_at(self._next_poll(self._agenda.now + ROUND_TRIP), self._revoke)
         else:
             self._set_moving(self._busy_until > self._agenda.now)
 
@@ -155,7 +153,7 @@ class Kip848Consumer(Member):
             if self.owned:
                 self._ledger.past(self.process.name, now=self._agenda.now, over=False)
             after = self._next_poll(self._agenda.now) if self.owned else self._agenda.now
-            self._agenda.at(after, self._lose, self._next_step())
+            self._step_at(after, self._lose)
         else:
             self.rejected = True
             self._reporter.tell(self, "rejected", error.name)
@@ -164,55 +162,49 @@ class Kip848Consumer(Member):
 
     # Reconciliation
 
-    def _revoke(self, step: int) -> None:
+    def _revoke(self) -> None:
         """Revoke partitions that are not in the target; the listener runs in this poll."""
-        if not self.alive or step != self._steps:
-            return
         target = self._target or frozenset()
         revoked = self.owned - self._numbers(target)
         took = self._give_up(revoked, self.revoked, self.process.on_revoked)
         took = self._in_application(max(took, self.process.slow) if revoked else 0.0)
-        had = bool(revoked)
-        self._agenda.after(took, self._assign, self._next_step(), target, had)
+        self._step_in(took, self._assign, target, bool(revoked))
 
-    def _assign(self, step: int, target: frozenset[TopicPartition], had: bool) -> None:
+    def _assign(self, target: frozenset[TopicPartition], had: bool) -> None:
         """Run the listener again, unless it threw for the partitions that were revoked (`had`)."""
-        if not self.alive or step != self._steps or (had and self._throws_in("revoked")):
+        if had and self._throws_in("revoked"):
             return
         took = self._in_application(self.process.on_assigned)
         self.assigned.add(took, self._agenda.now)
-        self._agenda.after(took, self._acknowledge, self._next_step(), target)
+        self._step_in(took, self._acknowledge, target)
 
-    def _acknowledge(self, step: int, target: frozenset[TopicPartition]) -> None:
+    def _acknowledge(self, target: frozenset[TopicPartition]) -> None:
         """Consume what was added, and tell the coordinator at once."""
-        if not self.alive or step != self._steps or self._throws_in("assigned"):
+        if self._throws_in("assigned"):
             return
         self._own(self._numbers(target) - self.owned)
         self._current, self._reconciling, self.rejected = target, False, False
         self.rebalances.add(self._agenda.now - self._began, self._agenda.now)
         self._beat()
 
-    def _lose(self, step: int) -> None:
+    def _lose(self) -> None:
         """Be fenced: what it owned is lost, and it joins again with epoch 0."""
-        if not self.alive or step != self._steps:
-            return
         self._epoch, self._reconciling = 0, False
         self._current = self._target = self._told = None
         had = bool(self.owned)
         took = self._in_application(self.process.on_lost if had else 0.0)
         self._drop_all()
-        self._agenda.after(took, self._join_again, self._next_step(), had)
+        self._step_in(took, self._join_again, had)
 
-    def _join_again(self, step: int, had: bool) -> None:
+    def _join_again(self, had: bool) -> None:
         """Join with epoch 0, though the listener threw for the partitions that were lost (`had`).
 
         The background thread joins before the application closes the consumer.
         """
-        if self.alive and step == self._steps:
-            self._stale = False
-            self._beat()
-            if had:
-                self._throws_in("lost")
+        self._stale = False
+        self._beat()
+        if had:
+            self._throws_in("lost")
 
     # Partitions
 
@@ -224,39 +216,22 @@ class Kip848Consumer(Member):
         epoch = LEAVES if self.instance_id is None else COMES_BACK
         self._group.beat(self._request(epoch, full=False), self)
 
-    def _close(self) -> None:
-        """Revoke all partitions, and leave when the listener has returned.
+    def _let_go(self) -> tuple[float, bool]:
+        """Revoke all partitions; it leaves when the listener has returned.
 
         A listener that throws here does not prevent the heartbeat that leaves, unlike with the
         classic protocol (AsyncKafkaConsumer.close). A static member says that it will return.
         """
         if self._stale:
-            took = self._drop_all()
-        else:
-            took = self._give_up(self.owned, self.revoked, self.process.on_revoked)
-        if took:
-            self.alive = False
-            self._next_step()
-            self._agenda.after(took, partial(self._end, leaves=True))
-        else:
-            self._end(leaves=True)
+            return self._drop_all(), True
+        return self._give_up(self.owned, self.revoked, self.process.on_revoked), True
 
-    def _end(self, *, leaves: bool) -> None:
-        last = self._heard_last()
-        self.alive = False
-        self.owned = frozenset()
-        self._next_step()
-        self._set_moving(False)
+    def _depart(self, last: float, *, leaves: bool) -> None:
         if leaves:
             self._goodbye()
         self._group.silent(self.member_id, last, self)
-        self._reporter.tell(self, "ended")
 
     # Time
-
-    def _next_step(self) -> int:
-        self._steps += 1
-        return self._steps
 
     def _next_beat_token(self) -> int:
         self._beats += 1
@@ -277,7 +252,7 @@ class Kip848Consumer(Member):
             last = self._last_beat()
             self._goodbye()
             self._group.silent(self.member_id, last, self)
-            self._agenda.at(until, self._lose, self._next_step())
+            self._step_at(until, self._lose)
 
     def _under_way(self) -> bool:
         return self._woken or self._reconciling or self._stale

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
@@ -93,6 +94,7 @@ class Member(ABC):
         self._beats_from = 0.0
         self._busy_until = self._frozen_until = 0.0
         self._woken = self._moving = False
+        self._step = 0
 
     @abstractmethod
     def seat(self, running: Running, elected: str) -> JoinRequest | Beat:
@@ -155,12 +157,12 @@ class Member(ABC):
     # What its protocol decides
 
     @abstractmethod
-    def _close(self) -> None:
-        """Revoke all partitions and end."""
+    def _let_go(self) -> tuple[float, bool]:
+        """Revoke all partitions; return how long that takes, and whether the client leaves then."""
 
     @abstractmethod
-    def _end(self, *, leaves: bool) -> None:
-        """Run no more."""
+    def _depart(self, last: float, *, leaves: bool) -> None:
+        """Leave the group, or be silent in it since the heartbeat at `last`."""
 
     @abstractmethod
     def _poll_too_late(self, until: float) -> None:
@@ -186,6 +188,26 @@ class Member(ABC):
         if self.alive and until == self._frozen_until:
             self._group.awake(self.member_id)
             self._run_again()
+
+    # Its end
+
+    def _close(self) -> None:
+        took, leaves = self._let_go()
+        if took and leaves:
+            self.alive = False
+            self._next_step()
+            self._agenda.after(took, partial(self._end, leaves=True))
+        else:
+            self._end(leaves=leaves)
+
+    def _end(self, *, leaves: bool) -> None:
+        last = self._heard_last()
+        self.alive = False
+        self.owned = frozenset()
+        self._next_step()
+        self._set_moving(False)
+        self._depart(last, leaves=leaves)
+        self._reporter.tell(self, "ended")
 
     # Partitions and time
 
@@ -246,6 +268,21 @@ class Member(ABC):
 
     def _next_beat(self) -> float:
         return self._last_beat() + self._interval
+
+    def _step_in(self, seconds: float, step: Callable[..., None], *args: Any) -> None:
+        self._step_at(self._agenda.now + seconds, step, *args)
+
+    def _step_at(self, when: float, step: Callable[..., None], *args: Any) -> None:
+        """Take this step at `when`, unless it has ended or takes another one before."""
+        self._agenda.at(when, self._take, self._next_step(), step, args)
+
+    def _take(self, number: int, step: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if self.alive and number == self._step:
+            step(*args)
+
+    def _next_step(self) -> int:
+        self._step += 1
+        return self._step
 
     def _set_moving(self, moving: bool) -> None:
         if moving is not self._moving:
