@@ -25,7 +25,7 @@ from rebal.planner.paths.stops import empty_now, stop_all
 from rebal.planner.plan import Aim, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rehearsal.costs.connect import by_workers, stop_workers
-from rebal.planner.rehearsal.costs.cost import Restarts
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.settings import program_settings
 
 _DEFAULT: Final = ("default",)
@@ -153,11 +153,11 @@ def _step(
 def _cost(context: Context, rest: Sequence[Facts], offers_then: tuple[str, ...]) -> Cost | None:
     predict = stop_workers if _together(context) else by_workers
     return predict(
-        Restarts(
+        Roll(
             snapshot=context.snapshot,
             eager_after=offers_then == _DEFAULT,
             order=ids(rest),
-            target_list=offers_then,
+            target=offers_then,
             speed=context.speed,
             pricing=context.pricing,
         )

@@ -23,7 +23,8 @@ from rebal.planner.paths.parts import (
 from rebal.planner.paths.restarts import of_workloads, order_of, request_log
 from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.plan import Aim, Gate, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.online import Move, move_online
+from rebal.planner.rehearsal.costs.online import move_online
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.risks import Risk
 from rebal.planner.settings import classic_protocol_for
@@ -73,12 +74,12 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         rollback=BACK_ONE_BY_ONE,
         commands=(*(request_log(context) if rest else ()), *of_workloads(rest)),
         cost=move_online(
-            Move(
+            Roll(
                 snapshot=priced(context),
                 order=ids(rest),
-                up=False,
+                protocol="classic",
                 server_side=context.group.assignor or default_server_side(context.snapshot),
-                classic=context.target,
+                target=(context.target,),
                 eager=ids(done) if eager else (),
                 eager_after=eager,
                 speed=context.speed,

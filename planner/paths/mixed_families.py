@@ -28,7 +28,8 @@ from rebal.planner.paths.parts import (
 )
 from rebal.planner.paths.two_bounces import add_both
 from rebal.planner.plan import Aim, Step, StepKind
-from rebal.planner.rehearsal.costs.some import Some, stop_some
+from rebal.planner.rehearsal.costs.some import stop_some
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.verdict import exit_code
 
 
@@ -93,11 +94,11 @@ def _stop_and_start(context: Context, number: int) -> Step:
             again(context),
         ),
         cost=stop_some(
-            Some(
+            Roll(
                 snapshot=priced(context),
-                stopped=ids(stopped),
+                order=ids(stopped),
                 eager=ids(facts for facts in context.members if _runs_eager(context, facts)),
-                assignor=context.target,
+                target=(context.target,),
                 speed=context.speed,
                 pricing=context.pricing,
             )

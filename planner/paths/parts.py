@@ -14,9 +14,9 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Aim, Cost, Gate, Setting, Step
-from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rounds import by_assignors
-from rebal.planner.rehearsal.costs.stop import Stop, stop_and_start
+from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.stop import stop_and_start
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families
 
@@ -200,12 +200,12 @@ def cost_of(context: Context, rest: Sequence[Facts], names: Sequence[str]) -> Co
     """
     eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
     return by_assignors(
-        Restarts(
+        Roll(
             snapshot=priced(context),
             eager_after=eager_after,
             order=ids(rest),
-            eager_ids=ids(_eager(context, names, eager_after=eager_after)),
-            target_list=tuple(names),
+            eager=ids(_eager(context, names, eager_after=eager_after)),
+            target=tuple(names),
             speed=context.speed,
             pricing=context.pricing,
         )
@@ -217,13 +217,11 @@ def stop_cost(context: Context, server_side: str = "") -> Cost | None:
     group with the coordinator's assignor `server_side`; None without a pricing.
     """
     return stop_and_start(
-        Stop(
-            snapshot=priced(context),
-            assignor=server_side or context.target,
-            kip848=bool(server_side),
-            speed=context.speed,
-            pricing=context.pricing,
-        )
+        priced(context),
+        server_side or context.target,
+        kip848=bool(server_side),
+        speed=context.speed,
+        pricing=context.pricing,
     )
 
 

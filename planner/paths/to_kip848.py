@@ -36,7 +36,8 @@ from rebal.planner.paths.parts import (
 from rebal.planner.paths.restarts import of_workloads, order_of
 from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.plan import Aim, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.online import Move, move_online
+from rebal.planner.rehearsal.costs.online import move_online
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.risks import Risk
 from rebal.planner.settings import consumer_protocol_for, noted
@@ -87,12 +88,11 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
         rollback="the old configuration, one by one, if the migration policy allows",
         commands=(*of_workloads(rest), again(context)),
         cost=move_online(
-            Move(
+            Roll(
                 snapshot=priced(context),
                 order=ids(rest),
-                up=True,
+                protocol="consumer",
                 server_side=_server_side(context),
-                classic=context.group.assignor or "",
                 eager=ids(facts for facts in rest if facts not in context.settled),
                 speed=context.speed,
                 pricing=context.pricing,

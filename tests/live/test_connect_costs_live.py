@@ -14,7 +14,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import load_snapshot
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
-from rebal.planner.rehearsal.costs.cost import Restarts
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.timeouts import Speed
 from tests.kafka import jars
 from tests.kafka.broker import Broker
@@ -91,7 +91,7 @@ def leader_of(snapshot: GroupSnapshot) -> str:
 
 def foretold(snapshot: GroupSnapshot, *ids: str) -> Cost:
     return by_workers(
-        Restarts(
+        Roll(
             eager_after=snapshot.group.assignor == "default",
             snapshot=snapshot,
             order=ids,

@@ -13,8 +13,8 @@ from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.costs import rehearsed
-from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rounds import by_assignors
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.timeouts import Speed, in_words, of_families
 from tests.planner.builder import group_of
 
@@ -27,10 +27,10 @@ def group(count: int, names: list[str], elected: str, **more: Any) -> GroupSnaps
     return group_of({"members": members, "elected": elected})
 
 
-def restarts(snapshot: GroupSnapshot, target: tuple[str, ...], **more: Any) -> Restarts:
+def restarts(snapshot: GroupSnapshot, target: tuple[str, ...], **more: Any) -> Roll:
     ids = tuple(member.member_id for member in snapshot.members)
-    usual = Restarts(
-        snapshot=snapshot, order=ids, eager_ids=ids, target_list=target,
+    usual = Roll(
+        snapshot=snapshot, order=ids, eager=ids, target=target,
         eager_after="range" in target, speed=Speed(restart=30, rebalance=3, first=3),
     )  # fmt: skip
     return replace(usual, **more)
@@ -215,7 +215,7 @@ def test_kafka_streams_counts_until_its_session_ends() -> None:
         "members": [{"id": f"m{n}", "list": ["stream"], **more} for n in range(3)],
         "elected": "stream",
     })  # fmt: skip
-    made = by_assignors(restarts(snapshot, ("stream",), eager_after=False, eager_ids=()))
+    made = by_assignors(restarts(snapshot, ("stream",), eager_after=False, eager=()))
     # One rebalance each, in which it comes back: what it owned waits until its session ends, which
     # began with its last heartbeat.
     assert made.rebalances == 3

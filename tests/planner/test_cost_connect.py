@@ -15,7 +15,7 @@ from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Software,
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost, StepKind
 from rebal.planner.rehearsal.costs.connect import by_workers
-from rebal.planner.rehearsal.costs.cost import Restarts
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.timeouts import Speed
 from tests.examples import examples
 from tests.planner.worker_groups import IDS, WORK, workers
@@ -28,11 +28,11 @@ NOTICED = 3.1
 def cost(snapshot: GroupSnapshot, *ids: str, to: str = "", batch: int = 1) -> Cost:
     offers = worker_list(to) or ()
     return by_workers(
-        Restarts(
+        Roll(
             eager_after=offers == ("default",),
             snapshot=snapshot,
             order=ids,
-            target_list=offers,
+            target=offers,
             speed=replace(SPEED, batch=batch),
         )
     )

@@ -14,9 +14,10 @@ from rebal.groups.model import Cluster, GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs import rehearsed
-from rebal.planner.rehearsal.costs.online import Move, move_online
-from rebal.planner.rehearsal.costs.some import Some, stop_some
-from rebal.planner.rehearsal.costs.stop import Stop, empty_after, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.costs.online import move_online
+from rebal.planner.rehearsal.costs.some import stop_some
+from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.stop import empty_after, see_it_empty, stop_and_start
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.timeouts import Speed
 from tests.examples import examples
@@ -40,8 +41,8 @@ def kip848(count: int, **more: Any) -> GroupSnapshot:
 
 def up(snapshot: GroupSnapshot, server_side: str = "range", **more: Any) -> Cost:
     ids = tuple(member.member_id for member in snapshot.members)
-    usual = Move(
-        snapshot=snapshot, up=True, server_side=server_side, classic=snapshot.group.assignor,
+    usual = Roll(
+        snapshot=snapshot, protocol="consumer", server_side=server_side,
         order=ids, eager=ids, speed=SPEED,
     )  # fmt: skip
     return move_online(replace(usual, **more))
@@ -49,8 +50,8 @@ def up(snapshot: GroupSnapshot, server_side: str = "range", **more: Any) -> Cost
 
 def down(snapshot: GroupSnapshot, classic: str, **more: Any) -> Cost:
     ids = tuple(member.member_id for member in snapshot.members)
-    usual = Move(
-        snapshot=snapshot, up=False, server_side="uniform", classic=classic,
+    usual = Roll(
+        snapshot=snapshot, protocol="classic", server_side="uniform", target=(classic,),
         order=ids, eager_after=classic == "range", speed=SPEED,
     )  # fmt: skip
     return move_online(replace(usual, **more))
@@ -167,7 +168,7 @@ def test_nothing_is_left_to_move() -> None:
 def test_a_cut_over_stops_all_and_the_pace_is_that_of_the_start() -> None:
     snapshot = group(3, family="librdkafka", version="2.6.0")
     speed = Speed(restart=30, rebalance=3, first=3, batch=2)
-    made = stop_and_start(Stop(snapshot=snapshot, assignor="cooperative-sticky", speed=speed))
+    made = stop_and_start(snapshot, "cooperative-sticky", speed=speed)
     one, two, three = made.paces
     assert [pace.name for pace in made.paces] == ["one by one", "2 at a time", "all at once"]
     assert (made.seconds, made.partition_seconds) == pytest.approx((36, 36 * 12), rel=0.01)
@@ -185,13 +186,13 @@ def test_a_cut_over_stops_all_and_the_pace_is_that_of_the_start() -> None:
 
 def test_a_stop_waits_for_the_sessions_of_those_that_do_not_leave() -> None:
     dynamic = group(2, timeouts=[60_000, 120_000])
-    made = stop_and_start(Stop(snapshot=dynamic, assignor="range", speed=SPEED))
+    made = stop_and_start(dynamic, "range", speed=SPEED)
     assert made.seconds == pytest.approx(30 + 3 + 3, abs=0.1)
     # Killed, they count for 60 s; then the coordinator's 3 s, then the slowest, 120 s.
     assert made.worst_seconds == pytest.approx(60 + 3 + 120, abs=3.5)
     assert see_it_empty(dynamic.members) == "see the group Empty"
     static = group_of({"members": [{"id": "a", "instance": "i", "timeouts": [60_000, 120_000]}]})
-    over = stop_and_start(Stop(snapshot=static, assignor="uniform", kip848=True, speed=SPEED))
+    over = stop_and_start(static, "uniform", kip848=True, speed=SPEED)
     # Its session began with its last heartbeat, up to 3 s before it stopped.
     assert 60 - 3 < over.seconds < 60 + 2 * POLL
     assert over.worst_seconds == pytest.approx(over.seconds, abs=3)
@@ -218,9 +219,9 @@ def some(count: int, stopped: int, *, eager: bool, assignor: str = "cooperative-
     ids = tuple(member.member_id for member in snapshot.members)
     others = ids[: count - stopped]
     return stop_some(
-        Some(
-            snapshot=snapshot, stopped=ids[count - stopped :], eager=others if eager else (),
-            assignor=assignor, speed=SPEED,
+        Roll(
+            snapshot=snapshot, order=ids[count - stopped :], eager=others if eager else (),
+            target=(assignor,), speed=SPEED,
         )
     )  # fmt: skip
 
@@ -242,17 +243,13 @@ def test_only_some_stop_and_the_others_take_over_what_they_owned() -> None:
     assert calm.partition_seconds <= 2 * 6 * 3.6
     rough = some(4, 2, eager=True, assignor="acme")
     assert "range stands in for acme" in rough.text
-    there = stop_and_start(Stop(snapshot=group(2), assignor="acme", kip848=True, speed=SPEED))
+    there = stop_and_start(group(2), "acme", kip848=True, speed=SPEED)
     assert "uniform stands in for acme" in there.text
 
 
 def test_of_a_large_group_some_of_the_starts_are_rehearsed() -> None:
-    stop = Stop(
-        snapshot=sized(120, 7200, "range"),
-        assignor="cooperative-sticky",
-        speed=Speed(restart=30, rebalance=3, first=3, batch=60),
-    )
-    made = stop_and_start(stop)
+    speed = Speed(restart=30, rebalance=3, first=3, batch=60)
+    made = stop_and_start(sized(120, 7200, "range"), "cooperative-sticky", speed=speed)
     one, some_, everybody = made.paces
     assert [one.name, some_.name, everybody.name] == ["one by one", "60 at a time", "all at once"]
     assert made.seconds == pytest.approx(36, abs=0.1)
@@ -263,17 +260,17 @@ def test_of_a_large_group_some_of_the_starts_are_rehearsed() -> None:
 def test_one_member_stands_for_several_where_too_many_join_a_kip_848_group_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stop = Stop(snapshot=sized(60, 600, "range"), assignor="uniform", kip848=True, speed=SPEED)
-    whole = stop_and_start(stop)
+    snapshot = sized(60, 600, "range")
+    whole = stop_and_start(snapshot, "uniform", kip848=True, speed=SPEED)
     monkeypatch.setattr(rehearsed, "_MOST", 10_000)
-    fewer = stop_and_start(stop)
+    fewer = stop_and_start(snapshot, "uniform", kip848=True, speed=SPEED)
     assert "about right: rehearsed one member for 4" in fewer.text
     assert "about right" not in whole.text
     assert fewer.rebalances == whole.rebalances == 60
     assert fewer.partition_seconds == pytest.approx(whole.partition_seconds, rel=0.05)
     assert fewer.seconds == pytest.approx(whole.seconds, rel=0.05)
-    back = Stop(snapshot=sized(60, 600, "uniform"), assignor="range", speed=SPEED)
-    assert "rehearsed" not in stop_and_start(back).text, "all join one generation"
+    back = stop_and_start(sized(60, 600, "uniform"), "range", speed=SPEED)
+    assert "rehearsed" not in back.text, "all join one generation"
 
 
 @given(st.data())
@@ -305,22 +302,20 @@ def test_the_worst_is_never_better_than_what_is_expected(data: st.DataObject) ->
     )
     name = st.sampled_from(["range", "cooperative-sticky", "acme"])
     server_side = st.sampled_from(["uniform", "range", "acme"])
+    roll = Roll(snapshot=snapshot, order=order, speed=speed, target=(data.draw(name),))
+    up = data.draw(st.booleans())
+    move = replace(
+        roll, protocol="consumer" if up else "classic", target=() if up else roll.target,
+        server_side=data.draw(server_side), eager=tuple(ids[::2]),
+        eager_after=data.draw(st.booleans()),
+    )  # fmt: skip
     costs = [
-        move_online(
-            Move(
-                snapshot=snapshot, order=order, up=data.draw(st.booleans()), speed=speed,
-                server_side=data.draw(server_side), classic=data.draw(name),
-                eager=tuple(ids[::2]), eager_after=data.draw(st.booleans()),
-            )
-        ),
-        stop_and_start(Stop(snapshot=snapshot, assignor=data.draw(name), speed=speed)),
-        stop_and_start(
-            Stop(snapshot=snapshot, assignor=data.draw(server_side), kip848=True, speed=speed)
-        ),
-    ]  # fmt: skip
+        move_online(move),
+        stop_and_start(snapshot, data.draw(name), speed=speed),
+        stop_and_start(snapshot, data.draw(server_side), kip848=True, speed=speed),
+    ]
     if 0 < len(order) < count:
-        some = Some(snapshot=snapshot, stopped=order, eager=(), assignor=data.draw(name))
-        costs.append(stop_some(replace(some, speed=speed)))
+        costs.append(stop_some(roll))
     for pace in (pace for cost in costs for pace in cost.paces):
         # Both are rounded to tenths.
         assert 0 <= pace.seconds <= pace.worst_seconds + 0.1

@@ -10,7 +10,6 @@ from rebal.groups.clients import older
 from rebal.groups.model import GroupSnapshot, Member, Tri
 from rebal.planner.facts import figure
 from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.engine.workers import EAGER
@@ -18,14 +17,14 @@ from rebal.planner.rehearsal.spec import work_by_worker
 from rebal.planner.timeouts import at_worst
 
 
-def by_workers(restarts: Restarts) -> Cost | None:
+def by_workers(roll: Roll) -> Cost | None:
     """Return the cost of these restarts, rehearsed.
 
     What stops and moves are connectors and tasks: `unit` is `task`, and a connector counts as one.
     Where it is not known what the workers run, only rebalances and times are predicted.
     """
-    cost = _priced(restarts, 0, _text(restarts))
-    if cost is None or work_by_worker(restarts.snapshot) is not None or not cost.paces:
+    cost = _priced(roll, 0, _text(roll))
+    if cost is None or work_by_worker(roll.snapshot) is not None or not cost.paces:
         return cost
     return Cost(
         rebalances=cost.rebalances,
@@ -38,12 +37,12 @@ def by_workers(restarts: Restarts) -> Cost | None:
     )
 
 
-def stop_workers(restarts: Restarts) -> Cost | None:
+def stop_workers(roll: Roll) -> Cost | None:
     """Return the cost where all that restart stop before the first of them starts again."""
     text = "nothing runs from the first stop to the end of the one rebalance"
-    if work_by_worker(restarts.snapshot) is None:
+    if work_by_worker(roll.snapshot) is None:
         return Cost(
-            rebalances=min(1, len(restarts.order)),
+            rebalances=min(1, len(roll.order)),
             partitions_stopped=0,
             partitions_moved=0,
             unit="task",
@@ -52,10 +51,10 @@ def stop_workers(restarts: Restarts) -> Cost | None:
 
     told = (
         f"{text} (a connector counts as a task), if a restart takes "
-        f"{figure(restarts.speed.restart)} s and workers send a heartbeat every "
-        f"{figure(restarts.speed.rebalance)} s; {at_worst(restarts.snapshot.members)}"
+        f"{figure(roll.speed.restart)} s and workers send a heartbeat every "
+        f"{figure(roll.speed.rebalance)} s; {at_worst(roll.snapshot.members)}"
     )
-    return _priced(restarts, -1, told, together=True)
+    return _priced(replace(roll, together=True), -1, told)
 
 
 def work_of_all(snapshot: GroupSnapshot) -> int:
@@ -63,23 +62,16 @@ def work_of_all(snapshot: GroupSnapshot) -> int:
     return sum(map(len, (work_by_worker(snapshot) or {}).values()))
 
 
-def _priced(restarts: Restarts, main: int, text: str, *, together: bool = False) -> Cost | None:
-    roll = Roll(
-        snapshot=restarts.snapshot,
-        order=restarts.order,
-        target=restarts.target_list,
-        together=together,
-        speed=restarts.speed,
-    )
-    cost = priced(roll, restarts.pricing, main, text)
+def _priced(roll: Roll, main: int, text: str) -> Cost | None:
+    cost = priced(roll, main, text)
     return None if cost is None else replace(cost, unit="task")
 
 
-def _text(restarts: Restarts) -> str:
-    snapshot, speed = restarts.snapshot, restarts.speed
-    now, then = snapshot.group.assignor == EAGER, restarts.eager_after
+def _text(roll: Roll) -> str:
+    snapshot, speed = roll.snapshot, roll.speed
+    now, then = snapshot.group.assignor == EAGER, roll.eager_after
     how = f"each rebalance stops all {work_of_all(snapshot):,} connectors and tasks"
-    if now and restarts.target_list and not then:
+    if now and roll.target and not then:
         how += " until no worker is eager any more, then only what moves"
     elif then and not now:
         how = f"once a worker is eager, {how}"

@@ -1,12 +1,9 @@
-"""Restarts of a step to price: their order, their speed, their paces, and how much is rehearsed."""
+"""How much of a roll-out is rehearsed for its cost, and at which paces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final, TypeVar, cast
-
-from rebal.groups.model import GroupSnapshot, Record
-from rebal.planner.timeouts import Speed
 
 _T = TypeVar("_T")
 
@@ -31,22 +28,6 @@ class Pricing:
 
 FULL: Final = Pricing()
 """Every pace, with its worst case."""
-
-
-class Restarts(Record, frozen=True, kw_only=True):
-    """A roll-out to price: `order` are the ids of those that restart, in order.
-
-    `snapshot` is the group when the step begins, `eager_ids` those that run EAGER then.
-    `eager_after` says whether a restarted member does, `target_list` what it has (empty: its own).
-    """
-
-    snapshot: GroupSnapshot
-    order: tuple[str, ...]
-    eager_after: bool
-    eager_ids: tuple[str, ...] = ()
-    target_list: tuple[str, ...] = ()
-    speed: Speed = Speed()
-    pricing: Pricing | None = FULL
 
 
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:

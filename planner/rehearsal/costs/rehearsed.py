@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
-from rebal.planner.rehearsal.costs.cost import Pricing, batches
+from rebal.planner.rehearsal.costs.cost import batches
 from rebal.planner.rehearsal.costs.shape import shape_of, size_of
 from rebal.planner.rehearsal.costs.start import Roll, Start
 from rebal.planner.rehearsal.engine.world import HELD_BACK
@@ -273,20 +273,18 @@ class RehearsedRoll:
         )
 
 
-def priced(roll: Roll, pricing: Pricing | None, main: int, text: str) -> Cost | None:
+def priced(roll: Roll, main: int, text: str) -> Cost | None:
     """Return the cost of a roll-out, whose figures are those of the pace at `main`; `text` says
     what they rest on.
-
-    Without a pricing there is none.
     """
-    if pricing is None:
+    if roll.pricing is None:
         return None
     if not roll.order:
         return Cost(
             rebalances=0, partitions_stopped=0, partitions_moved=0, text="nothing is restarted"
         )
-    if pricing.rough:
-        made, notes, size = pricing.once(shape_of(roll), partial(_roughly, roll))
+    if roll.pricing.rough:
+        made, notes, size = roll.pricing.once(shape_of(roll), partial(_roughly, roll))
         made = [one.scaled(size_of(roll) / size if size else 1.0) for one in made]
     else:
         rehearsed = RehearsedRoll(roll)

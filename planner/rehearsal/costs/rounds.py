@@ -8,43 +8,33 @@ from rebal.groups.model import Member
 from rebal.planner.facts import all_partitions, figure, owned
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
-from rebal.planner.rehearsal.costs.cost import Restarts
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.timeouts import at_worst, leaves
 
 
-def by_assignors(restarts: Restarts) -> Cost | None:
-    """Return the cost of these restarts, rehearsed; None without a pricing."""
-    snapshot = restarts.snapshot
-    if snapshot.group.protocol_type == "connect":
-        return by_workers(restarts)
-    roll = Roll(
-        snapshot=snapshot,
-        order=restarts.order,
-        target=restarts.target_list,
-        eager=restarts.eager_ids,
-        eager_after=restarts.eager_after,
-        speed=restarts.speed,
-    )
-    return priced(roll, restarts.pricing, 0, _text(restarts))
+def by_assignors(roll: Roll) -> Cost | None:
+    """Return the cost of these restarts, rehearsed."""
+    if roll.snapshot.group.protocol_type == "connect":
+        return by_workers(roll)
+    return priced(roll, 0, _text(roll))
 
 
-def _text(restarts: Restarts) -> str:
-    if restarts.eager_after and len(restarts.eager_ids) == len(restarts.snapshot.members):
-        everything = sum(map(owned, restarts.snapshot.members))
+def _text(roll: Roll) -> str:
+    if roll.eager_after and len(roll.eager) == len(roll.snapshot.members):
+        everything = sum(map(owned, roll.snapshot.members))
         how = f"each rebalance stops {all_partitions(everything)}"
-    elif restarts.eager_after:
+    elif roll.eager_after:
         how = "members that run EAGER stop all they own at each rebalance"
-    elif restarts.eager_ids:
+    elif roll.eager:
         how = "members that are not restarted yet stop all they own at each rebalance"
     else:
         how = "at each rebalance only what moves stops"
     return (
-        f"{how}{_counts_on(restarts.snapshot.members)}, if a restart takes "
-        f"{figure(restarts.speed.restart)} s and members send a heartbeat every "
-        f"{figure(restarts.speed.rebalance)} s (the members' own, and what their listeners do, is "
-        f"not visible); {at_worst(restarts.snapshot.members)}"
+        f"{how}{_counts_on(roll.snapshot.members)}, if a restart takes "
+        f"{figure(roll.speed.restart)} s and members send a heartbeat every "
+        f"{figure(roll.speed.rebalance)} s (the members' own, and what their listeners do, is "
+        f"not visible); {at_worst(roll.snapshot.members)}"
     )
 
 

@@ -30,6 +30,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
+from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running, fixed_protocol, refusal
@@ -56,12 +57,13 @@ _NOTICED: Final = 0.7
 
 
 class Roll(Record, frozen=True, kw_only=True):
-    """Members that restart: `order` are their ids, `target` their list then (empty: their own).
+    """Restarts to price: `order` are the ids of those that restart, in order.
 
-    `protocol` is their group.protocol then (empty: their own), and `server_side` the coordinator's
+    `snapshot` is the group when it begins, `target` the list of a restarted member (empty: its
+    own), `protocol` its group.protocol (empty: its own), and `server_side` the coordinator's
     assignor of a KIP-848 group. `eager` are the ids of those that run EAGER when it begins;
     `eager_after` says whether a restarted member does. `together`: all of `order` stop before the
-    first starts again.
+    first starts again. Without a `pricing` there is no cost.
     """
 
     snapshot: GroupSnapshot
@@ -73,6 +75,7 @@ class Roll(Record, frozen=True, kw_only=True):
     eager_after: bool = False
     together: bool = False
     speed: Speed = Speed()
+    pricing: Pricing | None = FULL
 
     @property
     def kip848(self) -> bool:

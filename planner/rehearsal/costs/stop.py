@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rebal.groups.model import GroupSnapshot, Member, Record, Tri
+from rebal.groups.model import GroupSnapshot, Member, Tri
 from rebal.planner.clients import cooperative
 from rebal.planner.facts import figure
 from rebal.planner.plan import Cost
@@ -27,19 +27,6 @@ from rebal.planner.timeouts import (
 )
 
 
-class Stop(Record, frozen=True, kw_only=True):
-    """A group that stops and starts: its members now, and their assignor afterwards.
-
-    `kip848`: they start with group.protocol=consumer, and `assignor` is the coordinator's.
-    """
-
-    snapshot: GroupSnapshot
-    assignor: str
-    kip848: bool = False
-    speed: Speed = Speed()
-    pricing: Pricing | None = FULL
-
-
 def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
     """Return the seconds from the last stop until the group is Empty.
 
@@ -49,35 +36,44 @@ def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
     return max((waits(m).session for m in members if killed or not leaves(m)), default=0)
 
 
-def stop_and_start(stop: Stop) -> Cost | None:
-    """Return the cost when all start at once, beside the other paces.
+def stop_and_start(
+    snapshot: GroupSnapshot,
+    assignor: str,
+    *,
+    kip848: bool = False,
+    speed: Speed,
+    pricing: Pricing | None = FULL,
+) -> Cost | None:
+    """Return the cost when all members stop and start at once, beside the other paces.
 
+    `kip848`: they start with group.protocol=consumer, and `assignor` is the coordinator's.
     `rebalances` and `partitions_moved` are those of the start: what happens while the members stop
-    one after the other depends on who is the quickest. Without a pricing there is no cost.
+    one after the other depends on who is the quickest.
     """
-    ids = tuple(member.member_id for member in stop.snapshot.members)
+    ids = tuple(member.member_id for member in snapshot.members)
     roll = Roll(
-        snapshot=stop.snapshot,
+        snapshot=snapshot,
         order=ids,
-        target=() if stop.kip848 else (stop.assignor,),
-        protocol="consumer" if stop.kip848 else "classic",
-        server_side=stop.assignor if stop.kip848 else default_server_side(stop.snapshot),
+        target=() if kip848 else (assignor,),
+        protocol="consumer" if kip848 else "classic",
+        server_side=assignor if kip848 else default_server_side(snapshot),
         eager=ids,
-        eager_after=cooperative(stop.assignor) is not Tri.YES,
+        eager_after=cooperative(assignor) is not Tri.YES,
         together=True,
-        speed=stop.speed,
+        speed=speed,
+        pricing=pricing,
     )
-    return priced(roll, stop.pricing, -1, _text(stop))
+    return priced(roll, -1, _text(roll))
 
 
-def _text(stop: Stop) -> str:
-    members = with_brokers_sessions(stop.snapshot)
-    speed, settings = stop.speed, stop.snapshot.cluster.settings
+def _text(roll: Roll) -> str:
+    members, kip848 = with_brokers_sessions(roll.snapshot), roll.protocol == "consumer"
+    speed, settings = roll.speed, roll.snapshot.cluster.settings
     held = empty_after(members)
     parts = [f"the restart ({figure(speed.restart)} s)"]
     if held > speed.restart:
         parts = [f"the sessions of those that do not leave when they stop ({figure(held)} s)"]
-    if not stop.kip848:
+    if not kip848:
         default = "" if FIRST_DELAY in settings else ", by default"
         if speed.first:
             parts.append(
@@ -87,7 +83,7 @@ def _text(stop: Stop) -> str:
         parts.append("one rebalance")
     listed = " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
     then = ""
-    if stop.kip848 and len(members) > 1:
+    if kip848 and len(members) > 1:
         default = "" if RECONCILE_INTERVAL in settings else ", by default"
         then = (
             "; the first that joins gets all of them at once, and those that the others get from "

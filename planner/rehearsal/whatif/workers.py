@@ -11,7 +11,7 @@ from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Record
 from rebal.planner.context import names
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
-from rebal.planner.rehearsal.costs.cost import Restarts
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.whatif.changes import WhatIfError
 from rebal.planner.timeouts import Speed
 
@@ -93,15 +93,8 @@ def _under(snapshot: GroupSnapshot, protocol: str) -> GroupSnapshot:
 
 
 def _cost(snapshot: GroupSnapshot, order: Sequence[str]) -> Cost:
-    eager = snapshot.group.assignor == "default"
-    cost = by_workers(
-        Restarts(
-            eager_after=eager,
-            snapshot=snapshot,
-            order=tuple(order),
-            speed=Speed().at(snapshot.cluster),
-        )
-    )
+    eager, speed = snapshot.group.assignor == "default", Speed().at(snapshot.cluster)
+    cost = by_workers(Roll(snapshot=snapshot, order=tuple(order), eager_after=eager, speed=speed))
     assert cost is not None, "it has a pricing"
     return cost
 

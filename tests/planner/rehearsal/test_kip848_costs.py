@@ -12,7 +12,8 @@ import pytest
 
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.facts import names
-from rebal.planner.rehearsal.costs.online import Move, move_online
+from rebal.planner.rehearsal.costs.online import move_online
+from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import restarts
@@ -74,7 +75,14 @@ def test_moves_to_and_from_uniform_cost_what_live_members_report(
     run = rolled(snapshot, "uniform" if up else DONE, seed)
     ids = tuple(member.member_id for member in snapshot.members)
     cost = move_online(
-        Move(snapshot=snapshot, order=ids, up=up, server_side="uniform", classic=DONE, speed=SPEED)
+        Roll(
+            snapshot=snapshot,
+            order=ids,
+            protocol="consumer" if up else "classic",
+            target=() if up else (DONE,),
+            server_side="uniform",
+            speed=SPEED,
+        )
     )
     assert steps(run) == [(0, 0), (2, 8), (last, 8)]
     assert (run.measures.rebalances, run.measures.moved) == (cost.rebalances, cost.partitions_moved)
