@@ -5,6 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.model import Record
+from rebal.planner.rehearsal.engine.told import Note, Ownership, Rebalance
+
+__all__ = [
+    "CallbackTimes",
+    "Distribution",
+    "Measures",
+    "MemberStory",
+    "Note",
+    "Ownership",
+    "PartitionStory",
+    "Phase",
+    "Range",
+    "Rebalance",
+    "Rehearsal",
+    "Sampled",
+    "endangered",
+]
 
 _OUT: Final = ("did not start", "failed as leader", "callback failed")
 # Seconds: two sums of the same spans may differ by less.
@@ -39,39 +56,6 @@ class Phase(Record, frozen=True, kw_only=True):
     name: str
     began: float
     measures: Measures
-
-
-class Rebalance(Record, frozen=True, kw_only=True):
-    """One rebalance; times in seconds since the start, counts in partitions.
-
-    `ended` is None where it has not ended. `members` were in its generation.
-    """
-
-    why: str
-    began: float
-    ended: float | None
-    generation: int
-    assignor: str | None
-    members: int
-    stopped: int
-    moved: int
-
-
-class Note(Record, frozen=True, kw_only=True):
-    """Something that happened to a member (`who` empty: to the group)."""
-
-    at: float
-    who: str
-    what: str
-    detail: str = ""
-
-
-class Ownership(Record, frozen=True, kw_only=True):
-    """One partition's owners in order; `end` is None while it lasts. Spans may overlap."""
-
-    owner: str
-    start: float
-    end: float | None
 
 
 class PartitionStory(Record, frozen=True, kw_only=True):

@@ -16,18 +16,15 @@ from rebal.planner.rehearsal.engine.ledger import Totals
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.patterns import matching
 from rebal.planner.rehearsal.engine.process import Process
-from rebal.planner.rehearsal.engine.world import Happened, World
+from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.outcome import (
     CallbackTimes,
     Distribution,
     Measures,
     MemberStory,
-    Note,
-    Ownership,
     PartitionStory,
     Phase,
     Range,
-    Rebalance,
     Rehearsal,
     endangered,
 )
@@ -130,7 +127,7 @@ class _Run:
         self._set = {one.process.name: one.process for one in scene.running}
         self._at_rest = True
         self._phases: list[Phase] = []
-        self._open = ("", 0.0, Totals(0.0, 0.0, 0.0, 0.0, 0, 0), 0, 0)
+        self._open = "", self._so_far(self._world.ledger.totals(0.0))
         self._longest = 0.0
         for event in script.events:
             self._take(event)
@@ -146,22 +143,12 @@ class _Run:
             at_rest=self._at_rest,
             state=_CALLED[group.phase],
             assignor=group.assignor,
-            measures=self._measures(),
-            phases=tuple(phase for phase in self._phases if phase.name),
-            rebalances=tuple(
-                Rebalance(
-                    why=one.why,
-                    began=one.began,
-                    ended=one.ended,
-                    generation=one.generation,
-                    assignor=one.assignor,
-                    members=one.members,
-                    stopped=one.stopped,
-                    moved=one.moved,
-                )
-                for one in world.rebalances
+            measures=replace(
+                self._so_far(world.ledger.totals(world.agenda.now)), longest=self._longest
             ),
-            notes=tuple(_note(one) for one in world.happened),
+            phases=tuple(phase for phase in self._phases if phase.name),
+            rebalances=tuple(world.rebalances),
+            notes=tuple(world.happened),
             partitions=self._partitions(),
             members=tuple(
                 _member(consumer, self._set[name], world.agenda.now, modelled=not world.opaque)
@@ -181,10 +168,44 @@ class _Run:
             self._at_rest = world.settle(self._script.rests)
         if event.phase:
             self._close_phase()
-            totals = world.ledger.totals(world.agenda.now)
-            rebalances = self._joined()
-            self._open = (event.phase, world.agenda.now, totals, rebalances, self._rejections())
-        _DEEDS[event.do](self, event)
+            self._open = event.phase, self._so_far(world.ledger.totals(world.agenda.now))
+        self._do(event)
+
+    def _do(self, event: Event) -> None:
+        world, seconds = self._world, event.seconds or 0.0
+        match event.do:
+            case Deed.RESTART:
+                self._restart(event)
+            case Deed.STOP:
+                for name in event.members:
+                    world.stop(name)
+            case Deed.START:
+                self._start(event)
+            case Deed.KILL:
+                for name in event.members:
+                    world.kill(name)
+            case Deed.BUSY:
+                self._each(event, lambda consumer: consumer.busy(seconds))
+            case Deed.FREEZE:
+                self._each(event, lambda consumer: consumer.freeze(seconds))
+            case Deed.COORDINATOR:
+                world.move_coordinator(seconds)
+            case Deed.PARTITIONS:
+                world.add_partitions(event.topic, event.count, seconds)
+            case Deed.CREATE_TOPIC:
+                world.create_topic(event.topic, event.count, seconds)
+            case Deed.DELETE_TOPIC:
+                world.delete_topic(event.topic, seconds)
+            case Deed.DELETE_GROUP:
+                world.delete_group()
+            case Deed.SUBSCRIBE:
+                self._subscribe(event)
+            case Deed.ENFORCE_REBALANCE:
+                self._each(event, lambda consumer: consumer.enforce_rebalance())
+            case Deed.COMMIT:
+                self._each(event, lambda consumer: consumer.commit())
+            case Deed.WAIT:
+                world.run(seconds)
 
     def _restart(self, event: Event) -> None:
         for name in event.members:
@@ -201,96 +222,50 @@ class _Run:
             self._set[process.name] = process
             self._world.start(process, self._varied(event.seconds or 0.0))
 
-    def _stop(self, event: Event) -> None:
-        for name in event.members:
-            self._world.stop(name)
-
-    def _kill(self, event: Event) -> None:
-        for name in event.members:
-            self._world.kill(name)
-
-    def _each(self, event: Event, deed: Callable[[Member], object]) -> None:
-        for name in event.members:
-            deed(self._world.consumers[name])
-
-    def _busy(self, event: Event) -> None:
-        self._each(event, lambda consumer: consumer.busy(event.seconds or 0.0))
-
-    def _freeze(self, event: Event) -> None:
-        self._each(event, lambda consumer: consumer.freeze(event.seconds or 0.0))
-
-    def _delete_group(self, _: Event) -> None:
-        self._world.delete_group()
-
     def _subscribe(self, event: Event) -> None:
         topics = matching(event.pattern, self._world.names()) if event.pattern else event.topics
         for name in event.members:
             self._set[name] = replace(self._set[name], pattern=event.pattern)
         self._each(event, lambda consumer: consumer.subscribe(topics, event.pattern))
 
-    def _enforce(self, event: Event) -> None:
-        self._each(event, lambda consumer: consumer.enforce_rebalance())
-
-    def _commit(self, event: Event) -> None:
-        self._each(event, lambda consumer: consumer.commit())
-
-    def _coordinator(self, event: Event) -> None:
-        self._world.move_coordinator(event.seconds or 0.0)
-
-    def _partitions_added(self, event: Event) -> None:
-        self._world.add_partitions(event.topic, event.count, event.seconds or 0.0)
-
-    def _created(self, event: Event) -> None:
-        self._world.create_topic(event.topic, event.count, event.seconds or 0.0)
-
-    def _deleted(self, event: Event) -> None:
-        self._world.delete_topic(event.topic, event.seconds or 0.0)
-
-    def _wait(self, event: Event) -> None:
-        self._world.run(event.seconds or 0.0)
+    def _each(self, event: Event, deed: Callable[[Member], object]) -> None:
+        for name in event.members:
+            deed(self._world.consumers[name])
 
     def _varied(self, seconds: float) -> float:
         spread = self._scene.spread
         return seconds * (1 + spread * (2 * self._random.random() - 1)) if spread else seconds
 
-    def _joined(self) -> int:
-        return sum(one.members > 0 for one in self._world.rebalances)
-
-    def _rejections(self) -> int:
-        return sum(one.what == _REJECTED for one in self._world.happened)
-
-    def _close_phase(self) -> None:
-        name, began, before, rebalances, rejected = self._open
-        now = self._world.agenda.now
-        totals = self._world.ledger.begin_phase(now)
-        self._longest = max(self._longest, totals.longest)
-        measures = Measures(
-            seconds=now - began,
-            unowned=totals.unowned - before.unowned,
-            longest=totals.longest,
-            twice=totals.twice - before.twice,
-            twice_past=totals.twice_past - before.twice_past,
-            rebalances=self._joined() - rebalances,
-            stopped=totals.stopped - before.stopped,
-            moved=totals.moved - before.moved,
-            rejected=self._rejections() - rejected,
-        )
-        self._phases.append(Phase(name=name, began=began, measures=measures))
-
-    def _measures(self) -> Measures:
-        now = self._world.agenda.now
-        totals = self._world.ledger.totals(now)
+    def _so_far(self, totals: Totals) -> Measures:
+        world = self._world
         return Measures(
-            seconds=now,
+            seconds=world.agenda.now,
             unowned=totals.unowned,
-            longest=self._longest,
+            longest=totals.longest,
             twice=totals.twice,
             twice_past=totals.twice_past,
-            rebalances=self._joined(),
+            rebalances=sum(one.members > 0 for one in world.rebalances),
             stopped=totals.stopped,
             moved=totals.moved,
-            rejected=self._rejections(),
+            rejected=sum(one.what == _REJECTED for one in world.happened),
         )
+
+    def _close_phase(self) -> None:
+        name, before = self._open
+        now = self._so_far(self._world.ledger.begin_phase(self._world.agenda.now))
+        self._longest = max(self._longest, now.longest)
+        measures = Measures(
+            seconds=now.seconds - before.seconds,
+            unowned=now.unowned - before.unowned,
+            longest=now.longest,
+            twice=now.twice - before.twice,
+            twice_past=now.twice_past - before.twice_past,
+            rebalances=now.rebalances - before.rebalances,
+            stopped=now.stopped - before.stopped,
+            moved=now.moved - before.moved,
+            rejected=now.rejected - before.rejected,
+        )
+        self._phases.append(Phase(name=name, began=before.seconds, measures=measures))
 
     def _partitions(self) -> tuple[PartitionStory, ...]:
         if not self._keep or self._world.opaque:
@@ -303,32 +278,12 @@ class _Run:
                 partition=partition,
                 unowned=gaps[topic, partition][0],
                 longest=gaps[topic, partition][1],
-                owners=tuple(
-                    Ownership(owner=span.owner, start=span.start, end=span.end)
-                    for span in spans.get(number, ())
-                ),
+                owners=tuple(spans.get(number, ())),
             )
             for (topic, partition), number in ledger.numbers.items()
         )
 
 
-_DEEDS: Final[dict[Deed, Callable[[_Run, Event], None]]] = {
-    Deed.RESTART: _Run._restart,
-    Deed.STOP: _Run._stop,
-    Deed.START: _Run._start,
-    Deed.KILL: _Run._kill,
-    Deed.BUSY: _Run._busy,
-    Deed.FREEZE: _Run._freeze,
-    Deed.COORDINATOR: _Run._coordinator,
-    Deed.PARTITIONS: _Run._partitions_added,
-    Deed.CREATE_TOPIC: _Run._created,
-    Deed.DELETE_TOPIC: _Run._deleted,
-    Deed.DELETE_GROUP: _Run._delete_group,
-    Deed.SUBSCRIBE: _Run._subscribe,
-    Deed.ENFORCE_REBALANCE: _Run._enforce,
-    Deed.COMMIT: _Run._commit,
-    Deed.WAIT: _Run._wait,
-}
 _CALLED: Final = (
     "Empty",
     "PreparingRebalance",
@@ -345,10 +300,6 @@ def _not_modelled(assignor: str) -> str:
     if assignor == "stream":
         what = "the tasks that Kafka Streams assigns are"
     return f"{what} not modelled: the rehearsal shows rebalances and rejections, but no downtime"
-
-
-def _note(one: Happened) -> Note:
-    return Note(at=one.at, who=one.who, what=one.what, detail=one.detail)
 
 
 def _member(consumer: Member, process: Process, now: float, *, modelled: bool) -> MemberStory:

@@ -18,7 +18,7 @@ from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import GroupPhase
 from rebal.planner.rehearsal.engine.process import Process as Settings
-from rebal.planner.rehearsal.engine.world import Happened
+from rebal.planner.rehearsal.engine.told import Note
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import (
     AnsweredError,
@@ -205,7 +205,7 @@ class SimulatedWorld:
             if len(owners) > 1 and not mixed:
                 self.faults.append(f"{topic}-{number} at rest is owned by {list(owners)}")
 
-    def _is_static(self, one: Happened) -> bool:
+    def _is_static(self, one: Note) -> bool:
         static = {each.name for each in self.processes if each.instance_id}
         return one.what == "started" and one.who in static
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from rebal.planner.rehearsal.engine.told import Ownership
+
 TopicPartition = tuple[str, int]
-
-
-class Span(NamedTuple):
-    """One owner of one partition; times in seconds since the start, `end` None while it lasts."""
-
-    owner: str
-    start: float
-    end: float | None
 
 
 class Totals(NamedTuple):
@@ -36,7 +30,8 @@ class Totals(NamedTuple):
 class Ledger:
     """Partitions by number, 0 to n-1, and their owners by name.
 
-    `spans` is filled only where `keep` asks for it: a large group has millions.
+    Who owned what is kept only where `keep` asks for it: a large group has millions of changes.
+    `stopped` counts how often partitions have lost their owner, `moved` how often they got another.
     """
 
     def __init__(self, numbers: Mapping[TopicPartition, int], *, keep: bool) -> None:
@@ -51,10 +46,10 @@ class Ledger:
         self._past: set[str] = set()
         self._gone: set[int] = set()
         self._twice = self._twice_past = 0.0
-        self._stopped = self._moved = 0
+        self.stopped = self.moved = 0
         self._keep = keep
         self._open: dict[tuple[int, str], float] = {}
-        self.spans: dict[int, list[Span]] = {}
+        self._spans: dict[int, list[Ownership]] = {}
 
     def grow(self, topic: str, count: int, now: float) -> None:
         """Add partitions to a topic, which then has `count`; nobody owns them yet."""
@@ -98,7 +93,7 @@ class Ledger:
                 last[number] = owner
                 if before:
                     moved += 1
-        self._moved += moved
+        self.moved += moved
         if self._keep:
             self._open.update(dict.fromkeys(((number, owner) for number in partitions), now))
 
@@ -115,12 +110,13 @@ class Ledger:
                 owners[number] = ()
                 stopped += 1
             since[number] = now
-        self._stopped += stopped
+        self.stopped += stopped
         if self._keep:
             for number in partitions:
                 start = self._open.pop((number, owner))
                 if now > start:
-                    self.spans.setdefault(number, []).append(Span(owner, start, now))
+                    held = Ownership(owner=owner, start=start, end=now)
+                    self._spans.setdefault(number, []).append(held)
 
     def _there(self, partitions: Collection[int]) -> Collection[int]:
         """Return those whose topic has not been deleted."""
@@ -157,7 +153,7 @@ class Ledger:
             elif len(owners) > 1:
                 twice += open_for
                 past += open_for if self._past.intersection(owners) else 0.0
-        return Totals(unowned, longest, twice, past, self._stopped, self._moved)
+        return Totals(unowned, longest, twice, past, self.stopped, self.moved)
 
     def gaps(self, now: float) -> dict[TopicPartition, tuple[float, float]]:
         """Return how long each partition had no owner, in all and at the longest."""
@@ -168,11 +164,11 @@ class Ledger:
             found[pair] = self._gaps[number] + late, longest
         return found
 
-    def close(self) -> dict[int, list[Span]]:
-        """Return the spans of each partition, those that last included."""
-        spans = {number: list(found) for number, found in self.spans.items()}
+    def close(self) -> dict[int, list[Ownership]]:
+        """Return the owners of each partition over time, those of now included."""
+        spans = {number: list(found) for number, found in self._spans.items()}
         for (number, owner), start in self._open.items():
-            spans.setdefault(number, []).append(Span(owner, start, None))
+            spans.setdefault(number, []).append(Ownership(owner=owner, start=start, end=None))
         return spans
 
     def _close_overlap(self, number: int, now: float) -> None:
@@ -195,7 +191,3 @@ class Ledger:
     def _before(self) -> list[float]:
         """Return each partition's longest gap before this phase; new partitions had none."""
         return self._longest_before + [0.0] * (len(self._longest) - len(self._longest_before))
-
-    def counts(self) -> tuple[int, int]:
-        """Return how often partitions have lost their owner, and got another one."""
-        return self._stopped, self._moved

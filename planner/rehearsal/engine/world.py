@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -33,37 +33,12 @@ from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinReque
 from rebal.planner.rehearsal.engine.patterns import matching
 from rebal.planner.rehearsal.engine.process import Process, Running, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
+from rebal.planner.rehearsal.engine.told import Note, Rebalance
 from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
 
 HELD_BACK: Final = "held back"
 """What happened where a Connect leader keeps lost work for scheduled.rebalance.max.delay.ms."""
 _REST: Final = (GroupPhase.STABLE, GroupPhase.EMPTY, GroupPhase.DEAD)
-
-
-class Happened(NamedTuple):
-    """Something that happened to one member (`who` empty: to the group), at `at` seconds."""
-
-    at: float
-    who: str
-    what: str
-    detail: str = ""
-
-
-class RebalanceRun:
-    """One rebalance: from the first that the coordinator knew of it until its members went on.
-
-    Times are seconds; `ended` is None while it lasts. `members` were in the generation it gave
-    (0: the group became Empty); `stopped` and `moved` count partitions since the one before.
-    """
-
-    __slots__ = ("assignor", "began", "ended", "generation", "members", "moved", "stopped", "why")
-
-    def __init__(self, began: float, why: str) -> None:
-        self.began, self.why = began, why
-        self.ended: float | None = None
-        self.generation, self.members = -1, 0
-        self.assignor: str | None = None
-        self.stopped = self.moved = 0
 
 
 class World:
@@ -94,8 +69,8 @@ class World:
     ) -> None:
         chance = chance or Chance(random)
         self.agenda = Agenda()
-        self.happened: list[Happened] = []
-        self.rebalances: list[RebalanceRun] = []
+        self.happened: list[Note] = []
+        self.rebalances: list[Rebalance] = []
         self.consumers: dict[str, Member] = {}
         self.ended: list[Member] = []
         pairs = [(topic, number) for topic, count in topics.items() for number in range(count)]
@@ -196,15 +171,14 @@ class World:
     def delete_group(self) -> Error:
         """Delete the group, as an administrator does; return why the coordinator does not."""
         error = self.group.delete()
-        self.happened.append(Happened(self.agenda.now, "", "group deleted", error.name))
+        self._note("", "group deleted", error.name)
         return error
 
     def move_coordinator(self, seconds: float) -> None:
         """Let another broker load the group in `seconds`."""
-        self.happened.append(Happened(self.agenda.now, "", "coordinator moved"))
-        if self.rebalances:
-            # The next coordinator knows nothing of it: members that go on begin another one.
-            self._close(self.rebalances[-1])
+        self._note("", "coordinator moved")
+        # The next coordinator knows nothing of it: members that go on begin another one.
+        self._close(len(self.rebalances))
         self.group.move(seconds)
         self._moves += 1
         self.agenda.after(seconds, self._loaded, self._moves)
@@ -218,7 +192,7 @@ class World:
         """Delete a topic; leaders see it `noticed` seconds later."""
         self._topics.pop(topic, None)
         self.ledger.drop(topic, self.agenda.now)
-        self.happened.append(Happened(self.agenda.now, "", "topic deleted", topic))
+        self._note("", "topic deleted", topic)
         self._topic_changed(topic, noticed)
         self._matches_changed(topic, noticed)
 
@@ -232,23 +206,34 @@ class World:
 
     def preparing(self, why: str) -> None:
         """Note that a rebalance has begun."""
-        if self.rebalances:
-            self._close(self.rebalances[-1])
-        self.rebalances.append(RebalanceRun(self.agenda.now, why))
+        self._close(len(self.rebalances))
+        self.rebalances.append(
+            Rebalance(
+                why=why,
+                began=self.agenda.now,
+                ended=None,
+                generation=-1,
+                assignor=None,
+                members=0,
+                stopped=0,
+                moved=0,
+            )
+        )
 
     def generation(self, number: int, assignor: str | None, members: int) -> None:
         """All have joined."""
-        now = self.rebalances[-1]
-        now.generation, now.assignor, now.members = number, assignor, members
+        self.rebalances[-1] = replace(
+            self.rebalances[-1], generation=number, assignor=assignor, members=members
+        )
         if not members:
-            self._close(now)
+            self._close(len(self.rebalances))
 
     def stable(self, number: int) -> None:  # noqa: ARG002 - it is that of the last rebalance
         """Note the assignment: members take it over at this moment, or in their polls."""
         if self.group.kip848 and self._moving:
             self._taking_over = True
         else:
-            self.agenda.after(0.0, self._close, self.rebalances[-1])
+            self.agenda.after(0.0, self._close, len(self.rebalances))
 
     def removed(self, member_id: str, why: str) -> None:
         """Note that the coordinator has removed a member by itself: a timeout of it is over."""
@@ -259,12 +244,12 @@ class World:
                 if consumer.alive:
                     self.ledger.past(name, now=self.agenda.now, over=False)
                 break
-        self.happened.append(Happened(self.agenda.now, name, "removed", why))
+        self._note(name, "removed", why)
 
     def tell(self, consumer: Member, what: str, detail: str = "") -> None:
         """Something happened to a member."""
-        self.happened.append(Happened(self.agenda.now, consumer.process.name, what, detail))
-        if what == "ended" and self.group.waits_for(consumer.member_id):
+        self._note(consumer.process.name, what, detail)
+        if what == "ended":
             self._note_silent(consumer)
 
     def unrest(self, consumer: Member, *, moving: bool) -> None:
@@ -274,7 +259,7 @@ class World:
             return
         self._moving.discard(consumer)
         if self._taking_over and not self._moving:
-            self._close(self.rebalances[-1])
+            self._close(len(self.rebalances))
 
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: Member
@@ -326,11 +311,14 @@ class World:
 
     # Inside
 
+    def _note(self, who: str, what: str, detail: str = "") -> None:
+        self.happened.append(Note(at=self.agenda.now, who=who, what=what, detail=detail))
+
     def _has(self, topic: str, count: int, why: str) -> None:
         self._topics[topic] = count
         if not self.opaque:
             self.ledger.grow(topic, count, self.agenda.now)
-        self.happened.append(Happened(self.agenda.now, "", why, f"{topic}: {count}"))
+        self._note("", why, f"{topic}: {count}")
 
     def _assign_work(
         self,
@@ -349,7 +337,7 @@ class World:
         )
         if delay:
             self._coming += 1
-            self.happened.append(Happened(self.agenda.now, "", HELD_BACK, f"{delay:g} s"))
+            self._note("", HELD_BACK, f"{delay:g} s")
             self.agenda.after(delay, self._delay_over, leader, leader.generation)
         return made, 0.0
 
@@ -403,7 +391,7 @@ class World:
         del self._due[process.name]
         why = refusal(process)
         if why:
-            self.happened.append(Happened(self.agenda.now, process.name, "did not start", why))
+            self._note(process.name, "did not start", why)
             return
         if process.pattern:
             process = replace(process, topics=matching(process.pattern, self._topics))
@@ -451,14 +439,19 @@ class World:
         if leader is not None:
             leader.enforce_rebalance()
 
-    def _close(self, now: RebalanceRun) -> None:
-        if now.ended is not None:
+    def _close(self, number: int) -> None:
+        """End the rebalance of this number (0: there was none); its counts are since the last."""
+        if not number or self.rebalances[number - 1].ended is not None:
             return
-        now.ended = self.agenda.now
         self._taking_over = False
-        totals = self.ledger.counts()
-        now.stopped, now.moved = totals[0] - self._stopped, totals[1] - self._moved
-        self._stopped, self._moved = totals
+        stopped, moved = self.ledger.stopped, self.ledger.moved
+        self.rebalances[number - 1] = replace(
+            self.rebalances[number - 1],
+            ended=self.agenda.now,
+            stopped=stopped - self._stopped,
+            moved=moved - self._moved,
+        )
+        self._stopped, self._moved = stopped, moved
 
 
 def _handed_over(members: Sequence[JoinRequest], result: Assignment) -> tuple[str, int] | None:
