@@ -396,28 +396,23 @@ class _Reading:
             del self._topics[topic]
             return [Event(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)]
         made: list[Event] = []
-        for topic, count in (item.create_topic or {}).items():
-            if topic in self._topics:
-                raise self._source.error(f"{path}.{topic}", "it is there already")
-            self._topics[topic] = self._count(f"{path}.{topic}", count)
-            created = Event(do=Deed.CREATE_TOPIC, topic=topic, count=count, seconds=noticed)
-            made.append(replace(created, after=0.0) if made else created)
-        for topic, count in (item.partitions or {}).items():
-            now = self._topics[self._known_topics(f"{path}.{topic}", topic)[0]]
-            if count <= now:
-                why = f"{topic} has {now} partitions already, and Kafka only adds some"
-                raise self._source.error(f"{path}.{topic}", why)
-            self._topics[topic] = self._count(f"{path}.{topic}", count)
+        for topic, count in (item.create_topic or item.partitions or {}).items():
+            here = f"{path}.{topic}"
+            if deed == "partitions":
+                now = self._topics[self._known_topics(here, topic)[0]]
+                if count <= now:
+                    why = f"{topic} has {now} partitions already, and Kafka only adds some"
+                    raise self._source.error(here, why)
+            elif topic in self._topics:
+                raise self._source.error(here, "it is there already")
+            if not 1 <= count <= _MOST_PARTITIONS:
+                raise self._source.error(here, _COUNT)
+            self._topics[topic] = count
             at_once = 0.0 if made else None
             made.append(
-                Event(do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=at_once)
+                Event(do=Deed(deed), topic=topic, count=count, seconds=noticed, after=at_once)
             )
         return made
-
-    def _count(self, path: str, count: int) -> int:
-        if not 1 <= count <= _MOST_PARTITIONS:
-            raise self._source.error(path, _COUNT)
-        return count
 
     def _pattern(self, path: str, pattern: str) -> str:
         if not readable(pattern):

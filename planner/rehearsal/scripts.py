@@ -38,7 +38,7 @@ class Pace(Record, frozen=True, kw_only=True):
 
 
 class Ready(Record, frozen=True, kw_only=True):
-    """One ready script: what it does in a sentence, and its events for a group."""
+    """One ready script: what it does in a sentence, and its events for a group with members."""
 
     about: str
     events: Callable[[Scene, Pace], Sequence[Event]]
@@ -53,7 +53,8 @@ def ready_script(name: str, scene: Scene, pace: Pace | None = None) -> Script | 
     found = READY.get("rolling" if numbered else name)
     if found is None:
         return None
-    return Script(about=about(name), events=tuple(found.events(scene, pace)))
+    events = found.events(scene, pace) if scene.running else ()
+    return Script(about=about(name), events=tuple(events))
 
 
 def about(name: str) -> str:
@@ -66,10 +67,9 @@ def _names(scene: Scene) -> list[str]:
     return [one.process.name for one in scene.running]
 
 
-def _largest(scene: Scene) -> Process | None:
+def _largest(scene: Scene) -> Process:
     """Return the member that owns most partitions, the first of several."""
-    found = max(scene.running, key=lambda one: len(one.owned), default=None)
-    return None if found is None else found.process
+    return max(scene.running, key=lambda one: len(one.owned)).process
 
 
 def _rolling(scene: Scene, pace: Pace) -> Sequence[Event]:
@@ -110,8 +110,6 @@ def _blue_green(scene: Scene, _: Pace) -> Sequence[Event]:
 
 def _crash(scene: Scene, _: Pace) -> Sequence[Event]:
     member = _largest(scene)
-    if member is None:
-        return ()
     return (
         Event(do=Deed.KILL, members=(member.name,), at=0.0),
         Event(do=Deed.RESTART, members=(member.name,), at=0.0),
@@ -122,8 +120,7 @@ def _scale(scene: Scene, pace: Pace) -> Sequence[Event]:
     running = scene.running
     number = pace.batch or max(1, math.ceil(len(running) / 2))
     new = tuple(
-        _copy(running[place % len(running)].process, f"new-{place + 1}")
-        for place in range(number if running else 0)
+        _copy(running[place % len(running)].process, f"new-{place + 1}") for place in range(number)
     )
     return (
         Event(do=Deed.START, processes=new, seconds=scene.restart, at=0.0, phase="scale out"),
@@ -140,8 +137,6 @@ def _broker_restart(_: Scene, __: Pace) -> Sequence[Event]:
 
 def _rebalance_storm(scene: Scene, _: Pace) -> Sequence[Event]:
     member = _largest(scene)
-    if member is None:
-        return ()
     return [
         Event(
             do=Deed.RESTART,
@@ -155,8 +150,6 @@ def _rebalance_storm(scene: Scene, _: Pace) -> Sequence[Event]:
 
 def _slow_member(scene: Scene, _: Pace) -> Sequence[Event]:
     member = _largest(scene)
-    if member is None:
-        return ()
     late = member.rebalance * _TOO_LATE
     return (Event(do=Deed.BUSY, members=(member.name,), seconds=late, at=0.0),)
 

@@ -8,11 +8,10 @@ the members reach one by one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from rebal.groups.assignors import Spec
 from rebal.groups.assignors.client.kafka import KafkaAssignor
-from rebal.groups.assignors.server import Undecided
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
 from rebal.planner.rehearsal.engine.rounds import Rounds, rejoins
@@ -49,34 +48,14 @@ class Round(Record, frozen=True, kw_only=True):
     members: tuple[RoundMember, ...] = ()
 
 
-class Run(NamedTuple):
-    """Result of a run: the members at the end, every round, and the partitions that stopped.
-
-    `before` and `after` are the owners at the start and at the end.
-    `eager_stops` is what stops when each step is one EAGER rebalance; `stops` what stops the way
-    the assignor works. `settled` is False where the last step did not come to rest; `again` is what
-    the next rebalance would take from its owners all the same. `undecided` are topics and
-    members whose order in a KIP-848 coordinator's tables nobody can know, where another order gives
-    another result.
-    """
-
-    spec: Spec
-    before: Owners
-    after: Owners
-    rounds: tuple[Round, ...]
-    stops: int
-    eager_stops: int
-    settled: bool
-    again: int
-    violations: tuple[Violation, ...] = ()
-    undecided: Undecided = Undecided()
-
-
 class Walk:
-    """The group on its way through the steps.
+    """The group on its way through the steps, and what has come of it so far.
 
-    `numbers` has every member that takes part; `first` are the owners at the start. It stops after
-    `most_rounds`, over all steps.
+    `numbers` has every member that takes part. It stops after `most_rounds`, over all steps.
+    `before` and `after` are the owners at the start and now. `eager_stops` is what stops when each
+    step is one EAGER rebalance; `stops` what stops the way the assignor works. `settled` is False
+    where the last step did not come to rest; `again` is what the next rebalance would take from
+    its owners all the same. `violations` are by rule.
     """
 
     def __init__(
@@ -91,12 +70,12 @@ class Walk:
         self._choice = choice
         self._most_rounds = most_rounds
         self._numbers = numbers
-        self._group = Rounds(start, choice.assignor, choice.protocol)
-        self.first = self._owners = first
-        self._rounds: list[Round] = []
-        self._stops = self._eager_stops = 0
-        self._settled = True
-        self._violations: dict[str, Violation] = {}
+        self.group = Rounds(start, choice.assignor, choice.protocol)
+        self.before = self.after = first
+        self.rounds: list[Round] = []
+        self.stops = self.eager_stops = self.again = 0
+        self.settled = True
+        self.violations: dict[str, Violation] = {}
 
     def take(self, step: Step) -> None:
         """Go one step, until the group is at rest again.
@@ -107,66 +86,53 @@ class Walk:
         """
         gone = self._apply(step)
         why = step.why
-        self._settled = not self._group.spec.members
-        while not self._settled and len(self._rounds) < self._most_rounds:
-            self._settled = not self._rebalance(why, gone)
+        self.settled = not self.group.spec.members
+        while not self.settled and len(self.rounds) < self._most_rounds:
+            self.settled = not self._rebalance(why, gone)
             why, gone = "", 0
 
     def _apply(self, step: Step) -> int:
         """Change the group, and return how many partitions have lost their owner by it."""
-        before = self._group.change(step.apply)
-        spec = self._group.spec
+        before = self.group.change(step.apply)
+        spec = self.group.spec
         stayed = {member.member_id for member in spec.members}
         left = [member for member in before if member.member_id not in stayed]
         gone = sum(len(member.owned) for member in left)
-        self._eager_stops += sum(len(member.owned) for member in before)
-        self._stops += gone
+        self.eager_stops += sum(len(member.owned) for member in before)
+        self.stops += gone
         if left:
-            self._owners = self._state(spec, {m.member_id: m.owned for m in spec.members})
+            self.after = self._state(spec, {m.member_id: m.owned for m in spec.members})
         return gone
-
-    def end(self) -> Run:
-        """Return what came of it."""
-        again = self._again()
-        return Run(
-            spec=self._group.spec,
-            before=self.first,
-            after=self._owners,
-            rounds=tuple(self._rounds),
-            stops=self._stops,
-            eager_stops=self._eager_stops,
-            settled=self._settled,
-            again=again,
-            violations=tuple(self._violations.values()),
-            undecided=self._group.undecided,
-        )
 
     def _rebalance(self, why: str, gone: int) -> bool:
         """Rebalance once, and return whether members must join again."""
         choice = self._choice
-        sent, result = self._group.rebalance()
+        sent, result = self.group.rebalance()
         if choice.custom:
             for one in violations(sent, result, cooperative=choice.cooperative):
-                self._violations.setdefault(one.rule, one)
+                self.violations.setdefault(one.rule, one)
         after = self._state(sent, result)
         made = self._round(why, gone, after)
-        self._rounds.append(made)
-        self._stops += made.revoked
-        self._owners = after
+        self.rounds.append(made)
+        self.stops += made.revoked
+        self.after = after
         # A KIP-848 member reaches its target alone.
         return not choice.server_side and rejoins(choice.protocol, made.revoked)
 
-    def _again(self) -> int:
-        """Return what Kafka's own take away again; only where subscriptions differ they do."""
-        choice, spec = self._choice, self._group.spec
-        asked = isinstance(choice.assignor, KafkaAssignor) and choice.cooperative and self._settled
-        if not asked or len({member.topics for member in spec.members}) < 2:
-            return 0
-        _, result = self._group.next()
-        return self._owners.without(self._state(self._group.spec, result)).total
+    def look_ahead(self) -> None:
+        """Compute `again`; only Kafka's own take away again, and only where subscriptions differ.
+
+        Raises:
+            LeaderWouldFail: as `take` does.
+        """
+        choice, spec = self._choice, self.group.spec
+        asked = isinstance(choice.assignor, KafkaAssignor) and choice.cooperative and self.settled
+        if asked and len({member.topics for member in spec.members}) > 1:
+            _, result = self.group.next()
+            self.again = self.after.without(self._state(self.group.spec, result)).total
 
     def _round(self, why: str, gone: int, after: Owners) -> Round:
-        before, number = self._owners, len(self._rounds) + 1
+        before, number = self.after, len(self.rounds) + 1
         if not self._choice.cooperative:
             return Round(
                 number=number,
@@ -178,7 +144,7 @@ class Walk:
             )
         gives, gets = before.without(after), after.without(before)
         names = {n: name for name, n in self._numbers.items()}
-        by_now = {self._numbers[m.member_id]: m.member_id for m in self._group.spec.members}
+        by_now = {self._numbers[m.member_id]: m.member_id for m in self.group.spec.members}
         return Round(
             number=number,
             why=why,

@@ -7,8 +7,9 @@ Then the what-if's changes happen (`changes`), and the group rebalances until it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from functools import partial
 
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
 from rebal.groups.assignors.server import Undecided
@@ -18,11 +19,11 @@ from rebal.groups.snapshot.documents import no_collection
 from rebal.planner.context import names
 from rebal.planner.rehearsal.owners import Owners, compare
 from rebal.planner.rehearsal.spec import start_of
-from rebal.planner.rehearsal.whatif.assignors import Choice, CustomAssignors, chosen
+from rebal.planner.rehearsal.whatif.assignors import CustomAssignors, chosen
 from rebal.planner.rehearsal.whatif.changes import Changes, Course, course
 from rebal.planner.rehearsal.whatif.leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
 from rebal.planner.rehearsal.whatif.notes import assumes
-from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS, Round, Run, Walk
+from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS, Round, Walk
 
 
 class Spread(Record, frozen=True, kw_only=True):
@@ -138,8 +139,11 @@ def simulate(
         CustomAssignorError: a custom assignor fails.
     """
     choice = chosen(assignor, snapshot, custom or {})
-    plan, numbers, walk = _begun(snapshot, changes or Changes(), choice, most_rounds)
-    made, failure = _walked(plan, walk)
+    spec, first = start_of(snapshot, server_side=choice.server_side)
+    plan = course(snapshot, spec, changes or Changes())
+    numbers = _numbers(spec, plan)
+    begin = partial(Walk, plan.start, first, numbers, choice, most_rounds=most_rounds)
+    made, failure = _walked(plan, begin)
     before, after = made.before, made.after
     kept = compare(before, after)
     stays = kept.by_member.total()
@@ -171,10 +175,10 @@ def simulate(
         eager_stops=made.eager_stops,
         cooperative_stops=made.stops if cooperative and failure is None else None,
         members=shifts,
-        rounds=made.rounds,
-        leader=leader_time(made.spec, choice.name, rebalance_timeout),
+        rounds=tuple(made.rounds),
+        leader=leader_time(made.group.spec, choice.name, rebalance_timeout),
         failure=failure,
-        violations=made.violations,
+        violations=tuple(made.violations.values()),
         assumes=assumes(
             snapshot, choice, _named(made, _labels(snapshot, plan), numbers), plan.notes
         ),
@@ -186,33 +190,31 @@ def _labels(snapshot: GroupSnapshot, plan: Course) -> dict[str, str]:
     return {**names(snapshot.members), **plan.added}
 
 
-def _named(made: Run, labels: Mapping[str, str], numbers: Mapping[str, int]) -> Undecided:
+def _named(made: Walk, labels: Mapping[str, str], numbers: Mapping[str, int]) -> Undecided:
     """Return the topics and members of unknown table order, members by displayed name."""
     by_number = {numbers[member_id]: label for member_id, label in labels.items()}
-    members = (by_number[numbers[member_id]] for member_id in made.undecided.members)
-    return Undecided(made.undecided.topics, frozenset(members))
+    undecided = made.group.undecided
+    members = (by_number[numbers[member_id]] for member_id in undecided.members)
+    return Undecided(undecided.topics, frozenset(members))
 
 
-def _begun(
-    snapshot: GroupSnapshot, changes: Changes, choice: Choice, most_rounds: int
-) -> tuple[Course, Mapping[str, int], Walk]:
-    """Return the steps to take, the members' numbers, and the walk at its start."""
-    spec, first = start_of(snapshot, server_side=choice.server_side)
-    plan = course(snapshot, spec, changes)
+def _numbers(spec: Spec, plan: Course) -> Mapping[str, int]:
+    """Return a number for each member; one that is restarted keeps its own."""
     everyone = [*(member.member_id for member in spec.members), *plan.added]
     numbers = {member_id: n for n, member_id in enumerate(everyone)}
     for step in plan.steps:
         numbers |= {new: numbers[old] for new, old in step.renamed.items()}
-    walk = Walk(plan.start, first, numbers, choice, most_rounds=most_rounds)
-    return plan, numbers, walk
+    return numbers
 
 
-def _walked(plan: Course, walk: Walk) -> tuple[Run, Failure | None]:
+def _walked(plan: Course, begin: Callable[[], Walk]) -> tuple[Walk, Failure | None]:
     """Take every step; where the leader would fail, return the group unchanged."""
+    walk = begin()
     try:
         for step in plan.steps:
             walk.take(step)
-        return walk.end(), None
+        walk.look_ahead()
+        return walk, None
     except LeaderWouldFail as error:
         failure = Failure(
             message=str(error),
@@ -220,19 +222,20 @@ def _walked(plan: Course, walk: Walk) -> tuple[Run, Failure | None]:
             members=error.members,
             topics=error.topics,
         )
-    now = walk.first
-    return Run(plan.start, now, now, (), 0, now.total, settled=False, again=0), failure
+    walk = begin()
+    walk.settled, walk.eager_stops = False, walk.before.total
+    return walk, failure
 
 
 def _shifts(
     snapshot: GroupSnapshot,
     plan: Course,
-    made: Run,
+    made: Walk,
     numbers: Mapping[str, int],
     kept: Mapping[int, int],
 ) -> tuple[MemberShift, ...]:
     before, after = made.before, made.after
-    present = {numbers[member.member_id]: member for member in made.spec.members}
+    present = {numbers[member.member_id]: member for member in made.group.spec.members}
     labels = _labels(snapshot, plan)
     had, has = before.sizes, after.sizes
     odd = _not_subscribed(present, after)
@@ -272,12 +275,13 @@ def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
     return Spread(now_min=min(now), now_max=max(now), then_min=min(then), then_max=max(then))
 
 
-def _topic_spreads(start: Spec, made: Run, numbers: Mapping[str, int]) -> tuple[TopicSpread, ...]:
+def _topic_spreads(start: Spec, made: Walk, numbers: Mapping[str, int]) -> tuple[TopicSpread, ...]:
     """Over a topic's subscribers, and whoever owns some of it all the same."""
-    counts = made.spec.partitions
+    spec = made.group.spec
+    counts = spec.partitions
     states = [
-        (owners.by_topic, _takers((numbers[member.member_id], member) for member in spec.members))
-        for spec, owners in ((start, made.before), (made.spec, made.after))
+        (owners.by_topic, _takers((numbers[member.member_id], member) for member in of.members))
+        for of, owners in ((start, made.before), (spec, made.after))
     ]
     spreads = []
     for topic in sorted(counts):
