@@ -21,11 +21,9 @@ class SeenWorld(World):
     def __init__(self, book_of: Any, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.book: Book = book_of(self.agenda)
-        around, brokers = self._around, self._brokers
-        self.witness = Witness(
-            self.agenda, brokers, self, around.chance, server=self, book=self.book
+        self.group = self.witness = Witness(
+            self.agenda, self._brokers, self, self.chance, server=self, book=self.book
         )
-        self.group, self._around = self.witness, around._replace(group=self.witness)
 
     @property
     def lives(self) -> dict[str, Life]:

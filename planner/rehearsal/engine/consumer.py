@@ -52,8 +52,6 @@ class Consumer(Member):
         super().__init__(process, around, interval=process.heartbeat, session=process.session)
         self.generation = -1
         self.skips_assignment = skips_assignment(process)
-        self._leader = around.leader
-        self._own_protocols = around.protocols
         self._fixed = fixed_protocol(process, around.protocols)
         self.protocol = self._fixed or _EAGER
         self._subscription = SpecMember(
@@ -73,7 +71,7 @@ class Consumer(Member):
         self.member_id = self.last_id = running.member_id
         owned, generation = running.owned, running.generation
         if self._fixed is None:
-            self.protocol = voted_protocol(self.process, elected, self._own_protocols)
+            self.protocol = voted_protocol(self.process, elected, self._around.protocols)
         self.generation = -1 if generation is None else generation
         self._subscription = replace(
             self._subscription, member_id=self.member_id, owned=tuple(owned), generation=generation
@@ -285,7 +283,7 @@ class Consumer(Member):
         if self._subscription.member_id != self.member_id:
             self._subscription = replace(self._subscription, member_id=self.member_id)
         if self._fixed is None:
-            self.protocol = voted_protocol(self.process, answer.assignor, self._own_protocols)
+            self.protocol = voted_protocol(self.process, answer.assignor, self._around.protocols)
         self._elected = answer.assignor
         self._beats_from = self._agenda.now
         if not answer.leader:
@@ -294,14 +292,13 @@ class Consumer(Member):
             self._group.sync(self.member_id, self.generation, self)
             return
         self._read_metadata_for(answer.members)
-        made = self._leader.assign(answer.assignor, answer.members, self)
+        made = self._around.assign(answer.assignor, answer.members, self)
         if isinstance(made, str):
-            self._reporter.tell(self, "failed as leader", made)
+            self._around.tell(self, "failed as leader", made)
             self._close()
             return
-        assignment, took = made
-        at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP + took, self._agenda.now)
-        self._step_at(at, self._lead, assignment)
+        at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP, self._agenda.now)
+        self._step_at(at, self._lead, made)
 
     def _read_metadata_for(self, members: Sequence[JoinRequest]) -> None:
         """Take note of the topics to assign; where metadata changes after that it joins again.
@@ -349,7 +346,7 @@ class Consumer(Member):
         took = 0.0
         if revoked:
             took = self._give_up(revoked, self.revoked, self.process.on_revoked)
-        self._subscription = self._leader.received(
+        self._subscription = self._around.received(
             self._elected, self._subscription, partitions, self.generation
         )
         added = new - self.owned
@@ -400,7 +397,7 @@ class Consumer(Member):
         first = not self.rejected
         self.rejected = True
         if first:
-            self._reporter.tell(self, "rejected", error.name)
+            self._around.tell(self, "rejected", error.name)
         if retries(self.process) and error is not Error.FENCED_INSTANCE_ID:
             self._set_moving(False)
             self._rejections += 1
@@ -470,7 +467,7 @@ class Consumer(Member):
     def _poll_too_late(self, until: float) -> None:
         """Leave the group by itself: the application has not polled (max.poll.interval.ms)."""
         if self.alive and until == self._busy_until and self.member_id:
-            self._reporter.tell(self, "past its poll timeout")
+            self._around.tell(self, "past its poll timeout")
             self._ledger.past(self.process.name, now=self._agenda.now, over=False)
             member_id, self.member_id, self.generation = self.member_id, "", -1
             self._set_moving(True)

@@ -73,7 +73,7 @@ class Kip848Consumer(Member):
 
     def enforce_rebalance(self) -> bool:
         """KIP-568 is not supported with group.protocol=consumer: the client logs a warning."""
-        self._reporter.tell(self, "enforceRebalance ignored")
+        self._around.tell(self, "enforceRebalance ignored")
         return False
 
     def commit(self) -> Error:
@@ -147,7 +147,7 @@ class Kip848Consumer(Member):
             self._woken = True
             self._agenda.after(_BACKOFF, self._beat, self._next_beat_token())
         elif error in _FENCED:
-            self._reporter.tell(self, "fenced", error.name)
+            self._around.tell(self, "fenced", error.name)
             self._set_moving(True)
             self._stale = True
             if self.owned:
@@ -156,7 +156,7 @@ class Kip848Consumer(Member):
             self._step_at(after, self._lose)
         else:
             self.rejected = True
-            self._reporter.tell(self, "rejected", error.name)
+            self._around.tell(self, "rejected", error.name)
             self._drop_all()
             self._end(leaves=False)
 
@@ -245,7 +245,7 @@ class Kip848Consumer(Member):
     def _poll_too_late(self, until: float) -> None:
         """Leave the group by itself: the application has not polled (max.poll.interval.ms)."""
         if self.alive and until == self._busy_until and not self._stale:
-            self._reporter.tell(self, "past its poll timeout")
+            self._around.tell(self, "past its poll timeout")
             self._ledger.past(self.process.name, now=self._agenda.now, over=False)
             self._stale = True
             self._set_moving(True)

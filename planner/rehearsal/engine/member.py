@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
@@ -14,7 +14,6 @@ from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.ledger import Ledger
 from rebal.planner.rehearsal.engine.messages import Beat, Error, JoinRequest
 from rebal.planner.rehearsal.engine.process import (
-    NO_PROTOCOLS,
     Process,
     Protocols,
     Running,
@@ -22,43 +21,34 @@ from rebal.planner.rehearsal.engine.process import (
 )
 
 
-class Leader(Protocol):
-    """The assignors of a member: they assign as leader, and remember assignments."""
+class Surroundings(Protocol):
+    """The world that one group's members share: coordinator, time, ledger, source of chance.
+
+    It has their assignors, and writes down what happens to them. `protocols` are those that custom
+    assignors support, by name.
+    """
+
+    group: Group
+    agenda: Agenda
+    ledger: Ledger
+    chance: Chance
+    protocols: Protocols
 
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: Member
-    ) -> tuple[Assignment, float] | str:
-        """Return the partitions by member id and the seconds it took, or why the leader failed."""
+    ) -> Assignment | str:
+        """Return the partitions by member id, or why the leader failed."""
 
     def received(
         self, assignor: str, member: SpecMember, partitions: Owned, generation: int
     ) -> SpecMember:
         """Return what a member remembers of its assignment by this assignor."""
 
-
-class Reporter(Protocol):
-    """Whoever writes down what happens to members."""
-
     def tell(self, consumer: Member, what: str, detail: str = "") -> None:
         """Something happened to this member now."""
 
     def unrest(self, consumer: Member, *, moving: bool) -> None:
         """Note that the member is not at rest any more, or that it is again."""
-
-
-class Surroundings(NamedTuple):
-    """The parts that one group's members share: coordinator, time, ledger, source of chance.
-
-    `protocols` are those that custom assignors support, by name.
-    """
-
-    group: Group
-    agenda: Agenda
-    ledger: Ledger
-    leader: Leader
-    reporter: Reporter
-    chance: Chance
-    protocols: Protocols = NO_PROTOCOLS
 
 
 class Member(ABC):
@@ -87,7 +77,7 @@ class Member(ABC):
         self.assigned, self.lost = Latency(), Latency()
         self.failed = 0
         self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
-        self._reporter, self._chance = around.reporter, around.chance
+        self._around, self._chance = around, around.chance
         self._client_id = process.client_id or process.name
         self._in_poll = rejoins_in_poll(process)
         self._interval, self._session = interval, session
@@ -123,13 +113,13 @@ class Member(ABC):
     def stop(self) -> None:
         """Close cleanly: revoke all partitions, and leave the group if the client does that."""
         if self.alive:
-            self._reporter.tell(self, "stopped")
+            self._around.tell(self, "stopped")
             self._close()
 
     def kill(self) -> None:
         """End without LeaveGroup: the coordinator counts the member until its session ends."""
         if self.alive:
-            self._reporter.tell(self, "killed")
+            self._around.tell(self, "killed")
             self._ledger.release(self.process.name, self.owned, self._agenda.now)
             self._end(leaves=False)
 
@@ -137,7 +127,7 @@ class Member(ABC):
         """Process records for so long without a poll; heartbeats go on."""
         if not self.alive:
             return
-        self._reporter.tell(self, "busy", f"{seconds:g} s")
+        self._around.tell(self, "busy", f"{seconds:g} s")
         self._set_moving(True)
         self._in_application(seconds)
         self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
@@ -148,7 +138,7 @@ class Member(ABC):
             return
         now, last = self._agenda.now, self._last_beat()
         self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
-        self._reporter.tell(self, "frozen", f"{seconds:g} s")
+        self._around.tell(self, "frozen", f"{seconds:g} s")
         self._set_moving(True)
         self._group.silent(self.member_id, last, self)
         self._agenda.at(last + self._session, self._past_session, self._frozen_until)
@@ -207,7 +197,7 @@ class Member(ABC):
         self._next_step()
         self._set_moving(False)
         self._depart(last, leaves=leaves)
-        self._reporter.tell(self, "ended")
+        self._around.tell(self, "ended")
 
     # Partitions and time
 
@@ -227,7 +217,7 @@ class Member(ABC):
     def _drop_all(self) -> float:
         """Lose all partitions and return how long the listener takes for it."""
         if self.owned:
-            self._reporter.tell(self, "lost", f"{len(self.owned)}")
+            self._around.tell(self, "lost", f"{len(self.owned)}")
         took = self._give_up(self.owned, self.lost, self.process.on_lost)
         self._ledger.past(self.process.name, now=self._agenda.now, over=True)
         return took
@@ -247,15 +237,15 @@ class Member(ABC):
         """
         if callback not in self.process.fails_in:
             return False
-        self._reporter.tell(self, "callback failed", callback)
+        self._around.tell(self, "callback failed", callback)
         self._close()
         return True
 
     def _tell_commit(self, error: Error) -> Error:
         if error is Error.NONE:
-            self._reporter.tell(self, "committed")
+            self._around.tell(self, "committed")
         else:
-            self._reporter.tell(self, "commit failed", error.thrown)
+            self._around.tell(self, "commit failed", error.thrown)
         return error
 
     def _last_beat(self) -> float:
@@ -287,4 +277,4 @@ class Member(ABC):
     def _set_moving(self, moving: bool) -> None:
         if moving is not self._moving:
             self._moving = moving
-            self._reporter.unrest(self, moving=moving)
+            self._around.unrest(self, moving=moving)

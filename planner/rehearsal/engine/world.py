@@ -27,11 +27,11 @@ from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
 from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.kip848_consumer import Kip848Consumer
 from rebal.planner.rehearsal.engine.ledger import Ledger
-from rebal.planner.rehearsal.engine.member import Member, Surroundings
+from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
 from rebal.planner.rehearsal.engine.patterns import matching
-from rebal.planner.rehearsal.engine.process import Process, Running, refusal
+from rebal.planner.rehearsal.engine.process import Process, Protocols, Running, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
 from rebal.planner.rehearsal.engine.told import Note, Rebalance
 from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
@@ -67,7 +67,7 @@ class World:
         connectors: Mapping[str, int] | None = None,
         user_data: Collection[str] = (),
     ) -> None:
-        chance = chance or Chance(random)
+        self.chance = chance or Chance(random)
         self.agenda = Agenda()
         self.happened: list[Note] = []
         self.rebalances: list[Rebalance] = []
@@ -77,10 +77,11 @@ class World:
         pairs += work_of(connectors or {})
         self._workers = WorkerLeaders(connectors) if connectors else None
         self.ledger = Ledger({pair: number for number, pair in enumerate(pairs)}, keep=keep)
-        self.group = Group(self.agenda, brokers, self, chance, server=self, generation=generation)
+        self.group = Group(
+            self.agenda, brokers, self, self.chance, server=self, generation=generation
+        )
         own = {name: one.supported_protocols for name, one in (assignors or {}).items()}
-        own.update(PROTOCOLS if connectors else {})
-        self._around = Surroundings(self.group, self.agenda, self.ledger, self, self, chance, own)
+        self.protocols: Protocols = {**own, **(PROTOCOLS if connectors else {})}
         self._topics = dict(topics)
         self._with_user_data = frozenset(user_data)
         self._spec = Spec(
@@ -263,7 +264,7 @@ class World:
 
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: Member
-    ) -> tuple[Assignment, float] | str:
+    ) -> Assignment | str:
         """Compute what the leader sends; the time that it takes is not modelled."""
         if self._workers is not None and assignor in PROTOCOLS:
             return self._assign_work(self._workers, assignor, members, leader)
@@ -271,7 +272,7 @@ class World:
         chosen = chosen or ASSIGNORS.get(assignor)
         if chosen is None:
             self._count_no_partitions(assignor)
-            return {}, 0.0
+            return {}
         try:
             read = tuple(sent(chosen, one.subscription, eager=one.eager) for one in members)
             if assignor in FOREIGN:
@@ -286,7 +287,7 @@ class World:
         validates = leader.protocol is RebalanceProtocol.COOPERATIVE
         if validates and not own and (twice := _handed_over(members, result)):
             return f"{twice[0]}-{twice[1]} would be owned twice (ConsumerCoordinator validates it)"
-        return result, 0.0
+        return result
 
     def writes_user_data(self, assignor: str | None) -> bool:
         """Return whether the assignments of this assignor carry user data."""
@@ -326,7 +327,7 @@ class World:
         protocol: str,
         members: Sequence[JoinRequest],
         leader: Member,
-    ) -> tuple[Assignment, float]:
+    ) -> Assignment:
         made, delay = workers.assign(
             protocol,
             members,
@@ -339,7 +340,7 @@ class World:
             self._coming += 1
             self._note("", HELD_BACK, f"{delay:g} s")
             self.agenda.after(delay, self._delay_over, leader, leader.generation)
-        return made, 0.0
+        return made
 
     def _delay_over(self, leader: Member, generation: int) -> None:
         """Let the workers rejoin for delayed tasks if no rebalance came in between."""
@@ -373,12 +374,12 @@ class World:
         if process.protocol != "classic":
             consumer = Kip848Consumer(
                 process,
-                self._around,
+                self,
                 heartbeat=self._brokers.consumer_heartbeat,
                 session=self._brokers.consumer_session,
             )
         else:
-            consumer = Consumer(process, self._around)
+            consumer = Consumer(process, self)
         if process.name in self.consumers:
             self.ended.append(self.consumers[process.name])
         self.consumers[process.name] = consumer
@@ -419,7 +420,7 @@ class World:
             pattern = consumer.process.pattern
             if isinstance(consumer, Consumer) and pattern and matching(pattern, (topic,)):
                 self._coming += 1
-                wait = self._around.chance.phase(noticed)
+                wait = self.chance.phase(noticed)
                 self.agenda.after(wait, self._topics_seen, consumer)
 
     def _topics_seen(self, consumer: Consumer) -> None:

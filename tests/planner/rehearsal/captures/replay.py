@@ -54,7 +54,7 @@ class Replayed(World):
 
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: Member
-    ) -> tuple[Assignment, float] | str:
+    ) -> Assignment | str:
         """Return what the leader gave, or what the engine computes."""
         version = version_tuple(leader.process.version)
         modelled = leader.process.family == "java" and (version is None or version >= _CONSTRAINED)
@@ -64,7 +64,7 @@ class Replayed(World):
             if same:
                 self.taken = leader.generation
                 record = min(same, key=lambda one: abs(_generation(one) - leader.generation))
-                return {id_: sorted(owned) for id_, owned in record.partitions().items()}, 0.0
+                return {id_: sorted(owned) for id_, owned in record.partitions().items()}
         return super().assign(assignor, members, leader)
 
 
