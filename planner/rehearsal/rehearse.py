@@ -141,7 +141,7 @@ class _Run:
             about=self._script.about,
             seed=self._seed,
             at_rest=self._at_rest,
-            state=_CALLED[group.phase],
+            state=group.phase.value,
             assignor=group.assignor,
             measures=replace(
                 self._so_far(world.ledger.totals(world.agenda.now)), longest=self._longest
@@ -282,17 +282,6 @@ class _Run:
             )
             for (topic, partition), number in ledger.numbers.items()
         )
-
-
-_CALLED: Final = (
-    "Empty",
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Stable",
-    "Dead",
-    "Assigning",
-    "Reconciling",
-)
 
 
 def _not_modelled(assignor: str) -> str:

@@ -42,7 +42,6 @@ from rebal.inspectors.logs.text_input import TextInput
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.group import Group
-from rebal.planner.rehearsal.engine.messages import GroupPhase
 from tests.search.histories import Evidence
 from tests.search.sources import (
     BEGAN,
@@ -60,15 +59,6 @@ from tests.search.sources import (
 
 CLUSTER = "here"
 _FLAKY = 0.3
-_STATES = {
-    GroupPhase.EMPTY: GroupState.EMPTY,
-    GroupPhase.PREPARING_REBALANCE: GroupState.PREPARING_REBALANCE,
-    GroupPhase.COMPLETING_REBALANCE: GroupState.COMPLETING_REBALANCE,
-    GroupPhase.STABLE: GroupState.STABLE,
-    GroupPhase.ASSIGNING: GroupState.ASSIGNING,
-    GroupPhase.RECONCILING: GroupState.RECONCILING,
-}
-
 _Read = tuple[list[Observation], list[LogRead]]
 _kept = lru_cache(maxsize=1 << 14)
 # A line is what it is: most of a log was read at the look before.
@@ -166,11 +156,11 @@ class Operator:
         if isinstance(group._now, ConsumerGroup):
             described = self._kip848(group._now)
         else:
-            stable = group.phase is GroupPhase.STABLE
+            stable = group.phase is GroupState.STABLE
             described = describe.Described(
                 group_id=GROUP,
                 type=GroupType.CLASSIC,
-                state=_STATES[group.phase],
+                state=group.phase,
                 at=self._moment(),
                 coordinator_id=book.broker,
                 protocol_type="consumer" if group.size else "",
@@ -196,7 +186,7 @@ class Operator:
         return describe.Described(
             group_id=GROUP,
             type=GroupType.CONSUMER,
-            state=_STATES[group.phase],
+            state=group.phase,
             at=self._moment(),
             coordinator_id=self._book.broker,
             protocol_type="consumer",
@@ -239,7 +229,7 @@ class Operator:
 
     def _probed(self, snapshot: GroupSnapshot) -> GroupSnapshot:
         group, elected = self._group, snapshot.group.assignor
-        if group.phase is not GroupPhase.STABLE:
+        if group.phase is not GroupState.STABLE:
             return replace(snapshot, probe=Probe(refused="it is not Stable"))
         lists = list(group.lists().values())
         asked = snapshots.assignors_to_ask(elected, ())

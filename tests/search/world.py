@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 
 from rebal.groups.evidence.observations import Declared
-from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot
+from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, GroupState
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.messages import GroupPhase
 from rebal.planner.rehearsal.engine.process import Process as Settings
 from rebal.planner.rehearsal.engine.told import Note
 from rebal.planner.verification.journal import JournalEntry
@@ -182,7 +181,7 @@ class SimulatedWorld:
         return done
 
     def _quiet(self) -> bool:
-        return self.world.group.phase is GroupPhase.STABLE and not self.world._moving
+        return self.world.group.phase is GroupState.STABLE and not self.world._moving
 
     def _judge_owners(self) -> None:
         """At rest each partition has one owner, where every member of the group is alive.

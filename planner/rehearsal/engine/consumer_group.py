@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.assignors.spec import TopicPartition
+from rebal.groups.model import GroupState
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.hashorder import (
@@ -27,7 +28,6 @@ from rebal.planner.rehearsal.engine.messages import (
     ClassicClient,
     Client,
     Error,
-    GroupPhase,
     JoinAnswer,
     JoinRequest,
     SyncAnswer,
@@ -98,13 +98,13 @@ class ConsumerGroup:
     # What the group is
 
     @property
-    def phase(self) -> GroupPhase:
+    def phase(self) -> GroupState:
         """State of the group."""
         if not self._members:
-            return GroupPhase.EMPTY
+            return GroupState.EMPTY
         if self.number > self._made_for:
-            return GroupPhase.ASSIGNING
-        return GroupPhase.RECONCILING if self._behind else GroupPhase.STABLE
+            return GroupState.ASSIGNING
+        return GroupState.RECONCILING if self._behind else GroupState.STABLE
 
     @property
     def resolving(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Owned
-from rebal.groups.model import CoordinatorKind
+from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
@@ -31,7 +31,6 @@ from rebal.planner.rehearsal.engine.messages import (
     ClassicClient,
     Client,
     Error,
-    GroupPhase,
     JoinAnswer,
     JoinRequest,
     SyncAnswer,
@@ -55,7 +54,7 @@ class ClassicGroup:
         chance: Chance,
         generation: int = 0,
     ) -> None:
-        self.phase = GroupPhase.EMPTY
+        self.phase = GroupState.EMPTY
         self.number = generation
         self.assignor: str | None = None
         self.leader: str | None = None
@@ -89,7 +88,7 @@ class ClassicGroup:
         for request, client, partitions in stable:
             member = self._add(request, client)
             member.new, member.partitions = False, partitions
-        self.phase, self.assignor = GroupPhase.STABLE, assignor
+        self.phase, self.assignor = GroupState.STABLE, assignor
         self.leader = leader if leader in self._members else next(iter(self._members))
         self._store()
 
@@ -97,11 +96,11 @@ class ClassicGroup:
         """DeleteGroups: only an Empty group can be deleted; the next join makes it anew."""
         if self.away:
             return Error.NOT_COORDINATOR
-        if self.phase is GroupPhase.DEAD:
+        if self.phase is GroupState.DEAD:
             return Error.GROUP_ID_NOT_FOUND
-        if self.phase is not GroupPhase.EMPTY:
+        if self.phase is not GroupState.EMPTY:
             return Error.NON_EMPTY_GROUP
-        self.phase, self.number, self.assignor, self.leader = GroupPhase.DEAD, 0, None, None
+        self.phase, self.number, self.assignor, self.leader = GroupState.DEAD, 0, None, None
         self._pending, self._table = {}, FIRST_SIZE
         self.stored = Stored(0, None, None, ())
         return Error.NONE
@@ -134,10 +133,10 @@ class ClassicGroup:
             return Error.INVALID_SESSION_TIMEOUT
         if self.away:
             return Error.NOT_COORDINATOR
-        if self.phase is GroupPhase.DEAD:
+        if self.phase is GroupState.DEAD:
             if request.member_id:
                 return Error.UNKNOWN_MEMBER_ID
-            self.phase = GroupPhase.EMPTY
+            self.phase = GroupState.EMPTY
         if not self._has_room(request.member_id):
             self._pending.pop(request.member_id, None)
             if request.member_id in self._members:
@@ -156,17 +155,17 @@ class ClassicGroup:
 
     def _has_room(self, member_id: str) -> bool:
         most = self._brokers.max_size
-        if self.phase is GroupPhase.EMPTY or len(self._members) < most:
+        if self.phase is GroupState.EMPTY or len(self._members) < most:
             return True
         known = self._members.get(member_id)
-        if self.phase is GroupPhase.PREPARING_REBALANCE:
+        if self.phase is GroupState.PREPARING_REBALANCE:
             waiting = sum(member.joining for member in self._members.values())
             return (known is not None and known.joining) or waiting < most
         return known is not None
 
     def _admits(self, assignors: tuple[str, ...]) -> bool:
         """Return whether every remembered list holds one of these, the joiner's own old one too."""
-        if self.phase is GroupPhase.EMPTY or not self._members:
+        if self.phase is GroupState.EMPTY or not self._members:
             return bool(assignors)
         return any(all(name in each for each in self._distinct()) for name in assignors)
 
@@ -202,8 +201,8 @@ class ClassicGroup:
         same = member.request.stamp == request.stamp
         leads = request.member_id == self.leader
         member.client, member.heard, member.silent = client, self._agenda.now, False
-        completing = self.phase is GroupPhase.COMPLETING_REBALANCE
-        if same and (completing or (self.phase is GroupPhase.STABLE and not leads)):
+        completing = self.phase is GroupState.COMPLETING_REBALANCE
+        if same and (completing or (self.phase is GroupState.STABLE and not leads)):
             self._tell_generation(member)
             return
         if member.request.assignors != request.assignors:
@@ -222,7 +221,7 @@ class ClassicGroup:
         leads = self.leader == old_id
         if leads:
             self.leader = request.member_id
-        if self.phase is GroupPhase.STABLE and self._vote() == self.assignor:
+        if self.phase is GroupState.STABLE and self._vote() == self.assignor:
             self._store()
             # KIP-814: an older client is not told that it leads, and assigns nothing.
             self._tell_generation(place, leads=leads and client.skips_assignment, skips=True)
@@ -243,9 +242,9 @@ class ClassicGroup:
             client.synced(SyncAnswer(error))
         elif number != self.number:
             client.synced(SyncAnswer(Error.ILLEGAL_GENERATION))
-        elif self.phase is GroupPhase.PREPARING_REBALANCE:
+        elif self.phase is GroupState.PREPARING_REBALANCE:
             client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
-        elif self.phase is GroupPhase.STABLE:
+        elif self.phase is GroupState.STABLE:
             member.heard, member.unsynced = self._agenda.now, False
             client.synced(SyncAnswer(Error.NONE, member.partitions))
         else:
@@ -264,7 +263,7 @@ class ClassicGroup:
         if generation != self.number:
             return Error.ILLEGAL_GENERATION
         member.heard = self._agenda.now
-        if self.phase is GroupPhase.PREPARING_REBALANCE:
+        if self.phase is GroupState.PREPARING_REBALANCE:
             return Error.REBALANCE_IN_PROGRESS
         return Error.NONE
 
@@ -276,7 +275,7 @@ class ClassicGroup:
         """
         if self.away:
             return Error.NOT_COORDINATOR
-        if generation < 0 and self.phase in (GroupPhase.EMPTY, GroupPhase.DEAD):
+        if generation < 0 and self.phase in (GroupState.EMPTY, GroupState.DEAD):
             return Error.NONE
         member = self._members.get(member_id)
         if member is None:
@@ -284,7 +283,7 @@ class ClassicGroup:
             return Error.FENCED_INSTANCE_ID if fenced else Error.UNKNOWN_MEMBER_ID
         if generation != self.number:
             return Error.ILLEGAL_GENERATION
-        if self.phase is GroupPhase.COMPLETING_REBALANCE:
+        if self.phase is GroupState.COMPLETING_REBALANCE:
             return Error.REBALANCE_IN_PROGRESS
         member.heard = self._agenda.now
         return Error.NONE
@@ -298,7 +297,7 @@ class ClassicGroup:
             self.silent(member_id, self._agenda.now, client)
             return
         if self._pending.pop(member_id, None) is not None:
-            stable = self.phase in (GroupPhase.STABLE, GroupPhase.COMPLETING_REBALANCE)
+            stable = self.phase in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
             if stable and self._brokers.kind is CoordinatorKind.JAVA:
                 # The Java coordinator rebalances the whole group for a member that was never in it.
                 self.prepare("a member left before it had joined")
@@ -365,7 +364,7 @@ class ClassicGroup:
                 self._watch(member)
             else:
                 client.wake()
-        self.phase = GroupPhase.STABLE if self._members else GroupPhase.EMPTY
+        self.phase = GroupState.STABLE if self._members else GroupState.EMPTY
         for id_ in sorted(here.keys() - self._members.keys()):
             if not here[id_].silent:
                 here[id_].client.wake()
@@ -375,7 +374,7 @@ class ClassicGroup:
     # Rebalances
 
     def _rebalance_or_go_on(self, why: str) -> None:
-        if self.phase is GroupPhase.PREPARING_REBALANCE:
+        if self.phase is GroupState.PREPARING_REBALANCE:
             self._complete_if_all_joined()
         else:
             self.prepare(why)
@@ -383,12 +382,12 @@ class ClassicGroup:
     def prepare(self, why: str) -> None:
         """Begin a rebalance."""
         agenda = self._agenda
-        self._first = self.phase is GroupPhase.EMPTY
+        self._first = self.phase is GroupState.EMPTY
         waiting = [member for member in self._members.values() if member.syncing]
-        if self.phase is GroupPhase.COMPLETING_REBALANCE:
+        if self.phase is GroupState.COMPLETING_REBALANCE:
             for member in self._members.values():
                 member.partitions = ()
-        self.phase = GroupPhase.PREPARING_REBALANCE
+        self.phase = GroupState.PREPARING_REBALANCE
         self._timer += 1
         self._watcher.preparing(why)
         for member in self._members.values():
@@ -427,7 +426,7 @@ class ClassicGroup:
             self._complete()
 
     def _complete_if_all_joined(self, *, expired: bool = False) -> None:
-        if self.phase is not GroupPhase.PREPARING_REBALANCE or self._pending:
+        if self.phase is not GroupState.PREPARING_REBALANCE or self._pending:
             return
         # The first generation of an Empty group is complete when its delay is over; the Java
         # coordinator completes it too when a member that it waited for has expired.
@@ -449,12 +448,12 @@ class ClassicGroup:
         self._timer += 1
         self.number += 1
         if not self._members:
-            self.phase, self.assignor, self.leader = GroupPhase.EMPTY, None, None
+            self.phase, self.assignor, self.leader = GroupState.EMPTY, None, None
             self._store()
             self._watcher.generation(self.number, None, 0)
             return
         self.assignor = self._vote()
-        self.phase = GroupPhase.COMPLETING_REBALANCE
+        self.phase = GroupState.COMPLETING_REBALANCE
         self._watcher.generation(self.number, self.assignor, len(self._members))
         self._agenda.after(self._longest(), self._sync_over, self._timer)
         self._answer_joins()
@@ -512,7 +511,7 @@ class ClassicGroup:
     def _hand_out(self, assigned: Assigned) -> None:
         for id_, member in self._members.items():
             member.partitions = assigned.get(id_, ())
-        self.phase = GroupPhase.STABLE
+        self.phase = GroupState.STABLE
         self._store()
         self._watcher.stable(self.number)
         for member in list(self._members.values()):
@@ -584,7 +583,7 @@ class ClassicGroup:
             return
         self._remove(id_)
         self._watcher.removed(id_, "its session timed out")
-        if self.phase is GroupPhase.PREPARING_REBALANCE:
+        if self.phase is GroupState.PREPARING_REBALANCE:
             self._complete_if_all_joined(expired=True)
         else:
             self.prepare("a session timed out")

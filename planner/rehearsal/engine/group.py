@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from rebal.groups.assignors import Owned
-from rebal.groups.model import CoordinatorKind
+from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
@@ -24,12 +24,11 @@ from rebal.planner.rehearsal.engine.messages import (
     ClassicClient,
     Client,
     Error,
-    GroupPhase,
     JoinRequest,
 )
 
 _UP: Final = ("upgrade", "bidirectional")
-_EMPTY: Final = (GroupPhase.EMPTY, GroupPhase.DEAD)
+_EMPTY: Final = (GroupState.EMPTY, GroupState.DEAD)
 _DOWN: Final = ("downgrade", "bidirectional")
 
 
@@ -63,7 +62,7 @@ class Group:
         return self._now.away > 0
 
     @property
-    def phase(self) -> GroupPhase:
+    def phase(self) -> GroupState:
         """State of the group."""
         return self._now.phase
 
@@ -132,7 +131,7 @@ class Group:
 
     def join(self, request: JoinRequest, client: ClassicClient) -> None:
         """JoinGroup: an Empty KIP-848 group is replaced by a classic one."""
-        if self.kip848 and self.phase is GroupPhase.EMPTY and not self._now.away:
+        if self.kip848 and self.phase is GroupState.EMPTY and not self._now.away:
             self._now = self._classic(0)
         self._now.join(request, client)
 
@@ -182,7 +181,7 @@ class Group:
             return self._now.delete()
         if self._now.away:
             return Error.NOT_COORDINATOR
-        if self.phase is not GroupPhase.EMPTY:
+        if self.phase is not GroupState.EMPTY:
             return Error.NON_EMPTY_GROUP
         self._now = made = self._classic(0)
         return made.delete()
@@ -250,7 +249,7 @@ class Group:
         assignment.
         """
         empty = group.phase in _EMPTY
-        resting = group.phase is GroupPhase.STABLE
+        resting = group.phase is GroupState.STABLE
         epoch = self._brokers.first_epoch if empty else group.number
         self._now = made = self._consumer(epoch, self._brokers.streams_delay if streams else 0.0)
         members = group.dissolve()
@@ -274,7 +273,7 @@ class Group:
         allowed = self._brokers.migration in _DOWN and len(stay) <= self._brokers.max_size
         if not stay or len(classic) < len(stay) or not allowed:
             return False
-        resting = group.phase is GroupPhase.STABLE
+        resting = group.phase is GroupState.STABLE
         # ClassicGroup.fromConsumerGroup: the first one leads; who has just joined is added last.
         ahead = classic if leaving else classic[:-1]
         ordered = [*group.in_table_order(ahead), *classic[len(ahead) :]]

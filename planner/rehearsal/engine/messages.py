@@ -57,18 +57,6 @@ _THROWN: Final = {
 }
 
 
-class GroupPhase(IntEnum):
-    """State of a group; the last two are those of a KIP-848 group alone."""
-
-    EMPTY = 0
-    PREPARING_REBALANCE = 1
-    COMPLETING_REBALANCE = 2
-    STABLE = 3
-    DEAD = 4
-    ASSIGNING = 5
-    RECONCILING = 6
-
-
 class JoinRequest(NamedTuple):
     """JoinGroup: the assignor list in order of preference, and the subscription.
 

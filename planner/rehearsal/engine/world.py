@@ -18,7 +18,7 @@ from rebal.groups.assignors import (
 from rebal.groups.assignors.client.kafka import ASSIGNORS, KafkaAssignor
 from rebal.groups.assignors.server import server_assignor
 from rebal.groups.errors import RebalError
-from rebal.groups.model import RebalanceProtocol
+from rebal.groups.model import GroupState, RebalanceProtocol
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer
@@ -29,7 +29,7 @@ from rebal.planner.rehearsal.engine.kip848_consumer import Kip848Consumer
 from rebal.planner.rehearsal.engine.ledger import Ledger
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
+from rebal.planner.rehearsal.engine.messages import Error, JoinRequest
 from rebal.planner.rehearsal.engine.patterns import matching
 from rebal.planner.rehearsal.engine.process import Process, Protocols, Running, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
@@ -38,7 +38,7 @@ from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeade
 
 HELD_BACK: Final = "held back"
 """What happened where a Connect leader keeps lost work for scheduled.rebalance.max.delay.ms."""
-_REST: Final = (GroupPhase.STABLE, GroupPhase.EMPTY, GroupPhase.DEAD)
+_REST: Final = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
 
 class World:

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from rebal.groups.model import Tri
+from rebal.groups.model import GroupState, Tri
 from rebal.planner.admission.check import Admission, Event, Settle, admitted, restart
 from rebal.planner.admission.memory import memory_of
-from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
+from rebal.planner.rehearsal.engine.messages import Error, JoinRequest
 from tests.planner.builder import context_of
 from tests.planner.rehearsal.requests import Member, Table
 
@@ -71,12 +71,12 @@ class Group:
         """Let every running member join again with its whole list, and sync."""
         group = self.table.group
         for one in self.members:
-            preparing = group.phase is GroupPhase.PREPARING_REBALANCE
+            preparing = group.phase is GroupState.PREPARING_REBALANCE
             if preparing and not one.down and one.name in group.lists():
                 group.join(one.asks(), one)
-        if group.phase is GroupPhase.PREPARING_REBALANCE:
+        if group.phase is GroupState.PREPARING_REBALANCE:
             self.table.later(61)
-        if group.phase is GroupPhase.COMPLETING_REBALANCE:
+        if group.phase is GroupState.COMPLETING_REBALANCE:
             for one in self.members:
                 if one.name in group.lists() and not one.down:
                     given = {one.name: ()} if one.name == group.leader else None

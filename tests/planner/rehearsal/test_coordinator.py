@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from rebal.groups.assignors.java.javatable import hash_order
-from rebal.groups.model import CoordinatorKind
+from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.planner.rehearsal.engine.hashorder import (
     FIRST_SIZE,
     FIRST_TIMELINE_SIZE,
@@ -16,7 +16,7 @@ from rebal.planner.rehearsal.engine.hashorder import (
     timeline_order,
     timeline_size,
 )
-from rebal.planner.rehearsal.engine.messages import Error, GroupPhase
+from rebal.planner.rehearsal.engine.messages import Error
 from tests.planner.rehearsal.requests import Member, Table
 
 JAVA, SCALA = CoordinatorKind.JAVA, CoordinatorKind.SCALA
@@ -30,7 +30,7 @@ def test_leader_that_leaves_is_followed_by_the_first_member_of_that_time() -> No
     # a comes before c in the hash table, but c leads already.
     table.group.join(a.request(known=False), a)
     table.join(a, c)
-    assert (table.group.phase, table.group.leader) == (GroupPhase.COMPLETING_REBALANCE, "c")
+    assert (table.group.phase, table.group.leader) == (GroupState.COMPLETING_REBALANCE, "c")
 
 
 def test_leader_gets_the_members_in_the_order_of_the_hash_table() -> None:
@@ -59,7 +59,7 @@ def test_static_member_that_is_down_is_removed_when_it_has_not_synced_in_time() 
     table.group.silent("patient", 0.0, patient)
     table.group.join(live_again, live)
     table.later(61)
-    assert table.group.phase is GroupPhase.COMPLETING_REBALANCE
+    assert table.group.phase is GroupState.COMPLETING_REBALANCE
     table.sync(live)
     table.later(60)
     assert table.seen[-2:] == [
@@ -95,7 +95,7 @@ def test_follower_that_syncs_after_the_leader_stays() -> None:
     table.group.sync("b", table.group.number, b)
     table.later(61)
     assert b.syncs[-1].error is Error.NONE
-    assert (table.group.phase, table.group.size) == (GroupPhase.STABLE, 2)
+    assert (table.group.phase, table.group.size) == (GroupState.STABLE, 2)
 
 
 @pytest.mark.parametrize(("kind", "rebalances"), [(JAVA, True), (SCALA, False)])
@@ -107,7 +107,7 @@ def test_leave_of_a_pending_member_rebalances_the_group_of_a_java_coordinator(
     table.group.join(late.request(known=False), late)
     assert late.joins[-1].error is Error.MEMBER_ID_REQUIRED
     table.group.leave("late", late)
-    assert (table.group.phase is GroupPhase.PREPARING_REBALANCE) is rebalances
+    assert (table.group.phase is GroupState.PREPARING_REBALANCE) is rebalances
 
 
 @pytest.mark.parametrize(("kind", "at_once"), [(JAVA, True), (SCALA, False)])
@@ -120,7 +120,7 @@ def test_expiry_of_a_pending_member_ends_the_first_delay_of_a_java_coordinator(
     table.group.join(a.request(), a)
     table.group.join(late.request(known=False, session=10.0), late)
     table.later(11)
-    assert (table.group.phase is GroupPhase.COMPLETING_REBALANCE) is at_once
+    assert (table.group.phase is GroupState.COMPLETING_REBALANCE) is at_once
 
 
 def test_group_that_is_too_large_when_it_is_loaded_rebalances() -> None:
@@ -128,7 +128,7 @@ def test_group_that_is_too_large_when_it_is_loaded_rebalances() -> None:
     table = Table(*members, max_size=2)
     table.group.move(1.0)
     table.later(2)
-    assert table.group.phase is GroupPhase.PREPARING_REBALANCE
+    assert table.group.phase is GroupState.PREPARING_REBALANCE
     table.join(*members)
     assert members[2].joins[-1].error is Error.GROUP_MAX_SIZE_REACHED
 
@@ -138,16 +138,16 @@ def test_only_an_empty_group_can_be_deleted_and_a_join_makes_it_anew() -> None:
     table = Table(a)
     assert table.group.delete() is Error.NON_EMPTY_GROUP
     table.group.leave("a", a)
-    assert (table.group.phase, table.group.number) == (GroupPhase.EMPTY, 1)
+    assert (table.group.phase, table.group.number) == (GroupState.EMPTY, 1)
     assert table.group.delete() is Error.NONE
-    assert table.group.phase is GroupPhase.DEAD
+    assert table.group.phase is GroupState.DEAD
     assert table.group.delete() is Error.GROUP_ID_NOT_FOUND
     table.group.join(a.request(), a)
     assert a.joins[-1].error is Error.UNKNOWN_MEMBER_ID
     table.group.join(a.request(known=False), a)
     table.group.join(a.request(), a)
     table.later(4)
-    assert (table.group.phase, table.group.number) == (GroupPhase.COMPLETING_REBALANCE, 1)
+    assert (table.group.phase, table.group.number) == (GroupState.COMPLETING_REBALANCE, 1)
 
 
 def test_commit_is_answered_by_the_state_of_the_group() -> None:

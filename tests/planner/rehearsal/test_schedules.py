@@ -9,10 +9,9 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import CoordinatorKind
+from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.messages import GroupPhase
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.rehearse import rehearse
@@ -171,9 +170,9 @@ def _check(world: World, topics: dict[str, int], running: set[str]) -> None:
     """Every partition has one owner that the coordinator knows, and nobody has too many."""
     group = world.group
     if not running:
-        assert group.phase is GroupPhase.EMPTY
+        assert group.phase is GroupState.EMPTY
         return
-    assert group.phase is GroupPhase.STABLE
+    assert group.phase is GroupState.STABLE
     alive = {one.member_id: one for one in world.consumers.values() if one.alive}
     assert {one.process.name for one in alive.values()} == running
     given = group.partitions()

@@ -13,7 +13,7 @@ from rebal.groups.assignors import Assignment
 from rebal.groups.clients import version_tuple
 from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
 from rebal.planner.rehearsal.engine.member import Member
-from rebal.planner.rehearsal.engine.messages import Error, GroupPhase, JoinRequest
+from rebal.planner.rehearsal.engine.messages import Error, JoinRequest
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.script import Deed, Event
 from tests.planner.rehearsal.captures.capture import BEAT, Capture, Owned, Record
@@ -26,15 +26,6 @@ _CONSTRAINED = (2, 5, 1)
 _QUIET = 0.6
 # A session ends up to a heartbeat earlier or later than in the capture: look before that.
 _SHARE = 0.6
-_STATE = {
-    GroupPhase.EMPTY: "Empty",
-    GroupPhase.PREPARING_REBALANCE: "PreparingRebalance",
-    GroupPhase.COMPLETING_REBALANCE: "CompletingRebalance",
-    GroupPhase.STABLE: "Stable",
-    GroupPhase.DEAD: "Dead",
-    GroupPhase.ASSIGNING: "Assigning",
-    GroupPhase.RECONCILING: "Reconciling",
-}
 
 
 class Replayed(World):
@@ -220,7 +211,7 @@ def _compare(
     members = value.members if value is not None else ()
     deleted = record is not None and value is None
     state = "Dead" if deleted else "Stable" if members else "Empty"
-    compared.add(Difference(name, at, "state", "", state, _STATE[group.phase]))
+    compared.add(Difference(name, at, "state", "", state, group.phase))
     if value is None or record is None or not members:
         compared.add(Difference(name, at, "members", "", [], sorted(group.lists())))
         return
@@ -245,7 +236,7 @@ def _compare_online(
 ) -> None:
     name, group, given = story.group.name, world.group, world.group.partitions()
     state = "Stable" if online.members else "Empty"
-    compared.add(Difference(name, at, "state", "", state, _STATE[group.phase]))
+    compared.add(Difference(name, at, "state", "", state, group.phase))
     ids = sorted(online.members)
     compared.add(Difference(name, at, "members", "", ids, sorted(given)))
     if not ids:
