@@ -136,7 +136,7 @@ class _Run:
 
     def result(self) -> Rehearsal:
         """Return what happened."""
-        world, group = self._world, self._world.group
+        world, group = self._world, self._world.group.now
         return Rehearsal(
             about=self._script.about,
             seed=self._seed,

@@ -152,9 +152,9 @@ class Operator:
         return merging.merge(self._described(), self._observations())
 
     def _described(self) -> GroupSnapshot:
-        group, book = self._group, self._book
-        if isinstance(group._now, ConsumerGroup):
-            described = self._kip848(group._now)
+        group, book = self._group.now, self._book
+        if isinstance(group, ConsumerGroup):
+            described = self._kip848(group)
         else:
             stable = group.phase is GroupState.STABLE
             described = describe.Described(
@@ -178,7 +178,7 @@ class Operator:
         ahead_ms = round((ahead or timedelta()) / timedelta(milliseconds=1))
         compared = ahead is not None
         snapshot = replace(snapshot, clock_ahead_ms=ahead_ms, clock_compared=compared)
-        probes = "probe" in self.kinds and not group.kip848
+        probes = "probe" in self.kinds and not self._group.kip848
         return self._probed(snapshot) if probes else snapshot
 
     def _kip848(self, group: ConsumerGroup) -> describe.Described:
@@ -210,9 +210,9 @@ class Operator:
         )
 
     def _members(self, *, stable: bool) -> Iterator[Any]:
-        group = self._group
-        assert isinstance(group._now, ClassicGroup)
-        for member_id, member in sorted(group._now._members.items()):
+        group = self._group.now
+        assert isinstance(group, ClassicGroup)
+        for member_id, member in sorted(group._members.items()):
             life = life_of(member.client)
             data = subscription_bytes(life.process, member.request, group.assignor or "")
             yield describe._classic_member(
@@ -228,7 +228,7 @@ class Operator:
             )
 
     def _probed(self, snapshot: GroupSnapshot) -> GroupSnapshot:
-        group, elected = self._group, snapshot.group.assignor
+        group, elected = self._group.now, snapshot.group.assignor
         if group.phase is not GroupState.STABLE:
             return replace(snapshot, probe=Probe(refused="it is not Stable"))
         lists = list(group.lists().values())

@@ -518,7 +518,7 @@ class Witness(Group):
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
         life = next((one for one in self._book.lives if one.member_id == member_id), None)
         if life is not None:
-            known = self.waits_for(member_id)
+            known = self.now.waits_for(member_id)
             self._book.leave(life, member_id, Error.NONE if known else Error.UNKNOWN_MEMBER_ID)
         super().leave(member_id, self.line(client), why)
 

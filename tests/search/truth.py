@@ -28,7 +28,7 @@ class SeenWorld(World):
     @property
     def lives(self) -> dict[str, Life]:
         """The processes that the coordinator counts, by member id."""
-        return {id_: life_of(member.client) for id_, member in self.group._now._members.items()}
+        return {id_: life_of(member.client) for id_, member in self.group.now._members.items()}
 
     def _consumer(self, process: Settings) -> Member:
         made = super()._consumer(process)
@@ -79,11 +79,11 @@ class Truth:
     @property
     def counted_members(self) -> int:
         """Return how many members the coordinator counts."""
-        return self._world.group.size
+        return self._world.group.now.size
 
     def rejects(self, names: Sequence[str], left: frozenset[str] = frozenset()) -> bool:
         """Return whether a join with this list is rejected now, once `left` have left."""
-        lists = [each for id_, each in self._world.group.lists().items() if id_ not in left]
+        lists = [each for id_, each in self._world.group.now.lists().items() if id_ not in left]
         return not any(all(name in each for each in lists) for name in names)
 
     def names(self) -> frozenset[str]:

@@ -181,7 +181,7 @@ class SimulatedWorld:
         return done
 
     def _quiet(self) -> bool:
-        return self.world.group.phase is GroupState.STABLE and not self.world._moving
+        return self.world.group.now.phase is GroupState.STABLE and not self.world._moving
 
     def _judge_owners(self) -> None:
         """At rest each partition has one owner, where every member of the group is alive.
@@ -259,7 +259,7 @@ class SimulatedWorld:
         """Return whether the evidence shows that this process was a member of the group."""
         operator, book = self.operator, self.world.book
         lives = [one for one in book.lives if one.process.name == process.name and one.member_id]
-        counted = any(self.world.group.waits_for(one.member_id) for one in lives)
+        counted = any(self.world.group.now.waits_for(one.member_id) for one in lives)
         if counted or "request log" not in operator.kinds:
             # The coordinator counts a member that is down until its session ends.
             return False
@@ -290,7 +290,7 @@ class SimulatedWorld:
     @property
     def sees_no_growth(self) -> bool:
         """True until new partitions are seen: in a KIP-848 group at the next heartbeat."""
-        return bool(self.world._coming or getattr(self.world.group._now, "_refresh", False))
+        return bool(self.world._coming or getattr(self.world.group.now, "_refresh", False))
 
     @property
     def misled(self) -> bool:

@@ -100,7 +100,7 @@ class Consumer(Member):
         """
         if not self.alive or self._joining:
             return False
-        if self._group.waits_for(self.member_id):
+        if self._group.now.waits_for(self.member_id):
             self._again = True
             self._set_moving(True)
             self._step_at(self._next_poll(self._agenda.now), self._rejoin)

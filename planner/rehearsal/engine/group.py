@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
-from rebal.groups.assignors import Owned
 from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda
@@ -33,7 +32,7 @@ _DOWN: Final = ("downgrade", "bidirectional")
 
 
 class Group:
-    """The group that members speak to, of whichever type it is now."""
+    """The group that members speak to; `now` is it, of whichever type it is now."""
 
     def __init__(
         self,
@@ -47,93 +46,46 @@ class Group:
     ) -> None:
         self._agenda, self._brokers, self._watcher = agenda, brokers, watcher
         self._chance, self._server = chance, server
-        self._now: ClassicGroup | ConsumerGroup = self._classic(generation)
+        self.now: ClassicGroup | ConsumerGroup = self._classic(generation)
 
     # What the group is
 
     @property
     def kip848(self) -> bool:
         """True while it is a KIP-848 group."""
-        return isinstance(self._now, ConsumerGroup)
-
-    @property
-    def away(self) -> bool:
-        """True while no broker has the group: it is being loaded."""
-        return self._now.away > 0
-
-    @property
-    def phase(self) -> GroupState:
-        """State of the group."""
-        return self._now.phase
-
-    @property
-    def number(self) -> int:
-        """Generation of a classic group, epoch of a KIP-848 one: one goes on with the other's."""
-        return self._now.number
-
-    @property
-    def assignor(self) -> str | None:
-        """The elected assignor, or the server-side one."""
-        return self._now.assignor
-
-    @property
-    def leader(self) -> str | None:
-        """Member id of a classic group's leader."""
-        return self._now.leader
-
-    @property
-    def size(self) -> int:
-        """Number of members, crashed ones included until their session ends."""
-        return self._now.size
-
-    def lists(self) -> dict[str, tuple[str, ...]]:
-        """Return the assignor list of each member with the classic protocol."""
-        return self._now.lists()
-
-    def partitions(self) -> dict[str, Owned]:
-        """Return each member's partitions as the coordinator sees them."""
-        return self._now.partitions()
-
-    def waits_for(self, member_id: str) -> bool:
-        """Return whether the coordinator still counts this member."""
-        return self._now.waits_for(member_id)
-
-    @property
-    def resolving(self) -> bool:
-        """Return whether its coordinator has patterns to resolve."""
-        return isinstance(self._now, ConsumerGroup) and self._now.resolving
+        return isinstance(self.now, ConsumerGroup)
 
     def seat(self, seats: Sequence[Seat], assignor: str, leader: str | None) -> None:
         """Begin with these members in a Stable group; it is KIP-848's if one of them is."""
         if any(isinstance(seat.request, Beat) for seat in seats):
-            self._now = group = self._consumer(self._now.number)
+            self.now = group = self._consumer(self.now.number)
             group.seat(seats)
             return
-        assert isinstance(self._now, ClassicGroup)
+        assert isinstance(self.now, ClassicGroup)
         joined = [
             ClassicSeat(request, cast(ClassicClient, client), partitions)
             for request, client, partitions in seats
             if isinstance(request, JoinRequest)
         ]
-        self._now.seat(joined, assignor, leader)
+        self.now.seat(joined, assignor, leader)
 
     # Requests
 
     def beat(self, request: Beat, client: Client) -> BeatAnswer:
         """ConsumerGroupHeartbeat: the first that joins a classic group converts it."""
-        if isinstance(self._now, ClassicGroup):
-            error = self._refuses(self._now, request)
+        if isinstance(self.now, ClassicGroup):
+            error = self._refuses(self.now, request)
             if error:
                 return BeatAnswer(error)
-            self._convert_up(self._now, streams=request.streams)
-        assert isinstance(self._now, ConsumerGroup)
-        return self._now.beat(request, client)
+            self._convert_up(self.now, streams=request.streams)
+        assert isinstance(self.now, ConsumerGroup)
+        return self.now.beat(request, client)
 
     def join(self, request: JoinRequest, client: ClassicClient) -> None:
         """JoinGroup: an Empty KIP-848 group is replaced by a classic one."""
-        if self.kip848 and self.phase is GroupState.EMPTY and not self._now.away:
-            self._now = self._classic(0)
-        self._now.join(request, client)
+        if self.kip848 and self.now.phase is GroupState.EMPTY and not self.now.away:
+            self.now = self._classic(0)
+        self.now.join(request, client)
 
     def sync(
         self,
@@ -143,54 +95,54 @@ class Group:
         assigned: Assigned | None = None,
     ) -> None:
         """SyncGroup; `assigned` is that of a classic group's leader."""
-        if isinstance(self._now, ClassicGroup):
-            self._now.sync(member_id, generation, client, assigned)
+        if isinstance(self.now, ClassicGroup):
+            self.now.sync(member_id, generation, client, assigned)
         else:
-            self._now.sync(member_id, generation, client)
+            self.now.sync(member_id, generation, client)
 
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
         """Heartbeat of the classic protocol."""
-        return self._now.heartbeat(member_id, generation, client)
+        return self.now.heartbeat(member_id, generation, client)
 
     def commit(self, member_id: str, generation: int, client: Client | None = None) -> Error:
         """OffsetCommit; a commit in the name of no member has generation -1."""
-        return self._now.commit(member_id, generation, client)
+        return self.now.commit(member_id, generation, client)
 
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
         """LeaveGroup."""
-        self._now.leave(member_id, client, why)
+        self.now.leave(member_id, client, why)
 
     def silent(self, member_id: str, last: float, client: Client) -> str:
         """Learn that a member sends no heartbeat any more; its last one was at `last`.
 
         Returns its id; empty if it is not counted.
         """
-        return self._now.silent(member_id, last, client)
+        return self.now.silent(member_id, last, client)
 
     def awake(self, member_id: str) -> None:
         """Learn that a silent member sends heartbeats again."""
-        self._now.awake(member_id)
+        self.now.awake(member_id)
 
     def move(self, seconds: float) -> None:
         """Let another broker take over the group; it loads the group in `seconds`."""
-        self._now.move(seconds)
+        self.now.move(seconds)
 
     def delete(self) -> Error:
         """DeleteGroups: only a group without members can be deleted; the next join makes it."""
-        if isinstance(self._now, ClassicGroup):
-            return self._now.delete()
-        if self._now.away:
+        if isinstance(self.now, ClassicGroup):
+            return self.now.delete()
+        if self.now.away:
             return Error.NOT_COORDINATOR
-        if self.phase is not GroupState.EMPTY:
+        if self.now.phase is not GroupState.EMPTY:
             return Error.NON_EMPTY_GROUP
-        self._now = made = self._classic(0)
+        self.now = made = self._classic(0)
         return made.delete()
 
     def subscribes(self, topic: str) -> bool:
         """Return whether a member subscribes to this topic (as of the last classic generation)."""
-        if isinstance(self._now, ConsumerGroup):
-            return any(topic in member.topics for member in self._now.members)
-        stored = self._now.stored.members
+        if isinstance(self.now, ConsumerGroup):
+            return any(topic in member.topics for member in self.now.members)
+        stored = self.now.stored.members
         return any(topic in seat.request.subscription.topics for seat in stored)
 
     def refresh(self, topic: str) -> bool:
@@ -199,14 +151,14 @@ class Group:
         A KIP-848 group that does not subscribe to it stays as it is
         (GroupMetadataManager.onNewMetadataImage).
         """
-        if isinstance(self._now, ConsumerGroup) and self.subscribes(topic):
-            self._now.refresh()
+        if isinstance(self.now, ConsumerGroup) and self.subscribes(topic):
+            self.now.refresh()
         return self.kip848
 
     def topic_created(self) -> None:
         """Learn of a new topic, which a KIP-848 member's pattern may match."""
-        if isinstance(self._now, ConsumerGroup):
-            self._now.topic_created()
+        if isinstance(self.now, ConsumerGroup):
+            self.now.topic_created()
 
     # Conversion
 
@@ -251,7 +203,7 @@ class Group:
         empty = group.phase in _EMPTY
         resting = group.phase is GroupState.STABLE
         epoch = self._brokers.first_epoch if empty else group.number
-        self._now = made = self._consumer(epoch, self._brokers.streams_delay if streams else 0.0)
+        self.now = made = self._consumer(epoch, self._brokers.streams_delay if streams else 0.0)
         members = group.dissolve()
         made.seat([Seat(m.request, m.client, m.partitions) for m in members])
         for member in members:
@@ -266,7 +218,7 @@ class Group:
         `leaving` is the last other member; without one a static member has just taken its place,
         and nothing is to be rebalanced.
         """
-        group = self._now
+        group = self.now
         assert isinstance(group, ConsumerGroup)
         stay = [member for member in group.members if member.member_id != leaving]
         classic = [member for member in stay if member.request is not None]
@@ -278,7 +230,7 @@ class Group:
         ahead = classic if leaving else classic[:-1]
         ordered = [*group.in_table_order(ahead), *classic[len(ahead) :]]
         group.dissolve()
-        self._now = made = self._classic(group.number)
+        self.now = made = self._classic(group.number)
         seats = [
             ClassicSeat(m.request, cast(ClassicClient, m.client), m.target)
             for m in ordered

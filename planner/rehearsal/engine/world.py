@@ -115,9 +115,9 @@ class World:
             seats.append(Seat(request, consumer, one.owned))
         if seats:
             self.group.seat(seats, assignor, leader)
-        if self._workers is not None and self.group.leader is not None and assignor != EAGER:
+        if self._workers is not None and self.group.now.leader is not None and assignor != EAGER:
             owned = {one.member_id: one.owned for one in running}
-            self._workers.seat(self.group.leader, self.group.number, owned)
+            self._workers.seat(self.group.now.leader, self.group.now.number, owned)
 
     def run(self, seconds: float) -> None:
         """Let so much time go by."""
@@ -129,14 +129,14 @@ class World:
 
     def at_rest(self) -> bool:
         """Return whether nothing is under way: no rebalance, no start, no session that runs out."""
-        group = self.group
+        group = self.group.now
         away = group.away or group.resolving
         if self._coming or self._moving or away or group.phase not in _REST:
             return False
         if self.rebalances and self.rebalances[-1].ended is None:
             return False
         if self._silent:
-            self._silent = set(filter(self.group.waits_for, self._silent))
+            self._silent = set(filter(group.waits_for, self._silent))
         return not self._silent
 
     # What happens to processes
@@ -353,7 +353,7 @@ class World:
         if move != self._moves:
             return
         running = {one.member_id for one in self.consumers.values() if one.alive}
-        self._silent |= self.group.lists().keys() - running
+        self._silent |= self.group.now.lists().keys() - running
 
     def _knows(self, assignor: str) -> bool:
         if self._workers is not None and assignor in PROTOCOLS:
@@ -401,7 +401,7 @@ class World:
         consumer.start()
 
     def _note_silent(self, consumer: Member) -> None:
-        if self.group.waits_for(consumer.member_id):
+        if self.group.now.waits_for(consumer.member_id):
             self._silent.add(consumer.member_id)
 
     def _known_to(self, leader: Member) -> Mapping[str, int]:
@@ -433,10 +433,9 @@ class World:
         self._coming -= 1
         if not self.group.subscribes(topic):
             return
-        leader = next(
-            (c for c in self.consumers.values() if c.alive and c.member_id == self.group.leader),
-            None,
-        )
+        leads = self.group.now.leader
+        alive = (one for one in self.consumers.values() if one.alive)
+        leader = next((one for one in alive if one.member_id == leads), None)
         if leader is not None:
             leader.enforce_rebalance()
 

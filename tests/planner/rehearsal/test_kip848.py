@@ -176,7 +176,7 @@ def test_members_of_one_bucket_are_served_in_the_order_of_the_coordinator_s_tabl
         assert world.settle(60.0)
     world.add_partitions("orders", 2)
     assert world.settle(60.0)
-    given = world.group.partitions()
+    given = world.group.now.partitions()
     assert given == {late: (("orders", 0),), early: (("orders", 1),)}
 
 
@@ -312,7 +312,7 @@ def test_leader_after_a_conversion_to_classic_is_the_first_of_the_timeline_map(
     group.seat([*seats, Seat(Beat("last", 0, topics=("orders",)), clients["last"], ())], "", None)
     group.beat(Beat("last", -1), clients["last"])
     # TimelineHashMap of 4.1.1: m0 and m2 share a slot, which is taken from its end; then m1.
-    assert (group.kip848, group.leader) == (False, leader)
+    assert (group.kip848, group.now.leader) == (False, leader)
 
 
 def test_members_choose_the_assignor_of_the_coordinator() -> None:

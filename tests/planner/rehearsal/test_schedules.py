@@ -143,7 +143,7 @@ def test_each_settled_state_is_balanced_as_its_assignor_promises(seed: int) -> N
         elif what == "move":
             world.move_coordinator(random.uniform(0, 5))
         elif what == "grow":
-            if not any(c.alive and c.member_id == world.group.leader for c in _all(world)):
+            if not any(c.alive and c.member_id == world.group.now.leader for c in _all(world)):
                 # A static leader that is back assigns nothing (KIP-814), and nobody saw the change.
                 continue
             topic = random.choice(sorted(topics))
@@ -168,7 +168,7 @@ def _all(world: World) -> list[Consumer]:
 
 def _check(world: World, topics: dict[str, int], running: set[str]) -> None:
     """Every partition has one owner that the coordinator knows, and nobody has too many."""
-    group = world.group
+    group = world.group.now
     if not running:
         assert group.phase is GroupState.EMPTY
         return

@@ -180,7 +180,7 @@ def replay(story: Story, capture: Capture, seed: int = 0) -> Comparison:
         else:
             _compare_online(compared, story, at, online, world)
         epoch = _generation(record) if online.epoch is None else online.epoch
-        generations = (epoch, world.group.number)
+        generations = (epoch, world.group.now.number)
         if before is not None:
             name = story.group.name
             risen = [now - then for now, then in zip(generations, before, strict=True)]
@@ -206,7 +206,7 @@ def _generation(record: Record | None) -> int:
 def _compare(
     compared: Comparison, story: Story, at: float, record: Record | None, world: Replayed
 ) -> None:
-    name, group = story.group.name, world.group
+    name, group = story.group.name, world.group.now
     value = record.value if record is not None else None
     members = value.members if value is not None else ()
     deleted = record is not None and value is None
@@ -234,7 +234,8 @@ def _compare(
 def _compare_online(
     compared: Comparison, story: Story, at: float, online: OnlineGroup, world: World
 ) -> None:
-    name, group, given = story.group.name, world.group, world.group.partitions()
+    name, group = story.group.name, world.group.now
+    given = group.partitions()
     state = "Stable" if online.members else "Empty"
     compared.add(Difference(name, at, "state", "", state, group.phase))
     ids = sorted(online.members)
@@ -262,7 +263,7 @@ def _own(world: World) -> str:
 
 def _leads(world: World) -> str:
     """Return the leader's family."""
-    leads = (one for one in world.consumers.values() if one.member_id == world.group.leader)
+    leads = (one for one in world.consumers.values() if one.member_id == world.group.now.leader)
     leader = next(leads, None)
     return "java" if leader is None else leader.process.family
 
