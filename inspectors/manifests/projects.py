@@ -52,9 +52,12 @@ class Sheet:
 
     def version_of(self, name: str) -> str | None:
         """Return the version that this sheet or a parent manages; None if none does."""
-        managing = (one for sheet in self.chain for one in (sheet, *sheet.imports))
-        found = next((one for one in managing if name in one.managed), None)
-        return found.resolved(found.managed[name]) if found else None
+        for sheet in self.chain:
+            for one in (sheet, *sheet.imports):
+                if name in one.managed:
+                    # A BOM has its own properties; those of a parent are overridden below it.
+                    return (self if one is sheet else one).resolved(one.managed[name])
+        return None
 
     def resolved(self, version: str | None) -> str | None:
         """Return the version with its properties replaced; as it is where one is not known."""
@@ -160,7 +163,8 @@ def _maven(root: Any) -> Sheet:
     if parent is not None:
         sheet.parent = _coordinates(parent)
         sheet.above = parent.findtext("relativePath", "../pom.xml").strip()
-    for each in root.iter("dependency"):
+    of_tools = set(root.findall(".//plugin/dependencies/dependency"))
+    for each in (one for one in root.iter("dependency") if one not in of_tools):
         one = _coordinates(each)
         scope = each.findtext("scope", "").strip()
         if each in central and scope == "import":

@@ -181,6 +181,22 @@ KEPT: dict[str, tuple[Files, str]] = {
     "a parent of the same repository": (
         {"pom.xml": TOP, "a/pom.xml": pom(artifact(CLIENTS), parent=artifact("g:top", "1"))},
         "kafka-clients 3.6.0 a/pom.xml; kafka-clients 3.6.0 pom.xml"),
+    "a property that the child overrides": (
+        {
+            "pom.xml": TOP,
+            "a/pom.xml": pom(
+                artifact(CLIENTS), parent=artifact("g:top", "1"), more=KAFKA_K.format("3.9.1")
+            ),
+        }, "kafka-clients 3.6.0 pom.xml; kafka-clients 3.9.1 a/pom.xml"),
+    "a dependency of a plugin": (
+        {
+            "pom.xml": pom(
+                artifact(CLIENTS, "3.6.0"),
+                more="<build><plugins><plugin><dependencies><dependency>"
+                f"{artifact(CLIENTS, '3.9.1')}</dependency></dependencies></plugin></plugins>"
+                "</build>",
+            )
+        }, "kafka-clients 3.6.0 pom.xml"),
     "a parent of another repository": (
         {"pom.xml": TOP, "a/pom.xml": pom(artifact(CLIENTS), parent=artifact("com.acme:a", "1.3"))},
         "kafka-clients 3.6.0 pom.xml; kafka-clients None a/pom.xml; (that of com.acme:a 1.3)"),
