@@ -61,12 +61,29 @@ _ASSIGNED: Final = re.compile(
     r"""[ \t]*(?:=[ \t]*["']?|:[ \t]*["'])([\w.+${}-]{1,80})["']?(?=[\s,;)\]}]|\Z)"""
 )
 _NUMBER: Final = re.compile(r"v?\d")
+# A property of Kotlin's scripts by its name: extra["kafka"], ${property("kafka")}.
+_BY_NAME: Final = re.compile(
+    r"""\b(?:ext(?:ra)?\s*\[|(?:findP|p)roperty\s*\()\s*["'](\w+)["']\s*[\])]"""
+)
+_BY_EXTRA: Final = re.compile(
+    r"""[ \t]{1,9}by[ \t]{1,9}extra\([ \t]{0,9}(["'][^"'\n]*["'])[ \t]{0,9}\)"""
+)
+# Coordinates whose version is in a block behind them.
+_RICH: Final = re.compile(
+    r"""(["'][\w.-]+:[\w.-]+)["']\s{0,9}\)?\s{0,9}\{\s{0,99}version\s{0,9}\{([^{}]{0,500})\}"""
+)
+# A rule that gives all packages of a group one version.
+_RULE: Final = re.compile(
+    r"""requested\.group\s*==\s*["']([\w.-]+)["'][^}]{0,500}?useVersion[\s(]*["']([^"'\n]+)["']"""
+)
 _VARIABLE: Final = re.compile(r"\$\{(?:\w+\.)*(\w+?)(?:\.get\(\))?\}|\$(?:\w+\.)*(\w+)")
 # sbt writes "group" %% "name" % version.
 _PERCENT: Final = re.compile(r"""["']\s*%{1,3}\s*["']""")
 _OF_SBT: Final = re.compile(r'"\s*%\s*([A-Za-z_][\w.]*)')
 # A line that gives versions to others.
-_GIVES: Final = re.compile(r"platform|mavenBom|kafka\.version", re.IGNORECASE)
+_GIVES: Final = re.compile(
+    r"platform|mavenBom|kafka\.version|spring-boot-gradle-plugin", re.IGNORECASE
+)
 # A configuration of tests, such as testImplementation, integrationTestRuntimeOnly or `% Test`.
 _OF_TESTS: Final = re.compile(r"(?:^|.*[\s{])(?:test|\w+Test)[A-Z]\w*[\s(]|.*%\s*\"?[Tt]est\b")
 # Names of the groups, and of the files, of what only developers install.
@@ -154,7 +171,7 @@ def given(text: str) -> str:
     """Return what a build's script, sources or properties give to the scripts below: constants,
     each as one line, and the lines with platforms and plugins.
     """
-    text = _COMMENT.sub("", text)
+    text = _script(text)
     lines = (line for line in text.splitlines() if _GIVES.search(line) or _PLUGIN.search(line))
     found = (f'{name} = "{value}"' for name, value in _ASSIGNED.findall(text))
     return "".join(f"\n{line}" for line in (*found, *lines))
@@ -166,7 +183,7 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     A variable counts where it has one text; what only some lines give does not. A library of tests
     alone is none of the consumers.
     """
-    text = _COMMENT.sub("", text)
+    text = _script(text)
     values: dict[str, set[str]] = {}
     for variable, value in _ASSIGNED.findall(text):
         values.setdefault(variable, set()).add(value)
@@ -185,7 +202,24 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
         for _depth in range(3):
             plain = _VARIABLE.sub(value_of, plain) if len(plain) < 10_000 else plain
         found += (Named(*each, number, gives=gives) for each in _written(plain))
+    for group, version in _RULE.findall(text):
+        own = _VARIABLE.sub(value_of, version)
+        ruled = [one for one in found if one.name.startswith(f"{group}:")]
+        found += (one._replace(version=own) for one in ruled)
     return together(found)
+
+
+def _script(text: str) -> str:
+    """Return a script without comments, its properties and rich versions as if written plainly."""
+
+    def plain(match: re.Match[str]) -> str:
+        written = _TEXT.findall(match[2])
+        version = next(filter(_NUMBER.match, written), written[0] if written else "")
+        lines = "\n" * match[0].count("\n")
+        return f"{match[1]}:{version}{match[1][0]}{lines}" if version else match[0]
+
+    text = _BY_NAME.sub(r"\1", _BY_EXTRA.sub(r" = \1", _COMMENT.sub("", text)))
+    return _RICH.sub(plain, text)
 
 
 def together(named: Iterable[Named]) -> Iterator[Named]:

@@ -87,7 +87,7 @@ def _catalog_version(version: object, versions: dict[str, Any]) -> str | None:
     table = _table(version)
     referred = versions.get(str(table["ref"])) if "ref" in table else version
     rich = _table(referred)
-    chosen = rich.get("strictly") or rich.get("require") or rich.get("prefer") or referred
+    chosen = rich.get("prefer") or rich.get("strictly") or rich.get("require") or referred
     return chosen if isinstance(chosen, str) else None
 
 

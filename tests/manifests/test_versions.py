@@ -93,6 +93,35 @@ KEPT: dict[str, tuple[Files, str]] = {
     "two constants of one name": (
         CONSTANT | {"build.gradle": "ext.v = [kafka: '2.8.2']\n" + GRADLE.format("$kafka")},
         "kafka-clients None build.gradle:2; ($kafka)"),
+    **{
+        f"{name} of Kotlin": (
+            {"build.gradle.kts": f"{kept}\n" + GRADLE.format(used)},
+            "kafka-clients 3.9.1 build.gradle.kts:2")
+        for name, kept, used in (
+            ("an extra property", 'val kafka by extra("3.9.1")', "$kafka"),
+            ("a property by name", 'extra["kafka"] = "3.9.1"', '${property("kafka")}'),
+        )
+    },
+    **{
+        f"a rich version: {version.split()[0]}": (
+            {"build.gradle": f"\napi('{CLIENTS}') {{\n  version {{ {version} }}\n}}\n"},
+            "kafka-clients 3.9.1 build.gradle:2")
+        for version in ("strictly '3.9.1'", "strictly('[3, 4['); prefer('3.9.1')")
+    },
+    "a rich version of the catalog": (
+        {
+            "gradle/libs.versions.toml": f'[libraries]\nk = {{module = "{CLIENTS}", version = '
+            '{strictly = "[3, 4[", prefer = "3.9.1"}}\n'
+        }, "kafka-clients 3.9.1 gradle/libs.versions.toml"),
+    "a rule for all packages of a group": (
+        script("if (d.requested.group == 'org.apache.kafka') {{ d.useVersion '3.9.1' }}"),
+        "kafka-clients None build.gradle:1; (2.8.2 or 3.9.1)"),
+    "the plugin of Spring Boot on the root's class path": (
+        {
+            "build.gradle": "ext.boot = '3.5.3'\nclasspath("
+            "\"org.springframework.boot:spring-boot-gradle-plugin:$boot\")\n",
+            "a/build.gradle": f"api '{CLIENTS}'\n",
+        }, "kafka-clients 3.9.1 a/build.gradle:1"),
     "a version of the catalog in a script": (
         {
             "gradle/libs.versions.toml": '[versions]\nkafka = "3.9.1"\n',
