@@ -206,11 +206,11 @@ class _Reader:
             locks = (lock for lock in self._locks if lock.name in _LOCKS[own.name])
             if any(lock.parent in own.parents for lock in locks):
                 return
-        used = [
-            one
-            for one, product in known
-            if product and not product.bom and not self._of_tests(own, one, product)
-        ]
+        brought = [(one, product) for one, product in known if product and not product.bom]
+        used = [one for one, product in brought if not self._of_tests(own, one, product)]
+        if ecosystem == "golang":
+            # An indirect module counts where the project needs no known one itself.
+            used = used or [one for one, _ in brought]
         bom = next((one for one, product in known if product and product.bom and one.version), None)
         inside = library_of(ecosystem, bom.name, bom.version) if bom is not None else None
         of_boot = (one.version for one, _ in known if one.gives and one.name == CLIENTS)

@@ -97,7 +97,8 @@ OR: Final = " or "
 class Named(NamedTuple):
     """One mention of a package or image: `version` as written, None where none is.
 
-    `tests`: only developers and tests have it. `gives`: it gives versions to others, as a BOM does.
+    `tests`: only developers and tests have it, or, of Go, only other modules need it. `gives`: it
+    gives versions to others, as a BOM does.
     """
 
     name: str
@@ -126,13 +127,15 @@ def read_go_mod(text: str, _: str) -> Iterator[Named]:
     replaced: dict[tuple[str, ...], tuple[str, str]] = {}
     block: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
-        words = line.split("//")[0].split()
+        plain, _, comment = line.partition("//")
+        words = plain.split()
         if words[1:] == ["("] or words == [")"]:
             block = words[:-1]
             continue
         match [*block, *words]:
             case ["require", module, version]:
-                required.append(Named(module, version, number))
+                indirect = comment.split()[:1] == ["indirect"]
+                required.append(Named(module, version, number, tests=indirect))
             case ["replace", module, *own, "=>", folder]:
                 # The version of a fork is not in go.mod.
                 replaced[module, *own] = (module, folder)
@@ -141,7 +144,7 @@ def read_go_mod(text: str, _: str) -> Iterator[Named]:
     for one in required:
         # One with a version is for that version alone.
         found = replaced.get((one.name, one.version or ""), replaced.get((one.name,)))
-        yield Named(*(found or one[:2]), one.line)
+        yield one._replace(name=found[0], version=found[1]) if found else one
 
 
 def read_requirements(text: str, name: str) -> Iterator[Named]:

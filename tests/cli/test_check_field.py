@@ -142,7 +142,7 @@ CASES = {
     "09 Jaeger takes the collector's receiver, beside both libraries": (
         {"go.mod": BOTH.format(receiver="0.132.0", sarama="1.46.0", franz="1.18.1")},
         {"go.mod": BOTH.format(receiver="0.137.0", sarama="1.46.1", franz="1.19.5")},
-        3, ["1 rejected, 2 not verified", "[cooperative-sticky] (default of Op"]),
+        3, ["1 of 1 group starts differently: 1 rejected", "[cooperative-sticky] (default of Op"]),
 
     "11 a product on franz-go joins a group of range": (
         EAGER,

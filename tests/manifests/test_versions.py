@@ -12,6 +12,7 @@ BOOT = "org.springframework.boot:spring-boot-starter-parent"
 GRADLE = f'implementation("{CLIENTS}:{{}}")\n'
 VERSIONS = "buildSrc/src/main/kotlin/Versions.kt"
 CONSTANT = {VERSIONS: 'object Versions {\n    const val kafka: String = "3.9.1"\n}\n'}
+SARAMA, FRANZ = "github.com/IBM/sarama", "github.com/twmb/franz-go"
 WORK = "use ./pay\n\nreplace (\n\tgithub.com/IBM/sarama => github.com/twmb/franz-go v1.18.0\n)\n"
 COLLECTOR = "otel/opentelemetry-collector-contrib"
 TEMPLATE = f"kind: {{{{ .Kind }}}}\n{{{{- if .On }}}}\nimage: {COLLECTOR}:0.136.0\n{{{{- end }}}}\n"
@@ -147,6 +148,18 @@ KEPT: dict[str, tuple[Files, str]] = {
         "kafka-clients None build.gradle:2; (that of com.acme:bom 1.3)"),
     "sbt": (
         {"project/Dependencies.scala": SBT}, "kafka-clients 3.6.0 project/Dependencies.scala:3"),
+    "an indirect module of Go": (
+        {"go.mod": f"require {SARAMA} v1.43.3 // indirect\nrequire {FRANZ} v1.18.0\n"},
+        "franz-go v1.18.0 go.mod:2"),
+    "indirect modules of Go alone": (
+        {"go.mod": f"require {SARAMA} v1.43.3 // indirect\n"}, "sarama v1.43.3 go.mod:1"),
+    "Spring Boot 4's starter": (
+        {
+            "build.gradle": "plugins { id 'org.springframework.boot' version '4.0.0' }\n"
+            "api 'org.springframework.boot:spring-boot-starter-kafka'\n"
+        },
+        "org.springframework.boot.gradle.plugin 4.0.0 build.gradle:1; "
+        "spring-boot-starter-kafka None build.gradle:2"),
     "a workspace of Go": (
         {"go.work": WORK, "pay/go.mod": "require github.com/IBM/sarama v1.43.3\n"},
         "franz-go v1.18.0 pay/go.mod:1"),
