@@ -14,15 +14,17 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.brokers import other_brokers
-from rebal.groups.clients import version_tuple
+from rebal.groups.clients import older, version_tuple
 from rebal.groups.model import (
     GroupSnapshot,
+    Member,
     RebalanceProtocol,
     Record,
     Software,
     Tri,
 )
 from rebal.groups.protocol import group_protocol
+from rebal.groups.streams import EAGER_UNTIL, EAGER_VALUES
 from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.bridge import STATELESS, read_each_other
@@ -42,9 +44,12 @@ from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Conte
 from rebal.planner.facts import listed
 from rebal.planner.plan import Severity
 from rebal.planner.rules import Trait, evaluate, has
+from rebal.planner.timeouts import waits
 from rebal.planner.verdict import answer_of, first_reason
 
 _INCREMENTAL: Final = (2, 4)
+# CONFIGURATION.md of librdkafka has group.protocol from this version on.
+_RDKAFKA_READS_PROTOCOL: Final = (2, 4)
 # Consumers whose stages are combined in every way; more are rolled out together.
 _FREE: Final = 3
 _FENCES: Final = (
@@ -365,6 +370,10 @@ def _fails(start: Start) -> str | None:
     brokers = other_brokers(declared.brokers)
     without = brokers.name if brokers is not None and brokers.kip848 is False else None
     lacks = assignor_it_lacks(start)
+    rdkafka, have = start.family == "librdkafka", version_tuple(start.library.version)
+    times = waits(Member(member_id="", software=software, declared=declared))
+    # A version that is not known, and a product's image, may have another default.
+    sure = declared.session_timeout_ms or (have and start.library.ecosystem != "docker")
     rows = (
         (
             lacks is not None,
@@ -387,6 +396,22 @@ def _fails(start: Start) -> str | None:
             can.cooperative is Tri.NO and any(cooperative(name) is Tri.YES for name in names),
             f"{' '.join(filter(None, (start.family, start.library.version)))} has no cooperative "
             "assignor",
+        ),
+        (
+            rdkafka and declared.group_protocol and have and have < _RDKAFKA_READS_PROTOCOL,
+            f"librdkafka {start.library.version} has no group.protocol, and does not start with it",
+        ),
+        (
+            rdkafka and not online and sure and times.rebalance < times.session,
+            "librdkafka does not start with a max.poll.interval.ms below its session.timeout.ms "
+            f"({int(times.session * 1000)})",
+        ),
+        (
+            start.family == "streams"
+            and declared.upgrade_from in EAGER_VALUES
+            and older(software, EAGER_UNTIL) is Tri.NO,
+            f"Kafka Streams {EAGER_UNTIL} and later does not start with "
+            f"upgrade.from={declared.upgrade_from} (RB506)",
         ),
         (
             stops_at_repeats(start.family, software) and len(names) > len({*names}),

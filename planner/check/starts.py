@@ -165,11 +165,14 @@ def aspects(start: Start) -> dict[str, str]:
     ignored = declared.group_protocol is not None and start.ignores_protocol
     note = f" ({library.version} ignores it)" if ignored else ""
     unread = dict.fromkeys(declared.classic_only, "set")
+    several = f" ({declared.replicas} processes)" if (declared.replicas or 1) > 1 else ""
     return {
         "group.id": start.group_id or "not known",
         "bootstrap.servers": declared.brokers or "not known",
         "group.protocol": f"{declared.group_protocol or 'not set'}{note}",
-        "group.instance.id": declared.instance_id or "not set (dynamic member)",
+        "group.instance.id": f"{declared.instance_id}{several}"
+        if start.is_static
+        else "not set (dynamic member)",
         "heartbeat.interval.ms": unread.get("heartbeat.interval.ms", "not set"),
         "session.timeout.ms": str(
             declared.session_timeout_ms or unread.get("session.timeout.ms", "not set")

@@ -94,6 +94,7 @@ ADMITTED = {
     ),
     "a broker more": ([start("range", brokers="a:1")], [start("range", brokers="b:1,a:1")]),
     "a timeout alone": listed("", "", session_timeout_ms=30_000),
+    "a poll interval below Java's session timeout": listed("", "", max_poll_interval_ms=9_000),
     "Streams across 2.4 by upgrade.from": upgraded("streams", "2.3.1", "2.8.2", upgrade_from="2.3"),
     "a new group": ([], [start("range")]),
     "a product without a group": tuple(
@@ -136,6 +137,23 @@ REJECTED = {
     "an assignor that librdkafka has not, beside one that stays": (
         [start("range", "roundrobin", family="librdkafka")],
         [start("range", "sticky", family="librdkafka")],
+    ),
+    "more processes with one static id": tuple(
+        [start("range", instance_id="pay-1", replicas=number)] for number in (1, 3)
+    ),
+    "a poll interval below librdkafka's session timeout": listed(
+        "range", "range", family="librdkafka", session_timeout_ms=30_000, max_poll_interval_ms=9_000
+    ),
+    "a poll interval below the session timeout of a newer librdkafka": tuple(
+        [start(lib=lib("librdkafka", version), max_poll_interval_ms=30_000)]
+        for version in ("1.6.1", "1.7.0")
+    ),
+    "a version of librdkafka without group.protocol": tuple(
+        [start(lib=lib("librdkafka", version), group_protocol="consumer")]
+        for version in ("2.12.0", "2.3.0")
+    ),
+    "Streams 4 with an upgrade.from of an eager version": tuple(
+        [start(lib=lib("streams", version), upgrade_from="2.3")] for version in ("3.9.0", "4.0.0")
     ),
     "a class that Kafka has not, beside one that stays": listed(
         "range", "org.apache.kafka.clients.consumer.CoperativeStickyAssignor range"
