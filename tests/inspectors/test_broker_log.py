@@ -91,6 +91,51 @@ def test_lines_of_older_brokers_are_read() -> None:
     assert (join.instance_id, left.instance_id, join.reason) == ("one", "one", None)
 
 
+# What stands behind a line, or around one that is not unwrapped.
+LAYOUTS = {
+    "strimzi": lambda text: f"{text} [data-plane-kafka-request-handler-3]",
+    "line numbers": lambda text: f"{text[:-1]}:66) [main]",
+    "json in docker": lambda text: json.dumps(
+        {"log": json.dumps({"message": text.partition(" INFO ")[2], "thread": "x"}), "time": STAMP}
+    ),
+    "fluentd": lambda text: f"{STAMP}\tkube.log\t{json.dumps({'log': text, 'pod': 'kafka-1'})}",
+    "csv": lambda text: f'"{STAMP}","{text}","info"',
+}
+STAMP = "2026-11-24T17:14:05Z"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_layout_puts_behind_a_line_hides_nothing(version: str, layout: str) -> None:
+    lines = (LOGS / f"{version}.log").read_text().splitlines()
+    shown, expected = (
+        [(type(one), one.line, getattr(one, "reason", None)) for one in reading.observations]
+        for reading in (read(*map(LAYOUTS[layout], lines)), read(*lines))
+    )
+    assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "instance_id"),
+    [
+        ("Member m in group g has left, removing it from the group", Left, None),
+        ("[Group g] Static Member m with instance id i has left group through explicit "
+         "`LeaveGroup` request; client reason: x", Left, "i"),
+        ("[GroupId g] Static Member m with instance id i left the consumer group.", Left, "i"),
+        ("[GroupId g] Static Member m with instance id i temporarily left the consumer group.",
+         None, None),
+        ("Dynamic Member with unknown member id joins group g in Stable state. Created a new "
+         "member id m for this member and add to the group.", Joined, None),
+        ("Dynamic member with unknown member id joins group g in state PREPARING_REBALANCE. "
+         "Created a new member id m and added the member to the group.", Joined, None),
+    ],
+)  # fmt: skip
+def test_the_wording_of_a_release(text: str, kind: type, instance_id: str | None) -> None:
+    found = read(printed(f"[GroupCoordinator 0]: {text}")).observations
+    assert [type(one) for one in found] == [kind] * bool(kind)
+    assert all((o.group_id, o.member_id, o.instance_id) == ("g", "m", instance_id) for o in found)
+
+
 @pytest.mark.parametrize(
     "wrap",
     [

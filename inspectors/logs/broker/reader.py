@@ -12,18 +12,21 @@ from typing import Final
 
 from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.inspectors.logs.forms import Kind, LogReading, Part, forms, observed, shown_by, split
-from rebal.inspectors.logs.lines import Zone, origin
+from rebal.inspectors.logs.lines import Zone, numbered, origin
 from rebal.inspectors.logs.text_input import TextInput, TextSource
 
 _MARK: Final = b"[GroupCoordinator "
-# `[GroupCoordinator 1]: …` (Scala), `[GroupCoordinator id=1 topic=… partition=3] …` (Java).
-_COORDINATOR: Final = re.compile(r"\[GroupCoordinator (?:id=)?(\d+)[^\]]*\]:? (.*)")
+# `[GroupCoordinator 1]: …` (Scala), `[GroupCoordinator id=1 topic=… partition=3] …` (Java). The
+# message ends before the logger's name, which layouts put behind it, and where JSON or CSV ends it.
+_COORDINATOR: Final = re.compile(
+    r"\[GroupCoordinator (?:id=)?(\d+)[^\]]*\]:? (.*?)"
+    r"(?: \((?:[\w$]+\.)*Group[A-Z]\w*[:)]|\\?\"|$)"
+)
 _GROUP: Final = r"(?P<group_id>.{1,250}?)"
 _MEMBER: Final = r"(?P<member_id>\S{1,300}?)"
 _INSTANCE: Final = r"(?P<instance_id>.{0,250}?)"
 _REASON: Final = r"(?:; client reason: (?P<reason>.{0,400}?))?"
-# The end of the message, before the logger's name in Kafka's own layout.
-_END: Final = r"\.?(?: \([\w.$]+\))?$"
+_END: Final = r"\.?$"
 _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
     (
         "given",
@@ -34,8 +37,8 @@ _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
     ("joined", rf"^Pending dynamic member with id {_MEMBER} joins group {_GROUP} in \w+ state"),
     (
         "joined",
-        rf"^Static member with groupInstanceId={_INSTANCE} and unknown member id joins group "
-        rf"{_GROUP} in \w+ state\. Created a new member id {_MEMBER} for",
+        rf"^\w+ [Mm]ember with (?:groupInstanceId={_INSTANCE} and )?unknown member id joins group "
+        rf"{_GROUP} in (?:\w+ state|state \w+)\. Created a new member id {_MEMBER} (?:for|and add)",
     ),
     (
         "joined",
@@ -55,9 +58,9 @@ _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
     ),
     (
         "left",
-        rf"^\[Group(?:Id)? {_GROUP}\] (?:Dynamic m|Static m|M)ember {_MEMBER}"
+        rf"^\[Group(?:Id)? {_GROUP}\] (?:(?:Dynamic|Static) )?[Mm]ember {_MEMBER}"
         rf"(?: with instance id {_INSTANCE})? (?:has left group through explicit `LeaveGroup` "
-        rf"request{_REASON}|left the consumer group)" + _END,
+        rf"request{_REASON}|(?<!temporarily )left the consumer group)" + _END,
     ),
     (
         "left",
@@ -65,11 +68,11 @@ _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
         rf"\)), .*?\) has left group {_GROUP} through explicit `LeaveGroup`(?: request)?{_REASON}"
         + _END,
     ),
-    # Brokers before 2.6.
+    # Brokers before 2.6, and before 2.4.
     (
         "left",
-        rf"^Member\[group\.instance\.id (?:None|Some\({_INSTANCE}\)), member\.id {_MEMBER}\] in "
-        rf"group {_GROUP} has left",
+        rf"^Member(?:\[group\.instance\.id (?:None|Some\({_INSTANCE}\)), member\.id)? {_MEMBER}\]? "
+        rf"in group {_GROUP} has left",
     ),
     ("expired", rf"^Member {_MEMBER} in group {_GROUP} has failed, removing it"),
     (
@@ -78,8 +81,9 @@ _ROWS: Final[tuple[tuple[Kind, str], ...]] = (
         r"expired",
     ),
     ("rebalanced", rf"^Stabilized group {_GROUP} generation (?P<generation_id>\d{{1,10}})\b"),
-    ("loaded", rf"^Loading group metadata for {_GROUP} with generation \d+" + _END),
-    ("loaded", rf"^Loaded \w+ group {_GROUP} with \d+ members" + _END),
+    # Open at their end: without its load, a rebalance before it would count as one after it.
+    ("loaded", rf"^Loading group metadata for {_GROUP} with generation \d+\b"),
+    ("loaded", rf"^Loaded \w+ group {_GROUP} with \d+ members\b"),
     ("member", rf"^Assignment received from leader {_MEMBER} for group {_GROUP} for generation"),
     (
         "converted",
@@ -106,8 +110,9 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
     lines = 0
     for source in map(TextInput, sources):
         parts: dict[int, Part] = {}
-        number, raw = 0, b""
-        for number, raw in enumerate(source.lines(), 1):
+        number, first, raw = 0, b"", b""
+        for number, raw in numbered(source.lines()):
+            first = first or raw
             for line in split(raw, number, tz_offset) if _MARK in raw else ():
                 if not (match := _COORDINATOR.search(line.text)):
                     continue
@@ -127,7 +132,8 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
         lines += number
         # A broker whose groups are stable still prints other lines: they show how far its log goes.
         for part in parts.values() if len(parts) == 1 else ():
-            part.take(next((line.stamp for line in split(raw, number, tz_offset)), None))
+            for end in (first, raw):
+                part.take(next((line.stamp for line in split(end, number, tz_offset)), None))
         logs += [part.read() for part in parts.values()]
     note = (
         f"--broker-log: none of the {lines:,} lines is the group coordinator's "
