@@ -15,7 +15,7 @@ from rebal.groups.model import Record
 
 _TIME: Final = re.compile(
     r"(?<!\d)(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
-    r"(?: ?(Z|UTC|[+-]\d\d:?\d\d)(?![\w:]))?"
+    r"(?: ?(Z|UTC|[+-]\d\d:?\d\d|(?<! )[+-]\d\d)(?![\w:]))?"
 )
 # The preferred ones first: stores add the time at which they received a line.
 _TIME_KEYS: Final = (

@@ -119,6 +119,7 @@ def test_a_zone_in_the_line_or_around_it_is_taken_before_none() -> None:
     said = stamp_of(f"2026-11-21T02:00:00Z {inner}", None)
     assert said == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
     assert stamp_of(inner, None) == (datetime(2026, 11, 21, 11, tzinfo=UTC), True)
+    assert stamp_of("2026-11-21 11:00:00,000+09 INFO", None) == said
     assert stamp_of(inner, timezone(TOKYO)) == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
     (wrapped,) = unwrap('{"log": "x", "time": "2026-11-21T02:00:00Z"}', re.compile("x"), None)
     assert wrapped.wrapper_time == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
