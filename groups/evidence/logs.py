@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -65,6 +66,30 @@ def _in_client_log(member: Member) -> bool:
         if fact is not None
         for item in fact.evidence
     )
+
+
+# Threads of one program print their lines so little out of order.
+_JITTER: Final = timedelta(seconds=1)
+
+
+def in_order(seen: Sequence[Observation]) -> list[Observation]:
+    """Return `seen` with a log's lines numbered by time where they do not stand in its order.
+
+    Such a log does not end with its newest line: it was exported newest first, or rotated files
+    were joined by name. In all others the lines' order counts: clocks are set back at times.
+    """
+    numbers: dict[tuple[str, int], int] = {}
+    for log, found in by_field(seen, Seen, "log").items():
+        end = max(found, key=attrgetter("line")).at
+        if log and end is not None and any(one.at and one.at - end > _JITTER for one in found):
+            found.sort(key=lambda one: (one.at or end, one.line))
+            numbers |= {(log, one.line): number for number, one in enumerate(found)}
+    return [
+        replace(one, line=numbers.get((one.log, one.line), one.line))
+        if isinstance(one, Seen)
+        else one
+        for one in seen
+    ]
 
 
 def own(

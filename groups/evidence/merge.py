@@ -27,7 +27,7 @@ from rebal.groups.evidence.bounds import contradictions, with_bounds
 from rebal.groups.evidence.exact import evidence_key, when, with_joins, with_ran
 from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.evidence.loads import with_loads
-from rebal.groups.evidence.logs import own, placed, without_zone, zone_notes
+from rebal.groups.evidence.logs import in_order, own, placed, without_zone, zone_notes
 from rebal.groups.evidence.observations import (
     Converted,
     Declared,
@@ -66,9 +66,8 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     assignor, the probe and owned partitions, and guesses of the client software.
     """
     group_id = snapshot.group.group_id
-    seen, offsets = placed(
-        snapshot, (one for one in observations if one.group_id in (group_id, None))
-    )
+    of_group = [one for one in observations if one.group_id in (group_id, None)]
+    seen, offsets = placed(snapshot, in_order(of_group))
     seen, unused = own(snapshot, seen)
     notes = (*zone_notes(seen, offsets), *unused, *_conversions(seen))
     snapshot = with_loads(snapshot, seen)

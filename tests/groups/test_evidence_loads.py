@@ -50,8 +50,14 @@ OLDER = Rebalanced(**where(3, log="server.log.1"), generation_id=4)
         ((JOIN, LOAD, GENERATION, log(broker_id=2)), Tri.CANNOT_TELL),
         ((JOIN, LOAD, GENERATION, log(last_at=NOW - timedelta(minutes=9))), Tri.CANNOT_TELL),
         ((JOIN, LOAD, GENERATION, log(last_at=None)), Tri.CANNOT_TELL),
+        # Newest first, or rotated files joined by name.
+        ((LOAD, Rebalanced(**where(3, at=at(1)), generation_id=4), JOIN, log()), Tri.NO),
+        ((Loaded(**where(4, at=at(2))), GENERATION, JOIN, log()), Tri.YES),
+        # The clock was set back between the two.
+        ((JOIN, Rebalanced(**where(2, at=at(8)), generation_id=4), Loaded(**where(3)),
+          joined("b", line=9, minute=9, **WHERE), log()), Tri.NO),
     ],
-)
+)  # fmt: skip
 def test_a_rebalance_after_the_load_counts_in_the_coordinator_s_own_log_of_now(
     seen: Any, answer: Tri
 ) -> None:

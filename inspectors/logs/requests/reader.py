@@ -62,7 +62,7 @@ def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> L
         found_here, parts = _read(source, tz_offset, tally)
         requests += found_here
         logs += parts
-    if len(sources) > 1 and all(r.at is not None for r in requests):
+    if all(r.at is not None for r in requests):
         requests.sort(key=attrgetter("at"))
     history = _History()
     found: list[Observation] = []
