@@ -134,51 +134,6 @@ def is_refused(member: Member, because: str) -> None:
     assert because in str(member.wait_for("error").data["message"])
 
 
-@pytest.mark.story
-def test_a_group_is_converted_online_to_kip_848_and_back(
-    kafka41: Broker, group: Make, tmp_path: Path, capsys: Said
-) -> None:
-    it = group(kafka41)
-    above, below = tmp_path / "up.yaml", tmp_path / "down.yaml"
-    log = ["--request-log", str(kafka41.request_log_path), "--expect-members", "2"]
-    up, down = ("--to", "consumer", *log), ("--to", "cooperative-sticky", *log)
-    own: dict[str, dict[str, Any]] = {"app-0": {}, "app-1": {"instance_id": "i-1"}}
-    with it.logged():
-        it.place("app-0", RANGE)
-        it.place("app-1", RANGE, instance_id="i-1", session_timeout_ms=30_000)
-        it.settle()
-        kafka41.produce(it.topic, dict.fromkeys(range(PARTITIONS), 3))
-        it.wait_committed(3)
-        it.plan(capsys, *up, "--out", str(above))
-        for number, name in enumerate(own):
-            assert it.gate(capsys, above, *log[:2]) == 4
-            body = it.plan(capsys, *up)
-            assert (body["path"], body["next_step"], body["exit_code"]) == ("kip848_online", 1, 0)
-            assert len(body["steps"][0]["done"]) == number
-            assert any("i-1): never two processes" in line for line in body["steps"][0]["order"])
-            it.place_as(name, java_text(body), **own[name])
-            it.settle()
-        body = it.plan(capsys, *up)
-        assert (body["verdict"], body["exit_code"]) == ("done", 0)
-        assert body["assignor"] == "range", "as group.remote.assignor asks"
-        assert it.gate(capsys, above, *log[:2]) == 0
-        it.plan(capsys, *down, "--out", str(below))
-        for number, name in enumerate(own):
-            assert it.gate(capsys, below, *log[:2]) == 4
-            body = it.plan(capsys, *down)
-            assert (body["path"], body["exit_code"]) == ("kip848_back", 0), body["summary"]
-            assert len(body["steps"][0]["done"]) == number
-            assert body["baseline"]["group"]["type"] == "consumer"
-            it.place_as(name, java_text(body), **own[name])
-            it.settle()
-        body = it.plan(capsys, *down)
-        assert (body["verdict"], body["from"]) == ("done", "COOPERATIVE")
-        assert body["baseline"]["group"]["type"] == "classic"
-        assert it.gate(capsys, below, *log[:2]) == 0
-    assert it.committed() == dict.fromkeys(range(PARTITIONS), 3)
-    assert it.consumed(*own) == 0, "what was read before is not read again"
-
-
 def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     closed41: Broker, group: Make, tmp_path: Path, capsys: Said
 ) -> None:

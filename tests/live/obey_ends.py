@@ -134,8 +134,6 @@ class Operator:
         processes = [one for one in found if one is not None]
         if action == "restart":
             processes = processes[:1]
-        elif action == "cut-over":
-            processes = list(world.processes)
         elif action == "temporary":
             pattern = world.processes[0]
             guest = Process("guest", pattern.software, pattern.assignors)

@@ -108,3 +108,34 @@ def test_without_the_log_of_one_broker_no_member_is_called_done_too_early(moved:
     assert named(told, "yes") == {"app-1"}
     assert named(told, "cannot tell") == {"app-0"}
     assert told["exit_code"] == 4
+
+
+@pytest.mark.parametrize("version", ["41", pytest.param("39", marks=pytest.mark.full)])
+def test_a_load_keeps_the_bytes_of_a_static_members_new_process(
+    version: str, request: pytest.FixtureRequest, group_on: GroupOn
+) -> None:
+    """The record of a static restart holds the subscription of the process that came.
+
+    So after a load no byte of the old process, which kept its partitions, speaks against the list
+    of the new one.
+    """
+    cluster = request.getfixturevalue(f"cluster{version}")
+    group: PlannedGroup = group_on(cluster)
+    for name in APPS[:2]:
+        # One after the other: the first one joins again and names the partitions that it keeps.
+        group.place(name, FINAL, instance_id=name, session_timeout_ms=45_000)
+        group.settle()
+    group.make("--to", "eager", "--expect-members", "2", *group.logs())
+    group.restart("app-0", DEFAULT)
+    cluster.move_coordinator(group.group)
+    group.settle()
+    body = group.verify("--probe", *group.logs())
+    seen = inspect(cluster, group.group, "--probe")
+    assert seen["coordinator"]["rebalanced_since_load"] == "no"
+    assert seen["members"][0]["subscription"]["generation_id"] == -1
+    assert seen["members"][0]["subscription"]["owned_partitions"] == []
+    (shown,) = [one for one in body["members"] if one["name"] == "app-0"]
+    assert shown["done"] == "yes", shown
+    assert "RB902" not in {one["rule"] for one in body["findings"]}
+    advice = body["advice"]
+    assert (advice["verdict"], advice["assignors"]) == ("yes", DEFAULT), advice["text"]

@@ -49,8 +49,13 @@ PATHS: dict[str, tuple[str, Callable[[], list[Process]]]] = {
     "downgrade": ("eager", of("java-3.9.1", names=(FINAL,))),
     "to consumer": ("consumer", of("java-4.1.1")),
 }
-# What the coordinator remembers of a member that is back, a log alone shows.
-WAY_BACK = {"from consumer": (FINAL, of("java-4.1.1", names=(), group_protocol="consumer"))}
+# What a log alone shows: what the coordinator remembers of who is back, and who must stop.
+BY_LOG = {
+    "from consumer": (FINAL, of("java-4.1.1", names=(), group_protocol="consumer")),
+    "Java and librdkafka": (NEW, of("java-3.9.1", "java-3.9.1", "confluent-kafka")),
+}
+# Paths of which no other story is carried out in `make test`.
+STORIES = ("Java default list", "static members", "librdkafka cut-over", "to consumer")
 
 
 def reach(right: str, world: LiveWorld) -> list[str]:
@@ -75,7 +80,7 @@ def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) 
     """Carry a path out on a broker with these rights and files."""
 
     def carried_out(path: str, right: str, broker: Broker) -> End:
-        goal, processes = (PATHS | WAY_BACK)[path]
+        goal, processes = (PATHS | BY_LOG)[path]
         world = LiveWorld(
             broker, members, group_id, topic_name, folder=tmp_path, rng=random.Random(0),
             processes=processes(), kinds=set(), goal=goal, session_ms=10_000,
@@ -120,7 +125,10 @@ def ends(end: End) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.story if path in STORIES else ()) for path in PATHS],
+)
 def test_each_path_ends_with_the_first_rights(
     path: str, kafka41: Broker, carry_out: CarryOut
 ) -> None:
@@ -133,7 +141,7 @@ def test_each_path_ends_with_the_first_rights(
     [
         *(("Java [range]", right) for right in RIGHTS[1:]),
         pytest.param("downgrade", "inventory", marks=pytest.mark.story),
-        *((path, "request log") for path in WAY_BACK),
+        *(pytest.param(path, "request log", marks=pytest.mark.story) for path in BY_LOG),
     ],
 )
 def test_a_path_ends_with_what_else_a_site_can_give(

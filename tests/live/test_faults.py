@@ -23,7 +23,7 @@ from rebal.inspectors.kafka import read as live_group
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.wire import Connection, Deadline
 from tests.kafka import jars
-from tests.kafka.broker import Broker, free_ports
+from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.processes import freeze, wait_for
 from tests.kafka.rolling import Rolling
@@ -65,16 +65,6 @@ def refused(config: ClusterConfig, kind: str) -> str:
     assert text.count("\n") == 0
     assert text.endswith(".")
     return text
-
-
-def test_a_port_that_nobody_listens_on() -> None:
-    (port,) = free_ports(1)
-    text = refused(config(f"127.0.0.1:{port}"), "unreachable")
-    assert re.fullmatch(
-        rf"cannot reach any of 127\.0\.0\.1:{port} \(connection refused; 3 tries in \d\.\d s\)\. "
-        r"Check -b or --command-config\.",
-        text,
-    )
 
 
 def test_a_name_that_does_not_exist() -> None:
@@ -119,14 +109,6 @@ def test_a_port_whose_answers_are_no_kafka(answer: Callable[[socket.socket], Non
         text = refused(config(f"127.0.0.1:{server.getsockname()[1]}"), "unreachable")
         server.shutdown(socket.SHUT_RDWR)
     assert "does not answer in Kafka's protocol" in text
-
-
-def test_one_of_several_servers_is_enough(kafka41: Broker) -> None:
-    (port,) = free_ports(1)
-    both = config(f"127.0.0.1:{port},{kafka41.bootstrap}", timeout_ms=8 * SECOND)
-    (answer,) = read_groups(both, ["nobody-has-this"])
-    assert isinstance(answer, GroupFailure)
-    assert answer.kind == "not-found"
 
 
 def test_plaintext_on_a_tls_port_and_tls_on_a_plaintext_port(kafka41: Broker) -> None:

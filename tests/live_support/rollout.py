@@ -11,7 +11,6 @@ from tests.kafka.cluster import Cluster
 from tests.kafka.members import Members
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import answer, properties_of
-from tests.live.obey import JOINING
 
 LISTS = "partition.assignment.strategy"
 PARTITIONS = 6
@@ -92,22 +91,6 @@ class PlannedGroup(Rolling, Plan):
         kept = [path for node, path in logs.items() if node not in missing]
         return tuple(word for path in kept for word in ("--request-log", str(path)))
 
-    def dies(self, name: str, assignors: list[str]) -> None:
-        """Restart `name` with this list: the coordinator rejects it and it stays down."""
-        self.running[name].stop()
-        newcomer = self.start(name, assignors, **self._options.get(name, {}))
-        newcomer.wait_for("error")
-        assert "InconsistentGroupProtocol" in str(newcomer.error)
-        newcomer.stop()
-        del self.running[name], self.lists[name]
-
 
 GroupOn = Callable[..., Any]
 """Makes the test's group on a broker or cluster, of a kind of PlannedGroup and a client."""
-
-
-def recommends(body: dict[str, Any], assignors: list[str] | None = None) -> bool:
-    """Whether a plan or a verify says that a member may join now, with this list or any."""
-    advice = body["advice"]
-    joins = advice["action"] in JOINING and advice["verdict"] == "yes"
-    return joins and (assignors is None or advice["assignors"] == assignors)
