@@ -1,4 +1,4 @@
-"""To KIP-848 and back, online and over a stop, and the limits of both, on real brokers.
+"""To KIP-848 over a stop, and what shuts the way online, on real brokers.
 
 After every restart the plan's word is held to what the broker does to whoever joins.
 """

@@ -33,28 +33,6 @@ def forgotten(kafka41: Broker, members: Members, group_id: str, topic_name: str)
     return service
 
 
-@pytest.mark.story
-def test_the_probe_finds_the_missing_assignor_and_the_request_log_names_the_member(
-    shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
-) -> None:
-    (probed,) = shell.json("inspect", group_id, "--probe", code=0)["groups"]
-    assert "cooperative-sticky" in probed["common_assignors"]["unsupported"]
-    assert probed["rebalance_protocol"]["value"] == "EAGER"
-    assert {m["assignors"]["knowledge"] for m in probed["members"]} == {"bounded"}
-
-    log = str(kafka41.request_log_path)
-    (named,) = shell.json("inspect", group_id, "--probe", "--request-log", log, code=0)["groups"]
-    lists = {m["client_id"]: m["assignors"]["list"] for m in named["members"]}
-    assert lists == {"app-0": MIXED, "app-1": MIXED, "app-2": ["range"]}
-    (blamed,) = [f for f in named["findings"] if f["rule"] == "RB102"]
-    assert blamed["members"] == [forgotten.running["app-2"].member_id]
-
-    screen = shell("inspect", group_id, "--probe", "--request-log", log, code=0)
-    assert "app-2" in screen
-    assert "RB102" in screen
-    assert f"next:  rebal plan-upgrade {group_id}" in screen
-
-
 def test_commands_read_the_live_group_or_what_was_saved_and_leave_it_as_it_was(
     shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
 ) -> None:

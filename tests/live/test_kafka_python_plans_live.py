@@ -59,34 +59,3 @@ def test_a_cut_over_of_kafka_python_alone(service: Service) -> None:
     # The truth of it: one more member comes, and those that are there keep what they keep.
     for owned, given in service.given_up("kafka-python-2", FINAL).values():
         assert given < owned
-
-
-def test_java_rolls_while_kafka_python_is_stopped_and_upgraded(service: Service) -> None:
-    java, python = ["java-2.8.2-0", "java-2.8.2-1"], ["kafka-python-2-0"]
-    service.begin([*java, *python], OLD)
-    # kafka-python 2 does not introduce itself where it joins: the user says which client it is.
-    said = ("--assume-family", "kafka-python-2-0=kafka-python")
-    first, second, third = service.steps_of("mixed_families", *said)
-    assert first["left_out"] == ["kafka-python"]
-    assert not texts(first, "kafka-python")
-    assert "needs kafka-python 3.0 or later" in texts(second, "kafka-python")
-    service.carry_out(first, java, of=java)
-    # Who does not stop but takes the last list at once, beside the old one, is refused.
-    service.refuses("kafka-python-9", FINAL, "InconsistentGroupProtocol")
-    told = service.verify()
-    assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "rejected")
-    service.file = service.file.with_name("again.yaml")
-    service.plan(*said, "--out", str(service.file))
-
-    service.stop(python[0])
-    service.settle()
-    told = service.verify()
-    assert (told["step"], told["exit_code"], told["dangers"]) == (second["id"], 4, []), told
-    service.start_as("kafka-python-0", second)
-    service.settle()
-    told = service.verify()
-    assert (told["step"], told["exit_code"], told["dangers"]) == (second["id"], 0, []), told
-    service.look_unlogged(set(service.lists), 0)
-    assert service.runs() == dict.fromkeys(java, "EAGER") | {"kafka-python-0": "COOPERATIVE"}
-    service.carry_out(third, java)
-    service.is_over()
