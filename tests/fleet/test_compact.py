@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from atexit import register
+import re
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
-from shutil import copytree, rmtree
-from tempfile import mkdtemp
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -21,55 +19,52 @@ from rebal.inspectors.fleet.lake.sweep import Compacted, Freed, compact
 from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
-from tests.fleet.test_lake import KilledError, files_of, finish
+from tests.fleet.test_lake import KilledError, finish
 from tests.fleet.test_retain import DAY, check, members, scan_at
 
 Said = pytest.CaptureFixture[str]
 
 
-@cache
-def made(scans: int) -> Path:
-    """A folder that `lake_of` copies; nothing else writes to it."""
-    out = Path(mkdtemp(prefix="rebal-lakes-"))
-    register(rmtree, out, ignore_errors=True)
-    if scans > 1:
-        copytree(made(scans - 1), out, dirs_exist_ok=True)
-    scan_at(out, scans - 400, 3650 * DAY)
+@pytest.fixture(scope="module")
+def thirteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that keeps thirteen scans of a year ago; `records` has a file of each."""
+    out = tmp_path_factory.mktemp("thirteen") / "lake"
+    for number in range(1, 14):
+        scan_at(out, number - 400, 3650 * DAY)
     return out
 
 
-def lake_of(out: Path, scans: int) -> Path:
-    """A lake that keeps all of these scans, of years ago; `records` has a file of each."""
-    return Path(copytree(made(scans), out, dirs_exist_ok=True))
+@pytest.fixture
+def lake(thirteen: Path, tmp_path: Path) -> Path:
+    return Path(copytree(thirteen, tmp_path / "lake"))
 
 
-def compacted(out: Path, retain: float | None = 3650 * DAY, *, dry: bool = False) -> Compacted:
-    return compact(find_place(str(out)), [UNNAMED], retain=retain, dry=dry)
+def compacted(lake: Path, *, dry: bool = False) -> Compacted:
+    return compact(find_place(str(lake)), [UNNAMED], retain=1.0, dry=dry)
 
 
-def test_scans_that_are_not_kept_go_with_their_files_and_log(tmp_path: Path) -> None:
-    lake_of(tmp_path, 13)
-    cut_off = tmp_path / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
+def test_scans_that_are_not_kept_go_with_their_files_and_log(lake: Path) -> None:
+    cut_off = lake / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
     cut_off.touch()
-    planned = compacted(tmp_path, 1.0, dry=True)
+    planned = compacted(lake, dry=True)
     assert planned.dropped == {UNNAMED: tuple(range(1, 12))}
-    assert len(members(tmp_path)) == 13
-    done = compacted(tmp_path, 1.0)
+    assert len(members(lake)) == 13
+    done = compacted(lake)
     assert (done.dropped, done.lost) == (planned.dropped, ())
     assert set(planned.files) <= set(done.files)
     assert len(planned.log) > 100
-    check(tmp_path, 12, 13)
-    assert {path.split("-")[1] for path in members(tmp_path)} == {"00000012", "00000013"}
+    check(lake, 12, 13)
+    assert {path.split("-")[1] for path in members(lake)} == {"00000012", "00000013"}
     for one in (*done.files, *done.log):
-        assert not (tmp_path / one.path).exists()
-    assert len(list((tmp_path / "groups" / "_delta_log").glob("0*"))) < 12
+        assert not (lake / one.path).exists()
+    assert len(list((lake / "groups" / "_delta_log").glob("0*"))) < 12
     assert not cut_off.exists(), "a commit that was cut off on HDFS"
 
 
 def test_a_compaction_that_is_killed_between_two_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, remove = lake_of(tmp_path / "lake", 5), sweep.remove
+    remove = sweep.remove
 
     def half(place: Place, freed: Sequence[Freed]) -> None:
         remove(place, freed[: len(freed) // 2])
@@ -77,69 +72,54 @@ def test_a_compaction_that_is_killed_between_two_files(
 
     monkeypatch.setattr(sweep, "remove", half)
     with pytest.raises(KilledError):
-        compacted(out, 1.0)
+        compacted(lake)
     monkeypatch.undo()
-    check(out, 4, 5)
-    assert compacted(out, 1.0).files, "the rest goes with the next one"
-    assert compacted(out, 1.0).files == ()
-    check(out, 4, 5)
+    check(lake, 12, 13)
+    assert compacted(lake).files, "the rest goes with the next one"
+    assert compacted(lake).files == ()
+    check(lake, 12, 13)
 
 
-def test_a_scan_that_is_under_way_is_not_disturbed(tmp_path: Path) -> None:
-    place = find_place(str(lake_of(tmp_path, 5)))
-    with new_run(place, UNNAMED, full=False) as run:
-        done = compacted(tmp_path, 1.0)
-        assert len(done.dropped[UNNAMED]) == 3
+def test_a_scan_that_is_under_way_is_not_disturbed(lake: Path) -> None:
+    with new_run(find_place(str(lake)), UNNAMED, full=False) as run:
+        assert len(compacted(lake).dropped[UNNAMED]) == 11
         finish(run, 9)
-    assert open_tables(str(tmp_path)).manifest.offsets == {0: 9}
+    assert open_tables(str(lake)).manifest.offsets == {0: 9}
 
 
 def test_a_scan_that_ends_meanwhile_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
-    lake_of(tmp_path, 4)
     drop = Scans.drop
 
     def scan_meanwhile(*given: Any) -> Any:
         monkeypatch.undo()
-        scan_at(tmp_path, 7)
+        scan_at(lake, 7)
         return drop(*given)
 
     monkeypatch.setattr(Scans, "drop", scan_meanwhile)
-    assert app.run(["fleet", "compact", str(tmp_path), "--retain", "365d", "-o", "json"]) == 1
+    assert app.run(["fleet", "compact", str(lake), "--retain", "365d", "-o", "json"]) == 1
     body = checked(capsys.readouterr().out, "json")
     assert "ended meanwhile and came first: compact again" in body["not_done"][0]
     assert body["exit_code"] == 1
-    check(tmp_path, 1, 2, 3, 4, 5)
+    check(lake, *range(1, 15))
 
 
-def test_the_document_says_what_the_screen_does(tmp_path: Path, capsys: Said) -> None:
-    def document(*words: str) -> Any:
-        words = ("--retain", "1d", "-o", "json", *words)
-        assert app.run(["fleet", "compact", str(tmp_path), *words]) == 0
-        told = capsys.readouterr()
-        assert told.err == ""
-        return checked(told.out)
+def test_screen_and_document_say_what_was_freed(lake: Path, capsys: Said) -> None:
+    def told(*words: str) -> tuple[str, str]:
+        assert app.run(["fleet", "compact", str(lake), "--retain", "1d", *words]) == 0
+        return capsys.readouterr()
 
-    lake_of(tmp_path, 4)
-    planned, before = document("--dry-run"), files_of(tmp_path)
-    sizes = {path: (tmp_path / path).stat().st_size for path in before}
-    done = document()
-    gone = before - files_of(tmp_path)
-    assert done["clusters"] == [{"cluster": UNNAMED, "removed_scans": [1, 2]}]
+    sizes = {path: path.stat().st_size for path in lake.rglob("*") if path.is_file()}
+    said = told("--dry-run").err.splitlines()
+    assert said[0] == "rebal: would remove scans 1 to 11 of unnamed"
+    assert re.match(r"rebal: would free 0\.\d MB: ", said[1])
+    planned = checked(told("--dry-run", "-o", "json").out)
+    assert not sizes.keys() - set(lake.rglob("*"))
+    done = checked(told("-o", "json").out)
+    gone = sizes.keys() - set(lake.rglob("*"))
+    assert done["clusters"] == [{"cluster": UNNAMED, "removed_scans": [*range(1, 12)]}]
     assert done["removed_files"] + done["removed_log_entries"] == len(gone) > 0
     assert done["freed_bytes"] == sum(sizes[path] for path in gone)
     assert planned["clusters"] == done["clusters"]
     assert (planned["dry_run"], done["dry_run"], done["not_done"]) == (True, False, [])
-
-
-def test_the_screen_says_what_was_freed(tmp_path: Path, capsys: Said) -> None:
-    lake_of(tmp_path, 4)
-    assert app.run(["fleet", "compact", str(tmp_path), "--retain", "1d", "--dry-run"]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "rebal: would remove scans 1 to 2 of unnamed"
-    assert said[1].startswith("rebal: would free 0.0 MB: ")
-    check(tmp_path, 1, 2, 3, 4)
-    assert app.run(["fleet", "compact", str(tmp_path), "--retain", "1d"]) == 0
-    assert capsys.readouterr().err.startswith("rebal: removed scans 1 to 2 of unnamed\n")
-    check(tmp_path, 3, 4)

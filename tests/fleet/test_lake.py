@@ -15,9 +15,8 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.run import Run, find_cluster, new_run
-from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
-from rebal.inspectors.fleet.manifest import NOTHING, UNNAMED, Manifest
+from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.writer import STORED, PartWriter, TaskReport
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan, reported
@@ -160,31 +159,6 @@ def test_of_two_scans_at_once_one_is_whole_and_the_other_is_told(
     assert seen(tmp_path) == of(8, records=3)
 
 
-def test_a_scan_that_is_finished_between_a_look_and_a_commit_is_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The earlier one has committed its tables; the later one is about to commit its own row."""
-    place = find_place(str(tmp_path))
-    write, finished = Scans._write, Scans.finish
-    with new_run(place, UNNAMED, full=False) as early:
-        held: list[tuple[Any, ...]] = []
-        monkeypatch.setattr(
-            Scans, "finish", lambda *given: held.append(given) or given[0].of(UNNAMED)
-        )
-        finish(early, 1)
-        monkeypatch.undo()
-
-        def meanwhile(scans: Scans, *given: Any) -> DataFile:
-            monkeypatch.undo()
-            finished(*held[0])
-            return write(scans, *given)
-
-        monkeypatch.setattr(Scans, "_write", meanwhile)
-        with pytest.raises(LakeError, match="came first"):
-            one_scan(tmp_path, 2)
-    assert seen(tmp_path)["offsets"] == {0: 1}
-
-
 def test_two_clusters_in_one_lake_do_not_mix(tmp_path: Path) -> None:
     place = find_place(str(tmp_path))
     with new_run(place, "west", full=False) as west, new_run(place, "east", full=False) as east:
@@ -260,14 +234,6 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
         LakeTable(place, "groups", pa.schema([("group_id", pa.string())])).create("rebal/x")
     (column,) = DeltaTable(place.table("groups")).schema().fields
     assert column.name == "theirs"
-
-
-def test_full_starts_from_nothing(tmp_path: Path) -> None:
-    one_scan(tmp_path, 5)
-    with new_run(find_place(str(tmp_path)), UNNAMED, full=True) as run:
-        assert run.previous is NOTHING
-        finish(run, 6)
-    assert seen(tmp_path) == of(6)
 
 
 def test_what_no_task_reported_is_not_in_the_tables(tmp_path: Path) -> None:
