@@ -50,23 +50,21 @@ def line(api: str, request: dict[str, Any], response: dict[str, Any], **more: An
     return f"[2026-11-21 02:06:10,290] DEBUG Completed request:{json.dumps(body)} (x)"
 
 
-def test_heartbeats_are_kept_where_they_say_something():
-    beat = {"memberId": "m-1", "generationId": 4}
-    kept = rows_of(*(line("HEARTBEAT", beat, {"errorCode": error}) for error in (0, 27)))
-    assert [(one.error, one.generation) for one in said(kept)] == [(27, 4)]
-    assert kept["position"].to_pylist() == [1]
-
-
-def test_only_commits_of_fenced_members_are_kept():
-    request = {"memberId": "m-1", "groupInstanceId": "i", "generationIdOrMemberEpoch": 4}
+def test_of_heartbeats_and_commits_those_that_say_something_are_kept():
+    """A heartbeat that was answered with an error, and a commit of a fenced member."""
+    who = {"memberId": "m-1", "groupInstanceId": "i", "generationId": 4}
 
     def answer(error: int) -> dict[str, object]:
         partitions = [{"partitionIndex": 0, "errorCode": error}]
         return {"topics": [{"name": "orders", "partitions": partitions}]}
 
-    kept = rows_of(*(line("OFFSET_COMMIT", request, answer(error)) for error in (0, 82, 25)))
+    kept = rows_of(
+        *(line("HEARTBEAT", who, {"errorCode": error}) for error in (0, 27)),
+        *(line("OFFSET_COMMIT", who, answer(error)) for error in (0, 82, 25)),
+    )
     found = [(one.api, one.error, one.member_id, one.instance_id) for one in said(kept)]
-    assert found == [("OFFSET_COMMIT", 82, "m-1", "i")]
+    assert found == [("HEARTBEAT", 27, "m-1", "i"), ("OFFSET_COMMIT", 82, "m-1", "i")]
+    assert kept["position"].to_pylist() == [1, 3]
 
 
 def test_kip_848_heartbeats_that_change_nothing_are_kept_once():
