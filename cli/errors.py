@@ -65,6 +65,16 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
     return f" Did you mean {' or '.join(names[each] for each in near)}?" if near else ""
 
 
+def check_known(word: str, known: Collection[str], message: str) -> None:
+    """Check that `word` is one of the `known` names.
+
+    Raises:
+        UsageError: it is not; the `message`, and the names nearest to it.
+    """
+    if word not in known:
+        raise UsageError(f"{message}{did_you_mean(word, known)}")
+
+
 def exit_code(error: RebalError) -> int:
     """Return the exit code of `error`."""
     return USAGE if isinstance(error, UsageError) else FAILED

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rebal.cli.errors import FailOn, UsageError, did_you_mean
+from rebal.cli.errors import FailOn, UsageError, check_known
 from rebal.cli.harmless import is_harmless
 from rebal.cli.output import Format
 from rebal.groups.commands import option, options
@@ -465,11 +465,9 @@ def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
         raise UsageError('--ignore RULE needs --reason "…": one for each rule, or one for all.')
     wanted = [id_.upper() for id_ in ids]
     for id_ in wanted:
-        if id_ not in rules():
-            hint = did_you_mean(id_, rules())
-            raise UsageError(
-                f"--ignore {id_}: there is no such rule; rebal explain lists them.{hint}"
-            )
+        check_known(
+            id_, rules(), f"--ignore {id_}: there is no such rule; rebal explain lists them."
+        )
     given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
     return dict(zip(wanted, given, strict=True))
 
@@ -483,14 +481,20 @@ def goals() -> tuple[str, ...]:
     return ("cooperative", "eager", "consumer", "streams", "classic", *by_name)
 
 
-def family_hint(word: str, known: Collection[str]) -> str:
-    """Return the hint at the family that a package of this name belongs to, else at near names."""
+def check_family(word: str, known: Collection[str], message: str) -> None:
+    """Check that `word` is one of the `known` families.
+
+    Raises:
+        UsageError: it is not; the `message`, and the family that a package of this name belongs to,
+            else the names nearest to it.
+    """
     from rebal.groups.clients import families, family_of
 
-    name = word.lower()
-    titled = (key for key, one in families().items() if one.title.endswith(f"/{name}"))
-    key = family_of(name) or family_of(f"{name}-") or next(titled, None)
-    return did_you_mean(key if key in known else word, known)
+    if word not in known:
+        name = word.lower()
+        titled = (key for key, one in families().items() if one.title.endswith(f"/{name}"))
+        key = family_of(name) or family_of(f"{name}-") or next(titled, None)
+        raise UsageError(f"{message}{did_you_mean(key if key in known else word, known)}")
 
 
 def assignor_name(text: str) -> str:
@@ -521,12 +525,8 @@ def families_of(texts: Sequence[str]) -> dict[str, str]:
     made = {}
     for text in texts:
         client_id, _, key = text.rpartition("=")
-        if key not in families():
-            known = ", ".join(families())
-            hint = family_hint(key, families())
-            raise UsageError(
-                f"--assume-family: expected [CLIENT_ID=]FAMILY, the family one of {known}.{hint}"
-            )
+        expected = "--assume-family: expected [CLIENT_ID=]FAMILY, the family one of"
+        check_family(key, families(), f"{expected} {', '.join(families())}.")
         made[client_id or "*"] = key
     return made
 

@@ -14,7 +14,7 @@ from rebal.cli.errors import UsageError, did_you_mean
 from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
-from rebal.cli.params import assignor_name, family_hint, goals
+from rebal.cli.params import assignor_name, check_family, goals
 from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.costs import duration
@@ -97,10 +97,8 @@ def goal_named(to: str, client: str | None) -> str:
         raise UsageError(
             f"--to {to}: that is a client library, a goal of plan-upgrade alone: --to-client {to}."
         )
-    if client not in libraries():
-        hint = family_hint(client, libraries())
-        known = ", ".join(libraries())
-        raise UsageError(f"--to-client {client[:60]}: expected one of {known}.{hint}")
+    known = ", ".join(libraries())
+    check_family(client, libraries(), f"--to-client {client[:60]}: expected one of {known}.")
     return client
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rebal.cli import output
 from rebal.cli.custom import custom_assignors
-from rebal.cli.errors import FileError, UsageError, did_you_mean
+from rebal.cli.errors import FileError, UsageError, check_known, did_you_mean
 from rebal.cli.files import read_text, write_text
 from rebal.cli.output import RehearseFormat
 from rebal.cli.params import ENDINGS
@@ -149,9 +149,7 @@ def check(asked: Asked) -> None:
         UsageError: one of them is wrong.
     """
     for name in asked.compare:
-        if name not in VARIANTS:
-            hint = did_you_mean(name, VARIANTS)
-            raise UsageError(f"--compare {name[:60]}: there is {', '.join(VARIANTS)}.{hint}")
+        check_known(name, VARIANTS, f"--compare {name[:60]}: there is {', '.join(VARIANTS)}.")
     if PLAN in asked.compare and asked.plan is None:
         raise UsageError("--compare plan rehearses a plan: name the PLAN.")
     if asked.plan is None and asked.script is None:

@@ -9,7 +9,7 @@ import typer
 
 from rebal.cli import output
 from rebal.cli.completion import candidates
-from rebal.cli.errors import DONE, UsageError, did_you_mean
+from rebal.cli.errors import DONE, check_known
 from rebal.cli.params import SHELLS
 
 
@@ -24,10 +24,8 @@ def command(
     the line, the profile or the environment names; a cluster that does not answer within a second
     gives none.
     """
-    if shell not in SHELLS:
-        hint = did_you_mean(shell, SHELLS)
-        known = ", ".join(SHELLS)
-        raise UsageError(f"there is no completion for {shell[:100]}; there is {known}.{hint}")
+    known = ", ".join(SHELLS)
+    check_known(shell, SHELLS, f"there is no completion for {shell[:100]}; there is {known}.")
     output.write(_script(shell) if line is None else _answer(line))
     return DONE
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, UsageError, did_you_mean
+from rebal.cli.errors import DONE, check_known
 from rebal.cli.render.documents import Document, document_of
 from rebal.planner.commands import explain
 from rebal.planner.plan import Severity
@@ -44,10 +44,11 @@ def command(
     from rebal.planner.rules import rules
 
     known = rules()
-    if rule is not None and rule.upper() not in known:
-        hint = did_you_mean(rule, known)
-        raise UsageError(f"there is no rule {rule[:100]}; rebal explain lists them all.{hint}")
-    chosen = list(known.values()) if rule is None else [known[rule.upper()]]
+    chosen = list(known.values())
+    if rule is not None:
+        asked = rule.upper()
+        check_known(asked, known, f"there is no rule {rule[:100]}; rebal explain lists them all.")
+        chosen = [known[asked]]
     if form != "text":
         body = RulesDocument(rules=[document_of(RuleDocument, one, rule=one.id) for one in chosen])
         output.write(output.envelope("rules", body, DONE, form))

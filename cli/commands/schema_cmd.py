@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rebal.cli import output
-from rebal.cli.errors import DONE, UsageError, did_you_mean
+from rebal.cli.errors import DONE, check_known
 from rebal.groups.commands import rebal
 
 
@@ -35,9 +35,7 @@ def command(
         output.write(f"\nnext: {rebal('schema', (min(shipped),), ())}\n")
         return DONE
     asked = name.removeprefix("rebal.").partition("/")[0]
-    if asked not in shipped:
-        hint = did_you_mean(asked, shipped)
-        known = ", ".join(sorted(shipped))
-        raise UsageError(f"there is no document {name[:100]}; there are {known}.{hint}")
+    names = ", ".join(sorted(shipped))
+    check_known(asked, shipped, f"there is no document {name[:100]}; there are {names}.")
     output.write(shipped[asked].read_text(encoding="utf-8"))
     return DONE

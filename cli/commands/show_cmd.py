@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, UsageError, did_you_mean
+from rebal.cli.errors import DONE, UsageError, check_known
 from rebal.planner.commands import show
 from rebal.planner.kinds import Action
 from rebal.planner.verdict import UNPROVEN
@@ -174,17 +174,12 @@ def _setting(step: Step, family: str | None, form: str | None, file: Path) -> Se
         raise UsageError(
             f"step {step.id} configures several client families: add --family {'|'.join(families)}."
         )
-    chosen = [setting for setting in step.config if setting.family == (family or families[0])]
-    if not chosen:
-        raise UsageError(
-            f"step {step.id} has no configuration for {family}: there is {', '.join(families)}."
-            f"{did_you_mean(family or '', families)}"
-        )
+    family = family or families[0]
+    there = f"step {step.id} has no configuration for {family}: there is {', '.join(families)}."
+    check_known(family, families, there)
+    chosen = [setting for setting in step.config if setting.family == family]
     named = {setting.format.lower().replace(" ", "-"): setting for setting in chosen}
     if form is None:
         return chosen[0]
-    if form.lower() not in named:
-        raise UsageError(
-            f"--as {form[:100]}: there is {', '.join(named)}.{did_you_mean(form, named)}"
-        )
+    check_known(form.lower(), named, f"--as {form[:100]}: there is {', '.join(named)}.")
     return named[form.lower()]

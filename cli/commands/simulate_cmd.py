@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rebal.cli import params
-from rebal.cli.errors import UsageError, did_you_mean
+from rebal.cli.errors import UsageError, check_known
 
 if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
@@ -168,13 +168,10 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     from rebal.cli.custom import custom_assignors, custom_names
 
     found = custom_assignors([name for name in names if name not in own])
-    for name in names:
-        if name not in own and name not in found:
-            known = (*OF_CONSUMERS, *custom_names())
-            raise UsageError(
-                f"--assignor {name[:100]}: no such assignor; there are {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
-            )
+    known = (*OF_CONSUMERS, *custom_names())
+    there = f"no such assignor; there are {', '.join(known)}."
+    for name in (one for one in names if one not in own):
+        check_known(name, known, f"--assignor {name[:100]}: {there}")
     return found
 
 
