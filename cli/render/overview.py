@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.text import Text
 
@@ -20,9 +20,6 @@ from rebal.cli.render.plans.parts import VERDICT_STYLES
 from rebal.cli.render.text import GAP, Column, WideTable, count, cut, facts, listing
 from rebal.planner.commands import COOPERATIVE, Given
 from rebal.planner.plan import Verdict
-
-if TYPE_CHECKING:
-    from rich.console import ConsoleOptions, RenderResult
 
 _COLUMNS: Final = (
     Column("VERDICT"),

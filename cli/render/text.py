@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rich.cells import cell_len
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
@@ -29,9 +29,6 @@ from rebal.groups.model import (
 from rebal.planner.commands import NamedCommand
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.rules import Trait, rules
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
 Rows: TypeAlias = "Iterator[tuple[str | Text, RenderableType]]"
 """Lines of a label and a text."""

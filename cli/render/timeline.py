@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.text import Text
 
@@ -13,9 +13,6 @@ from rebal.cli.render.pages import html_page
 from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, span_text
 from rebal.groups.model import Record
 from rebal.planner.verification.timeline import MemberTimeline, Timeline
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _CELLS: Final = 24
 _OLD, _AWAY = "·", " "
@@ -94,7 +91,7 @@ def _sums(timeline: Timeline) -> Rows:
         yield "rebalances", f"{timeline.rebalances:,}"
 
 
-def _steps(timeline: Timeline) -> RenderableType:
+def _steps(timeline: Timeline) -> FittingTable:
     columns = [Column("STEP"), Column("BEGAN"), Column("GATE HELD"), Column("", rank=1)]
     rows = [
         (str(step.step), _clock(step.began), _clock(step.held), step.title)
@@ -103,7 +100,7 @@ def _steps(timeline: Timeline) -> RenderableType:
     return FittingTable(columns, rows)
 
 
-def _members(timeline: Timeline) -> RenderableType:
+def _members(timeline: Timeline) -> FittingTable:
     done = [Column(f"STEP {step.step}") for step in timeline.steps]
     return FittingTable(
         [

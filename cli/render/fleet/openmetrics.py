@@ -7,6 +7,7 @@ see has no sample. A deleted group counts in `rebal_groups` and has no series of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebal.cli.fleet import VERDICTS, FleetGroup, FleetReport
@@ -16,8 +17,6 @@ from rebal.inspectors.tables.lag import GroupLag
 from rebal.planner.plan import Verdict
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 _TOTAL: Final = "_total"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
@@ -47,9 +48,6 @@ from rebal.inspectors.tables.history import ListSeen, Rebalance
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Blocker
 from rebal.planner.rules import rules
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 MOST: Final = 7
 _FEW: Final = 25

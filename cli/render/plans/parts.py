@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.text import Text
 
@@ -18,9 +18,6 @@ from rebal.planner.commands import ANSWER, READ_MORE, explain
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 NOT_YET: Final = "not yet"
 """The label of what holds back a step that is not the next one."""
@@ -115,7 +112,7 @@ def beside(advice: Advice) -> tuple[str, ...]:
 
 def config_view(
     config: Sequence[Setting], *, wide: bool, indent: int = _INDENT, label: int = LABEL
-) -> Iterator[RenderableType]:
+) -> Iterator[Text]:
     """Yield each family's text, never folded, so that it can be pasted.
 
     It stands as the second column beside labels of that width, as far indented as they are.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.text import Text
 
@@ -34,6 +34,7 @@ from rebal.cli.render.text import (
     Column,
     FittingTable,
     Forms,
+    Labelled,
     Rows,
     asks_of_a_fact,
     count,
@@ -52,9 +53,6 @@ from rebal.planner.commands import ACCEPT, ANSWER, READ_MORE, show
 from rebal.planner.context import names
 from rebal.planner.plan import Finding, Plan, Setting, Severity, Step, Verdict
 from rebal.planner.rules import rules
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _LABEL: Final = 8
 _INDENT: Final = 3
@@ -110,7 +108,7 @@ def plan_view(
     return view
 
 
-def _title(plan: Plan, step: Step) -> RenderableType:
+def _title(plan: Plan, step: Step) -> Labelled:
     if step.id == plan.next_step or is_over(plan, step):
         said = short_state(plan, step)
     else:
@@ -178,7 +176,7 @@ def _needs(plan: Plan) -> Rows:
     yield from to_run(one for one in step.commands if one.use.startswith(ACCEPT))
 
 
-def _settings(config: Sequence[Setting]) -> Iterator[RenderableType]:
+def _settings(config: Sequence[Setting]) -> Iterator[Text]:
     """Yield the usual format of each family, never folded, without the comment on its group."""
     by_family: dict[str, Setting] = {}
     for setting in config:
@@ -292,7 +290,7 @@ def _label(finding: Finding, plan: Plan) -> Text:
     return Text(label_of(finding, plan), style=severity_style(finding.severity))
 
 
-def _folded(plan: Plan) -> Iterator[RenderableType]:
+def _folded(plan: Plan) -> Iterator[Text]:
     """Yield one line on what the details add: the questions, and what was not checked."""
     asks = sum(not asks_of_a_fact(finding) for finding in _open(plan, Severity.ASK))
     unchecked = len(plan.not_checked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -33,9 +33,6 @@ from rebal.planner.rehearsal.outcome import (
     Rehearsal,
 )
 from rebal.planner.rehearsal.parameters import Used
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 _LABEL: Final = 11
 _MOST_REBALANCES: Final = 10
@@ -156,7 +153,7 @@ def _dangers(run: Rehearsal, spread_: Distribution | None, prefix: str = "") -> 
 # What it costs
 
 
-def _figures(found: Distribution, unit: str) -> RenderableType:
+def _figures(found: Distribution, unit: str) -> FittingTable:
     columns = [
         Column(f"OVER {count(found.runs, 'RUN').upper()}"),
         Column("MEDIAN", right=True),
@@ -184,7 +181,7 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _phases(run: Rehearsal) -> RenderableType:
+def _phases(run: Rehearsal) -> FittingTable:
     columns = [
         Column("PHASE"),
         Column("BEGINS", right=True),
@@ -217,7 +214,7 @@ def _cells(measures: Measures) -> tuple[str, ...]:
     )
 
 
-def _compared(runs: Sequence[RunDocument]) -> RenderableType:
+def _compared(runs: Sequence[RunDocument]) -> FittingTable:
     unit = runs[0].rehearsal.unit
     often = any(one.distribution is not None for one in runs)
     columns = [
@@ -257,7 +254,7 @@ def _compared_row(one: RunDocument, unit: str) -> tuple[str, ...]:
 # Rebalances
 
 
-def _rebalances(run: Rehearsal, *, whole: bool) -> RenderableType:
+def _rebalances(run: Rehearsal, *, whole: bool) -> FittingTable:
     bare = run.unit == _NONE
     columns = [
         Column("REBALANCE"),
@@ -304,7 +301,7 @@ def _rebalance_row(same: Sequence[Rebalance], bare: bool) -> tuple[str, ...]:
 # Details
 
 
-def _metrics(run: Rehearsal) -> RenderableType:
+def _metrics(run: Rehearsal) -> FittingTable:
     columns = [
         Column("MEMBER"),
         Column("STATE"),
