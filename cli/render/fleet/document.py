@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.render.documents import Document, document_of
-from rebal.cli.render.fleet.trend import trend_text
+from rebal.cli.render.fleet.words import trend_text
 from rebal.cli.trend import NoTrend, Trend
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment

@@ -8,20 +8,21 @@ from typing import Final
 
 from rebal.cli.fleet import FleetReport
 from rebal.cli.output import escape
-from rebal.cli.render.fleet.terms import (
+from rebal.cli.render.fleet.words import (
     COSTS,
+    MEANING,
     RATES,
+    RULE_HEADINGS,
+    TREND_HEADS,
+    age_text,
+    change_rows,
+    costs_are,
     incident_terms,
     plan_terms,
-    terms_text,
-)
-from rebal.cli.render.fleet.trend import MEANING, TREND_HEADS, change_rows, trend_text
-from rebal.cli.render.fleet.words import (
-    RULE_HEADINGS,
-    age_text,
-    costs_are,
     row_texts,
     rules_met,
+    terms_text,
+    trend_text,
     verdicts_text,
     worst_texts,
 )

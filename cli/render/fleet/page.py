@@ -23,31 +23,31 @@ from markupsafe import Markup
 from rebal.cli.fleet import FleetGroup, FleetReport, hurts
 from rebal.cli.forked import mapped
 from rebal.cli.output import escape
-from rebal.cli.render.fleet.terms import COSTS, RATES, incident_terms, plan_terms
 from rebal.cli.render.fleet.timeline import ticks_of, timeline
-from rebal.cli.render.fleet.trend import (
-    MEANING,
-    change_rows,
-    change_text,
-    group_trend_text,
-    trend_text,
-)
 from rebal.cli.render.fleet.words import (
+    COSTS,
+    MEANING,
+    RATES,
     RULE_HEADINGS,
     age_text,
+    change_rows,
     cost_text,
     costs_are,
     extrapolated_text,
+    group_trend_text,
     hindrance_text,
     hours_text,
+    incident_terms,
     metrics_text,
     number_text,
     path_text,
     plan_command,
+    plan_terms,
     rules_met,
     runs_text,
     shown_counts,
     time_text,
+    trend_text,
     troubles_text,
     verdict_text,
     verdicts_text,
@@ -104,7 +104,7 @@ def _template(name: str) -> Template:
         undefined=StrictUndefined,
     )
     words = (
-        *(change_text, extrapolated_text, group_trend_text, trend_text, verdict_text, shown_counts),
+        *(extrapolated_text, group_trend_text, trend_text, verdict_text, shown_counts),
         *(age_text, cost_text, costs_are, hindrance_text, hours_text, metrics_text, number_text),
         *(path_text, plan_command, runs_text, time_text, troubles_text, verdicts_text),
         *(group_html, hurts, timeline),

@@ -11,24 +11,25 @@ from rich.text import Text
 
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.output import escape
-from rebal.cli.render.fleet.terms import RATES, incident_terms, plan_terms, terms_text
-from rebal.cli.render.fleet.trend import (
-    MEANING,
-    TREND_HEADS,
-    change_rows,
-    group_trend_text,
-    trend_text,
-)
 from rebal.cli.render.fleet.words import (
+    MEANING,
+    RATES,
+    TREND_HEADS,
     age_text,
     answer_texts,
+    change_rows,
     costs_are,
     goal_words,
+    group_trend_text,
+    incident_terms,
     metrics_text,
     number_text,
     plan_command,
+    plan_terms,
     row_texts,
     rules_met,
+    terms_text,
+    trend_text,
     verdicts_text,
     worst_texts,
 )

@@ -1,4 +1,7 @@
-"""Short texts that the terminal, Markdown and HTML forms of the fleet report share."""
+"""Short texts that the terminal, Markdown and HTML forms of the fleet report share.
+
+They say what a group is and costs, how it changed since an earlier scan, and what a term means.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rebal.cli.fleet import FleetGroup, FleetReport
+from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.output import escape
 from rebal.cli.render.plans.parts import before_text
 from rebal.cli.render.text import count, path_words, span_text
+from rebal.cli.trend import CHANGES, Measure, NoTrend, Trend
 from rebal.groups.commands import Command, option
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment
@@ -33,6 +37,50 @@ RULE_HEADINGS: Final = {
     "cannot tell": "Cannot tell",
 }
 """Effects of rules on groups, in the order of the report, and their headings."""
+TREND_HEADS: Final = ("GROUP", "VERDICT", "TREND", "REBALANCES/H", "DOWNTIME/H")
+"""Columns of `change_rows`."""
+MEANING: Final = (
+    "worse, better: rebalances or downtime an hour before that scan → since; unclear: the "
+    "difference may be chance"
+)
+# The meanings of terms: each form explains those that it shows.
+VERDICTS: Final = {
+    "ready": "the next step can start",
+    "held": "ready, but a member is down or rejected and must be back first",
+    "unproven": "evidence is missing",
+    "blocked": "something must be done first",
+}
+PATHS: Final = {
+    "two bounces": "two rolling restarts",
+    "one bounce": "one rolling restart",
+    "streams one bounce": "one rolling restart of a Streams application",
+    "cut over": "all members stop together, which somebody must agree to",
+}
+PROTOCOLS: Final = {
+    RebalanceProtocol.EAGER.value: "every rebalance stops all partitions",
+    RebalanceProtocol.COOPERATIVE.value: "a rebalance stops only partitions that move",
+}
+INCIDENTS: Final = {
+    "storm": "one rebalance after another",
+    "crash loop": "a member joins and leaves again and again",
+    "owns nothing": "a member without a partition",
+    "hidden list": "a static member's new assignor list does not count yet",
+    "session expired": "a member sent no heartbeat in time",
+    "slow member": "a member passed max.poll.interval.ms",
+    "duplicate instance id": "two processes with one group.instance.id",
+    "recreated": "deleted and created again",
+}
+RATES: Final = {
+    "downtime/h": "partition-seconds an hour not consumed",
+    "failed": "rebalances that began and did not complete",
+    "rejected": "joins rejected because no assignor is common (INCONSISTENT_GROUP_PROTOCOL)",
+}
+COSTS: Final = {
+    "costs": "predicted downtime of the steps that are left, in partition-seconds",
+    "saves/h": "downtime an hour that the change avoids",
+    "pays in": "time until the savings exceed the cost",
+    "RB901?": "a rule that is not verified",
+}
 
 
 def row_texts(group: FleetGroup) -> tuple[str, ...]:
@@ -290,3 +338,115 @@ def rules_met(groups: Iterable[FleetGroup]) -> Mapping[str, Mapping[str, int]]:
         for label, met in found.items()
         if met
     }
+
+
+def trend_text(report: FleetReport) -> str:
+    """Return the fleet's trend in one sentence, or why there is none yet."""
+    earlier = report.earlier
+    if earlier is None:
+        only = "the lake has one scan of this cluster"
+        return f"no trend yet: {only if report.manifest.run == 1 else 'no earlier scan is left'}"
+    until = earlier.observed_until
+    at = "" if until is None else f" ({until.astimezone(UTC):%Y-%m-%d %H:%MZ})"
+    since = f"since scan {earlier.run}{at}"
+    trend = report.trend
+    if trend is None:
+        return f"no trend yet {since}: {_why(report)}"
+    found = Counter(group.change for group in report.groups if group.change is not None)
+    said = ", ".join(f"{found[change]:,} {change}" for change in CHANGES if found[change])
+    alive = sum(group.verdict != GONE for group in report.groups)
+    others = f", {alive - trend.groups:,} not comparable" if alive > trend.groups else ""
+    return f"{since}: {_measures(trend)}; {count(trend.groups, 'group')}: {said}{others}"
+
+
+def group_trend_text(group: FleetGroup, report: FleetReport) -> str:
+    """Return one group's trend in one sentence; empty where there is no earlier scan."""
+    if report.earlier is None or group.trend is None:
+        return ""
+    if isinstance(group.trend, NoTrend):
+        return f"no trend yet since scan {report.earlier.run}: {group.trend.why}"
+    before, since = (
+        span_text(timedelta(seconds=seconds))
+        for seconds in (group.trend.seconds_before, group.trend.seconds_since)
+    )
+    return (
+        f"{group.trend.change}: {_measures(group.trend)}; {since} since scan {report.earlier.run}, "
+        f"{before} before it"
+    )
+
+
+def change_rows(report: FleetReport) -> list[tuple[str, ...]]:
+    """Return the groups with another verdict than in the baseline, or with a clear trend.
+
+    Each row is group, verdicts (empty without a baseline), trend, rebalances/h and downtime/h.
+    """
+    gone = [(name, "not there any more", "·", "·", "·") for name in report.vanished]
+    other = [one for one in report.groups if report.baseline and one.before != one.verdict]
+    clear = [one for one in report.changed if one not in other]
+    return [*gone, *(_row(group, report) for group in (*other, *clear))]
+
+
+def _row(group: FleetGroup, report: FleetReport) -> tuple[str, ...]:
+    trend = group.trend if isinstance(group.trend, Trend) else None
+    return (
+        group.group_id,
+        _verdicts(group) if report.baseline else "",
+        group.change or "·",
+        rates_text(None if trend is None else trend.rebalances),
+        rates_text(None if trend is None else trend.downtime),
+    )
+
+
+def _verdicts(group: FleetGroup) -> str:
+    if group.before == group.verdict:
+        return group.verdict
+    return f"{group.before or 'not there'} → {group.verdict}"
+
+
+def rates_text(measure: Measure | None) -> str:
+    """Return `2 → 3.1`; `·` where not known."""
+    if measure is None:
+        return "·"
+    return f"{number_text(round(measure.before, 4))} → {number_text(round(measure.since, 4))}"
+
+
+def _measures(trend: Trend) -> str:
+    short = min(trend.seconds_before, trend.seconds_since)
+    note = extrapolated_text(short)
+    said = f"rebalances/h {rates_text(trend.rebalances)} ({trend.rebalances.change})"
+    if trend.downtime is not None:
+        said += f", downtime/h {rates_text(trend.downtime)} ({trend.downtime.change})"
+    return f"{said}{f', {note}' if note else ''}"
+
+
+def _why(report: FleetReport) -> str:
+    found = Counter(one.trend.why for one in report.groups if isinstance(one.trend, NoTrend))
+    if not found:
+        return "no group is in both scans"
+    (why, number), *others = found.most_common()
+    return why if not others else f"{why} ({number:,} of {found.total():,} groups)"
+
+
+def plan_terms(groups: Iterable[FleetGroup], *, protocols: bool) -> Mapping[str, str]:
+    """Return the verdicts and paths of these groups, with `protocols` theirs too: term → meaning.
+
+    They stand in the order of the constants above.
+    """
+    shown = list(groups)
+    found = {name for group in shown for name in (verdict_text(group), path_name(group))}
+    known = {**VERDICTS, **PATHS}
+    if protocols:
+        known |= PROTOCOLS
+        found |= {one.readiness.plan.runs.value for one in shown if one.readiness is not None}
+    return {term: meaning for term, meaning in known.items() if term in found}
+
+
+def incident_terms(groups: Iterable[FleetGroup]) -> Mapping[str, str]:
+    """Return the incidents of these groups: kind → meaning."""
+    found = {one.kind for group in groups for one in group.history.incidents}
+    return {kind: meaning for kind, meaning in INCIDENTS.items() if kind in found}
+
+
+def terms_text(terms: Mapping[str, str]) -> str:
+    """Return `ready: the next step can start; gone: deleted`."""
+    return "; ".join(f"{term}: {meaning}" for term, meaning in terms.items())
