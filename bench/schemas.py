@@ -24,8 +24,8 @@ from rebal.cli.planning import PlansDocument
 from rebal.cli.render.check import CheckDocument
 from rebal.cli.render.difference import DiffDocument
 from rebal.cli.render.doctor import DoctorDocument
-from rebal.cli.render.fleet.compaction import CompactDocument
-from rebal.cli.render.fleet.document import FleetDocument, SummaryDocument
+from rebal.cli.render.fleet.document import FleetDocument
+from rebal.cli.render.fleet.summary import CompactDocument, SummaryDocument
 from rebal.cli.render.inspection.document import InspectDocument
 from rebal.cli.render.simulation.documents import RehearsalDocument, SimulationsDocument
 from rebal.cli.render.verification import Watched

@@ -39,7 +39,7 @@ def command(
     time came first: what was removed by then is said, and the next call does the rest. Neither Java
     nor Spark is needed. With -o json or yaml a document on stdout says the same.
     """
-    from rebal.cli.render.fleet.compaction import compact_document
+    from rebal.cli.render.fleet.summary import compact_document
     from rebal.inspectors.fleet.lake.sweep import compact
     from rebal.inspectors.tables.reader import open_clusters
 

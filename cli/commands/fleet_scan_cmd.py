@@ -111,8 +111,7 @@ def command(
     if not given and (bootstrap or profile or command_config or not request_log):
         connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
         config = connection.config()
-    from rebal.cli.render.fleet.document import summary_document
-    from rebal.cli.render.fleet.summary import summary_lines
+    from rebal.cli.render.fleet.summary import summary_document, summary_lines
     from rebal.inspectors.fleet.job import ScanOrder, run_scan, run_scans
     from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.spark.session import SparkSettings

@@ -1,4 +1,4 @@
-"""`rebal.fleet/1`, a scan's groups in order, and `rebal.fleet-summary/1`, what one scan read."""
+"""`rebal.fleet/1`: a scan's groups in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from rebal.cli.render.fleet.words import trend_text
 from rebal.cli.trend import NoTrend, Trend
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment
-from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.tables.history import GroupHistory, Incident, ListSeen, Rebalance
 from rebal.planner.readiness import Blocker, MissingEvidence, Outlay, Readiness
 
@@ -128,31 +127,6 @@ class FleetDocument(Document, frozen=True, kw_only=True):
     groups: list[_Group]
 
 
-class SummaryDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.fleet-summary/1`; counts are of the whole history in the tables.
-
-    `records` says by kind what became of the `records_read`, and adds up to it; `skipped` counts
-    what a source holds beside records, `request_log` its lines; `tables` is rows by table. Each
-    of `last_offsets` is the last one read of a partition of `__consumer_offsets`, `breaks` are the
-    offsets after which the log cleaner took records away between two scans.
-    """
-
-    folder: str
-    cluster: str
-    run: int
-    finished_at: datetime
-    observed_from: datetime | None
-    observed_until: datetime | None
-    sources: tuple[str, ...]
-    records_read: int
-    records: dict[str, int]
-    skipped: dict[str, int]
-    request_log: dict[str, int]
-    last_offsets: dict[str, int]
-    breaks: dict[str, tuple[int, ...]]
-    tables: dict[str, int]
-
-
 def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
     """Return the report's document; `whole`: with each rebalance and each assignor list."""
     manifest = report.manifest
@@ -171,20 +145,6 @@ def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
         to=report.to,
         counts=report.counts,
         groups=[_group(group, report, whole) for group in report.groups],
-    )
-
-
-def summary_document(manifest: Manifest, out: str) -> SummaryDocument:
-    """Return what one scan into the lake `out` read and made."""
-    return document_of(
-        SummaryDocument,
-        manifest,
-        folder=out,
-        records_read=manifest.read,
-        request_log=manifest.requests,
-        last_offsets={str(number): last for number, last in manifest.offsets.items()},
-        breaks={str(number): ends for number, ends in manifest.breaks.items()},
-        tables={name: entry.rows for name, entry in manifest.tables.items()},
     )
 
 
