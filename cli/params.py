@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rebal.cli.errors import FailOn, UsageError, check_known
+from rebal.cli.errors import FailOn, UsageError, check_known, did_you_mean
 from rebal.cli.harmless import is_harmless
 from rebal.cli.output import Format
 from rebal.groups.commands import option, options

@@ -79,7 +79,7 @@ def drop_old(context: Context, number: int) -> Step:
     unknown = [facts for facts in rest if facts not in to_do]
     kind = "cooperative" if context.goal == EAGER else "eager"
     left = f"assignor but {context.target}" if context.only_target else f"{kind} assignor"
-    straight_back = "RB101" if context.only_target else "RB108"
+    straight_back = "straight back (RB101)" if context.only_target else "straight back (RB108)"
     return Step(
         id=number,
         title=f"Every member drops {context.keep or f'its {kind} assignors'}",
@@ -106,8 +106,8 @@ def drop_old(context: Context, number: int) -> Step:
             holds=gate_answer(context, rest, to_do),
             aim=Aim.NARROW,
         ),
-        rollback=f"first [{context.target}, {context.keep or 'the old assignor'}], never straight "
-        f"back ({straight_back})",
+        rollback=f"first [{context.target}, {context.keep or 'the old assignor'}], never "
+        f"{straight_back}",
         commands=tuple(commands_of(context, rest)),
         cost=cost_of(context, rest, names),
     )

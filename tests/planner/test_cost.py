@@ -137,7 +137,7 @@ def test_a_client_that_is_too_old_for_the_list_is_upgraded_with_it(
 
 def test_a_streams_instance_does_not_leave_whatever_stands_in_for_its_assignor() -> None:
     snapshot = group(3, ["stream"], "stream", family="streams")
-    made = by_assignors(restarts(snapshot, ("stream",), eager_ids=()))
+    made = by_assignors(restarts(snapshot, ("stream",), eager=()))
     # Back before its session ends, it waits for that.
     assert made.seconds > 3 * 40
 
