@@ -56,8 +56,10 @@ def brokers_do_not_move(context: Context) -> Findings:
         else:
             fix = "Use brokers of Kafka 4.0 or later, with the feature group.version at 1."
             yield from unless_allowed(answer, fix, switching_on(context, "group.version"))
-    if context.members:
-        answer = policy(context, up=up)
+    answer = policy(context, up=up)
+    # What such brokers lack is no setting that was not read.
+    without = up and brokers(context).allows is Tri.NO and answer.allows is Tri.CANNOT_TELL
+    if context.members and not without:
         fix = (
             f"Set {POLICY}=bidirectional in every broker's configuration file. It is no dynamic "
             "setting: a broker reads it when it starts."
