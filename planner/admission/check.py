@@ -270,6 +270,8 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
             reason=f"the brokers' limit of members was not read{also}",
         )
     sure = memory.state is not GroupState.PREPARING_REBALANCE and returns is Tri.NO
+    if also:
+        also += ": raise the limit, or start it when its session has ended"
     return Admission(
         verdict=Tri.NO if sure else Tri.CANNOT_TELL,
         error=FULL if sure else None,

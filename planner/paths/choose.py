@@ -163,7 +163,8 @@ def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
     advice, withheld = first_action(plan, context)
     made = replace(plan, advice=replace(advice, step=plan.next_step), withheld=withheld)
     now = plan.step(plan.next_step)
-    first = withheld[0] if now and comes_before(now, advice, withheld) else None
+    prepares = now and advice.recommended and comes_before(now, advice, withheld)
+    first = withheld[0] if prepares else None
     if plan.verdict is not Verdict.READY or (advice.recommended and first is None):
         return made
     answer = Tri.CANNOT_TELL if first or advice.verdict is Tri.YES else advice.verdict

@@ -76,6 +76,14 @@ def test_a_forgetful_coordinator_gets_one_restart_with_the_current_list_first(
     assert [step.target_list for step in said.steps] == [(), ("cooperative-sticky",)]
 
 
+def test_a_full_group_of_static_members_is_rejected_and_the_way_out_is_named() -> None:
+    full = {"cluster": {"version": "3.9", "settings": {"group.max.size": "2"}}, "reloaded": False}
+    made = plan([m("a", RANGE, instance="a"), m("b", RANGE, instance="b")], **full)
+    assert (made.verdict, made.exit_code, made.advice.action) == ("blocked", 3, "stop")
+    assert made.summary.endswith("raise the limit, or start it when its session has ended")
+    assert plan([m("a", RANGE), m("b", RANGE)], **full).verdict == "ready", "they leave first"
+
+
 def test_a_static_member_rebalances_when_the_vote_changes_or_its_session_ends() -> None:
     cost = plan([m("a", RANGE, instance="pod-0"), m("b", RANGE)]).steps[0].cost
     # Two for the dynamic one; one when the static one's new list changes the vote.
