@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +34,8 @@ _KIND: Final = re.compile("^kind:", re.MULTILINE)
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLACEHOLDER: Final = re.compile(r"\$\{([^${}:]+)(?::(-?)([^${}]*))?\}")
 _UNRESOLVED: Final = re.compile(r"\$\{|\$\(|\{\{|#\{|<%|@[\w.]+@")
+# The name of an environment variable.
+_NAME: Final = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
 # 45s, 500ms, 1m30s (Spring, Go), PT45S (ISO 8601).
 _SPAN: Final = re.compile(r"(?:PT)?((?:\d{1,9}(?:ms|[hms]))+)", re.IGNORECASE)
 _UNIT: Final = re.compile(r"(\d+)(ms|[hms])")
@@ -93,6 +95,8 @@ def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str,
                     inner = key.removeprefix("[").removesuffix("]")
                     at = f"{path}.{inner}" if path else inner
                     yield from _leaves(value, at, depth + 1, name)
+        case list() if variables := _variables(tree):
+            yield from _leaves(variables, path, depth + 1, name)
         case list() if all(isinstance(item, str) for item in tree):
             yield path, ",".join(item for item in tree if isinstance(item, str))
         case list():
@@ -100,6 +104,26 @@ def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str,
                 yield from _leaves(item, f"{path}[{index}]", depth + 1, name)
         case str() if tree not in ("", "null", "~"):
             yield path, tree
+
+
+def _variables(tree: list[Tree]) -> dict[str, Tree]:
+    """Return a list of environment variables, as Compose (`NAME=value`) and containers (`name` and
+    `value`) have them, as a table; empty for another list.
+    """
+    found: dict[str, Tree] = {}
+    for item in tree:
+        match item:
+            case str():
+                key, _, text = item.partition("=")
+                found[key] = text
+            case dict() if isinstance(name := item.get("name"), str):
+                key, found[name] = name, item.get("value")
+            case _:
+                return {}
+        if not _NAME.fullmatch(key):
+            return {}
+    # A name alone is a variable of the shell; names alone are none.
+    return found if any(found.values()) else {}
 
 
 def substituted(
@@ -318,15 +342,36 @@ def _texts(value: Any, depth: int) -> Tree:
 def _properties(text: str, profile: str | None) -> list[Document]:
     """Return the documents of a properties or environment file; `#---` separates documents."""
     parts: list[Flat] = [{}]
+    blocks: list[str] = []
+    seen: Counter[str] = Counter()
+
+    def begin(name: str) -> str:
+        """Return the name of a block, with its number where there was one of this name."""
+        at = ".".join((*blocks, name))
+        seen[at] += 1
+        return name if seen[at] == 1 else f"{name}[{seen[at] - 1}]"
+
     for _, line in logical_lines(text):
         if _SEPARATOR.match(line):
             parts.append({})
             continue
         if line[0] in "#!":
             continue
+        if line[0] == "[":
+            blocks.clear()
+            section = begin(line.strip("[] \t"))
+            # The first section of a name is the whole file, as a rule.
+            blocks += [section] if line.startswith("[[") or "[" in section else []
+            continue
+        if line[0] == "}":
+            del blocks[-1:]
         key, value = key_and_value(line.removeprefix("export "))
+        if value.endswith("{"):
+            # Logstash and HOCON.
+            blocks += [begin(key)] if len(blocks) < _DEEPEST else []
+            continue
         # Logstash writes `key => "value"`.
         value = _QUOTED.sub(r"\2", value.removeprefix("=>").removeprefix(">").strip())
-        if key and value and not key.startswith("["):
-            parts[-1][key] = value
+        if key and value:
+            parts[-1][".".join((*blocks, key))] = value
     return [document for flat in parts for document in _by_profile(flat, profile)]

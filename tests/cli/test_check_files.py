@@ -39,6 +39,37 @@ KUSTOMIZE = "images:\n- name: otel/opentelemetry-collector-contrib\n" + (
     "  newName: {}\n  newTag: 0.154.0\n"
 )
 YARN = {"yarn.lock": '[[package]]\nname = "x"\n\n"kafkajs@npm:^2.0.0":\n  version: 2.2.4\n'}
+INPUTS = """input {{
+  kafka {{
+    group_id => "pay"
+    partition_assignment_strategy => "{}"
+  }}
+  kafka {{
+    group_id => "bill"
+    partition_assignment_strategy => "range"
+  }}
+}}
+"""
+HOCON = """pay {{
+  kafka.group.id = "pay"
+  kafka.partition.assignment.strategy = {}
+}}
+bill {{
+  kafka.group.id = "bill"
+  kafka.partition.assignment.strategy = range
+}}
+"""
+LISTED = """services:
+  pay:
+    environment:
+      - KAFKA_USER
+      - KAFKA_GROUP_ID=pay
+      - KAFKA_PARTITION_ASSIGNMENT_STRATEGY={}
+"""
+VALUES = (
+    "env:\n- name: KAFKA_GROUP_ID\n  value: pay\n- name: KAFKA_PASSWORD\n  valueFrom: {{a: b}}\n"
+    "- name: KAFKA_PARTITION_ASSIGNMENT_STRATEGY\n  value: {}\n"
+)
 VARIABLES = "KAFKA_GROUP_ID=pay\nKAFKA_PARTITION_ASSIGNMENT_STRATEGY={}\n"
 NOT_PLAIN = "the version of logstash is not a plain one (${V})."
 SILENT = "no group starts differently"
@@ -123,6 +154,15 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "variables": (
         both("app/.env", VARIABLES, "range", "cooperative-sticky"),
         3, ["[range] → [cooperative-sticky]   app/.env:2"]),
+    "one of two inputs of Logstash": (
+        both("kafka.conf", INPUTS, "range", "cooperative_sticky"), 3, ["REJECTED      pay\n"]),
+    "one of two consumers in HOCON": (
+        both("application.conf", HOCON, "range", "cooperative-sticky"),
+        3, ["REJECTED      pay\n"]),
+    "a list of variables in Compose": (
+        both("compose.yaml", LISTED, "range", "cooperative-sticky"), 3, ["REJECTED      pay\n"]),
+    "a list of variables in Helm's values": (
+        both("values.yaml", VALUES, "range", "cooperative-sticky"), 3, ["REJECTED      pay\n"]),
     "a list from a placeholder": ((assignors("range"), assignors("${NAMES}")), 4, []),
 
     "another default of a placeholder": ((assignors("${A:range}"), assignors("${A:a}")), 4, []),
