@@ -33,6 +33,7 @@ _KEYS: Final = {
     "groupinstanceid": "group.instance.id",
     "bootstrapservers": "bootstrap.servers",
     "metadatabrokerlist": "bootstrap.servers",
+    "binderbrokers": "bootstrap.servers",
     "applicationid": "application.id",
     "consumergroupid": "group.id",
     "consumergroup": "group.id",
@@ -58,10 +59,21 @@ _NEUTRAL_ENDS: Final = (
     "settings",
     "consumer",
     "consumers",
+    # Vector, Fluent Bit.
+    "librdkafka",
+    "rdkafka",
+    "options",
 )
 _NEAR: Final = frozenset({"kafka", "consumer", "streams", "incoming"})
 _NO_CONSUMER: Final = frozenset({"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"})
-_CONNECT_WORKER: Final = ("configstoragetopic", "offsetstoragetopic", "connectprotocol")
+# Spring Cloud Stream: settings of its binder are those of its bindings too.
+_STREAM: Final = ["spring", "cloud", "stream"]
+_BINDER: Final = ("kafka", "binder", "bindings")
+# A setting that only Connect workers have, and what is before those of this worker.
+_CONNECT_WORKER: Final = re.compile(
+    r"(?:(.*)\.)?(?:connect[._])?(?:(?:config|offset)[._]storage[._]topic|connect[._]protocol)",
+    re.IGNORECASE,
+)
 _WORKER_KEYS: Final = {
     "groupid": "group.id",
     "clientid": "client.id",
@@ -108,9 +120,14 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     together: Flat = {}
     for layer in layers:
         together |= layer
-    if any("".join(words(key)).endswith(_CONNECT_WORKER) for key in together):
-        worker = _worker(together, environment, place)
-        return [] if worker is None else [worker]
+    workers = {
+        f"{m[1]}." if m[1] else "" for key in together if (m := _CONNECT_WORKER.fullmatch(key))
+    }
+    found = [_worker(_below(prefix, together), environment, place) for prefix in sorted(workers)]
+    layers = [
+        {key: value for key, value in layer.items() if not key.startswith(tuple(workers))}
+        for layer in layers
+    ]
     if any(key.endswith("connector.class") for key in together):
         sink = _sink(together, environment, place)
         return [] if sink is None else [sink]
@@ -123,7 +140,12 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
         for path in sorted(scopes)
         if _describes_a_consumer(path, scopes)
     )
-    return _merged([client for client in clients if client is not None])
+    return _merged([client for client in (*found, *clients) if client is not None])
+
+
+def _below(prefix: str, flat: Flat) -> Flat:
+    """Return the settings whose keys begin with a prefix, without it."""
+    return {key.removeprefix(prefix): flat[key] for key in flat if key.startswith(prefix)}
 
 
 def _worker(beside: Flat, environment: Environment, place: Place) -> Declared | None:
@@ -192,6 +214,13 @@ def _put(key: str, value: str, rank: int, scopes: dict[tuple[str, ...], _Scope])
     for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
         name = _KEYS.get("".join(parts[-length:]))
         path = list(parts[:-length])
+        if path[:3] == _STREAM:
+            if parts[-length:] == ("group",) and "bindings" in path:
+                name = "group.id"
+            if "kafka" in path:
+                # Bindings may be of another broker.
+                scopes.setdefault(("kafka",), _Scope())
+            path = [word for word in path if word not in _BINDER]
         # Servlets, databases and spring.session have session timeouts too.
         if name is None or (name in _SPANS.values() and not _NEAR & set(path)):
             continue
@@ -220,6 +249,8 @@ def _describes_a_consumer(path: tuple[str, ...], scopes: dict[tuple[str, ...], _
         )
     if not names & {"group.id", "application.id"}:
         return False
+    if path[:3] == tuple(_STREAM) and any("kafka" in each for each in scopes):
+        return True
     return bool(_NEAR & set(path)) or any(
         "bootstrap.servers" in scopes[path[:n]].values
         for n in range(len(path) + 1)

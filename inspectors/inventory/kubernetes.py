@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,6 @@ from rebal.inspectors.inventory.documents import (
 )
 
 Resource = dict[str, Tree]
-_WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Rollout")
 _MOST_INSTANCES: Final = 1000
 _NOT_KNOWN: Final = "${not.known}"
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([\w.-]+)\)")
@@ -55,7 +55,7 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
     }
     used: set[tuple[str, str]] = set()
     for source, resource in resources:
-        if resource.get("kind") in _WORKLOADS:
+        if _pod(resource):
             yield from _workload(source, resource, maps, used, notes)
     for key, (source, resource) in maps.items():
         if key not in used:
@@ -71,7 +71,7 @@ def _workload(
 ) -> Iterator[Declared]:
     kind, namespace = str(resource.get("kind")), _namespace(resource)
     spec = _object(resource.get("spec"))
-    pod = _object(_object(spec.get("template")).get("spec"))
+    pod = _pod(resource)
     name = f"{namespace}/{_name(resource)}" if namespace else _name(resource)
     for container in _objects(pod.get("containers")):
         where = f"{source}: {kind} {name}, container {_text(container.get('name')) or '?'}"
@@ -82,6 +82,16 @@ def _workload(
         objects = [(source, resource), *(maps[key] for key in sorted(reading.used))]
         for client in clients_in(layers, reading.environment(), place):
             yield from _instances(_dated(client, objects), resource, spec)
+
+
+def _pod(resource: Resource) -> Resource:
+    """Return the pod that an object starts, of whatever kind it is; empty where it starts none."""
+    match resource.get("spec"):
+        case {"template": {"spec": dict(pod)}}:
+            return pod
+        case {"jobTemplate": {"spec": {"template": {"spec": dict(pod)}}}}:
+            return pod
+    return {}
 
 
 def _instances(client: Declared, resource: Resource, spec: Resource) -> Iterator[Declared]:
@@ -125,7 +135,7 @@ def _max_surge(spec: Resource, kind: str) -> str | None:
             return "0"
         case {"rollingUpdate": {"maxSurge": str(declared)}}:
             return declared
-    return {"Deployment": "25%", "Rollout": None}.get(kind, "0")
+    return {"Deployment": "25%", "StatefulSet": "0", "DaemonSet": "0"}.get(kind)
 
 
 def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[Declared]:
@@ -311,6 +321,9 @@ class _Container:
             for text in _list(self._container.get(key))
             if isinstance(text, str)
         ]
+        # A value may be an argument of its own.
+        apart = [(one, two) for one, two in pairwise(texts) if one.startswith("--")]
+        texts += [f"{one}={two}" for one, two in apart if "=" not in one and two[:1] != "-"]
         texts += [self._variables.get(name) or "" for name in _JAVA_OPTIONS]
         return {
             match[1]: match[2].strip("'\"")

@@ -59,6 +59,29 @@ bill {{
   kafka.partition.assignment.strategy = range
 }}
 """
+BESIDE = """services:
+  connect:
+    environment:
+      CONNECT_GROUP_ID: workers
+      CONNECT_CONFIG_STORAGE_TOPIC: c
+  pay:
+    environment:
+      KAFKA_GROUP_ID: {}
+"""
+BINDING = """spring.cloud.stream:
+  bindings.orders-in-0: {{destination: orders, group: {}}}
+  kafka.binder: {{consumer-properties: {{partition.assignment.strategy: {}}}}}
+"""
+VECTOR = (
+    "sources.k: {{type: kafka, group_id: pay, bootstrap_servers: k, librdkafka_options: {{{}}}}}"
+)
+POD = "containers: [{{name: a, env: [{{name: KAFKA_GROUP_ID, value: {}}}]}}]"
+KNATIVE = "kind: Service\napiVersion: a\nspec: {{template: {{spec: {{" + POD + "}}}}}}\n"
+CRON = (
+    "kind: CronJob\napiVersion: a\nspec: {{jobTemplate: {{spec: {{template: {{spec: {{"
+    + POD.replace("env: [{{name: KAFKA_GROUP_ID, value: {}}}]", "args: [--kafka-group-id, '{}']")
+    + "}}}}}}}}}}\n"
+)
 LISTED = """services:
   pay:
     environment:
@@ -163,6 +186,23 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
         both("compose.yaml", LISTED, "range", "cooperative-sticky"), 3, ["REJECTED      pay\n"]),
     "a list of variables in Helm's values": (
         both("values.yaml", VALUES, "range", "cooperative-sticky"), 3, ["REJECTED      pay\n"]),
+    "a consumer beside a Connect worker": (
+        both("compose.yaml", BESIDE, "pay", "bill"), 4, ["group.id  pay → bill"]),
+    "a Connect worker beside a consumer": (
+        both("compose.yaml", BESIDE.replace("{}", "pay").replace("workers", "{}"), "one", "two"),
+        4, ["group.id  one → two"]),
+    "the group of a binding": (
+        both("application.yml", BINDING.replace("strategy: {}", "strategy: range"), "pay", "bill"),
+        4, ["group.id  pay → bill"]),
+    "the list of a binder": (
+        both("application.yml", BINDING.replace("{}", "pay", 1), "range", "cooperative-sticky"),
+        3, ["REJECTED      pay\n"]),
+    "options that come": (
+        both("vector.yaml", VECTOR, "", "partition.assignment.strategy: cooperative-sticky"),
+        4, ["pay\n"]),
+    "a pod of another kind": (both("a.yaml", KNATIVE, "a", "b"), 4, ["group.id  a → b"]),
+    "a value that is an argument of its own": (
+        both("a.yaml", CRON, "a", "b"), 4, ["group.id  a → b"]),
     "a list from a placeholder": ((assignors("range"), assignors("${NAMES}")), 4, []),
 
     "another default of a placeholder": ((assignors("${A:range}"), assignors("${A:a}")), 4, []),
