@@ -95,14 +95,18 @@ def unwrap(
     brace = line.find("{", max(start, 0))
     if brace < 0 or '"' not in line[brace : brace + 40]:
         return
-    for begin in sorted({start, brace}):
+    # A prefix may hold some of its own: `app[17]: {…}`, `{pod="a"} {…}`.
+    for begin in sorted({start, brace, line.find('{"')} - {-1}):
         try:
             body, _ = json.JSONDecoder().raw_decode(line, begin)
-            for each in _entries(body, wanted, zone, field):
-                yield replace(each, origin=f"{line[:begin]} {each.origin}".strip())
+            found = list(_entries(body, wanted, zone, field))
         except (ValueError, RecursionError):
             continue
-        return
+        if found:
+            yield from (
+                replace(one, origin=f"{line[:begin]} {one.origin}".strip()) for one in found
+            )
+            return
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:

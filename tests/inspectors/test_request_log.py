@@ -119,7 +119,12 @@ def test_a_kip_848_member_is_introduced_by_its_heartbeat_once():
             {"instant": {"epochSecond": 1795226684, "nanoOfSecond": 313000000}, "message": text}
         ),
         lambda text: "[pod/kafka-0/kafka] " + json.dumps({"ts": 1795226684.313, "msg": text}),
+        lambda text: "kafka[17]: " + json.dumps({"ts": 1795226684.313, "msg": text}),
+        lambda text: '{pod="kafka-0"} ' + json.dumps({"ts": 1795226684.313, "msg": text}),
+        lambda text: json.dumps({"events": [{"ts": 1795226684.313, "msg": text}]}, indent=2),
+        lambda text: '"2026-11-21T02:04:44.313Z","{}"'.format(text.replace('"', '""')),
     ],
+    ids=["docker", "log4j2", "kubectl --prefix", "syslog", "loki", "pretty", "csv"],
 )
 def test_a_json_wrapper_around_the_line(wrapper):
     (seen,) = read(wrapper("Completed request:" + join())).observations
@@ -171,9 +176,12 @@ def test_a_static_restart_replaces_its_former_id_and_completes_no_rebalance():
         members=[{"memberId": "i-1-new"}],
         response={"skipAssignment": True},
     )
-    reading = read(line(first), line(again))
-    assert [o.replaced_member_id for o in of_kind(reading, Joined)] == [None, "i-1-old"]
-    assert [o.generation_id for o in of_kind(reading, Rebalanced)] == [3]
+    first, again = line(first), line(again, "[2026-11-21 02:05:00,000] DEBUG {}")
+    # A store exports newest first.
+    for lines in ((first, again), (again, first)):
+        reading = read(*lines)
+        assert [o.replaced_member_id for o in of_kind(reading, Joined)] == [None, "i-1-old"]
+        assert [o.generation_id for o in of_kind(reading, Rebalanced)] == [3]
 
 
 def test_a_follower_alone_proves_no_rebalance_but_the_leaders_sync_does():

@@ -29,7 +29,7 @@ from rebal.groups.model import Evidence, RebalanceProtocol, Software, Source, Tr
 from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors.errors import error_name
 from rebal.inspectors.logs.forms import LogReading, Part
-from rebal.inspectors.logs.lines import Zone, origin, stamp_of
+from rebal.inspectors.logs.lines import Zone, numbered, origin, stamp_of
 from rebal.inspectors.logs.requests import lines
 from rebal.inspectors.logs.requests.lines import (
     FENCED,
@@ -107,7 +107,7 @@ def _read(
 
     number = 0
     first = last = b""
-    for number, raw in enumerate(source.lines(), 1):
+    for number, raw in numbered(source.lines()):
         if MARK not in raw:
             continue
         first, last = first or raw, raw
