@@ -58,6 +58,7 @@ member: a line that only names a member. named: it shows its client too. The oth
 # before librdkafka's own format, but for times.
 _NAME: Final = re.compile(r"(.*?)%[0-7]\|(\d{9,11}\.\d{3})\||(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
 _TIMES: Final = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|std(?:out|err) [FP]")
+_ESCAPED: Final = re.compile(r"\\+\"")
 _LONGEST: Final = 1 << 14
 _NOTHING: Final = re.compile(r"(?!)")
 # The fields with a program's own text; that of a collector comes first.
@@ -82,20 +83,20 @@ def split(raw: bytes, number: int, zone: Zone) -> Iterator[LogText]:
     keys = (key for key in _MESSAGES if wrapped and f'"{key}"' in line)
     inner = next((each for key in keys for each in unwrap(line, _NOTHING, zone, key)), None)
     if inner is None or inner.wrapper_time is None:
-        yield _named(line, number, stamp_of(line, zone))
+        # In JSON that is not known as a wrapper the program's own quotes are escaped.
+        yield _named(_ESCAPED.sub('"', line), number, stamp_of(line, zone))
         return
     for text in inner.text.splitlines():
         at = better(stamp_of(text[:60], zone), inner.wrapper_time)
-        yield _named(text, number, better(at, stamp_of(head, zone)))
+        yield _named(text, number, better(at, stamp_of(head, zone)), inner.origin)
 
 
-def _named(text: str, number: int, stamp: Stamp | None) -> LogText:
+def _named(text: str, number: int, stamp: Stamp | None, origin: str = "") -> LogText:
     match = _NAME.match(text)
-    if match is None:
-        return LogText("", text, number, stamp)
-    if match[2]:
+    before = (match[1] or match[3] or "") if match is not None else ""
+    if match is not None and match[2]:
         stamp = Stamp(datetime.fromtimestamp(float(match[2]), UTC), local=False)
-    program = _TIMES.sub("", match[1] or match[3] or "").strip()
+    program = " ".join(_TIMES.sub("", f"{origin} {before}").split())
     return LogText(program, text, number, stamp)
 
 

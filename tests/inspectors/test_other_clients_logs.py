@@ -106,10 +106,58 @@ def test_a_rejected_join_is_one_rejection(
     assert (one.times, one.client_id, families(reading)) == (times, client_id, {family})
 
 
-def test_a_client_that_joined_after_its_rejection_is_not_out() -> None:
-    joined = logged("franz-go").replace("g-franz-go", "rej")
-    reading = read_clients(logged("franz-go-rejected") + joined)
-    assert not of_kind(reading, Refused)
+JOINED = logged("franz-go").replace("g-franz-go", "rej")
+
+
+def in_pod(name: str, text: str) -> str:
+    """As Fluent Bit sends a pod's lines."""
+    entry = {"time": "2026-11-24T17:25:41Z", "kubernetes": {"pod_name": name}}
+    return "".join(f"{json.dumps({**entry, 'log': line})}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("text", "out"),
+    [
+        (logged("franz-go-rejected") + JOINED, 0),
+        # Another one, which was there before, joins again.
+        (JOINED + logged("franz-go-rejected") + JOINED, 1),
+        (in_pod("a", logged("franz-go-rejected")) + in_pod("b", JOINED), 1),
+    ],
+)
+def test_a_client_that_joined_after_its_rejection_is_not_out(text: str, out: int) -> None:
+    assert len(of_kind(read_clients(text), Refused)) == out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'KafkaError{code=_,val=23,str="JoinGroup failed: Broker: Inconsistent group protocol"}',
+        "librdkafka: JOINGROUP [thrd:main]: JoinGroup response: GenerationId -1, Protocol , "
+        "LeaderId , my MemberId , member metadata count 0: Broker: Inconsistent group protocol",
+        "kafka server: The provider group protocol type is incompatible with the other members",
+        "Kafka::InconsistentGroupProtocol: Kafka::InconsistentGroupProtocol",
+        "[23] Inconsistent Group Protocol: the group member's supported protocols are incompatible",
+    ],
+    ids=["librdkafka", "librdkafka in Rust", "sarama", "ruby-kafka", "segmentio"],
+)
+def test_an_error_that_an_application_prints_is_a_rejection(line: str) -> None:
+    reading = read_clients([line, line, line])
+    assert sum("a member was rejected (INCONS" in note for note in reading.notes) == 1
+    # Sarama's own lines say the group.
+    group = "[sarama] 2026/11/24 17:21:24 client/coordinator coordinator for g is #1 (h:9092)"
+    found = of_kind(read_clients([group, line]), Refused)
+    assert [one.group_id for one in found] == ["g"] * ("provider" in line)
+
+
+@pytest.mark.parametrize("message", ["joined", "join group failed"])
+def test_a_go_logger_s_json_has_the_ids_beside_the_message(message: str) -> None:
+    ids = {"member_id": "a-1", "instance_id": None, "generation": 1}
+    if message != "joined":
+        ids = {"err": "INCONSISTENT_GROUP_PROTOCOL: The group member's supported protocols"}
+    entry = {"level": "info", "ts": 1795540947.002, "msg": message, "group": "g", **ids}
+    (one,) = read_clients(json.dumps(entry, separators=(",", ":"))).observations
+    assert isinstance(one, Joined if message == "joined" else Refused)
+    assert (one.group_id, one.local) == ("g", False)
 
 
 def test_a_rejection_without_its_group_is_named() -> None:
@@ -141,8 +189,9 @@ def test_a_member_of_the_consumer_protocol_has_no_list() -> None:
         lambda line: f"[pod/web-1/app] {line}",
         lambda line: f"2026-11-24T17:25:41.000000000Z stdout F {line}",
         lambda line: json.dumps({"log": f"{line}\n", "time": "2026-11-24T17:25:41Z"}),
+        lambda line: json.dumps({"date": 1795541141.5, "log": line, "kubernetes": {"pod": "a"}}),
     ],
-    ids=["kubectl --prefix", "cri", "docker"],
+    ids=["kubectl --prefix", "cri", "docker", "fluent-bit"],
 )
 def test_wrapped_lines_show_the_same(name: str, wrap: Callable[[str], str]) -> None:
     plain = read_clients(logged(name))
@@ -152,10 +201,27 @@ def test_wrapped_lines_show_the_same(name: str, wrap: Callable[[str], str]) -> N
     assert ids[0] == ids[1] != []
 
 
-def test_a_binding_s_logger_has_the_same_lines() -> None:
-    # As confluent-kafka for Python hands them to `logging`.
-    text = re.sub(r"%7\|[\d.]+\|(\w+)\|(\S+)\| ", r"DEBUG:root:\1 [\2] ", logged("librdkafka-conf"))
+@pytest.mark.parametrize(
+    "layout",
+    [
+        r"DEBUG:root:\2 [\3] \4",
+        r"[2026-11-24T17:25:41Z][\3][\2][\1]\4",
+        r"\1|2026-11-24 17:25:41.360|\3|\2| \4",
+        r"[17:25:41 DBG] \3 \2: \4",
+    ],
+    ids=["Python's logging", "Go's channel", ".NET's console", "Serilog"],
+)
+def test_a_binding_s_logger_has_the_same_lines(layout: str) -> None:
+    text = re.sub(r"(?m)^%(\d)\|[\d.]+\|(\w+)\|(\S+)\| (.*)$", layout, logged("librdkafka-conf"))
     assert lists(read_clients(text)) == {("cooperative-sticky",)}
+
+
+def test_lines_that_do_not_name_their_consumer_are_said() -> None:
+    text = re.sub(r"%7\|[\d.]+\|(\w+)\|\S+\| ", r"librdkafka: \1 ", logged("librdkafka-conf"))
+    reading = read_clients(text)
+    (note,) = reading.notes
+    assert "do not name their consumer" in note
+    assert reading.observations == ()
 
 
 COOPERATIVE = logged("librdkafka-conf")

@@ -89,9 +89,11 @@ class OtherClients:
         self._zone = zone
         self._parts: dict[str, Part] = {}
         self._objects: dict[tuple[str, str], _Object] = {}
-        self._groups: dict[str, set[str]] = {}
+        self._groups: dict[tuple[str, str], set[str]] = {}
         self._found: list[Observation | _Later] = []
+        # (program, family, group)
         self._refused: dict[tuple[str, str, str], Refused] = {}
+        self._members: dict[tuple[str, str, str], set[str]] = {}
         # (family, group) -> whether a list was printed
         self._listed: dict[tuple[str, str], bool] = {}
         self._notes: dict[str, None] = {}
@@ -99,10 +101,13 @@ class OtherClients:
     def lines(self) -> Iterator[bytes]:
         """Yield the source's lines, and read each."""
         for number, raw in enumerate(self._source.lines(), 1):
-            for line in split(raw, number, self._zone) if MARK.search(raw) else ():
-                # kafkajs's own lines are JSON, with the ids beside the message.
-                own = b'"logger":"kafkajs"' in raw
-                shown = shown_by(LINES, raw.decode("utf-8", "replace") if own else line.text)
+            texts = [*split(raw, number, self._zone)] if MARK.search(raw) else []
+            for line in texts:
+                shown = shown_by(LINES, line.text)
+                if shown is None and len(texts) == 1 and b"{" in raw:
+                    # kafkajs's own lines, and those of Go's JSON loggers, have the ids beside the
+                    # message.
+                    shown = shown_by(LINES, raw.decode("utf-8", "replace"))
                 if shown is None and "[thrd:" not in line.text:
                     continue
                 if line.program not in self._parts:
@@ -112,10 +117,20 @@ class OtherClients:
                 part = self._parts[line.program]
                 part.take(line.stamp)
                 if shown is None:
-                    self._list("librdkafka", "")
+                    self._unread(line.text)
                     continue
                 self._take(shown, line.program, *part.place(line))
             yield raw
+
+    def _unread(self, text: str) -> None:
+        """Note a line of librdkafka's that shows nothing, or none of one consumer."""
+        if "#consumer-" in text:
+            self._list("librdkafka", "")
+        elif "#producer-" not in text:
+            self._notes.setdefault(
+                f"{self._source.name}: its librdkafka lines do not name their consumer "
+                "(rdkafka#consumer-1); print that name in each line."
+            )
 
     def _take(self, shown: Shown, program: str, evidence: Evidence, where: Where) -> None:
         kind, family, fields = shown.form.kind, shown.form.family, shown.fields
@@ -130,8 +145,8 @@ class OtherClients:
             one = self._objects.setdefault((program, fields["instance"]), _Object())
             one.take(shown)
             fields.setdefault("group_id", one.group_id)
-        elif kind == "named" and len(self._groups.get(program, ())) == 1:
-            (fields["group_id"],) = self._groups[program]
+        elif "group_id" not in fields and len(self._groups.get((program, family), ())) == 1:
+            (fields["group_id"],) = self._groups[program, family]
         group_id = shown.get("group_id")
         if kind in ("rejected", "misused"):
             self._list(family, group_id)
@@ -148,7 +163,7 @@ class OtherClients:
                     "call incremental_assign() and incremental_unassign() then."
                 )
             case "member":
-                self._groups.setdefault(program, set()).add(group_id)
+                self._groups.setdefault((program, family), set()).add(group_id)
             case "sent" | "identity" if one is not None:
                 if kind == "identity" and isinstance(seen, Joined) and seen.member_id != _NOT_SET:
                     self._found.append(partial(self._bound, seen, one, one.settings))
@@ -157,8 +172,12 @@ class OtherClients:
                 if isinstance(seen, Joined | Introduced):
                     self._list(family, group_id, bool(isinstance(seen, Joined) and seen.list))
                 if isinstance(seen, Joined) and seen.accepted:
-                    # The client went on by itself.
-                    self._refused.pop((program, family, group_id), None)
+                    key = (program, family, group_id)
+                    members = self._members.setdefault(key, set())
+                    if seen.member_id not in members:
+                        # The client went on by itself; another one that is there rejoins.
+                        self._refused.pop(key, None)
+                    members.add(seen.member_id)
 
     def _list(self, family: str, group_id: str, listed: bool = False) -> None:
         """Note that a member of this family was seen, and whether it printed a list."""
@@ -169,11 +188,6 @@ class OtherClients:
     ) -> None:
         family, group_id = shown.form.family, shown.get("group_id")
         error = next(name for name in shown.fields if name in JOIN_REJECTIONS)
-        if not group_id:
-            self._notes.setdefault(
-                f"{evidence.detail}: a member was rejected ({error}); its group is not shown."
-            )
-            return
         key = (program, family, group_id)
         before = self._refused.get(key)
         self._refused[key] = Refused(
@@ -190,6 +204,15 @@ class OtherClients:
     def read(self) -> tuple[list[Observation], list[LogRead], list[str]]:
         """Return the observations, the logs and notes; call it after `lines` has ended."""
         found = [one() if callable(one) else one for one in self._found]
+        named = {(program, family) for program, family, group_id in self._refused if group_id}
+        for (program, family, group_id), refused in self._refused.items():
+            if group_id:
+                found.append(refused)
+            elif (program, family) not in named:
+                self._notes.setdefault(
+                    f"{refused.evidence.detail}: a member was rejected ({refused.error}); its "
+                    "group is not shown."
+                )
         groups = Counter(family for family, _ in self._listed)
         for (family, group_id), listed in self._listed.items():
             if not listed and (group_id or groups[family] == 1):
@@ -204,7 +227,7 @@ class OtherClients:
                     )
                 )
         logs = [part.read() for part in self._parts.values()]
-        return [*found, *self._refused.values()], logs, list(self._notes)
+        return found, logs, list(self._notes)
 
     def _bound(self, seen: Joined, of: _Object, settings: dict[str, str]) -> Observation:
         """Return the member id of a librdkafka object, with its list if that is certain."""

@@ -22,8 +22,14 @@ ASKED_FOR: Final = {
 }
 _GROUP: Final = r"(?P<group_id>.{1,250}?)"
 _MEMBER: Final = r"(?P<member_id>\S{1,300}?)"
-# librdkafka's own format, and the one in which its Python binding hands lines to a logger.
-_INSTANCE: Final = r"[|\[](?P<instance>[^|\[\]]+#consumer-\d+)[|\]] \[thrd:[^\]]*\]: *"
+# The end of the line, or of the text in JSON.
+_END: Final = r"(?:\"|$)"
+# librdkafka's own format, and those in which bindings and applications print a line's fields: the
+# consumer's name comes before the message in all of them.
+_INSTANCE: Final = (
+    r"(?:[|\[](?P<instance>[^|\[\]]+#consumer-\d+)|(?<![^\s\"])(?P<instance_>[^\s\"|\[]+#consumer-\d+))"
+    r"\b.{0,60}?\[thrd:[^\]]*\]: *"
+)
 
 
 def _kgo(name: str, field: str, value: str) -> str:
@@ -38,7 +44,7 @@ _SENT: Final = (
     r"(?:group_instance_id=(?:None|'(?P<instance_id>[^']*)'), )?protocol_type='consumer', "
     # A line that was cut off would show a part of the list.
     r"(?:group_)?protocols=\[(?P<assignors>.*)\]"
-    r"(?:(?:, reason=.*)?\)\) to coordinator |(?<='\)\])\)\s*$)"
+    r"(?:(?:, reason=.*)?\)\) to coordinator |(?<='\)\])\)\s*" + _END + ")"
 )
 _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
     (
@@ -46,10 +52,10 @@ _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
         _INSTANCE + rf'Group "{_GROUP}": updating member id "(?P<before>.{{0,300}}?)" -> '
         r'"(?P<member_id>.{0,300}?)"',
     ),
-    ("librdkafka", "setting", _INSTANCE + r"(?P<key>[a-z][\w.]*) = (?P<value>.*?)\s*$"),
+    ("librdkafka", "setting", _INSTANCE + r"(?P<key>[a-z][\w.]*) = (?P<value>[^\"]*?)\s*" + _END),
     (
         *("librdkafka", "setting"),
-        _INSTANCE + r"(?P<key>Client configuration|Default topic configuration):\s*$",
+        _INSTANCE + r"(?P<key>Client configuration|Default topic configuration):\s*" + _END,
     ),
     (
         *("librdkafka", "sent"),
@@ -68,6 +74,12 @@ _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
     (
         *("librdkafka", "rejected"),
         _INSTANCE + r"Fatal error: .*?(?P<FENCED_INSTANCE_ID>Static consumer fenced)",
+    ),
+    # What an application prints of a consumer's error, and librdkafka's own log with debug alone.
+    (
+        *("librdkafka", "rejected"),
+        r"\bJoinGroup (?:failed|response): .*?(?P<INCONSISTENT_GROUP_PROTOCOL>Inconsistent group "
+        r"protocol)",
     ),
     (
         *("librdkafka", "misused"),
@@ -99,6 +111,10 @@ _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
         + r"[, ]+\"?err\b.{0,99}?(?P<INCONSISTENT_GROUP_PROTOCOL>INCONSISTENT_GROUP_PROTOCOL)",
     ),
     ("sarama", "member", rf"\bclient/coordinator coordinator for {_GROUP} is #\d"),
+    (
+        *("sarama", "rejected"),
+        r"\b(?P<INCONSISTENT_GROUP_PROTOCOL>The provider group protocol type is incompatible)",
+    ),
     # Printed when the session ends, so the time is not that of the join.
     ("sarama", "named", rf"\bconsumergroup/session/{_MEMBER}/\d+ (?:heartbeat|released)"),
     (
@@ -131,13 +147,24 @@ _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
     (
         *("aiokafka", "joined"),
         rf"Joined group '{_GROUP}' \(generation (?P<generation_id>\d{{1,10}})\) with member_id "
-        rf"{_MEMBER}$",
+        rf"{_MEMBER}" + _END,
+    ),
+    (
+        "ruby-kafka",
+        "rejected",
+        r"\bKafka::(?P<INCONSISTENT_GROUP_PROTOCOL>InconsistentGroupProtocol)\b",
+    ),
+    (
+        "segmentio",
+        "rejected",
+        r"\[23\] (?P<INCONSISTENT_GROUP_PROTOCOL>Inconsistent Group Protocol)",
     ),
     ("ruby-kafka", "joined", rf"Joined group `{_GROUP}` with member id `{_MEMBER}`"),
 )
 LINES: Final = forms(_ROWS)
 # Found in every line that has one of these forms, and in few others.
 MARK: Final = re.compile(
-    rb"#consumer-\d+[|\]] \[thrd:|member_id|ember id|member |group failed|to join group"
+    rb"#consumer-\d+\b.{0,60}?\[thrd:|member_id|ember id|member |group failed|to join group"
     rb"|consumergroup/session/|client/coordinator coordinator|\[Consumer(?:Group)?\] "
+    rb"|JoinGroup failed|group protocol type is|Kafka::Incons|Inconsistent Group Protocol"
 )
