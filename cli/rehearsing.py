@@ -245,7 +245,6 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
         raise UsageError("no step of the plan is left, so there is nothing to rehearse.")
     if asked.runs > 1 and sys.stderr.isatty():
         output.say(f"rehearsing {asked.runs:,} runs …")
-    assumes += script.assumes
     runs = []
     for name in asked.compare or ((PLAN,) if story.plan is not None else (NOW,)):
         here = variant(scene, name)

@@ -95,11 +95,8 @@ class Scene(Record, frozen=True, kw_only=True):
 
 
 class Script(Record, frozen=True, kw_only=True):
-    """Events in order; `about` is one sentence, `rests` the longest wait for rest. `assumes` are
-    sentences on what the events leave out.
-    """
+    """Events in order; `about` is one sentence, `rests` the longest wait for rest."""
 
     about: str = ""
-    assumes: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
     rests: float = 3600.0

@@ -177,7 +177,7 @@ USAGE = {
         ("--topics orders", "--topics says what added members subscribe to"),
     ],
     "simulate --assignor sessioned --snapshot w.yaml": [
-        ("--restart-member x", "no worker x: name one of w0, w1"),
+        ("--restart-member x", "no member is called x; there are w0, w1"),
         ("--add-member 1", "only --restart-member applies"),
         ("--assignor range", "cannot be combined"),
     ],

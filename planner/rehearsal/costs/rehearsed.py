@@ -105,11 +105,10 @@ class RehearsedRoll:
         }
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> list[str]:
         """Sentence parts on stand-ins for what is not known, and on work that is held back."""
-        if self._held_back:
-            return (held_back_in_words(self._roll.snapshot.members), *self._start.notes)
-        return self._start.notes
+        held_back = [held_back_in_words(self._roll.snapshot.members)] if self._held_back else []
+        return held_back + self._start.notes
 
     def paces(self) -> list[Paced]:
         """Return the cost of each pace: one by one, in the batch asked for, all at once."""
@@ -306,7 +305,7 @@ def priced(roll: Roll, main: int, text: str) -> Cost | None:
     )
 
 
-def _roughly(roll: Roll) -> tuple[list[Paced], tuple[str, ...], int]:
+def _roughly(roll: Roll) -> tuple[list[Paced], list[str], int]:
     """Return the rough cost, what stands in, and the number of partitions."""
     rehearsed = RehearsedRoll(roll, rough=True)
     return rehearsed.paces(), rehearsed.notes, size_of(roll)

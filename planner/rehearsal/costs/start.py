@@ -103,14 +103,14 @@ class Start:
     """The group of a roll-out at any point of it.
 
     `lists` are the members' assignor lists when it begins, by name; `then` is that of a restarted
-    member (empty: its own). `notes` say what stands in for what is not known.
+    member (empty: its own). `notes` are sentence parts on what stands in for what is not known.
     """
 
     def __init__(self, roll: Roll) -> None:
         self._roll = roll
         self._called = names(roll.snapshot.members)
         self._members = {self._called[m.member_id]: m for m in roll.snapshot.members}
-        self._notes: list[str] = []
+        self.notes: list[str] = []
         self.connectors = connectors_of(roll.snapshot)
         self.topics, self.owned = _owned(roll.snapshot)
         self._everything = tuple(sorted(self.topics))
@@ -124,11 +124,6 @@ class Start:
             self._stands_in(self._server, roll.server_side)
         self.lists, self.then = self._with_stand_ins()
         self.assignors: dict[str, Assignor] = {}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentence parts."""
-        return tuple(self._notes)
 
     @cached_property
     def _new_ids(self) -> dict[str, str]:
@@ -262,7 +257,7 @@ class Start:
         """Assign by range: the elected assignor fails for these members, as Java's sticky may."""
         used = {*chain.from_iterable(self.lists.values()), *self.then}
         self.assignors = dict.fromkeys(used, get(_EAGER))
-        self._notes.append(f"the leader's assignor would fail; {_EAGER} stands in for it")
+        self.notes.append(f"the leader's assignor would fail; {_EAGER} stands in for it")
 
     def _assigned(
         self, assignor: Assignor, members: Sequence[Member]
@@ -320,7 +315,7 @@ class Start:
 
     def _stands_in(self, other: str, *unknown: str) -> None:
         these = ", ".join(name or "the elected assignor" for name in unknown)
-        self._notes.append(f"{other} stands in for {these}, which is not modelled")
+        self.notes.append(f"{other} stands in for {these}, which is not modelled")
 
     def _as(self, found: tuple[str, ...], *, eager: bool) -> tuple[str, ...]:
         """Return the list with which a Java consumer is EAGER, or COOPERATIVE."""

@@ -76,7 +76,7 @@ class Consumer(Member):
         self._subscription = replace(
             self._subscription, member_id=self.member_id, owned=tuple(owned), generation=generation
         )
-        self._own(frozenset(self._ledger.numbers[pair] for pair in owned))
+        self._own(self._numbers(owned))
         # Its last heartbeat was at any time up to one interval ago.
         self._beats_from = -self._chance.phase(self.process.heartbeat)
         request = self._request()
@@ -244,12 +244,12 @@ class Consumer(Member):
             self._join()
 
     def _unsubscribed(self) -> frozenset[int]:
-        sent, numbers = self._subscription, self._ledger.numbers
+        sent = self._subscription
         # Connect workers subscribe to nothing.
         if sent.topics in ((), self.process.topics):
             return frozenset()
         kept = tuple(pair for pair in sent.owned if pair[0] in sent.topics)
-        gone = frozenset(numbers[pair] for pair in set(sent.owned).difference(kept))
+        gone = self._numbers(set(sent.owned).difference(kept))
         self._subscription = replace(sent, owned=kept)
         return gone & self.owned
 
@@ -327,7 +327,7 @@ class Consumer(Member):
 
     def _receive(self, partitions: Owned) -> None:
         """Take over what was assigned; a COOPERATIVE member revokes the rest and joins again."""
-        now, numbers = self._agenda.now, self._ledger.numbers
+        now = self._agenda.now
         self.rejected, self._rejections = False, 0
         self._beats_from = now
         self._interval = self._chance.interval(self.process.heartbeat)
@@ -337,11 +337,7 @@ class Consumer(Member):
             self._subscription = replace(self._subscription, generation=self.generation)
             self._again_in(_BACKOFF, self._rejoin)
             return
-        try:
-            new = frozenset(map(numbers.__getitem__, partitions))
-        except KeyError:
-            # A deleted topic's partitions are not in the table.
-            new = frozenset(numbers[pair] for pair in partitions if pair in numbers)
+        new = self._numbers(partitions)
         revoked = self.owned - new if self.protocol is not _EAGER else frozenset()
         took = 0.0
         if revoked:

@@ -68,6 +68,9 @@ class ConsumerGroup:
     coordinator has converted the group. `first` is the wait before the first target (KIP-1071).
     """
 
+    leader: str | None = None
+    """None leads: the coordinator assigns."""
+
     def __init__(
         self,
         agenda: Agenda,
@@ -116,11 +119,6 @@ class ConsumerGroup:
     def size(self) -> int:
         """Number of members, crashed ones included until their session ends."""
         return len(self._members)
-
-    @property
-    def leader(self) -> str | None:
-        """None: the coordinator assigns."""
-        return None
 
     @property
     def assignor(self) -> str | None:
@@ -290,7 +288,7 @@ class ConsumerGroup:
         if error or member is None:
             client.synced(SyncAnswer(error))
         elif self.number > member.epoch and member.state is not MemberState.UNREVOKED:
-            self._expect_join(member)
+            self._expect(member, "join")
             client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         else:
             member.heard = self._agenda.now
@@ -308,7 +306,7 @@ class ConsumerGroup:
             or member.state is MemberState.UNREVOKED
             or (member.state is MemberState.UNRELEASED and not self._waits(member))
         ):
-            self._expect_join(member)
+            self._expect(member, "join")
             return Error.REBALANCE_IN_PROGRESS
         return Error.NONE
 
@@ -389,7 +387,7 @@ class ConsumerGroup:
             if member.silent:
                 self._watch(member)
             if member.state is MemberState.UNREVOKED:
-                self._expect_revocation(member)
+                self._expect(member, "revoke")
         self._wake_all()
 
     # Inside
@@ -524,15 +522,12 @@ class ConsumerGroup:
             if member.request is None:
                 member.timer += 1
                 if member.state is MemberState.UNREVOKED:
-                    self._expect_revocation(member)
+                    self._expect(member, "revoke")
         if member.reconciled(self._made_for):
             self._behind.discard(member.member_id)
-            self._settle()
-
-    def _settle(self) -> None:
-        if self._unsettled and not self._behind and self.number == self._made_for:
-            self._unsettled = False
-            self._watcher.stable(self.number)
+            if self._unsettled and not self._behind and self.number == self._made_for:
+                self._unsettled = False
+                self._watcher.stable(self.number)
 
     def _hold(self, member: ReconcilingMember) -> None:
         for pair in member.held:
@@ -582,16 +577,10 @@ class ConsumerGroup:
             member.client.wake()
         self._fence(member, f"a member was removed: {why}")
 
-    def _expect_revocation(self, member: ReconcilingMember) -> None:
-        """Give the member its rebalance timeout to revoke what is not in its target."""
+    def _expect(self, member: ReconcilingMember, to: str) -> None:
+        """Give a member its rebalance timeout to revoke what is not in its target, or to join."""
         member.timer += 1
-        why = "it did not revoke in time"
-        self._agenda.after(member.rebalance, self._too_late, member, member.timer, why)
-
-    def _expect_join(self, member: ReconcilingMember) -> None:
-        """Give a classic member its rebalance timeout to join again."""
-        member.timer += 1
-        why = "it did not join in time"
+        why = f"it did not {to} in time"
         self._agenda.after(member.rebalance, self._too_late, member, member.timer, why)
 
     def _too_late(self, member: ReconcilingMember, timer: int, why: str) -> None:

@@ -208,10 +208,6 @@ class Kip848Consumer(Member):
 
     # Partitions
 
-    def _numbers(self, pairs: frozenset[TopicPartition]) -> frozenset[int]:
-        numbers = self._ledger.numbers
-        return frozenset(numbers[pair] for pair in pairs if pair in numbers)
-
     def _goodbye(self) -> None:
         epoch = LEAVES if self.instance_id is None else COMES_BACK
         self._group.beat(self._request(epoch, full=False), self)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.group import Group
-from rebal.planner.rehearsal.engine.ledger import Ledger
+from rebal.planner.rehearsal.engine.ledger import Ledger, TopicPartition
 from rebal.planner.rehearsal.engine.messages import Beat, Error, JoinRequest
 from rebal.planner.rehearsal.engine.process import (
     Process,
@@ -204,6 +204,11 @@ class Member(ABC):
     def _own(self, partitions: frozenset[int]) -> None:
         self._ledger.own(self.process.name, partitions, self._agenda.now)
         self.owned |= partitions
+
+    def _numbers(self, pairs: Iterable[TopicPartition]) -> frozenset[int]:
+        """Return these in the ledger's table, which has no partitions of a deleted topic."""
+        numbers = self._ledger.numbers
+        return frozenset(numbers[pair] for pair in pairs if pair in numbers)
 
     def _give_up(self, partitions: frozenset[int], kind: Latency, took: float) -> float:
         """Release partitions and return how long the listener takes for it."""

@@ -66,7 +66,7 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     Raises:
         WhatIfError: a member or topic that is not there, or nobody would be left.
     """
-    find = _Finder(snapshot)
+    find = Finder(snapshot)
     notes: list[str] = []
     steps: list[Step] = []
     numbers = range(1, changes.add_members + 1)
@@ -83,7 +83,7 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
         if member_id in removed:
             raise WhatIfError(f"{name} cannot both be removed and restarted.")
         label = find.labels[member_id]
-        if find.static(member_id):
+        if by_id[member_id].instance_id:
             notes.append(
                 f"{label} is static: when it is back within its session timeout, its restart makes "
                 "nobody rebalance and moves nothing"
@@ -111,7 +111,7 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     return Course(spec, tuple(steps) or (Step("", lambda spec: spec),), added, tuple(notes))
 
 
-class _Finder:
+class Finder:
     """Members by whatever a person calls them."""
 
     def __init__(self, snapshot: GroupSnapshot) -> None:
@@ -119,6 +119,11 @@ class _Finder:
         self._members = snapshot.members
 
     def __call__(self, text: str) -> str:
+        """Return the one member that is called so.
+
+        Raises:
+            WhatIfError: none is, or several are.
+        """
         ways: dict[str, Callable[[Member], str | None]] = {
             "member id": lambda member: member.member_id,
             "instance id": lambda member: member.instance_id,
@@ -140,9 +145,6 @@ class _Finder:
             f"no member is called {text[:100]}; there are {', '.join(shown[:5])}{more}."
         )
 
-    def static(self, member_id: str) -> bool:
-        return any(m.member_id == member_id and m.instance_id for m in self._members)
-
 
 def _listed(labels: Sequence[str]) -> str:
     if len(labels) > 4:
@@ -150,7 +152,7 @@ def _listed(labels: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(labels[:-1]), labels[-1]]))
 
 
-def _with_racks(spec: Spec, changes: Changes, find: _Finder) -> Spec:
+def _with_racks(spec: Spec, changes: Changes, find: Finder) -> Spec:
     racks = {find(name): rack for name, rack in changes.racks.items() if name != "new"}
     if "new" in changes.racks and not changes.add_members:
         raise WhatIfError("--rack RACK is for added members: add --add-member N, or name a MEMBER.")

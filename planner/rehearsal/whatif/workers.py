@@ -8,11 +8,10 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import worker_list
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Record
-from rebal.planner.context import names
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.whatif.changes import WhatIfError
+from rebal.planner.rehearsal.whatif.changes import Finder, WhatIfError
 from rebal.planner.timeouts import Speed
 
 
@@ -64,16 +63,15 @@ def simulate_workers(
             f"cannot simulate {group.group_id}: what its workers run is not known; capture it "
             "while it is Stable: rebal inspect GROUP --save."
         )
-    labels = names(snapshot.members)
-    named = dict.fromkeys(_found(snapshot, labels, name) for name in restarted)
-    order = list(named or labels)
+    find = Finder(snapshot)
+    order = list(dict.fromkeys(map(find, restarted)) or find.labels)
     return WorkersSimulation(
         group_id=group.group_id,
         assignor_now=group.assignor,
         workers=len(running),
         connectors=sum(worker.connectors or 0 for worker in running),
         tasks=sum(worker.tasks or 0 for worker in running),
-        restarted=tuple(labels[id_] for id_ in order),
+        restarted=tuple(find.labels[id_] for id_ in order),
         runs=tuple(
             WorkersRun(protocol=name, cost=_cost(_under(snapshot, name), order))
             for name in protocols
@@ -97,16 +95,3 @@ def _cost(snapshot: GroupSnapshot, order: Sequence[str]) -> Cost:
     cost = by_workers(Roll(snapshot=snapshot, order=tuple(order), eager_after=eager, speed=speed))
     assert cost is not None, "it has a pricing"
     return cost
-
-
-def _found(snapshot: GroupSnapshot, labels: dict[str, str], name: str) -> str:
-    found = [
-        member.member_id
-        for member in snapshot.members
-        if name in (member.member_id, member.client_id, labels[member.member_id])
-    ]
-    if len(found) != 1:
-        known = ", ".join(list(labels.values())[:6])
-        what = "no worker" if not found else f"{len(found)} workers"
-        raise WhatIfError(f"{what} {name[:100]}: name one of {known}, or give its member id.")
-    return found[0]
