@@ -20,7 +20,6 @@ from msgspec import inspect
 from rebal.cli.commands.explain_cmd import RulesDocument
 from rebal.cli.files import write_text
 from rebal.cli.overview import Overview
-from rebal.cli.planning import PlansDocument
 from rebal.cli.render.check import CheckDocument
 from rebal.cli.render.difference import DiffDocument
 from rebal.cli.render.doctor import DoctorDocument
@@ -68,7 +67,6 @@ def kinds() -> dict[str, Kind]:
         Kind("rebal.diff/1", (DiffDocument,)),
         Kind("rebal.doctor/1", (DoctorDocument,)),
         Kind(PLAN, (KeptPlan,), code=False),
-        Kind("rebal.plans/1", (PlansDocument,)),
         Kind("rebal.verify/1", (Watched,)),
         Kind(JOURNAL_SCHEMA, (JournalEntry,), code=False),
         Kind("rebal.timeline/1", (Timeline,)),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rebal.cli import output
 from rebal.cli.errors import UsageError, did_you_mean
@@ -15,18 +15,17 @@ from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
 from rebal.cli.params import assignor_name, check_family, goals
-from rebal.cli.render.documents import Document, FailureDocument, document_of, failures_of
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.plans.markdown import plan_markdown
-from rebal.cli.render.plans.screen import plan_list_view, plan_view
+from rebal.cli.render.plans.screen import plan_view
 from rebal.cli.render.text import count
 from rebal.cli.verifying import read_plan
 from rebal.groups.clients import libraries
 from rebal.groups.commands import Command
 from rebal.groups.errors import AssumptionError, RebalError
 from rebal.groups.evidence.assume import apply_assumptions
-from rebal.groups.model import GroupSnapshot, RebalanceProtocol
+from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.commands import JOURNAL, Given
 from rebal.planner.context import COOPERATIVE
@@ -40,35 +39,10 @@ from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import BLOCKED, UNPROVEN, worst_code
 from rebal.planner.verification.journal import JournalEntry, departed_since, here_again, remembered
 
-if TYPE_CHECKING:
-    from rebal.inspectors.kafka.listing import GroupFailure
-
 _MARGIN: Final = 1.5
 """Factor on a longest stop that is about right: another restart may stop a partition for longer."""
 ORDER: Final = (Verdict.BLOCKED, Verdict.UNPROVEN, Verdict.READY, Verdict.DONE)
 """Verdicts, the most urgent first."""
-
-
-class PlanLine(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
-    """One group of `rebal.plans/1`; its whole plan is the document of `plan-upgrade GROUP`."""
-
-    group_id: str
-    runs: RebalanceProtocol
-    to: str
-    target: str
-    path: str
-    verdict: Verdict
-    next_step: int | None
-    summary: str
-    members: int
-    exit_code: int
-
-
-class PlansDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.plans/1`."""
-
-    plans: list[PlanLine]
-    failures: list[FailureDocument]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,34 +307,3 @@ def print_plan(
         output.write(exported(form, plan, file=file))
     else:
         output.write(dump_plan(plan, "json" if form == "json" else "yaml"))
-
-
-def print_plans(
-    plans: list[Plan],
-    failures: Sequence[GroupFailure],
-    wishes: Wishes,
-    code: int,
-    form: PlanFormat,
-    *,
-    wide: bool,
-) -> None:
-    """Print one line a group, the worst first."""
-    plans.sort(key=lambda plan: (ORDER.index(plan.verdict), plan.group_id))
-    if form == "text":
-        given = wishes.given
-        one = given.plan_upgrade(plans[0].group_id, wishes.to) if plans else Command()
-        view = plan_list_view(plans, one)
-        output.page(view, wide=wide)
-    elif form in ("sarif", "github"):
-        unread = {failure.name: failure.message for failure in failures}
-        output.write(exported(form, *plans, failures=unread))
-    else:
-        body = PlansDocument(
-            plans=[
-                document_of(PlanLine, plan, members=len(plan.baseline.members)) for plan in plans
-            ],
-            failures=failures_of(failures),
-        )
-        output.write(output.envelope("plans", body, code, form))
-    for failure in failures:
-        output.say(failure.message)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +9,8 @@ from typing import Annotated
 import typer
 
 from rebal.cli import means, output, params
-from rebal.cli.errors import FAILED, UsageError
+from rebal.cli.errors import UsageError
 from rebal.cli.output import PlanFormat
-from rebal.groups.commands import rebal
 
 
 def command(
@@ -34,13 +32,6 @@ def command(
             metavar="FAMILY",
             help="The client library to replace the members' own by, one by one.",
         ),
-    ] = None,
-    all_groups: Annotated[
-        bool, typer.Option("--all", help="Plan for all groups of the cluster, one line each.")
-    ] = False,
-    match: Annotated[
-        str | None,
-        typer.Option(metavar="RE", help="Plan for the groups whose whole name matches."),
     ] = None,
     snapshot: params.Snapshot = None,
     bootstrap: params.Bootstrap = None,
@@ -109,7 +100,7 @@ def command(
 
     The exit code is that of the NEXT step: 0 it can start, or nothing is left to do; 3 a finding
     blocks it; 4 it cannot be proven safe yet. Nothing is changed: the operator carries the plan
-    out. With --all or --match: one line a group, the worst first, and the worst exit code.
+    out.
     """
     lake = params.lake_of(evidence, lake_option)
     if assignors and not probe:
@@ -125,12 +116,11 @@ def command(
     from msgspec.structs import replace
 
     from rebal.cli import planning, sources
-    from rebal.planner.verdict import judged, worst_code
+    from rebal.planner.verdict import judged
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-    one_group = not all_groups and match is None
-    if one_group and group is None and snapshot is None:
+    if group is None and snapshot is None:
         snapshot = sources.default_snapshot()
     given = connection.given(
         evidence=files.words(probe=probe, assignors=assignors, scan=lake),
@@ -153,32 +143,6 @@ def command(
         batch=params.batch_of(batch),
         given=given,
     )
-    if not one_group:
-        alone = {"GROUP": group, "--snapshot": snapshot, "--out": out, "--to-client": to_client}
-        _check_many({**alone, "--assume": assume, "--departed": departed}, form)
-        if lake is not None and sources.takes_scan(connection, probe=probe):
-            raise UsageError(
-                "--all and --match read live groups: name a broker with -b. The scan's groups are "
-                "in its report:",
-                rebal("fleet report", (lake.text,), lake.settings),
-            )
-        found, failures = sources.read_live(
-            connection.config(),
-            (),
-            match=match,
-            all_groups=match is None,
-            probe=probe,
-            assignors=tuple(map(params.assignor_name, assignors or ())),
-        )
-        seen = sources.with_evidence(found, files, lake)
-        plans = [planning.plan_of(one, wishes) for one in seen]
-        codes = [judged(plan.exit_code, plan.findings, fail_on, exit_zero) for plan in plans]
-        if not exit_zero:
-            codes += [planning.too_long(plan, limit, wishes.batch, 0)[0] for plan in plans]
-        code = worst_code([*codes, *(FAILED for _ in failures)])
-        planning.print_plans(plans, failures, wishes, code, form, wide=wide)
-        output.say(given.note)
-        return code
     one = sources.snapshot_for(
         group,
         snapshot,
@@ -202,12 +166,3 @@ def command(
         output.say(sentence)
     output.say(given.note)
     return code
-
-
-def _check_many(given: Mapping[str, object], form: PlanFormat) -> None:
-    """Reject options that apply to one group only; `given` are their values by name."""
-    for name, value in given.items():
-        if value:
-            raise UsageError(f"{name} is for one group: leave out --all and --match.")
-    if form == "markdown":
-        raise UsageError("-o markdown is for one group: leave out --all and --match.")

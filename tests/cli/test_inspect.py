@@ -66,6 +66,9 @@ def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of
     (failure,) = rebal(*words, "-o", "json", code=1).body["failures"]
     assert (failure["group_id"], failure["broker_id"]) == (None, 2)
     assert "broker 2" in rebal(*words, "-o", "github", code=1).out
+    assert live.selected[-1] == ([], {"match": None, "all_groups": True})
+    rebal("inspect", "--match", "check.*", "-b", "127.0.0.1:1", code=1)
+    assert live.selected[-1] == ([], {"match": "check.*", "all_groups": False})
 
 
 def test_the_probe_and_its_assignors_reach_the_reader(

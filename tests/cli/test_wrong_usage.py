@@ -108,17 +108,11 @@ USAGE = {
         ("--to-client kafka-go", "Did you mean segmentio?"),
         ("--departed checkout-1", "checkout-1 is a member of the group"),
         ("--max-downtime soon", "expected a duration such as 90s"),
+        ("--batch none", "--batch none"),
         ("--out plan.txt", "use .yaml, .yml or .json"),
         ("--expect-members 0", "--expect-members"),
         ("checkout", "not both"),
         ("-o csv", "--output"),
-    ],
-    "plan-upgrade -b kafka-1:9092": [
-        ("g --all", "GROUP is for one group"),
-        ("--all --out a.yaml", "--out is for one group"),
-        ("--match x --assume client-id=a:range", "--assume is for one group"),
-        ("--all -o markdown", "-o markdown is for one group"),
-        ("--all --batch none", "--batch none"),
     ],
     "show p.yaml": [
         ("--step 9", "there is no step 9; it has steps 1 to 2."),

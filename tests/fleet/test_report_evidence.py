@@ -71,7 +71,6 @@ def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
     assert {m["knowledge"] for m in known.values()} == {Knowledge.EXACT.value}
     plan = tmp_path / "eager.plan.yaml"
     assert app.run(["plan-upgrade", EAGER, *words, "--out", str(plan)]) == 0
-    assert app.run(["plan-upgrade", "--all", *words]) == 0
     assert "no broker" not in capsys.readouterr().err
     assert app.run(["verify", str(plan), *words]) == 4
     assert "as seen until 2026-11-20 09:00Z" in capsys.readouterr().err

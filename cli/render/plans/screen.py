@@ -20,7 +20,6 @@ from rebal.cli.render.plans.details import details_view
 from rebal.cli.render.plans.parts import (
     NOT_YET,
     STATE_STYLES,
-    VERDICT_STYLES,
     advice_rows,
     config_view,
     heading,
@@ -31,8 +30,6 @@ from rebal.cli.render.plans.parts import (
 )
 from rebal.cli.render.text import (
     GAP,
-    Column,
-    FittingTable,
     Forms,
     Labelled,
     Rows,
@@ -43,10 +40,8 @@ from rebal.cli.render.text import (
     labelled,
     listing,
     severity_style,
-    to_paste,
     to_run,
 )
-from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.groups.streams import process_names
 from rebal.planner.commands import ACCEPT, ANSWER, READ_MORE, show
@@ -306,29 +301,3 @@ def _folded(plan: Plan) -> Iterator[Text]:
     text = Text(f"{lead}: {', '.join(parts)}: {where}", no_wrap=whole)
     text.overflow = "ignore" if whole else "fold"
     yield text
-
-
-def plan_list_view(plans: Sequence[Plan], one: Command) -> View:
-    """Return the screen of many plans, one line each, in the order given.
-
-    `one` is the command that shows the first of them.
-    """
-    if not plans:
-        return [Text("no group was found.")]
-    counts = Counter(str(plan.verdict) for plan in plans)
-    said = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
-    columns = [Column("VERDICT"), Column("GROUP"), Column("")]
-    rows = [_row(shown(plan)) for plan in plans]
-    return [
-        Text(f"{count(len(plans), 'group')}: {said}"),
-        Text(""),
-        FittingTable(columns, rows),
-        Text(""),
-        Text("next: one of them, whole:", style="bold"),
-        to_paste(one),
-    ]
-
-
-def _row(plan: Plan) -> tuple[Text, str, str]:
-    verdict = Text(str(plan.verdict), style=VERDICT_STYLES[plan.verdict])
-    return verdict, plan.group_id, plan.summary

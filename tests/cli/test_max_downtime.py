@@ -1,75 +1,15 @@
-"""`rebal plan-upgrade --all` and `--match`, and what speaks of one plan's pace."""
+"""`rebal plan-upgrade --max-downtime`: how long a plan may stop one partition."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
 from rebal.cli import planning
-from rebal.groups.model import GroupSnapshot, GroupState, Member
-from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.costs import rehearsed
-from tests.cli.conftest import Live, Rebal
+from tests.cli.conftest import Rebal
 from tests.planner.builder import group_of
 from tests.planner.test_cost import sized
-
-Make = Callable[..., GroupSnapshot]
-
-
-@pytest.fixture
-def cluster(group: Make, librdkafka: tuple[Member, ...], live: Live) -> Live:
-    """Four groups and one that cannot be read."""
-    live.show(
-        group(group_id="a-ready"),
-        group(group_id="b-moving", state=GroupState.PREPARING_REBALANCE),
-        group(group_id="c-blocked", members=librdkafka),
-        group(group_id="d-blocked", members=librdkafka),
-        GroupFailure(
-            group_id="e-hidden", kind="not allowed", message="e-hidden: not allowed to read it."
-        ),
-    )
-    return live
-
-
-def test_all_is_a_line_a_group_worst_first(cluster: Live, rebal: Rebal) -> None:
-    told = rebal("plan-upgrade", "--all", "-b", "kafka-1:9092", code=1)
-    lines = told.out.splitlines()
-    assert lines[0] == "4 groups: 2 blocked, 1 unproven, 1 ready"
-    rows = [line.split()[:2] for line in lines[3:7]]
-    assert rows == [
-        ["blocked", "c-blocked"],
-        ["blocked", "d-blocked"],
-        ["unproven", "b-moving"],
-        ["ready", "a-ready"],
-    ]
-    assert "full cut-over" in lines[3]
-    assert lines[-1].strip() == "rebal plan-upgrade c-blocked -b kafka-1:9092"
-    assert told.err == "rebal: e-hidden: not allowed to read it.\n"
-    assert cluster.selected == [([], {"match": None, "all_groups": True})]
-
-
-@pytest.mark.usefixtures("cluster")
-def test_all_in_one_sarif_document(rebal: Rebal) -> None:
-    words = ["plan-upgrade", "--all", "-b", "kafka-1:9092", "-o", "sarif"]
-    (run,) = rebal(*words, code=1).body["runs"]
-    where = {each["locations"][0]["logicalLocations"][0]["name"] for each in run["results"]}
-    assert where == {"a-ready", "b-moving", "c-blocked", "d-blocked"}
-    *plans, failed = run["invocations"]
-    assert [each["exitCode"] for each in plans] == [3, 3, 4, 0]
-    assert not failed["executionSuccessful"]
-
-
-def test_match_plans_only_for_the_groups_that_match(cluster: Live, rebal: Rebal) -> None:
-    words = ["plan-upgrade", "--match", "a-.*", "-b", "kafka-1:9092", "-o", "json"]
-    body = rebal(*words).body
-    assert body["schema"] == "rebal.plans/1"
-    (plan,) = body["plans"]
-    assert (plan["group_id"], plan["verdict"], plan["path"]) == ("a-ready", "ready", "two_bounces")
-    assert body["failures"] == []
-    assert body["exit_code"] == 0
-    assert cluster.selected == [([], {"match": "a-.*", "all_groups": False})]
 
 
 @pytest.mark.parametrize(
