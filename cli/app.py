@@ -53,12 +53,7 @@ if TYPE_CHECKING:
     from typer.core import TyperGroup
 
 COMMANDS: Final = (
-    Entry(
-        "groups",
-        "groups_cmd",
-        "List the groups of a cluster, what needs attention first.",
-        alias="list",
-    ),
+    Entry("groups", "groups_cmd", "List the groups of a cluster, what needs attention first."),
     Entry("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
     Entry("doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."),
     Entry(

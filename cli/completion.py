@@ -79,7 +79,7 @@ def _entry(words: Sequence[str]) -> tuple[Entry | tuple[Entry, ...], Sequence[st
     for number, word in enumerate(words):
         if word.startswith("-"):
             continue
-        found = next((one for one in entries if word in (one.name, one.alias)), None)
+        found = next((one for one in entries if word == one.name), None)
         if found is None:
             return (), ()
         if not found.under:

@@ -21,14 +21,13 @@ _OPTIONAL: Final = re.compile(r"\[\w+\]")
 class Entry(NamedTuple):
     """A command's name, its module in `rebal.cli.commands`, and one line of help.
 
-    An entry with commands `under` it has no module. `alias` is another name, which help leaves out.
+    An entry with commands `under` it has no module.
     """
 
     name: str
     module: str
     summary: str
     under: tuple[Entry, ...] = ()
-    alias: str = ""
 
 
 def lazy_group(root: Callable[..., None], commands: tuple[Entry, ...]) -> TyperGroup:
@@ -46,8 +45,6 @@ def lazy_group(root: Callable[..., None], commands: tuple[Entry, ...]) -> TyperG
     for entry in commands:
         made = lazy_group(_documented(entry.summary), entry.under) if entry.under else None
         group.add_command(made or LazyCommand(entry), entry.name)
-        if entry.alias:
-            group.add_command(LazyCommand(entry, hidden=True), entry.alias)
     return group
 
 
@@ -65,21 +62,16 @@ class LazyGroup(TyperGroup):
         """Return the command that the first word names, and the words after it."""
         name = args[0]
         if name not in self.commands and not ctx.resilient_parsing and not name.startswith("-"):
-            shown = [known for known, made in self.commands.items() if not made.hidden]
-            ctx.fail(f"there is no command {name}.{did_you_mean(name, shown)}")
+            ctx.fail(f"there is no command {name}.{did_you_mean(name, self.commands)}")
         return super().resolve_command(ctx, args)
 
 
 class LazyCommand(TyperCommand):
     """An entry that becomes the real command when it is typed."""
 
-    def __init__(self, entry: Entry, *, hidden: bool = False) -> None:
+    def __init__(self, entry: Entry) -> None:
         super().__init__(
-            entry.name,
-            help=entry.summary,
-            short_help=entry.summary,
-            rich_markup_mode=None,
-            hidden=hidden,
+            entry.name, help=entry.summary, short_help=entry.summary, rich_markup_mode=None
         )
         self._module = f"rebal.cli.commands.{entry.module}"
 

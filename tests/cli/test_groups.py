@@ -84,7 +84,7 @@ def test_what_needs_attention_comes_first_then_natural_order(rebal: Rebal) -> No
 
 
 def test_each_line_says_how_the_group_runs(asked: list[Any], rebal: Rebal) -> None:
-    body = rebal("list", "-b", "kafka-1:9092", "--match", ".*", "-o", "json", code=3).body
+    body = rebal("groups", "-b", "kafka-1:9092", "--match", ".*", "-o", "json", code=3).body
     keys = ("state", "type", "protocol", "assignor", "members", "lag", "verdict", "exit_code")
     shown = {line["group_id"]: tuple(line[key] for key in keys) for line in body["groups"]}
     assert shown["ready-9"] == ("Stable", "classic", "EAGER", "range", 3, 66, "ready", 0)
