@@ -166,7 +166,7 @@ def _renamed(
     before: Mapping[_Key, Sequence[Start]], after: Mapping[_Key, Sequence[Start]]
 ) -> Iterator[tuple[_Key, _Key]]:
     """Yield the groups that one version alone has, and that the same place declares."""
-    gone = {start.where: key for key in before.keys() - after.keys() for start in before[key]}
+    gone = {start.where: key for key in before if key not in after for start in before[key]}
     for key in sorted(after.keys() - before.keys(), key=str):
         old = next((gone[start.where] for start in after[key] if start.where in gone), None)
         if old is not None:
