@@ -320,6 +320,9 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
     protocol = f"{two.protocol}, and that" if two.protocol else default
     hidden = "" if two.group_id else "no file names its group, which may run already"
     was, now = one.declared.brokers if one is not None else None, two.declared.brokers
+    streams = one is not None and one.family == two.family == "streams"
+    old, new = (version_tuple(each.library.version) if each else None for each in (one, two))
+    crosses = old and new and (old < _INCREMENTAL) != (new < _INCREMENTAL)
     rows = (
         (
             not two.library.group_protocol,
@@ -353,11 +356,19 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
             Tri.CANNOT_TELL,
             "no bootstrap server stays: another cluster has no committed offsets of this group",
         ),
+        (
+            streams and old != new and not (old and new),
+            Tri.CANNOT_TELL,
+            "the version of Kafka Streams is not known on both sides",
+        ),
+        (
+            streams and crosses and two.declared.upgrade_from is None,
+            Tri.NO,
+            "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
+            "understand: two roll-outs are needed, the first with upgrade.from",
+        ),
     )
-    early = next((_said(verdict, reason) for holds, verdict, reason in rows if holds), None)
-    if early is None and one is not None and one.family == two.family == "streams":
-        return _streams(one, two)
-    return early
+    return next((_said(verdict, reason) for holds, verdict, reason in rows if holds), None)
 
 
 def _fails(start: Start) -> str | None:
@@ -423,23 +434,6 @@ def _fails(start: Start) -> str | None:
         ),
     )
     return first_reason(rows)
-
-
-def _streams(one: Start, two: Start) -> Admission | None:
-    """Return the answer for Kafka Streams across 2.4, where its rebalance protocol changed."""
-    was, now = version_tuple(one.library.version), version_tuple(two.library.version)
-    if was == now:
-        return None
-    if was is None or now is None:
-        return _said(Tri.CANNOT_TELL, "the version of Kafka Streams is not known on both sides")
-    bridged = two.declared.upgrade_from is not None
-    if (was < _INCREMENTAL) == (now < _INCREMENTAL) or bridged:
-        return None
-    return _said(
-        Tri.NO,
-        "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
-        "understand: two roll-outs are needed, the first with upgrade.from",
-    )
 
 
 def _events(pair: Pair, member_id: str) -> tuple[Event, ...]:
