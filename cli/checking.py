@@ -18,6 +18,7 @@ from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.forked import mapped
 from rebal.cli.libraries import with_libraries
 from rebal.cli.output import say
+from rebal.cli.render.check import CheckDocument
 from rebal.cli.sources import Source, read_live, scan_snapshots, with_evidence
 from rebal.groups.model import GroupSnapshot, Tri
 from rebal.inspectors.files import read_text
@@ -87,18 +88,6 @@ class Side:
             return ""
 
 
-@dataclass(frozen=True)
-class Checked:
-    """The judgements of the groups that start differently, the worst first.
-
-    `groups` counts those that both versions declare, `notes` are on the later one.
-    """
-
-    judgements: tuple[Judgement, ...]
-    groups: int
-    notes: tuple[str, ...]
-
-
 def sides(before: str | None, after: str | None, base: str | None, stack: ExitStack) -> list[Side]:
     """Return both versions; a git revision is written to a folder that `stack` removes.
 
@@ -122,9 +111,9 @@ def sides(before: str | None, after: str | None, base: str | None, stack: ExitSt
     return list((mapped if number > _MANY else map)(_read, trees))
 
 
-def check(one: Side, two: Side, source: Source) -> Checked:
+def check(one: Side, two: Side, source: Source, names: tuple[str, str]) -> CheckDocument:
     """Return what the change from `one` to `two` does, to the groups that `source` shows as they
-    run too.
+    run too; `names` are those of the two versions.
 
     Raises:
         UsageError: an option adds evidence, but none names a group to add it to.
@@ -147,9 +136,11 @@ def check(one: Side, two: Side, source: Source) -> Checked:
     found += [unread(file, note) for file, note in unknown.items() if file not in known]
     located = (replace(each, changes=_located(each, one, two)) for each in found)
     groups = {start.group_id or start.folder for side in (one, two) for start in side.starts}
-    return Checked(
-        judgements=tuple(sorted(located, key=lambda each: WORST_FIRST.index(each.verdict))),
-        groups=max(len(groups), len(found)),
+    return CheckDocument(
+        before=names[0],
+        after=names[1],
+        declared=max(len(groups), len(found)),
+        groups=tuple(sorted(located, key=lambda each: WORST_FIRST.index(each.verdict))),
         notes=(*_about_kafka(two), *two.unread),
     )
 
@@ -191,14 +182,12 @@ def _read(tree: Tree) -> Side:
     ]
     found = read_declared(configuration, alone=tree.alone)
     own, names = f"{tree.root}{os.sep}", frozenset(tree.files)
-    starts = []
-    for declared in found.declared:
-        where = declared.where.removeprefix(own)
-        starts.append(Start(file=_file_of(where, names), where=where, declared=declared))
+    places = [(declared.where.removeprefix(own), declared) for declared in found.declared]
+    starts = [Start(file=_file_of(w, names), where=w, declared=each) for w, each in places]
     notes = tuple(n.replace(own, "") for n in found.notes if not n.endswith(OF_A_PROFILE))
     manifests = read_manifests(tree)
     starts = with_libraries(starts, manifests.libraries)
-    return Side(tree=tree, starts=tuple(starts), notes=notes, unread=manifests.notes)
+    return Side(tree, tuple(starts), notes, manifests.notes)
 
 
 def _file_of(where: str, names: Collection[str]) -> str:
@@ -217,24 +206,26 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     files = frozenset((*one.tree.files, *two.tree.files))
     texts = ((file, one.text(file), two.text(file)) for file in sorted(files))
     changed = {file: (was, now) for file, was, now in texts if was != now}
-    read = {start.file for start in (*one.starts, *two.starts) if _sets_a_start(start)}
+    # A reader understood the settings of these files that `_A_START` finds.
+    read = {
+        start.file
+        for start in (*one.starts, *two.starts)
+        if start.declared.list_set or start.declared.group_protocol or start.is_static
+    }
     for file, (was, now) in changed.items():
         about = "kafka" in f"{file} {was} {now}".lower() and was and now and file not in read
         if about and _settings(was) != _settings(now):
             yield file, f"{file}: {_NOT_READ}"
-    for side in (two, one):
-        for note in side.notes:
-            file = _file_of(note, files)
-            was, now = one.text(file), two.text(file)
-            if not _OF_A_START.search(was + now):
-                continue
-            if _OPEN in note:
-                moved = _PLACEHOLDER.findall(was) != _PLACEHOLDER.findall(now)
-            else:
-                moved = any(_decides(each, file) for each in changed)
-            named = {name for _, name, _ in _PLACEHOLDER.findall(was + now)}
-            if moved or any(_sets(named, after + before) for before, after in changed.values()):
-                yield file, note
+    for note in (*two.notes, *one.notes):
+        file = _file_of(note, files)
+        was, now = one.text(file), two.text(file)
+        old, new = (_PLACEHOLDER.findall(text) for text in (was, now))
+        moved = old != new if _OPEN in note else any(_decides(each, file) for each in changed)
+        named = {name for _, name, _ in old + new}
+        if _OF_A_START.search(was + now) and (
+            moved or any(_sets(named, after + before) for before, after in changed.values())
+        ):
+            yield file, note
     pairs = [({*was.splitlines()}, {*now.splitlines()}) for was, now in changed.values()]
     lines = "\n".join(line for was, now in pairs for line in sorted(was ^ now))
     for note in two.unread:
@@ -248,12 +239,6 @@ def _settings(text: str) -> list[str]:
     """Return the settings that `_A_START` finds, without comments, spaces and quotes."""
     found = _A_START.findall(_COMMENTED.sub("", text))
     return [re.sub(r"[\s\"']", "", each) for each in found]
-
-
-def _sets_a_start(start: Start) -> bool:
-    """Return whether a reader understood the settings of its file that `_A_START` finds."""
-    said = start.declared
-    return bool(said.list_set or said.group_protocol or said.instance_id)
 
 
 def _about_kafka(side: Side) -> Iterator[str]:

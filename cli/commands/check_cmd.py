@@ -59,37 +59,24 @@ def command(
         raise UsageError("give BEFORE and AFTER, or --base REV with at most one folder.")
     from rebal.cli import sources
     from rebal.cli.checking import check, sides
-    from rebal.cli.render.check import (
-        CheckDocument,
-        check_github,
-        check_markdown,
-        check_sarif,
-        check_view,
-    )
+    from rebal.cli.render.check import check_github, check_markdown, check_sarif, check_view
     from rebal.planner.verdict import SAFE, exit_code
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = sources.EvidenceFiles(request_log, client_log, None, log_timezone, broker_log)
+    names = (base or str(before), after or before or ".")
     with ExitStack() as stack:
         one, two = sides(before, after, base, stack)
         source = sources.Source(None, snapshot, connection, probe, files, lake)
-        found = check(one, two, source)
-    code = SAFE if exit_zero else exit_code(*(each.verdict for each in found.judgements))
-    body = CheckDocument(
-        before=base if base is not None else str(before),
-        after=str(after if after is not None else before or "."),
-        declared=found.groups,
-        groups=found.judgements,
-        notes=found.notes,
-    )
+        found = check(one, two, source, names)
+    code = SAFE if exit_zero else exit_code(*(each.verdict for each in found.groups))
+    texts = {"markdown": check_markdown, "github": check_github}
     if form == "text":
-        output.page(check_view(body), wide=wide)
-    elif form == "markdown":
-        output.write(check_markdown(body))
-    elif form == "github":
-        output.write(check_github(body))
+        output.page(check_view(found), wide=wide)
+    elif form in texts:
+        output.write(texts[form](found))
     elif form == "sarif":
-        output.write(check_sarif(body, code))
+        output.write(check_sarif(found, code))
     else:
-        output.write(output.envelope("check", body, code, form))
+        output.write(output.envelope("check", found, code, form))
     return code
