@@ -129,14 +129,12 @@ class Projects:
         """Return the root of a file's XML, its names without their namespaces."""
         try:
             root = fromstring(configuration_text(self._files[path]), forbid_dtd=True)
-        except ParseError as error:
-            raise UnreadableDocument(str(path), f"not valid XML: {error}") from None
         except DefusedXmlException:
             raise UnreadableDocument(
                 str(path), "declares a DTD, which no project file does"
             ) from None
-        except (ValueError, RecursionError):
-            raise UnreadableDocument(str(path), "not valid XML") from None
+        except (ParseError, ValueError, RecursionError) as error:
+            raise UnreadableDocument(str(path), f"not valid XML: {error}") from None
         for element in root.iter():
             element.tag = str(element.tag).rpartition("}")[2]
         return root

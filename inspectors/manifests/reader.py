@@ -161,7 +161,8 @@ class _Reader:
             text = configuration_text(path)
             if "\x00" in text:
                 raise DocumentError(f"{place}: is a binary file, which no manifest is.")
-            if not _mentions(known.ecosystem, text):
+            lower = text.lower()
+            if not any(word in lower for word in hints(known.ecosystem)):
                 return
             if known.read is None:
                 named = self._projects.read(PurePosixPath(name))
@@ -274,11 +275,6 @@ def _platform(one: Named) -> str:
     """Return the line that a catalog's entry is in a script, if it gives versions."""
     product = product_of("maven", one.name)
     return f'\nplatform("{one.name}:{one.version}")' if product and product.bom else ""
-
-
-def _mentions(ecosystem: str, text: str) -> bool:
-    lower = text.lower()
-    return any(word in lower for word in hints(ecosystem))
 
 
 @cache
