@@ -75,6 +75,22 @@ def check_known(word: str, known: Collection[str], message: str) -> None:
         raise UsageError(f"{message}{did_you_mean(word, known)}")
 
 
+def check_family(word: str, known: Collection[str], message: str) -> None:
+    """Check that `word` is one of the `known` families.
+
+    Raises:
+        UsageError: it is not; the `message`, and the family that a package of this name belongs to,
+            else the names nearest to it.
+    """
+    from rebal.groups.clients import families, family_of
+
+    if word not in known:
+        name = word.lower()
+        titled = (key for key, one in families().items() if one.title.endswith(f"/{name}"))
+        key = family_of(name) or family_of(f"{name}-") or next(titled, word)
+        raise UsageError(f"{message}{did_you_mean(key if key in known else word, known)}")
+
+
 def exit_code(error: RebalError) -> int:
     """Return the exit code of `error`."""
     return USAGE if isinstance(error, UsageError) else FAILED

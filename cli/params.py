@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta, timezone, tzinfo
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rebal.cli.errors import FailOn, UsageError, check_known, did_you_mean
+from rebal.cli.errors import FailOn, UsageError, check_family, check_known
 from rebal.cli.harmless import is_harmless
 from rebal.cli.output import Format
 from rebal.groups.commands import option, options
@@ -479,22 +479,6 @@ def goals() -> tuple[str, ...]:
     # Assignors that depend belong to Connect workers and Streams.
     by_name = (name for name, one in assignors().items() if one.protocols != "depends")
     return ("cooperative", "eager", "consumer", "streams", "classic", *by_name)
-
-
-def check_family(word: str, known: Collection[str], message: str) -> None:
-    """Check that `word` is one of the `known` families.
-
-    Raises:
-        UsageError: it is not; the `message`, and the family that a package of this name belongs to,
-            else the names nearest to it.
-    """
-    from rebal.groups.clients import families, family_of
-
-    if word not in known:
-        name = word.lower()
-        titled = (key for key, one in families().items() if one.title.endswith(f"/{name}"))
-        key = family_of(name) or family_of(f"{name}-") or next(titled, None)
-        raise UsageError(f"{message}{did_you_mean(key if key in known else word, known)}")
 
 
 def assignor_name(text: str) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from rebal.cli import output
-from rebal.cli.errors import UsageError, did_you_mean
+from rebal.cli.errors import UsageError, check_family, did_you_mean
 from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import PlanFormat
-from rebal.cli.params import assignor_name, check_family, goals
+from rebal.cli.params import assignor_name, goals
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.plans.markdown import plan_markdown

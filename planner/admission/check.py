@@ -270,13 +270,12 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
             reason=f"the brokers' limit of members was not read{also}",
         )
     sure = memory.state is not GroupState.PREPARING_REBALANCE and returns is Tri.NO
-    if also:
-        also += ": raise the limit, or start it when its session has ended"
     return Admission(
         verdict=Tri.NO if sure else Tri.CANNOT_TELL,
         error=FULL if sure else None,
         needs=Needs.BROKER if returns is Tri.CANNOT_TELL else None,
-        reason=f"the group has {size} members and the brokers allow {limit} ({FULL}){also}",
+        reason=f"the group has {size} members and the brokers allow {limit} ({FULL}){also}"
+        f"{': raise the limit, or let its session end first' if also else ''}",
     )
 
 

@@ -27,7 +27,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.reloads import CLOCKS
-from rebal.planner.admission.rejected import address, joined_since, still_out
+from rebal.planner.admission.rejected import address, still_out
 from rebal.planner.clients import able
 from rebal.planner.context import Context, names
 from rebal.planner.facts import KEYS, natural, stated_in
@@ -143,13 +143,13 @@ def outsiders_of(
         if own is not None:
             missing.remove(own)
         family = one.family or families.get(one.instance_id or one.client_id, same)
-        alike = [one.takes_mixed, able(family).mixed]
-        alike += [] if own is None else [own.takes_mixed]
+        alike = [able(family).mixed, *([] if own is None else [own.takes_mixed])]
         if one.instance_id is None:
-            # The name is also that of others who are out and, without its address, any member's.
+            # The name is also that of others who are out and, without its address, any member's. A
+            # member that came since may be this client: then one that nobody knows is out.
             alike += [each.takes_mixed for each in missing if each.client_id == one.client_id]
             alike += [
-                context.may_take_mixed(facts)
+                context.may_take_mixed(facts) if _was_there(facts.member, one) else Tri.NO
                 for facts in context.members
                 if not one.host and facts.member.client_id == one.client_id
             ]
@@ -295,8 +295,7 @@ def _rejections(
         )
         # Its own old entry, with the id that it had, does not stand for it.
         open_ = full and at is None and behind and one.instance_id not in behind
-        past = [now - lasts] if full else []
-        bounds = (*past, *_settled(plan, seen, context, one))
+        bounds = (*([now - lasts] if full else ()), *_settled(plan, seen, context, one))
         # One that joined since may have stopped again; its own entry has its own session.
         hidden = bool(behind) or (until is not None and one.instance_id not in static)
         doubt = Doubt.ENTRY if hidden else Doubt.PAST
@@ -315,7 +314,6 @@ def _rejections(
             list=one.list,
             error=one.error,
             family=proven_family(one.software),
-            takes_mixed=Tri.NO if _may_be_back(context, one) else Tri.YES,
             since=one.at,
             until=None if doubt in (Doubt.COUNT, Doubt.PAST) else until,
             behind=behind if doubt is Doubt.ENTRY else (),
@@ -323,14 +321,9 @@ def _rejections(
         )
 
 
-def _may_be_back(context: Context, one: Refusal) -> bool:
-    """Return whether a member with its name that joined since may be this client, so that another
-    one, of which nothing is known, is out.
-    """
-    named = (f.member for f in context.members if f.member.client_id == one.client_id)
-    same = (each for each in named if each.instance_id is None)
-    unknown = not one.host and one.instance_id is None
-    return unknown and any(joined_since(each, one) is not Tri.NO for each in same)
+def _was_there(member: Member, one: Outsider) -> bool:
+    """Return whether this member had joined before the client was rejected: it is another one."""
+    return bool(member.first_joined_at and one.since and member.first_joined_at <= one.since)
 
 
 def _settled(

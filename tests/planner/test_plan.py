@@ -80,7 +80,7 @@ def test_a_full_group_of_static_members_is_rejected_and_the_way_out_is_named() -
     full = {"cluster": {"version": "3.9", "settings": {"group.max.size": "2"}}, "reloaded": False}
     made = plan([m("a", RANGE, instance="a"), m("b", RANGE, instance="b")], **full)
     assert (made.verdict, made.exit_code, made.advice.action) == ("blocked", 3, "stop")
-    assert made.summary.endswith("raise the limit, or start it when its session has ended")
+    assert made.summary.endswith("raise the limit, or let its session end first")
     assert plan([m("a", RANGE), m("b", RANGE)], **full).verdict == "ready", "they leave first"
 
 
