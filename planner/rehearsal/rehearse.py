@@ -14,7 +14,6 @@ from rebal.groups.clients import WITHOUT_STATIC
 from rebal.planner.rehearsal.engine.agenda import Latency
 from rebal.planner.rehearsal.engine.ledger import Totals
 from rebal.planner.rehearsal.engine.member import Member
-from rebal.planner.rehearsal.engine.patterns import matching
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.outcome import (
@@ -192,14 +191,12 @@ class _Run:
                 world.move_coordinator(seconds)
             case Deed.PARTITIONS:
                 world.add_partitions(event.topic, event.count, seconds)
-            case Deed.CREATE_TOPIC:
-                world.create_topic(event.topic, event.count, seconds)
             case Deed.DELETE_TOPIC:
                 world.delete_topic(event.topic, seconds)
             case Deed.DELETE_GROUP:
                 world.delete_group()
             case Deed.SUBSCRIBE:
-                self._subscribe(event)
+                self._each(event, lambda consumer: consumer.subscribe(event.topics))
             case Deed.ENFORCE_REBALANCE:
                 self._each(event, lambda consumer: consumer.enforce_rebalance())
             case Deed.COMMIT:
@@ -221,12 +218,6 @@ class _Run:
         for process in event.processes:
             self._set[process.name] = process
             self._world.start(process, self._varied(event.seconds or 0.0))
-
-    def _subscribe(self, event: Event) -> None:
-        topics = matching(event.pattern, self._world.names()) if event.pattern else event.topics
-        for name in event.members:
-            self._set[name] = replace(self._set[name], pattern=event.pattern)
-        self._each(event, lambda consumer: consumer.subscribe(topics, event.pattern))
 
     def _each(self, event: Event, deed: Callable[[Member], object]) -> None:
         for name in event.members:

@@ -14,7 +14,6 @@ from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowle
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.patterns import readable
 from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.engine.workers import EAGER
 from rebal.planner.rehearsal.script import Scene
@@ -181,7 +180,6 @@ def process_of(
 ) -> Process:
     """Return a member's process with the timeouts that it joined with, or its client's defaults."""
     patience, software = waits(member), member.software
-    regex = member.subscribed_regex or ""
     return Process(
         name=member.member_id,
         client_id=member.client_id,
@@ -189,7 +187,6 @@ def process_of(
         family=(software.family if software is not None else None) or "java",
         version=software.version if software is not None else None,
         topics=topics,
-        pattern=regex if readable(regex) else "",
         rack=rack,
         session=patience.session,
         rebalance=patience.rebalance,

@@ -15,9 +15,8 @@ class Deed(StrEnum):
 
     restart, stop, start, kill (the process ends without LeaveGroup), busy (no poll for `seconds`),
     freeze (no heartbeat either), coordinator (another broker loads the group), partitions (a topic
-    has `count`), create-topic (with `count` partitions), delete-topic, delete-group (an
-    administrator deletes an Empty one), subscribe (to `topics`, or by `pattern`),
-    enforce-rebalance (KIP-568), commit, wait.
+    has `count`), delete-topic, delete-group (an administrator deletes an Empty one), subscribe (to
+    `topics`), enforce-rebalance (KIP-568), commit, wait.
     """
 
     RESTART = "restart"
@@ -28,7 +27,6 @@ class Deed(StrEnum):
     FREEZE = "freeze"
     COORDINATOR = "coordinator"
     PARTITIONS = "partitions"
-    CREATE_TOPIC = "create-topic"
     DELETE_TOPIC = "delete-topic"
     DELETE_GROUP = "delete-group"
     SUBSCRIBE = "subscribe"
@@ -62,7 +60,6 @@ class Event(Record, frozen=True, kw_only=True):
     fails_in: tuple[str, ...] | None = None
     topic: str = ""
     topics: tuple[str, ...] = ()
-    pattern: str = ""
     count: int = 0
     phase: str = ""
 

@@ -19,7 +19,6 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.groups.snapshot.documents import Format, line_of, loads
 from rebal.planner.plan import Plan
-from rebal.planner.rehearsal.engine.patterns import readable
 from rebal.planner.rehearsal.engine.process import CALLBACKS, Process
 from rebal.planner.rehearsal.parameters import METADATA_AGE, PARAMETERS, seconds_of, value_of
 from rebal.planner.rehearsal.rollout import restarted, step_events
@@ -30,7 +29,6 @@ EVERYBODY: Final = "all"
 _UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
 
 _MOST_PARTITIONS: Final = 1_000_000
-_COUNT: Final = f"expected from 1 to {_MOST_PARTITIONS:,} partitions"
 
 Members = str | tuple[str, ...]
 Duration = str | int | float
@@ -43,7 +41,6 @@ class ScriptItem(
     forbid_unknown_fields=True,
     rename={
         "for_": "for",
-        "create_topic": "create-topic",
         "delete_topic": "delete-topic",
         "enforce_rebalance": "enforce-rebalance",
         "fails_in": "fails-in",
@@ -69,7 +66,6 @@ class ScriptItem(
     subscribe: Members | None = None
     coordinator: str | None = None
     partitions: Mapping[str, int] | None = None
-    create_topic: Mapping[str, int] | None = None
     delete_topic: str | None = None
     wait: Duration | None = None
     step: int | None = None
@@ -81,7 +77,6 @@ class ScriptItem(
     for_: Duration | None = None
     like: str | None = None
     topics: Members | None = None
-    pattern: str | None = None
     noticed: Duration | None = None
 
 
@@ -283,7 +278,7 @@ class _Reading:
                 raise self._source.error(path, "the one thing that it does is: moves")
             takes = 1.0 if item.takes is None else self.seconds(f"{here}.takes", item.takes)
             return [Event(do=Deed.COORDINATOR, seconds=takes)]
-        if deed in ("partitions", "create-topic", "delete-topic"):
+        if deed in ("partitions", "delete-topic"):
             return self._changed_topics(path, deed, item, here)
         found = self._members(path, getattr(item, deed.replace("-", "_")))
         event = Event(do=Deed(deed), members=found)
@@ -292,13 +287,8 @@ class _Reading:
                 raise self._source.error(here, f"{deed} needs `for`, such as `for: 2m`")
             return [replace(event, seconds=self.seconds(f"{here}.for", item.for_))]
         if deed == "subscribe":
-            if item.pattern and item.topics:
-                why = "topics and pattern exclude each other"
-                raise self._source.error(f"{here}.pattern", why)
-            if item.pattern:
-                return [replace(event, pattern=self._pattern(f"{here}.pattern", item.pattern))]
             if not item.topics:
-                raise self._source.error(here, "subscribe needs `topics` or `pattern`")
+                raise self._source.error(here, "subscribe needs `topics`")
             return [replace(event, topics=self._known_topics(f"{here}.topics", item.topics))]
         return [event]
 
@@ -396,28 +386,20 @@ class _Reading:
             del self._topics[topic]
             return [Event(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)]
         made: list[Event] = []
-        for topic, count in (item.create_topic or item.partitions or {}).items():
+        for topic, count in (item.partitions or {}).items():
             here = f"{path}.{topic}"
-            if deed == "partitions":
-                now = self._topics[self._known_topics(here, topic)[0]]
-                if count <= now:
-                    why = f"{topic} has {now} partitions already, and Kafka only adds some"
-                    raise self._source.error(here, why)
-            elif topic in self._topics:
-                raise self._source.error(here, "it is there already")
-            if not 1 <= count <= _MOST_PARTITIONS:
-                raise self._source.error(here, _COUNT)
+            now = self._topics[self._known_topics(here, topic)[0]]
+            if count <= now:
+                why = f"{topic} has {now} partitions already, and Kafka only adds some"
+                raise self._source.error(here, why)
+            if count > _MOST_PARTITIONS:
+                raise self._source.error(here, f"expected at most {_MOST_PARTITIONS:,} partitions")
             self._topics[topic] = count
             at_once = 0.0 if made else None
             made.append(
-                Event(do=Deed(deed), topic=topic, count=count, seconds=noticed, after=at_once)
+                Event(do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=at_once)
             )
         return made
-
-    def _pattern(self, path: str, pattern: str) -> str:
-        if not readable(pattern):
-            raise self._source.error(path, f"{pattern[:60]} is no regular expression")
-        return pattern
 
     def _known_topics(self, path: str, given: Members) -> tuple[str, ...]:
         for topic in _listed(given):
@@ -472,10 +454,9 @@ EVENTS: Final[Mapping[str, Sequence[str]]] = {
     "freeze": ("for",),
     "enforce-rebalance": (),
     "commit": (),
-    "subscribe": ("topics", "pattern"),
+    "subscribe": ("topics",),
     "coordinator": ("takes",),
     "partitions": ("noticed",),
-    "create-topic": ("noticed",),
     "delete-topic": ("noticed",),
     "wait": (),
     "step": ("batch",),

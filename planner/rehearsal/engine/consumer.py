@@ -124,17 +124,11 @@ class Consumer(Member):
             self.wake()
         return error
 
-    def subscribe(self, topics: tuple[str, ...], pattern: str = "") -> None:
+    def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribe to other topics from now on, and join again for it."""
-        self.process = replace(self.process, pattern=pattern)
         self._subscription = replace(self._subscription, topics=topics)
         # A join that is under way still has the old topics.
         self._again = not self.enforce_rebalance() or self._again
-
-    def topics_seen(self, topics: tuple[str, ...]) -> None:
-        """Read metadata: topics that now match the pattern change the subscription."""
-        if self.alive and self.process.pattern and topics != self._subscription.topics:
-            self.subscribe(topics, self.process.pattern)
 
     # What the coordinator says
 

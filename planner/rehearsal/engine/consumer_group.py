@@ -32,7 +32,6 @@ from rebal.planner.rehearsal.engine.messages import (
     JoinRequest,
     SyncAnswer,
 )
-from rebal.planner.rehearsal.engine.patterns import AT_MOST_EVERY, Resolutions
 from rebal.planner.rehearsal.engine.reconciliation import (
     COMES_BACK,
     MemberState,
@@ -48,9 +47,6 @@ class Server(Protocol):
 
     def writes_user_data(self, assignor: str | None) -> bool:
         """Return whether the assignments of this assignor carry user data."""
-
-    def names(self) -> Sequence[str]:
-        """Return the names of all topics."""
 
 
 class Seat(NamedTuple):
@@ -95,7 +91,6 @@ class ConsumerGroup:
         self._takers: dict[TopicPartition, str] = {}
         self._behind: set[str] = set()
         self._unsettled = self._refresh = False
-        self._patterns = Resolutions()
         self._loads = 0
 
     # What the group is
@@ -108,12 +103,6 @@ class ConsumerGroup:
         if self.number > self._made_for:
             return GroupState.ASSIGNING
         return GroupState.RECONCILING if self._behind else GroupState.STABLE
-
-    @property
-    def resolving(self) -> bool:
-        """Return whether the next heartbeats have patterns resolved."""
-        alive = any(one.pattern and not one.silent for one in self._members.values())
-        return self._patterns.under_way and alive
 
     @property
     def size(self) -> int:
@@ -161,8 +150,6 @@ class ConsumerGroup:
         """Begin with these members, each at its target of the group's epoch."""
         for request, client, partitions in seats:
             member = self._add(request.member_id, request.instance_id, client)
-            if isinstance(request, Beat) and request.pattern:
-                self._patterns.seat(request.pattern, request.topics or ())
             self._update(member, request)
             member.epoch = self.number
             self._aim(member, sorted(partitions))
@@ -194,10 +181,6 @@ class ConsumerGroup:
         changed = self._update(member, request)
         if changed or self._refresh:
             self._bump(changed or "topics changed", but=member)
-        self._resolve_soon()
-        patterns = self._patterns
-        if patterns.under_way and self._agenda.now >= patterns.at + AT_MOST_EVERY:
-            self._agenda.after(0.0, self._resolve)
         self._reconcile(member, request.owned)
         moved = request.epoch == 0 or member.assigned != before
         return BeatAnswer(Error.NONE, member.epoch, member.assigned if moved else None)
@@ -366,11 +349,6 @@ class ConsumerGroup:
         self._refresh = True
         self._wake_all()
 
-    def topic_created(self) -> None:
-        """Learn of a new topic: a heartbeat has the patterns resolved, if there are any."""
-        self._patterns.due = True
-        self._resolve_soon()
-
     def move(self, seconds: float) -> None:
         """Let another broker load the group in `seconds`; the records hold its whole state."""
         self.away = max(seconds, 1e-9)
@@ -430,40 +408,16 @@ class ConsumerGroup:
         if isinstance(request, Beat):
             member.request, member.session = None, self._brokers.consumer_session
             if request.topics is not None:
-                member.pattern = request.pattern
-                by_pattern = self._patterns.of(request.pattern) if request.pattern else None
-                member.topics = request.topics if by_pattern is None else by_pattern
+                member.topics = request.topics
             member.rack, member.assignor = request.rack or member.rack, request.assignor
         else:
             member.request, member.session = request, request.session
-            member.topics, member.pattern = request.subscription.topics, ""
-            member.rack, member.assignor = request.subscription.rack, ""
+            member.topics, member.rack = request.subscription.topics, request.subscription.rack
+            member.assignor = ""
         member.rebalance = request.rebalance
         if set(member.topics) == set(before):
             return ""
         return "a member joined" if new else "a subscription changed"
-
-    def _subscribed(self) -> frozenset[str]:
-        return frozenset(each.pattern for each in self._members.values() if each.pattern)
-
-    def _resolve_soon(self) -> None:
-        """Let the first heartbeat that comes 10 s after the last time resolve the patterns."""
-        patterns = self._patterns
-        if not patterns.under_way and patterns.needed(self._subscribed()):
-            patterns.under_way = True
-            self._agenda.at(max(patterns.at + AT_MOST_EVERY, self._agenda.now), self._wake_all)
-
-    def _resolve(self) -> None:
-        if not self._patterns.under_way:
-            return
-        self._patterns.under_way = False
-        names, now = self._server.names(), self._agenda.now
-        if not self._patterns.resolve(self._subscribed(), names, now):
-            return
-        for member in self._members.values():
-            if member.pattern:
-                member.topics = self._patterns.of(member.pattern)
-        self._bump("the topics of a pattern changed")
 
     def _bump(self, why: str, but: ReconcilingMember | None = None) -> None:
         """Give the group a new epoch: the next that joins or sends a heartbeat has a target made.

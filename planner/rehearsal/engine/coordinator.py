@@ -46,8 +46,6 @@ class ClassicGroup:
     Requests are methods; their answers go to the client, at once or when a rebalance has gone on.
     """
 
-    resolving = False
-
     def __init__(
         self,
         agenda: Agenda,

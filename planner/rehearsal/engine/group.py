@@ -155,11 +155,6 @@ class Group:
             self.now.refresh()
         return self.kip848
 
-    def topic_created(self) -> None:
-        """Learn of a new topic, which a KIP-848 member's pattern may match."""
-        if isinstance(self.now, ConsumerGroup):
-            self.now.topic_created()
-
     # Conversion
 
     def _classic(self, generation: int) -> ClassicGroup:

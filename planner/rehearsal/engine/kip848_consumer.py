@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec.structs import replace
-
 from rebal.groups.assignors.spec import TopicPartition
 from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP
 from rebal.planner.rehearsal.engine.member import Member, Surroundings
@@ -80,9 +78,8 @@ class Kip848Consumer(Member):
         """Commit offsets now."""
         return self._tell_commit(self._group.commit(self.member_id, self._epoch, self))
 
-    def subscribe(self, topics: tuple[str, ...], pattern: str = "") -> None:
+    def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribe to other topics from now on: its next heartbeat says so."""
-        self.process = replace(self.process, pattern=pattern)
         self._topics, self._topics_told = topics, False
         self.wake()
 
@@ -109,7 +106,6 @@ class Kip848Consumer(Member):
             process.rack,
             process.remote_assignor,
             process.rebalance,
-            process.pattern,
             process.protocol == "streams",
         )
 

@@ -103,8 +103,8 @@ class Member(ABC):
         """Commit offsets now, and return the error; the note has the exception of Java's client."""
 
     @abstractmethod
-    def subscribe(self, topics: tuple[str, ...], pattern: str = "") -> None:
-        """Subscribe to other topics from now on, those that match `pattern` if there is one."""
+    def subscribe(self, topics: tuple[str, ...]) -> None:
+        """Subscribe to other topics from now on."""
 
     @abstractmethod
     def wake(self) -> None:

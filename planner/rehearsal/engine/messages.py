@@ -100,7 +100,7 @@ class Beat(NamedTuple):
 
     `epoch` is the member epoch: 0 joins, -1 leaves, -2 is a static member that will return.
     `owned` is what the member owns, `assignor` group.remote.assignor (empty: not set), `rebalance`
-    max.poll.interval.ms in seconds. `pattern` replaces `topics` where it is not empty. `streams`:
+    max.poll.interval.ms in seconds. `streams`:
     it is a StreamsGroupHeartbeat (KIP-1071), whose group assigns tasks.
     """
 
@@ -112,7 +112,6 @@ class Beat(NamedTuple):
     rack: str | None = None
     assignor: str = ""
     rebalance: float = 300.0
-    pattern: str = ""
     streams: bool = False
 
 

@@ -32,8 +32,6 @@ class Process(Record, frozen=True, kw_only=True):
     `protocol` is group.protocol: classic, consumer or streams; with consumer, `remote_assignor` is
     group.remote.assignor (empty: the brokers' default), and the brokers decide `session` and
     `heartbeat`.
-    `pattern` is that of a subscription by pattern (empty: by names), whose topics `topics` are when
-    the process begins; the brokers resolve that of a KIP-848 member.
     `held_back` is scheduled.rebalance.max.delay.ms of a Connect worker (family `connect`).
     """
 
@@ -46,7 +44,6 @@ class Process(Record, frozen=True, kw_only=True):
     remote_assignor: str = ""
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     topics: tuple[str, ...] = ()
-    pattern: str = ""
     rack: str | None = None
     session: float = 45.0
     rebalance: float = 300.0
@@ -139,7 +136,7 @@ def checks_assignment(process: Process) -> bool:
     Source: ConsumerCoordinator.onJoinComplete. A static member that returns with another
     subscription is given the assignment of before.
     """
-    return process.family in _JAVA and not process.pattern
+    return process.family in _JAVA
 
 
 def rejoins_in_poll(process: Process) -> bool:

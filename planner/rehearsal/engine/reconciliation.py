@@ -45,7 +45,6 @@ class ReconcilingMember:
         "heard",
         "instance_id",
         "member_id",
-        "pattern",
         "rack",
         "rebalance",
         "request",
@@ -65,7 +64,6 @@ class ReconcilingMember:
         self.epoch = 0
         self.state = MemberState.STABLE
         self.topics: tuple[str, ...] = ()
-        self.pattern = ""
         self.rack: str | None = None
         self.assignor = ""
         self.assigned = self.revoking = self.wanted = _NOTHING
@@ -93,7 +91,6 @@ class ReconcilingMember:
     def replaces(self, old: ReconcilingMember) -> None:
         """Take the place of the static member `old`, which has the same instance id."""
         self.state, self.topics, self.rack = old.state, old.topics, old.rack
-        self.pattern = old.pattern
         self.assigned, self.revoking = old.assigned, old.revoking
         self.target, self.wanted, self.assignor = old.target, old.wanted, old.assignor
 

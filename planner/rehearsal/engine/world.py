@@ -30,7 +30,6 @@ from rebal.planner.rehearsal.engine.ledger import Ledger
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, JoinRequest
-from rebal.planner.rehearsal.engine.patterns import matching
 from rebal.planner.rehearsal.engine.process import Process, Protocols, Running, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
 from rebal.planner.rehearsal.engine.told import Note, Rebalance
@@ -130,8 +129,7 @@ class World:
     def at_rest(self) -> bool:
         """Return whether nothing is under way: no rebalance, no start, no session that runs out."""
         group = self.group.now
-        away = group.away or group.resolving
-        if self._coming or self._moving or away or group.phase not in _REST:
+        if self._coming or self._moving or group.away or group.phase not in _REST:
             return False
         if self.rebalances and self.rebalances[-1].ended is None:
             return False
@@ -186,7 +184,10 @@ class World:
 
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Set a topic's partitions to `count`; leaders see it `noticed` seconds later."""
-        self._has(topic, count, "partitions")
+        self._topics[topic] = count
+        if not self.opaque:
+            self.ledger.grow(topic, count, self.agenda.now)
+        self._note("", "partitions", f"{topic}: {count}")
         self._topic_changed(topic, noticed)
 
     def delete_topic(self, topic: str, noticed: float = 0.0) -> None:
@@ -195,13 +196,6 @@ class World:
         self.ledger.drop(topic, self.agenda.now)
         self._note("", "topic deleted", topic)
         self._topic_changed(topic, noticed)
-        self._matches_changed(topic, noticed)
-
-    def create_topic(self, topic: str, count: int, noticed: float = 0.0) -> None:
-        """Create a topic; clients that match a pattern themselves see it within `noticed` s."""
-        self._has(topic, count, "topic created")
-        self.group.topic_created()
-        self._matches_changed(topic, noticed)
 
     # What the coordinator and the members report
 
@@ -293,10 +287,6 @@ class World:
         """Return whether the assignments of this assignor carry user data."""
         return assignor in self._with_user_data
 
-    def names(self) -> Sequence[str]:
-        """Return the names of all topics."""
-        return tuple(self._topics)
-
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
         """Compute the targets of a KIP-848 group as its brokers do; tasks are not modelled."""
         if self.opaque:
@@ -314,12 +304,6 @@ class World:
 
     def _note(self, who: str, what: str, detail: str = "") -> None:
         self.happened.append(Note(at=self.agenda.now, who=who, what=what, detail=detail))
-
-    def _has(self, topic: str, count: int, why: str) -> None:
-        self._topics[topic] = count
-        if not self.opaque:
-            self.ledger.grow(topic, count, self.agenda.now)
-        self._note("", why, f"{topic}: {count}")
 
     def _assign_work(
         self,
@@ -394,8 +378,6 @@ class World:
         if why:
             self._note(process.name, "did not start", why)
             return
-        if process.pattern:
-            process = replace(process, topics=matching(process.pattern, self._topics))
         consumer = self._consumer(process)
         self.tell(consumer, "started")
         consumer.start()
@@ -413,20 +395,6 @@ class World:
         if not self.group.refresh(topic):
             self._coming += 1
             self.agenda.after(noticed, self._metadata_seen, topic)
-
-    def _matches_changed(self, topic: str, noticed: float) -> None:
-        """Schedule a metadata read of each client that matches its pattern itself."""
-        for consumer in self.consumers.values():
-            pattern = consumer.process.pattern
-            if isinstance(consumer, Consumer) and pattern and matching(pattern, (topic,)):
-                self._coming += 1
-                wait = self.chance.phase(noticed)
-                self.agenda.after(wait, self._topics_seen, consumer)
-
-    def _topics_seen(self, consumer: Consumer) -> None:
-        self._coming -= 1
-        if pattern := consumer.process.pattern:
-            consumer.topics_seen(matching(pattern, self._topics))
 
     def _metadata_seen(self, topic: str) -> None:
         """Make the leader join again, if a member subscribes to the topic."""

@@ -159,6 +159,14 @@ def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
     assert run.measures.longest < 11
 
 
+def test_topic_that_nobody_subscribes_to_changes_nothing() -> None:
+    # ConsumerCoordinator.rejoinNeededOrPending compares the subscribed topics' metadata alone, and
+    # GroupMetadataManager.onNewMetadataImage looks up the groups that subscribe to a topic.
+    more = Event(do=Deed.PARTITIONS, topic="other", count=5, seconds=1.0, at=1)
+    for where in (scene(DONE, DONE), kip848(2)):
+        assert play(replace(where, topics={"orders": 12, "other": 3}), more).rebalances == ()
+
+
 def test_members_of_one_bucket_are_served_in_the_order_of_the_coordinator_s_table() -> None:
     # TargetAssignmentBuilder fills a HashMap from ConsumerGroup.members, a TimelineHashMap. These
     # ids are at one place of the HashMap; captured on 4.4.0: who came last was served first.

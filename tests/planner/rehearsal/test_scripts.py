@@ -172,7 +172,7 @@ def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
         ("  - {kill: m0, stop: m1}\n", "events[0]: stop and kill are 2 events: write an item for"),
         ("  - {kill: m0, for: 1m}\n", "events[0].for: kill has no `for`; it belongs to busy, fre"),
         ("  - busy: m0\n", "events[0]: busy needs `for`, such as `for: 2m` (line 3)."),
-        ("  - subscribe: m0\n", "events[0]: subscribe needs `topics` or `pattern` (line"),
+        ("  - subscribe: m0\n", "events[0]: subscribe needs `topics` (line"),
         ("  - {at: 1m, after: 1s, kill: m0}\n", "events[0].after: at and after exclude each othe"),
         ("  - {at: 2m, kill: m0}\n  - {at: 1m, kill: m1}\n", "events[1].at: 60 s is earlier than "),
         ("  - {at: soon, kill: m0}\n", "events[0].at: expected a duration such as 30s, 5m or 500"),
@@ -188,22 +188,8 @@ def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
         ("  - step: 1\n", "events[0].step: a step needs its plan: name the PLAN too (line 3)."),
         ("  - kill: []\n", "events[0].kill: names no member (line 3)."),
         ("  - {start: [], like: m0}\n", "events[0].start: names no member (line 3)."),
-        ("  - create-topic: {}\n", "events[0].create-topic: names nothing that changes (line 3)."),
-        (
-            "  - {subscribe: all, pattern: 'a(b'}\n",
-            "events[0].pattern: a(b is no regular expression",
-        ),
-        (
-            "  - {subscribe: all, pattern: a, topics: orders}\n",
-            "events[0].pattern: topics and pattern exclude each",
-        ),
-        ("  - create-topic: {orders: 3}\n", "events[0].create-topic.orders: it is there already"),
-        (
-            "  - create-topic: {new: 0}\n",
-            "events[0].create-topic.new: expected from 1 to 1,000,000",
-        ),
-        ("  - create-topic: {new: 1000001}\n", "events[0].create-topic.new: expected from 1 to 1,"),
-        ("  - partitions: {orders: 1000001}\n", "events[0].partitions.orders: expected from 1 to"),
+        ("  - partitions: {}\n", "events[0].partitions: names nothing that changes (line 3)."),
+        ("  - partitions: {orders: 1000001}\n", "events[0].partitions.orders: expected at most 1"),
     ],
 )
 def test_a_wrong_event_is_one_sentence_with_its_line(text: str, says: str) -> None:
