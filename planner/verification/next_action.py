@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupType, Knowledge, Tri
 from rebal.planner.admission.check import Needs
-from rebal.planner.admission.rejected import address, rejected_again, still_out
+from rebal.planner.admission.rejected import address, is_stranger, rejected_again, still_out
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
 from rebal.planner.advice.wording import by_word
@@ -221,6 +221,10 @@ def start_rejected(look: Look) -> Advice | None:
     unsettled = bool(context.members) and not context.stable
     if not out or unsettled or look.starts_alike or look.others_stop_first:
         return None
+    apart = [one for one in out if is_stranger(context, one.error, one.list)]
+    others = [one for one in apart if not one.was_member]
+    if others:
+        return _counted(context, advised.apart([one.label for one in others]))
     # A rejected client under another name may be the dynamic member that is missing.
     dynamic = [facts.member for facts in context.members if not facts.static]
     here = {(each.client_id, at) for each in dynamic for at in ("", address(each.host))}

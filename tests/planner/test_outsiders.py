@@ -66,6 +66,29 @@ def test_a_client_that_is_rejected_for_a_members_list_waits_for_its_restart() ->
     assert "app-0 not yet: the coordinator's list of app-2 has no range" in told.next
 
 
+@pytest.mark.parametrize(
+    ("names", "more", "joiner"),
+    [
+        (["default"], {"protocol_type": "connect", "family": "connect"}, RANGE),
+        (["stream"], {"family": "streams"}, RANGE),
+        (RANGE, {}, ["stream"]),
+        (RANGE, {}, ["sessioned", "compatible", "default"]),
+    ],
+)
+def test_another_kind_of_program_gets_a_group_of_its_own_and_no_list(
+    names: list[str], more: dict[str, Any], joiner: list[str]
+) -> None:
+    group = {"protocol_type": more.pop("protocol_type", "consumer"), "elected": names[0]}
+    here, out = two(1, names, **more), [{"client": "other", "list": joiner, "at": 1.9}]
+    made = make_plan(group_of({"members": here, "reloaded": False, **group}))
+    seen = look(2, here, refusals=out, **group)
+    told = Story(made)(seen)
+    assert (told.exit_code, told.advice.action) == (3, Action.STOP)
+    assert told.next.startswith("give other a group id of its own")
+    (found,) = (one for one in make_plan(seen).findings if one.rule == "RB904")
+    assert found.fix == "Give that client a group id of its own."
+
+
 def test_a_member_that_went_back_to_kip848_has_no_list_to_prove() -> None:
     members = [app(n, list=RANGE) for n in (0, 1)]
     made = make_plan(group_of({"members": members, "reloaded": False}))
