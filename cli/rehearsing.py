@@ -41,7 +41,7 @@ from rebal.planner.rehearsal.parameters import (
     with_parameters,
 )
 from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
-from rebal.planner.rehearsal.rollout import processes, rollout
+from rebal.planner.rehearsal.rollout import processes, rollout, upgraded
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
@@ -239,6 +239,8 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
     elif story.plan is not None:
         played = rollout(story.plan, batch=1 if asked.batch is None else asked.batch)
         script = _of_members(played, scene)
+        scene, upgrades = upgraded(scene, script)
+        assumes += upgrades
     else:
         script = _ready(found, scene, asked)
     if not script.events:

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
+from msgspec.structs import replace
+
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Member
 from rebal.groups.streams import threads_of
-from rebal.planner.facts import names
+from rebal.planner.facts import listed, names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
-from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.engine.process import refusal
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 
 _PROTOCOLS: Final = {
     Aim.CONSUMER: "consumer",
@@ -36,6 +39,21 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
         if step.id >= first:
             events += step_events(step, restarted(plan, step), batch=batch)
     return Script(about=plan.summary, events=tuple(events))
+
+
+def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
+    """Return the scene without the versions of clients that are too old for a list that a plan's
+    roll-out brings, and what that takes for granted: the plan's step upgrades them.
+    """
+    lists = {event.assignors for event in script.events if event.assignors and not event.family}
+    old = {}
+    for running in scene.running:
+        asked = [replace(running.process, assignors=each) for each in lists]
+        if any(refusal(each) and not refusal(replace(each, version=None)) for each in asked):
+            old[running.process.name] = replace(running.process, version=None)
+    here = tuple(replace(r, process=old.get(r.process.name, r.process)) for r in scene.running)
+    said = f"{listed([*old])}: upgraded in the restart that brings the list, as the plan says"
+    return replace(scene, running=here), (said,) if old else ()
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:

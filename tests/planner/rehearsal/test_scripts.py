@@ -11,6 +11,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.parameters import PARAMETERS, seconds_of, share_of, used
 from rebal.planner.rehearsal.parameters import with_parameters as with_
 from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.rollout import rollout, upgraded
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.rehearsal.script_file import ScriptError, load_script, script_of
@@ -260,6 +261,24 @@ def test_a_step_of_the_plan_brings_its_list_to_its_members() -> None:
     wrong = load_script(f"{HEAD}  - step: 3\n", "yaml", "x.yaml")
     with pytest.raises(ScriptError, match="the plan has no step 3; it has 2"):
         script_of(wrong, here, plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "old"),
+    [("java", "2.3.1", True), ("java", "2.8.2", False), ("sarama", "1.45.0", True)],
+)
+def test_a_client_that_is_too_old_for_a_list_of_the_plan_is_upgraded_with_it(
+    family: str, version: str, old: bool
+) -> None:
+    group = group_of({"members": pods(2, family=family, version=version), "elected": "range"})
+    script = rollout(make_plan(group))
+    here, said = upgraded(scene_of(group)[0], script)
+    assert said == (
+        ("shipping-0, shipping-1: upgraded in the restart that brings the list, as the plan says",)
+        if old
+        else ()
+    )
+    assert {each.state for each in rehearse(here, script).members} == {"running"}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
