@@ -176,7 +176,9 @@ def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, list[lis
             for a, b in pairs
             if (a.ids, a.generation, a.state) != (b.ids, b.generation, b.state)
         ]
-        return f"{rebalances} rebalances and {came} new member ids", [stirs]
+        # Where no look shows the generation, none was counted.
+        counted = f"{rebalances} rebalances and " if rebalances else ""
+        return f"{counted}{came} new member ids", [stirs]
     # A name that several members of one look have tells no member apart.
     often = [Counter(map(_client, look.members)) for look in looks]
     first = {(_client(o), o.member_id): look.at for look in reversed(looks) for o in look.members}

@@ -117,6 +117,13 @@ def test_a_storm_that_is_over_ends_after_a_quiet_time(plan: Plan) -> None:
     assert tell(look(3.7, members, generation=26)).dangers
 
 
+def test_rebalances_that_no_look_counts_are_not_counted_as_none(plan: Plan) -> None:
+    tell = Story(plan)
+    for start in range(2, 10):
+        standing = tell(look(start / 2, [bare(n, start) for n in range(3)]))
+    assert standing.dangers[0].message.startswith("21 new member ids since 09:01:00Z: more than")
+
+
 def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
     tell = Story(plan)
     members = [bare(n) for n in range(3)]
