@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rebal.groups.model import Moment, Record, Tri
 from rebal.planner.facts import KEYS, natural
 from rebal.planner.plan import Plan
-from rebal.planner.verification.journal import JournalEntry, SeenMember, successors
+from rebal.planner.verification.journal import JournalEntry, SeenMember, looks_of, successors
 
 
 class Made(Record, frozen=True, kw_only=True):
@@ -92,6 +92,9 @@ class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
 def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
     """Return the roll-out of `plan` as the journal's `entries` (oldest first) show it."""
     looks = [entry for entry in entries if entry.blind is None]
+    # A restart before the first look shows against the group that was planned.
+    planned = [replace(one, at=looks[0].at) for one in looks_of(plan, ())] if looks else []
+    members = _members([*planned, *looks])
     return Timeline(
         group_id=plan.group_id,
         began=looks[0].at if looks else None,
@@ -100,7 +103,7 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
         finished=bool(looks) and looks[-1].finished,
         rebalances=_rebalances(looks),
         steps=tuple(_steps(plan, looks)),
-        members=tuple(sorted(_members(looks), key=lambda one: natural(one.name))),
+        members=tuple(sorted(members, key=lambda one: natural(one.name))),
         events=tuple(_events(entries)),
     )
 

@@ -48,17 +48,25 @@ def test_an_empty_journal_has_the_steps_and_nothing_else() -> None:
 
 
 def test_of_equal_clients_each_keeps_its_place_by_its_address() -> None:
-    story = Story(plan(pods(1, 1, list=RANGE)))
     hosts = {"a": "/10.0.0.1", "b": "/10.0.0.2"}
 
     def alike(start: int, names: str) -> list[dict[str, Any]]:
         return [{**app(0, start), "id": f"{n}.{start}", "host": hosts[n]} for n in names]
 
+    story = Story(plan(alike(1, "ab")))
     for minute, members in ((1, alike(1, "ab")), (2, alike(2, "ba"))):
         story(look(minute, members))
     assert {one.host: [t.member_id for t in one.tenures] for one in told(story).members} == {
         host: [f"{n}.1-0f0f", f"{n}.2-0f0f"] for n, host in hosts.items()
     }
+
+
+def test_a_restart_before_the_first_look_shows_against_the_plan() -> None:
+    story = Story(plan(pods(1, 1, list=RANGE)))
+    story(look(1, [app(0, 2, list=BOTH), app(1, 1, list=RANGE)]))
+    found = {one.name: [t.member_id for t in one.tenures] for one in told(story).members}
+    assert found == {"app-0": [id_of(0, 1), id_of(0, 2)], "app-1": [id_of(1, 1)]}
+    assert {t.since for one in told(story).members for t in one.tenures} == {at(1)}
 
 
 def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None:
