@@ -91,8 +91,13 @@ _OF_CLIENTS: Final[tuple[tuple[Kind, str], ...]] = (
         r"The group member's supported protocols are incompatible)"
         r"|(?P<INVALID_SESSION_TIMEOUT>The session timeout is not)"
         r"|(?P<GROUP_MAX_SIZE_REACHED>"
-        r"The (?:consumer )?group has reached its max(?:imum)? size)"
-        r"|(?P<FENCED_INSTANCE_ID>The group instance id .* fenced))",
+        r"The (?:consumer )?group has reached its max(?:imum)? size))",
+    ),
+    # In the answer to a join, a sync, a heartbeat or a commit.
+    (
+        "rejected",
+        r".*?(?P<FENCED_INSTANCE_ID>group instance id .* fenced|Caught fenced group\.instance\.id"
+        r"|group\.instance\.id gets fenced)",
     ),
     ("cluster", r"Cluster ID: (?P<cluster_id>[\w-]+)"),
     (

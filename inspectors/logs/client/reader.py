@@ -98,6 +98,8 @@ class _Program(Part):
         self.lives = Lives()
         self.assignors: dict[tuple[str, str], str | None] = {}
         self.rejected = False
+        # (group, client id) of a client that was fenced since it joined
+        self.fenced: set[tuple[str, str]] = set()
         self.failing: dict[tuple[str, str], ClientLine] = {}
         self.built: dict[str, list[tuple[ClientLine, Evidence]]] = {}
         self.builds: Counter[str] = Counter()
@@ -242,14 +244,20 @@ class _Reader:
                 program.cluster_ids[event.cluster_id] = None
             case "joined":
                 number = lives.add(event)
+                program.fenced.discard(client)
                 program.assignors[client] = event.assignor
                 if not event.worker:
                     self._ran(event, program, evidence, where)
                 self._pending.append(partial(self._join, number, program, evidence, where))
             case "rejected":
                 program.rejected = True
-                # A fenced client was a member: its member id keeps its configuration.
-                own = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
+                # A fenced client was a member: its member id keeps its configuration, and its other
+                # requests fail too until it notices.
+                fenced = event.error == "FENCED_INSTANCE_ID"
+                if fenced and client in program.fenced:
+                    return
+                program.fenced |= {client} if fenced else set()
+                own = -1 if fenced else lives.add(event)
                 self._pending.append(partial(_rejection, event, program, evidence, own, where))
             case "failing":
                 program.failing[client] = event
