@@ -62,7 +62,7 @@ _ESCAPED: Final = re.compile(r"\\+\"")
 _LONGEST: Final = 1 << 14
 _NOTHING: Final = re.compile(r"(?!)")
 # The fields with a program's own text; that of a collector comes first.
-_MESSAGES: Final = ("log", "@message", "textPayload", "message", "msg")
+_MESSAGES: Final = ("log", "@message", "textPayload", "LogMessage", "line", "message", "msg")
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 # An entry of a list as Python's clients print it; nothing within its metadata looks like this.
 _ASSIGNOR: Final = re.compile(
@@ -82,7 +82,7 @@ def split(raw: bytes, number: int, zone: Zone) -> Iterator[LogText]:
     wrapped = start >= 0 and not _TIMES.sub("", head).strip(" []")
     keys = (key for key in _MESSAGES if wrapped and f'"{key}"' in line)
     inner = next((each for key in keys for each in unwrap(line, _NOTHING, zone, key)), None)
-    if inner is None or inner.wrapper_time is None:
+    if inner is None or (inner.wrapper_time or stamp_of(inner.text[:60], zone)) is None:
         # In JSON that is not known as a wrapper the program's own quotes are escaped.
         yield _named(_ESCAPED.sub('"', line), number, stamp_of(line, zone))
         return

@@ -20,7 +20,7 @@ _TIME: Final = re.compile(
 # The preferred ones first: stores add the time at which they received a line.
 _TIME_KEYS: Final = (
     *("@timestamp", "timestamp", "time", "_time", "ts", "timeMillis", "instant", "datetime"),
-    "__REALTIME_TIMESTAMP",
+    *("__REALTIME_TIMESTAMP", "date", "asctime", "TimeGenerated"),
 )
 # Fields that tell two programs apart. Docker's `stream` is that of one program.
 _ORIGIN: Final = re.compile(

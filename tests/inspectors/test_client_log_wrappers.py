@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rebal.groups.evidence.observations import Joined
-from tests.inspectors.logs import DATA, lists, of_kind, read_clients
+from rebal.inspectors.logs.broker.reader import read_broker_log
+from tests.inspectors.logs import DATA, STAMP, Pod, lists, of_kind, read_clients
 
 REAL = (DATA / "client_logs/java-4.1.1-joined.log").read_text()
 OURS = "[class org.apache.kafka.clients.consumer.CooperativeStickyAssignor]"
@@ -170,6 +171,28 @@ def test_a_block_that_cannot_be_read_is_named() -> None:
     assert reading.notes == ()
     cut = [line for line in stream if "partition.assignment" not in line]
     assert "0.log:1: the settings of" in read_clients(cut).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("own", "at"),
+    [
+        ({}, datetime(2026, 11, 21, 2, tzinfo=UTC)),
+        ({"date": 1795540241.893}, _START),
+        ({"TimeGenerated": "2026-11-24T17:10:41.893Z"}, _START),
+        ({"asctime": "2026-11-24 17:10:41,893"}, datetime(2026, 11, 21, 2, tzinfo=UTC)),
+    ],
+    ids=["none", "Fluent Bit", "Azure", "Python"],
+)
+def test_a_time_in_the_metadata_is_not_that_of_the_line(
+    own: dict[str, object], at: datetime
+) -> None:
+    pod = {"annotations": {"kubectl.kubernetes.io/restartedAt": "2026-11-01T08:00:00Z"}}
+    lines = "\n".join(Pod("a", "range").start()).splitlines()
+    (join,) = of_kind(read_clients(json.dumps({**pod, "log": s, **own}) for s in lines), Joined)
+    entry = {**pod, "log": f"{STAMP} [GroupCoordinator 1]: Stabilized group g generation 1", **own}
+    (one,) = read_broker_log([io.BytesIO(json.dumps(entry).encode())]).observations
+    known = any(str(each).endswith("Z") or isinstance(each, float) for each in own.values())
+    assert {(join.at, join.local), (one.at, one.local)} == {(at, not known)}
 
 
 def row(*cells: str) -> str:

@@ -64,9 +64,11 @@ class Wrappers:
         for inner in found:
             self._field = inner.field
             own = better(stamp_of(inner.text[:60], self._zone), inner.wrapper_time)
+            # Any other time within the JSON may be that of a roll-out.
+            own = better(own, stamp_of(line[: line.find("{")], self._zone))
             origin = " ".join(_VARIABLE.sub("", inner.origin).split())
             for text in inner.text.splitlines():
-                yield from self._placed(text, number, better(own, at), origin)
+                yield from self._placed(text, number, own or at, origin)
         if not found:
             yield from self._placed(line, number, at)
         while self._failed:
