@@ -23,7 +23,8 @@ _COORDINATOR: Final = re.compile(
     r"(?: \((?:[\w$]+\.)*Group[A-Z]\w*[:)]|\\?\"|$)"
 )
 _GROUP: Final = r"(?P<group_id>.{1,250}?)"
-_MEMBER: Final = r"(?P<member_id>\S{1,300}?)"
+# A client id, and so a member id, may hold spaces: `app@host (github.com/segmentio/kafka-go)-…`.
+_MEMBER: Final = r"(?P<member_id>.{1,300}?)"
 _INSTANCE: Final = r"(?P<instance_id>.{0,250}?)"
 _REASON: Final = r"(?:; client reason: (?P<reason>.{0,400}?))?"
 _END: Final = r"\.?$"
