@@ -8,7 +8,7 @@ it ends close to the time of the snapshot and shows no join of a client that is 
 Log4j's default `%d` prints local time without a zone. The offset from UTC follows from moments that
 are known in both clocks: a client's start time (printed in milliseconds since 1970), a join that
 another log dates, the generation that the offsets topic dates, and the last line of a file that was
-written moments ago. Offsets are multiples of 15 minutes, and all moments of one clock must agree.
+written moments ago. Offsets are those of a zone in use, and all moments of one clock must agree.
 Where the offset cannot be determined, times are None and nothing is ordered by them.
 """
 
@@ -168,6 +168,10 @@ def _of_brokers(
 
 _QUARTER: Final = timedelta(minutes=15)
 _WEST, _EAST = timedelta(hours=-12), timedelta(hours=14)
+# The zones that are no whole hours from UTC, in minutes (tz database, 2026).
+_BROKEN_HOURS: Final = frozenset(
+    {-570, -210, -150, 210, 270, 330, 345, 390, 525, 570, 630, 765, 825}
+)
 # How far apart two clocks, and two sides of one join, may be.
 _TOLERANCE: Final = timedelta(minutes=2)
 # A file's last line and its last write are one moment; a longer silence could pass for a zone.
@@ -311,7 +315,9 @@ def _just_written(log: LogRead) -> Iterator[tuple[datetime, datetime]]:
 def zone_offset(difference: timedelta, tolerance: timedelta = _TOLERANCE) -> timedelta | None:
     """Return the zone offset that the difference of two clocks stands for, if it can be one."""
     offset = round(difference / _QUARTER) * _QUARTER
-    possible = _WEST <= offset <= _EAST and abs(difference - offset) <= tolerance
+    minutes = offset // timedelta(minutes=1)
+    in_use = minutes % 60 == 0 or minutes in _BROKEN_HOURS
+    possible = in_use and _WEST <= offset <= _EAST and abs(difference - offset) <= tolerance
     return offset if possible else None
 
 

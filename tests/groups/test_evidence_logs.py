@@ -68,6 +68,8 @@ def test_a_file_that_was_written_just_now_tells_its_zone(zone: timedelta) -> Non
     [
         # The last line is older than the file by what no zone is.
         {"last_at": NOW + TOKYO - timedelta(minutes=4), "written_at": NOW},
+        # Copied just now: no zone is 45 minutes behind UTC.
+        {"last_at": NOW - timedelta(minutes=45), "written_at": NOW},
         # Copied long ago: its age proves nothing.
         {"last_at": NOW + TOKYO, "written_at": NOW, "read_at": NOW + timedelta(hours=3)},
         # Lines of the future: not this zone.
