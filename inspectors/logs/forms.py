@@ -64,9 +64,10 @@ _NOTHING: Final = re.compile(r"(?!)")
 # The fields with a program's own text; that of a collector comes first.
 _MESSAGES: Final = ("log", "@message", "textPayload", "LogMessage", "line", "message", "msg")
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-# An entry of a list as Python's clients print it; nothing within its metadata looks like this.
+# An entry of a list as Python's clients and Java's print it; nothing within its metadata looks so.
 _ASSIGNOR: Final = re.compile(
     r"\('([^']+)', ConsumerProtocolSubscription\(|\(protocol_name='([^']+)', protocol_metadata="
+    r"|JoinGroupRequestProtocol\(name='([^']+)', metadata="
 )
 _NONE: Final = ("", "None", "null", "<nil>", "not provided")
 
@@ -232,7 +233,7 @@ def observed(
                 **where,
                 group_id=group_id,
                 member_id=member_id,
-                list=tuple(a or b for a, b in _ASSIGNOR.findall(shown.get("assignors"))),
+                list=tuple(map("".join, _ASSIGNOR.findall(shown.get("assignors")))),
                 accepted=kind == "joined",
                 new=kind in ("given", "identity"),
                 at=at,

@@ -190,6 +190,32 @@ def test_a_line_that_names_no_member_is_said(line, said):
     assert said in reading.notes[0]
 
 
+# As kafka-clients 2.3.1 and 4.1.1 print it at DEBUG.
+SENT = (
+    "Sending JoinGroup (JoinGroupRequestData(groupId='g', sessionTimeoutMs=45000, "
+    "rebalanceTimeoutMs=300000, memberId='{}', groupInstanceId={}, protocolType='consumer', "
+    "protocols=[JoinGroupRequestProtocol(name='range', metadata=[0, 1]), JoinGroupRequestProtocol("
+    "name='cooperative-sticky', metadata=[0, 1])]{})) to coordinator h:9092 (id: 1 rack: null)"
+)
+
+
+@pytest.mark.parametrize(
+    ("instance", "end"), [("'null'", ""), ("null", ", reason='x'")], ids=["2.3", "3.2"]
+)
+def test_a_join_that_is_printed_at_debug_has_its_own_list(instance: str, end: str) -> None:
+    a, b = Pod("a", RANGE), Pod("b", COOP)
+    for pod in (a, b):
+        pod.start()
+    # The list of a alone is printed, in the stream of both.
+    sent = f"{a._who}{SENT.format('a-1', instance, end)}"
+    reading = read_clients([sent, a.joined(), b.joined()])
+    assert lists(reading) == {"a-1": (RANGE, COOP)}
+    (note,) = read_clients([sent, a.joined()], [b.joined()]).notes
+    assert "1.log: client id" in note
+    for end_of_line in range(len(sent)):
+        assert set(lists(read_clients([sent[:end_of_line]])).values()) <= {(RANGE, COOP)}
+
+
 MINE = "com.acme.Mine"
 
 

@@ -123,6 +123,8 @@ class _Reader:
         self._tz_offset = tz_offset
         self._rosters = Rosters()
         self._programs: list[_Program] = []
+        # (group, member id) of joins that show their list themselves
+        self._sent: set[tuple[str, str]] = set()
         # Source → the line of its first configuration that was not understood.
         self._unread_of: dict[str, int] = {}
 
@@ -173,6 +175,8 @@ class _Reader:
         self._rosters.bind()
         for program in self._programs:
             program.lives.resolve()
+        joins = (one for one in self.others if isinstance(one, Joined) and one.list)
+        self._sent = {(one.group_id, one.member_id) for one in joins}
         made = (each() if callable(each) else each for each in self._pending)
         self.found += [observation for observation in made if observation is not None]
 
@@ -302,6 +306,9 @@ class _Reader:
         event = program.lives.events[number]
         source = evidence.detail.rpartition(":")[0]
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
+        if isinstance(found, Lookup) and (event.group_id, event.member_id) in self._sent:
+            # At DEBUG the join itself shows the list.
+            return None
         match found:
             case Lookup.NONE:
                 unread = self._unread_of.get(source)

@@ -4,7 +4,8 @@ Written from the output of librdkafka 2.16.0, franz-go 1.22.2, sarama 1.61.1, ka
 kafka-python 3.0.12 and 2, aiokafka 0.14.0; ruby-kafka's from its source (consumer_group.rb).
 
 Only librdkafka, kafka-python and aiokafka can print an assignor list (`ASKED_FOR`). Of the other
-lines, those with a member id prove which client that member is.
+lines, those with a member id prove which client that member is. A Java client prints its list in a
+line of this kind too, at DEBUG (kafka-clients 2.3.1, 2.8.2, 4.1.1).
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ _SENT: Final = (
     r"(?:(?:, reason=.*)?\)\) to coordinator |(?<='\)\])\)\s*" + _END + ")"
 )
 _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
+    (
+        *("java", "sent"),
+        r"\bSending JoinGroup \(JoinGroupRequestData\(groupId='(?P<group_id>[^']*)', .{0,99}?"
+        r"\bmemberId='(?P<member_id>[^']+)', groupInstanceId=(?:null|'(?P<instance_id>[^']*)'), "
+        r"protocolType='consumer', protocols=\[(?P<assignors>.*)\](?:, reason=.*)?\)\) to "
+        r"coordinator ",
+    ),
     (
         *("librdkafka", "identity"),
         _INSTANCE + rf'Group "{_GROUP}": updating member id "(?P<before>.{{0,300}}?)" -> '
@@ -166,5 +174,6 @@ LINES: Final = forms(_ROWS)
 MARK: Final = re.compile(
     rb"#consumer-\d+\b.{0,60}?\[thrd:|member_id|ember id|member |group failed|to join group"
     rb"|consumergroup/session/|client/coordinator coordinator|\[Consumer(?:Group)?\] "
-    rb"|JoinGroup failed|group protocol type is|Kafka::Incons|Inconsistent Group Protocol"
+    rb"|JoinGroup(?: failed|RequestData\()|group protocol type is|Kafka::Incons"
+    rb"|Inconsistent Group Protocol"
 )
