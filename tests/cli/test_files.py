@@ -41,12 +41,6 @@ def test_a_new_file_follows_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
 
 
-def test_the_ending_says_the_format(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> None:
-    path = files.save_snapshot(group(), tmp_path / "a.json")
-    assert path.read_text().startswith('{\n  "schema": "rebal.snapshot/1"')
-    assert files.read_snapshot(path) == group()
-
-
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
