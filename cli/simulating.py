@@ -17,7 +17,6 @@ from rebal.groups.commands import Command, option
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
 from rebal.planner.commands import Given
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
-from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from rebal.planner.rehearsal.whatif.workers import simulate_workers
 from rebal.planner.verdict import exit_code
@@ -63,7 +62,6 @@ def simulate_assignors(
     show: Show,
     *,
     custom: Mapping[str, Assignor],
-    most_rounds: int | None,
     rebalance_timeout: float,
 ) -> int:
     """Print what each assignor does with the group, and return the exit code of the worst.
@@ -78,14 +76,13 @@ def simulate_assignors(
                 name,
                 changes,
                 custom=custom,
-                most_rounds=most_rounds or MOST_ROUNDS,
                 rebalance_timeout=rebalance_timeout,
             )
             for name in names
         ]
     except WhatIfError as error:
         raise UsageError(str(error)) from None
-    code = exit_code(*(_succeeds(one, most_rounds) for one in simulations))
+    code = exit_code(*map(_succeeds, simulations))
     if show.form == "text":
         _print(found, simulations, show)
     else:
@@ -94,11 +91,9 @@ def simulate_assignors(
     return code
 
 
-def _succeeds(simulation: Simulation, most: int | None) -> Tri:
-    # Whoever asks for a few rounds does not ask whether the group becomes stable.
-    ended = simulation.stable or most is not None
+def _succeeds(simulation: Simulation) -> Tri:
     failed = simulation.failure is not None or simulation.violations
-    return Tri.YES if ended and not failed else Tri.NO
+    return Tri.YES if simulation.stable and not failed else Tri.NO
 
 
 def _print(found: GroupSnapshot, made: Sequence[Simulation], show: Show) -> None:

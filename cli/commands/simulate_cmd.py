@@ -13,7 +13,6 @@ from rebal.cli.errors import UsageError, check_known
 if TYPE_CHECKING:
     from rebal.groups.assignors import Assignor
 
-UNTIL_STABLE: Final = "until-stable"
 # The first four are the names in rebal.groups.assignors, which loads the assignors themselves.
 OF_CONSUMERS: Final = (
     "range",
@@ -75,10 +74,6 @@ def command(
             help="A member's rack; without MEMBER, that of the added members.",
         ),
     ] = None,
-    rounds: Annotated[
-        str,
-        typer.Option(metavar="N", help=f"Stop after N rebalances (default: {UNTIL_STABLE})."),
-    ] = UNTIL_STABLE,
     rebalance_timeout: Annotated[
         float,
         typer.Option(
@@ -112,7 +107,6 @@ def command(
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     names = tuple(dict.fromkeys(map(params.assignor_name, assignors or ())))
     custom = _check_names(names)
-    most = _rounds(rounds)
     # What follows from the words alone is said before anything is read.
     asked = _pairs(add_partitions, "--add-partitions"), _pairs(add_topic, "--add-topic")
     from rebal.cli import simulating, sources
@@ -128,7 +122,7 @@ def command(
         given=connection.given(evidence=source.words, snapshot=source.snapshot),
     )
     if set(names) & set(OF_WORKERS):
-        more = (add_member, topics, remove_member, add_partitions, add_topic, rack, most)
+        more = (add_member, topics, remove_member, add_partitions, add_topic, rack)
         if any(more):
             raise UsageError("of the what-ifs, only --restart-member applies to Connect workers.")
         return simulating.simulate_restarts(found, names, restart_member or (), show)
@@ -147,7 +141,6 @@ def command(
         changes,
         show,
         custom=custom,
-        most_rounds=most,
         rebalance_timeout=rebalance_timeout,
     )
 
@@ -173,15 +166,6 @@ def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
     for name in (one for one in names if one not in own):
         check_known(name, known, f"--assignor {name[:100]}: {there}")
     return found
-
-
-def _rounds(text: str) -> int | None:
-    """Return the most rebalances to simulate; None means until the group is stable."""
-    if text == UNTIL_STABLE:
-        return None
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 1000:
-        raise UsageError(f"--rounds {text[:40]}: give a number from 1 to 1000, or {UNTIL_STABLE}.")
-    return int(text)
 
 
 def _pairs(texts: Sequence[str] | None, option: str) -> dict[str, int]:

@@ -6,6 +6,7 @@ What the screens look like is kept (test_screens.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -117,10 +118,12 @@ def test_several_assignors_are_one_document(group: Make, simulated: Simulate) ->
     assert [one["stops"] for one in made["simulations"]] == [12, 3, 6]
 
 
-def test_rounds_limits_the_simulated_rebalances(group: Make, simulated: Simulate) -> None:
-    words = ["--add-member", "1", "--assignor", "cooperative-sticky", "--rounds"]
-    assert "NOT stable after 1 rebalance\n" in simulated(group(), *words, "1")
-    assert "2 rebalances until stable" in simulated(group(), *words, "until-stable")
+def test_a_group_that_never_becomes_stable_exits_with_3(
+    group: Make, simulated: Simulate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rebal.cli.simulating.simulate", partial(simulate, most_rounds=1))
+    out = simulated(group(), "--add-member", "1", "--assignor", "cooperative-sticky", code=3)
+    assert "NOT stable after 1 rebalance\n" in out
 
 
 def test_a_kip848_group_is_simulated_with_the_brokers_assignors_only(

@@ -159,7 +159,6 @@ USAGE = {
         ("--assignor cooperative-stiky", "Did you mean cooperative-sticky"),
         ("--assignor com.example.RackAssignor", "consumer:range."),
         ("--assignor range", "no group is named"),
-        ("--assignor range --rounds 0", "--rounds 0: give a number from 1 to 1000"),
         ("--assignor range --add-partitions orders", "write TOPIC=N, such as"),
         ("--assignor range --add-topic =4", "--add-topic =4: write TOPIC=N"),
         ("--assignor range g --snapshot g.yaml", "not both"),

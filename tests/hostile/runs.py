@@ -80,7 +80,7 @@ _LISTEN = ("h:99999", "\udcff:1", "", ":", "256.1.1.1:1", "[::", "é..:1", "noth
 _PARTS = (
     b"", b"\xff", b'"\\ud800"', b": ", b"- ", b"\n", b"~", b"-1", b"null", b"1e999", b"!!int x",
 )  # fmt: skip
-_LASTS = ("--every", "--for", "--listen", "--seed", "--runs", "--rounds")
+_LASTS = ("--every", "--for", "--listen", "--seed", "--runs")
 _VARIABLES = (
     "REBAL_BOOTSTRAP", "REBAL_PROFILE", "REBAL_CONFIG", "REBAL_COMMAND_CONFIG", "REBAL_SNAPSHOT",
     "REBAL_X_SASL_PASSWORD", "REBAL_X_", "REBAL_X_BOOTSTRAP_SERVERS", "REBAL_X_NOTHING",
