@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ from rebal.cli.params import ENDINGS
 from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
-from rebal.cli.render.text import when
+from rebal.cli.render.text import read_from
 from rebal.cli.sources import Source
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.assignors import NAMES, Assignor
@@ -382,9 +381,7 @@ def _print(
     following: Command,
     show: Show,
 ) -> None:
-    source = output.escape(where)
-    if where != "live":
-        source += f", captured {when(found.captured_at, datetime.now(UTC))}"
+    source = read_from(where, found.captured_at)
     if len(document.runs) > 1:
         output.page(comparison_view(document, source, following), wide=show.wide)
         return

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from rebal.cli import output
 from rebal.cli.errors import DONE, UsageError
 from rebal.cli.output import Format
 from rebal.cli.render.simulation.documents import simulate_document
-from rebal.cli.render.simulation.screen import compare_view, simulate_view
-from rebal.cli.render.simulation.workers import workers_view
-from rebal.cli.render.text import when
+from rebal.cli.render.simulation.screen import compare_view, simulate_view, workers_view
+from rebal.cli.render.text import read_from
 from rebal.groups.assignors import Assignor
 from rebal.groups.commands import Command, option
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
@@ -97,9 +95,7 @@ def _succeeds(simulation: Simulation) -> Tri:
 
 
 def _print(found: GroupSnapshot, made: Sequence[Simulation], show: Show) -> None:
-    source = output.escape(show.where)
-    if show.where != "live":
-        source += f", captured {when(found.captured_at, datetime.now(UTC))}"
+    source = read_from(show.where, found.captured_at)
     following = _next(found, made, show.given)
     shown = output.shown(list(made))
     if len(shown) == 1:

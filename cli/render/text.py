@@ -16,6 +16,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from rebal.cli.output import escape
 from rebal.groups.commands import Command
 from rebal.groups.model import (
     AssignorList,
@@ -305,6 +306,12 @@ def when(at: datetime, now: datetime) -> str:
     if at.date() == now.date():
         return f"{at:%H:%M}Z"
     return f"{at:%b} {at.day} {at:%H:%M}Z" if at.year == now.year else f"{at:%Y-%m-%d %H:%M}Z"
+
+
+def read_from(where: str, at: datetime) -> str:
+    """Return where a group was read, and unless it was read live, when it was captured."""
+    captured = "" if where == "live" else f", captured {when(at, datetime.now(UTC))}"
+    return f"{escape(where)}{captured}"
 
 
 def moment(seconds: float) -> str:
