@@ -90,15 +90,6 @@ class Show(Record, frozen=True, kw_only=True):
         return self.form == "html" or self.html is not None
 
 
-class Story(Record, frozen=True, kw_only=True):
-    """One rehearsal to run: a group, and the plan or the script that changes it."""
-
-    found: GroupSnapshot
-    asked: Asked
-    plan: Plan | None = None
-    source: ScriptText | None = None
-
-
 def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
     """Rehearse what the options ask for, print it, and return the exit code.
 
@@ -124,7 +115,7 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
         found, where = source.read(), str(source.snapshot or "live")
         if plan is not None:
             check_same(plan, found)
-    document = rehearsed(Story(found=found, asked=asked, plan=plan, source=script), keep=show.page)
+    document = rehearsed(found, asked, plan, script, keep=show.page)
     code = code_of(document.runs, exit_zero=show.exit_zero)
     if show.html is not None:
         write_text(show.html, _page(document))
@@ -208,8 +199,15 @@ def _parameters(texts: Sequence[str]) -> dict[str, float]:
 
 
 @_nearest_names()
-def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
-    """Rehearse the story under every variant that is asked for.
+def rehearsed(
+    found: GroupSnapshot,
+    asked: Asked,
+    plan: Plan | None,
+    source: ScriptText | None,
+    *,
+    keep: bool,
+) -> RehearsalDocument:
+    """Rehearse the plan, or the script, under every variant that is asked for.
 
     Partitions' owners over time are kept where they are not too many, or where `keep` asks for it.
 
@@ -217,26 +215,25 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
         UsageError: nothing is left to rehearse, or the script does not fit the group.
         RebalError: the group cannot be rehearsed.
     """
-    found, asked = story.found, story.asked
     others = [name for name in asked.compare if name not in (PLAN, NOW)]
     if others and assigns_tasks(found):
         raise UsageError(
             f"--compare {others[0]}: the members of {found.group.group_id} assign tasks by their "
             f"own protocol: only {PLAN} and {NOW} apply."
         )
-    set_by = {} if story.source is None else story.source.parameters()
+    set_by = {} if source is None else source.parameters()
     given = {**set_by, **_parameters(asked.parameters)}
     scene, assumes = scene_of(
         found,
         speed=Speed(restart=given.get("restart", Speed().restart)),
-        families=_families(found, story.plan),
+        families=_families(found, plan),
     )
     scene = with_parameters(scene, given)
-    custom = _custom(scene, story.plan)
-    if story.source is not None:
-        script = _of_file(story, story.source, scene, given, custom)
-    elif story.plan is not None:
-        played = rollout(story.plan, batch=1 if asked.batch is None else asked.batch)
+    custom = _custom(scene, plan)
+    if source is not None:
+        script = _of_file(asked, plan, source, scene, given=given, custom=custom)
+    elif plan is not None:
+        played = rollout(plan, batch=1 if asked.batch is None else asked.batch)
         script = _of_members(played, scene)
         scene, upgrades = upgraded(scene, script)
         assumes += upgrades
@@ -247,7 +244,7 @@ def rehearsed(story: Story, *, keep: bool = False) -> RehearsalDocument:
     if asked.runs > 1 and sys.stderr.isatty():
         output.say(f"rehearsing {asked.runs:,} runs …")
     runs = []
-    for name in asked.compare or ((PLAN,) if story.plan is not None else (NOW,)):
+    for name in asked.compare or ((PLAN,) if plan is not None else (NOW,)):
         here = variant(scene, name)
         played = script if name in (PLAN, NOW) else without_lists(script)
         run, often = _run(here, played, asked, custom, keep=keep)
@@ -296,14 +293,15 @@ def _run(
 
 
 def _of_file(
-    story: Story,
+    asked: Asked,
+    plan: Plan | None,
     source: ScriptText,
     scene: Scene,
+    *,
     given: Mapping[str, float],
     custom: Mapping[str, Assignor],
 ) -> Script:
-    asked = story.asked
-    if story.plan is not None and not any(item.step for item in source.file.events):
+    if plan is not None and not any(item.step for item in source.file.events):
         raise UsageError(
             f"{asked.plan}: no event of {source.name} is a step of the plan: add `- step: 1`, or "
             "leave out the plan."
@@ -311,7 +309,7 @@ def _of_file(
     return script_of(
         source,
         scene,
-        plan=story.plan,
+        plan=plan,
         batch=1 if asked.batch is None else asked.batch,
         metadata=given.get("metadata", METADATA_AGE),
         assignors=custom,

@@ -166,14 +166,9 @@ def rehearsed(
     source = None if ready or not script else load_script(script, "yaml", "script.yaml")
     if not script:
         asked["plan"] = Path("checkout.plan.yaml")
-    document = rehearsing.rehearsed(
-        rehearsing.Story(
-            found=group,
-            asked=rehearsing.Asked(script=script if ready else source and source.name, **asked),
-            plan=None if script else make_plan(group),
-            source=source,
-        )
-    )
+    words = rehearsing.Asked(script=script if ready else source and source.name, **asked)
+    plan = None if script else make_plan(group)
+    document = rehearsing.rehearsed(group, words, plan, source, keep=False)
     if len(document.runs) > 1:
         return comparison_view(document, "as planned", NEXT)
     return rehearsal_view(document, "as planned", NEXT, details=details)
