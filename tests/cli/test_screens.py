@@ -25,8 +25,7 @@ from rebal.cli.render.inspection.screen import inspect_view
 from rebal.cli.render.overview import overview_view
 from rebal.cli.render.plans.screen import plan_view
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
-from rebal.cli.render.simulation.screen import compare_view, simulate_view
-from rebal.cli.render.simulation.workers import workers_view
+from rebal.cli.render.simulation.screen import compare_view, simulate_view, workers_view
 from rebal.cli.render.verification import verify_view
 from rebal.cli.report import make_report
 from rebal.groups.commands import Command
