@@ -35,6 +35,8 @@ from rebal.planner.clients import able, refuted
 from rebal.planner.verdict import agreed, opposite
 
 KEYS: Final = 4
+# What every list of Connect's workers has, and of Streams' instances.
+_PROGRAMS: Final = frozenset({"default", "stream"})
 _STATED: Final = Evidence(source=Source.ASSUMED)
 
 
@@ -217,6 +219,14 @@ class GroupFacts:
             self.group.assignor == "stream"
             or any("stream" in facts.member.assignors.list for facts in self.members)
         )
+
+    def is_stranger(self, names: Sequence[str]) -> bool:
+        """Return whether the client with this list is another program than the members: a consumer
+        among Connect workers or Streams instances, or one of these among consumers.
+        """
+        workers = self.group.protocol_type == "connect"
+        own = {"default"} if workers else {"stream"} if self.streams else set()
+        return bool(names) and _PROGRAMS.intersection(names) != own
 
     @cached_property
     def sink(self) -> str | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
-
 from msgspec.structs import replace
 
 from rebal.groups.clients import is_automatic
@@ -12,11 +9,7 @@ from rebal.groups.evidence.absent import clocks_apart
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Tri
 from rebal.planner.admission.check import Admission, Join, admitted
-from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
-from rebal.planner.facts import GroupFacts
-
-# What every list of Connect's workers has, and of Streams' instances.
-_PROGRAMS: Final = frozenset({"default", "stream"})
+from rebal.planner.admission.memory import CoordinatorMemory
 
 
 def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
@@ -55,15 +48,6 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
             )
         ],
     )
-
-
-def is_stranger(group: GroupFacts, error: str | None, names: Sequence[str]) -> bool:
-    """Return whether the client with this list is another program than the members: a consumer
-    among Connect workers or Streams instances, or one of these among consumers.
-    """
-    workers = group.group.protocol_type == "connect"
-    own = {"default"} if workers else {"stream"} if group.streams else set()
-    return error == INCONSISTENT and bool(names) and _PROGRAMS.intersection(names) != own
 
 
 def label(one: Refusal) -> str:

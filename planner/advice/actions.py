@@ -266,16 +266,6 @@ def stop(reason: str, *, by: str = "this") -> Advice:
     return Advice(action=Action.STOP, verdict=Tri.NO, reason=reason, text=text_)
 
 
-def apart(who: Sequence[str]) -> Advice:
-    """Return the advice to take clients of another kind of program out of the group."""
-    asked = f"give {listed(who)} a group id of {'its' if len(who) == 1 else 'their'} own"
-    return Advice(
-        action=Action.STOP,
-        verdict=Tri.NO,
-        reason=f"{asked}: no list makes consumers, Streams instances and Connect workers one group",
-    )
-
-
 def nothing(reason: str) -> Advice:
     """Return the advice that nothing is left to do."""
     return worded(Advice(action=Action.NONE, reason=reason))

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupType, Knowledge, Tri
 from rebal.planner.admission.check import Needs
-from rebal.planner.admission.rejected import address, is_stranger, rejected_again, still_out
+from rebal.planner.admission.rejected import address, rejected_again, still_out
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
 from rebal.planner.advice.wording import by_word
@@ -217,20 +217,20 @@ def _instead(look: Look, made: Advice) -> Advice:
 
 def start_rejected(look: Look) -> Advice | None:
     """Start the rejected clients, and the missing members beside them."""
-    out, context = look.out(OutsiderKind.REJECTED), look.context
+    rejected, context = look.out(OutsiderKind.REJECTED), look.context
+    out = [one for one in rejected if one.was_member or not context.is_stranger(one.list)]
     unsettled = bool(context.members) and not context.stable
     if not out or unsettled or look.starts_alike or look.others_stop_first:
         return None
-    apart = [one for one in out if is_stranger(context, one.error, one.list)]
-    others = [one for one in apart if not one.was_member]
-    if others:
-        return _counted(context, advised.apart([one.label for one in others]))
     # A rejected client under another name may be the dynamic member that is missing.
-    dynamic = [facts.member for facts in context.members if not facts.static]
-    here = {(each.client_id, at) for each in dynamic for at in ("", address(each.host))}
+    here = {
+        (facts.member.client_id, at)
+        for facts in context.members
+        if not facts.static
+        for at in ("", address(facts.member.host))
+    }
     renamed = any(not (one.was_member or (one.client_id, one.host) in here) for one in out)
-    gone = look.out(OutsiderKind.MISSING)
-    out += [one for one in gone if one.instance_id or not renamed]
+    out += [one for one in look.out(OutsiderKind.MISSING) if one.instance_id or not renamed]
     return _counted(context, _start(look, out, look.lists(out)), out)
 
 

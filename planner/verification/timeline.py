@@ -94,7 +94,6 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
     looks = [entry for entry in entries if entry.blind is None]
     # A restart before the first look shows against the group that was planned.
     planned = [replace(one, at=looks[0].at) for one in looks_of(plan, ())] if looks else []
-    members = _members([*planned, *looks])
     return Timeline(
         group_id=plan.group_id,
         began=looks[0].at if looks else None,
@@ -103,7 +102,7 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
         finished=bool(looks) and looks[-1].finished,
         rebalances=_rebalances(looks),
         steps=tuple(_steps(plan, looks)),
-        members=tuple(sorted(members, key=lambda one: natural(one.name))),
+        members=tuple(sorted(_members([*planned, *looks]), key=lambda one: natural(one.name))),
         events=tuple(_events(entries)),
     )
 

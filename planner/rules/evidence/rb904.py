@@ -5,13 +5,7 @@ from typing import Final
 
 from rebal.groups.model import Refusal
 from rebal.planner.admission.memory import INCONSISTENT
-from rebal.planner.admission.rejected import (
-    if_renamed,
-    is_stranger,
-    label,
-    rejected_again,
-    still_out,
-)
+from rebal.planner.admission.rejected import if_renamed, label, rejected_again, still_out
 from rebal.planner.advice.steps import start_fix
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import narrowing_step, stable
@@ -62,7 +56,7 @@ def rejected(context: Context) -> Findings:
         count = "once" if item.times == 1 else f"{item.times} times"
         still = "and would be rejected again" if answer is Tri.YES else "and may be rejected again"
         who = label(item)
-        apart = not context.classic or is_stranger(context, item.error, item.list)
+        apart = not context.classic or context.is_stranger(item.list)
         shown = f"[{', '.join(item.list)}]" if item.list else "an unknown list"
         yield found(
             f"{who} was rejected {count} ({item.error}) with {shown} {still}{blame}"
