@@ -44,18 +44,26 @@ _OF_A_START: Final = re.compile(
     r"|rebalanc|kafka:\s*\{\{|toYaml[^\n]*kafka",
     re.IGNORECASE,
 )
+_VALUE: Final = (
+    r"[\"']?(?:[ \t]*[:=]>?|,?\s{0,99}[\"']?value[\"']?:)[ \t]*"
+    r"(?:\"[^\"\n]{0,999}\"|'[^'\n]{0,999}'|\[[^]]{0,999}\]|[^\n#]*(?:\n[ \t]*- [^\n]*)*)"
+)
 # A setting of how a consumer starts, in a program's own words too, and an assignor of Java.
 _A_START: Final = re.compile(
-    r"(?:assignor|(?:assign|rebalanc)\w{0,9}[._-]?strateg|\bbalance_strateg"
-    r"|group[._-]?protocol|group[._-]?instance)[\w.-]{0,20}[\"']?"
-    r"(?:[ \t]*[:=]>?|,?\s{0,99}[\"']?value[\"']?:)[ \t]*"
-    r"(?:\"[^\"\n]{0,999}\"|'[^'\n]{0,999}'|\[[^]]{0,999}\]|[^\n#]*(?:\n[ \t]*- [^\n]*)*)"
+    r"(?:assignor|(?:assign|rebalanc)\w{0,9}(?:[._-]?|:\s{1,99})strateg|\bbalance_strateg"
+    rf"|group[._-]?protocol|group[._-]?instance)[\w.-]{{0,20}}(?:{_VALUE}|>[^<\n]*)"
     r"|org\.apache\.kafka\.clients\.consumer\.\w{1,99}",
     re.IGNORECASE,
 )
-_COMMENTED: Final = re.compile(r"^[ \t]*(?:#|//)[^\n]*", re.MULTILINE)
+# The name of a consumer's group; clouds have groups of security and of logs.
+_A_GROUP: Final = re.compile(
+    r"(?:(?:kafka|consumer|incoming)(?![\w.-]{0,60}(?:security|log)[._-]?group)[\w.-]{0,40}?group"
+    rf"(?:[._-]?(?:id|name))?|(?<![\w.-])group[._-]?id){_VALUE}",
+    re.IGNORECASE,
+)
+_COMMENTED: Final = re.compile(r"^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", re.MULTILINE)
 _NOT_READ: Final = (
-    "a setting of assignors or of the group's protocol changes, and is not understood"
+    "a setting of assignors, or of the group's name or protocol, changes, and is not understood"
 )
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
 _PLACEHOLDER: Final = re.compile(
@@ -206,16 +214,15 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     files = frozenset((*one.tree.files, *two.tree.files))
     texts = ((file, one.text(file), two.text(file)) for file in sorted(files))
     changed = {file: (was, now) for file, was, now in texts if was != now}
-    # A reader understood the settings of these files that `_A_START` finds.
-    read = {
-        start.file
-        for start in (*one.starts, *two.starts)
-        if start.declared.list_set or start.declared.group_protocol or start.is_static
-    }
+    starts = (*one.starts, *two.starts)
+    read = {start.file for start in starts if _sets_a_start(start)}
+    grouped = {start.file for start in starts if start.group_id is not None}
     for file, (was, now) in changed.items():
-        about = "kafka" in f"{file} {was} {now}".lower() and was and now and file not in read
-        if about and _settings(was) != _settings(now):
-            yield file, f"{file}: {_NOT_READ}"
+        about = "kafka" in f"{file} {was} {now}".lower() and was and now
+        for setting, understood in ((_A_START, read), (_A_GROUP, grouped)):
+            moved = _settings(setting, was) != _settings(setting, now)
+            if about and moved and file not in understood:
+                yield file, f"{file}: {_NOT_READ}"
     for note in (*two.notes, *one.notes):
         file = _file_of(note, files)
         was, now = one.text(file), two.text(file)
@@ -235,9 +242,9 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
             yield file, note
 
 
-def _settings(text: str) -> list[str]:
-    """Return the settings that `_A_START` finds, without comments, spaces and quotes."""
-    found = _A_START.findall(_COMMENTED.sub("", text))
+def _settings(pattern: re.Pattern[str], text: str) -> list[str]:
+    """Return the settings that a pattern finds, without comments, spaces and quotes."""
+    found = pattern.findall(_COMMENTED.sub("", text))
     return [re.sub(r"[\s\"']", "", each) for each in found]
 
 

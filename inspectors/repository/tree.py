@@ -20,6 +20,8 @@ from rebal.inspectors.inventory.documents import ENDINGS
 _BUILD: Final = (
     *("csproj", "fsproj", "vbproj", "props", "targets", "gradle", "kts", "toml", "xml", "mod"),
     *("lock", "txt", "exs", "dockerfile", "work", "tf", "hcl", "ini", "sbt", "lockfile"),
+    # Templates of Helm, Ansible and others, whose settings may be named.
+    *("tpl", "j2", "tmpl", "erb"),
 )
 # Sources in which a build names versions.
 _SOURCES: Final = re.compile(

@@ -225,6 +225,17 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "a program's own list": (both("a.yaml", "kafka:\n  assignors:\n  - range\n  - {}\n"), 4, []),
     "a list in Kubernetes": (both("d.yaml", "- name: KAFKA_ASSIGNOR\n  value: {}\n"), 4, []),
     "Telegraf": (both("t.toml", "[[inputs.kafka_consumer]]\nbalance_strategy = '{}'\n"), 4, []),
+    "the group of a file that is not read": (
+        both("vector.toml", "type = 'kafka'\ngroup_id = '{}'\n", "a", "b"), 4, []),
+    "a group of security": (
+        both("a.tf", "kafka_security_group_id = '{}'\n", "a", "b"), 0, [SILENT]),
+    "the helpers of a chart": (
+        both("a/templates/_kafka.tpl", "KAFKA_ASSIGNMENT_STRATEGY: {}\n"), 4, []),
+    "a setting in XML": (
+        both("kafka.xml", "<partition_assignment_strategy>{}</partition_assignment_strategy>\n"),
+        4, []),
+    "a strategy below its own key": (
+        both("b.yml", "type: kafka\nrebalance:\n  strategy: {}\n"), 4, []),
     "the list of a worker's sinks": (both("worker.properties", WORKER), 4, []),
     "a file that is no YAML any more": (
         both("c.yaml", "group.id: pay\n{}", "", "  kafka: [\n"), 4, []),
@@ -241,6 +252,7 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
         f"a line that sets nothing: {one}": ((line(one), line(two)), 0, [SILENT])
         for one, two in (
             ("# partition.assignment.strategy=range", "# partition.assignment.strategy=sticky"),
+            ("x=1 # assignor=range", "x=1 # assignor=sticky"),
             ("x=the assignor is range", "x=the assignor differs"),
             ('{"assignor": "range", "topic": "a"}', '{"assignor": "range", "topic": "b"}'),
         )
