@@ -72,6 +72,14 @@ _BY_EXTRA: Final = re.compile(
 _RICH: Final = re.compile(
     r"""(["'][\w.-]+:[\w.-]+)["']\s{0,9}\)?\s{0,9}\{\s{0,99}version\s{0,9}\{([^{}]{0,500})\}"""
 )
+# A catalog in a script of settings.
+_SETTING: Final = re.compile(
+    r"""\bversion\(\s{0,9}["'](\w+)["']\s{0,9},\s{0,9}(["'][^"'\n]+["'])\s{0,9}\)"""
+)
+_LIBRARY: Final = re.compile(
+    r"""\blibrary\([^,\n]+,\s{0,9}["']([\w.-]+)["']\s{0,9},\s{0,9}["']([\w.-]+)["']\s{0,9}\)"""
+    r"""\s{0,99}\.version(?:Ref\(["'](\w+)|\(["']([^"'\n]+))["']\)"""
+)
 # A rule that gives all packages of a group one version.
 _RULE: Final = re.compile(
     r"""requested\.group\s*==\s*["']([\w.-]+)["'][^}]{0,500}?useVersion[\s(]*["']([^"'\n]+)["']"""
@@ -221,6 +229,10 @@ def _script(text: str) -> str:
         lines = "\n" * match[0].count("\n")
         return f"{match[1]}:{version}{match[1][0]}{lines}" if version else match[0]
 
+    def listed(match: re.Match[str]) -> str:
+        return f'"{match[1]}:{match[2]}:{match[4] or f"${{{match[3]}}}"}"'
+
+    text = _LIBRARY.sub(listed, _SETTING.sub(r"\1 = \2", text))
     text = _BY_NAME.sub(r"\1", _BY_EXTRA.sub(r" = \1", _COMMENT.sub("", text)))
     return _RICH.sub(plain, text)
 

@@ -114,6 +114,12 @@ KEPT: dict[str, tuple[Files, str]] = {
             "gradle/libs.versions.toml": f'[libraries]\nk = {{module = "{CLIENTS}", version = '
             '{strictly = "[3, 4[", prefer = "3.9.1"}}\n'
         }, "kafka-clients 3.9.1 gradle/libs.versions.toml"),
+    "a catalog in the settings": (
+        {
+            "settings.gradle": 'version("kafka", "3.9.1")\n'
+            'library("k", "org.apache.kafka", "kafka-clients").versionRef("kafka")\n'
+            'library("s", "org.apache.kafka", "kafka-streams").version("3.9.0")\n'
+        }, "kafka-clients 3.9.1 settings.gradle:2; kafka-streams 3.9.0 settings.gradle:3"),
     "a rule for all packages of a group": (
         script("if (d.requested.group == 'org.apache.kafka') {{ d.useVersion '3.9.1' }}"),
         "kafka-clients None build.gradle:1; (2.8.2 or 3.9.1)"),
