@@ -45,7 +45,7 @@ _OF_A_START: Final = re.compile(
     re.IGNORECASE,
 )
 _VALUE: Final = (
-    r"[\"']?(?:[ \t]*[:=]>?|,?\s{0,99}[\"']?value[\"']?:)[ \t]*"
+    r"[\"']?(?:[ \t]*[:=]>?|,?\s{0,99}[\"']?value[\"']?[ \t]{0,9}[:=])[ \t]*"
     r"(?:\"[^\"\n]{0,999}\"|'[^'\n]{0,999}'|\[[^]]{0,999}\]|[^\n#]*(?:\n[ \t]*- [^\n]*)*)"
 )
 # A setting of how a consumer starts, in a program's own words too, and an assignor of Java.
@@ -57,7 +57,7 @@ _A_START: Final = re.compile(
 )
 # The name of a consumer's group; clouds have groups of security and of logs.
 _A_GROUP: Final = re.compile(
-    r"(?:(?:kafka|consumer|incoming)(?![\w.-]{0,60}(?:security|log)[._-]?group)[\w.-]{0,40}?group"
+    r"(?:(?<![{,(])(?:kafka|consumer|incoming)(?![\w.-]{0,60}(?:security|log)[._-]?group)[\w.-]{0,40}?group"
     rf"(?:[._-]?(?:id|name))?|(?<![\w.-])group[._-]?id){_VALUE}",
     re.IGNORECASE,
 )

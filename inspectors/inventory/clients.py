@@ -236,6 +236,13 @@ def _put(key: str, value: str, rank: int, scopes: dict[tuple[str, ...], _Scope])
         return
 
 
+def _above(path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the scopes whose settings a scope has too, the nearest last."""
+    # SmallRye takes kafka.* for each channel.
+    shared = [("kafka",)] if path[:2] == ("mp", "messaging") else []
+    return shared + [path[:length] for length in range(1, len(path))]
+
+
 def _describes_a_consumer(path: tuple[str, ...], scopes: dict[tuple[str, ...], _Scope]) -> bool:
     if _NO_CONSUMER & set(path):
         return False
@@ -243,9 +250,7 @@ def _describes_a_consumer(path: tuple[str, ...], scopes: dict[tuple[str, ...], _
     if names & {"partition.assignment.strategy", "group.protocol", "group.instance.id"}:
         # spring.kafka.* may contain settings that several consumers below it share.
         return "group.id" in names or not any(
-            path == other[: len(path)] and "group.id" in scope.values
-            for other, scope in scopes.items()
-            if path and other != path
+            path in _above(other) and "group.id" in scope.values for other, scope in scopes.items()
         )
     if not names & {"group.id", "application.id"}:
         return False
@@ -267,8 +272,8 @@ def _client(
 ) -> Declared | None:
     scope = scopes[path]
     values: dict[str, str] = {}
-    for length in range(1, len(path)):
-        parent = scopes.get(path[:length])
+    for above in _above(path):
+        parent = scopes.get(above)
         if parent is not None and "group.id" not in parent.values:
             values |= parent.values
     values |= scope.values

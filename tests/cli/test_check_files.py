@@ -72,6 +72,7 @@ BINDING = """spring.cloud.stream:
   bindings.orders-in-0: {{destination: orders, group: {}}}
   kafka.binder: {{consumer-properties: {{partition.assignment.strategy: {}}}}}
 """
+CHANNEL = "mp.messaging.incoming.orders.group.id=pay\n"
 VECTOR = (
     "sources.k: {{type: kafka, group_id: pay, bootstrap_servers: k, librdkafka_options: {{{}}}}}"
 )
@@ -197,6 +198,14 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "the list of a binder": (
         both("application.yml", BINDING.replace("{}", "pay", 1), "range", "cooperative-sticky"),
         3, ["REJECTED      pay\n"]),
+    "a list of Quarkus for all channels": (
+        both(
+            *("application.properties", "kafka.partition.assignment.strategy={}\n" + CHANNEL),
+            *("range", "cooperative-sticky"),
+        ), 3, ["REJECTED      pay\n"]),
+    "brokers of Quarkus for all channels": (
+        both("application.properties", "kafka.bootstrap.servers={}\n" + CHANNEL, "a:1", "b:1"),
+        4, ["bootstrap.servers  a:1 → b:1"]),
     "options that come": (
         both("vector.yaml", VECTOR, "", "partition.assignment.strategy: cooperative-sticky"),
         4, ["pay\n"]),
@@ -227,6 +236,10 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "Telegraf": (both("t.toml", "[[inputs.kafka_consumer]]\nbalance_strategy = '{}'\n"), 4, []),
     "the group of a file that is not read": (
         both("vector.toml", "type = 'kafka'\ngroup_id = '{}'\n", "a", "b"), 4, []),
+    "a variable in Terraform": (
+        both("kafka.tf", "name = 'KAFKA_ASSIGNMENT_STRATEGY'\nvalue = '{}'\n"), 4, []),
+    "a label of a metric": (
+        both("rule.yaml", "expr: kafka_consumergroup_lag{{consumergroup='{}'}}\n"), 0, [SILENT]),
     "a group of security": (
         both("a.tf", "kafka_security_group_id = '{}'\n", "a", "b"), 0, [SILENT]),
     "the helpers of a chart": (
