@@ -90,7 +90,7 @@ _PERCENT: Final = re.compile(r"""["']\s*%{1,3}\s*["']""")
 _OF_SBT: Final = re.compile(r'"\s*%\s*([A-Za-z_][\w.]*)')
 # A line that gives versions to others.
 _GIVES: Final = re.compile(
-    r"platform|mavenBom|kafka\.version|spring-boot-gradle-plugin", re.IGNORECASE
+    r"platform\s*\(|mavenBom|kafka\.version|spring-boot-gradle-plugin", re.IGNORECASE
 )
 # A configuration of tests, such as testImplementation, integrationTestRuntimeOnly or `% Test`.
 _OF_TESTS: Final = re.compile(r"(?:^|.*[\s{])(?:test|\w+Test)[A-Z]\w*[\s(]|.*%\s*\"?[Tt]est\b")

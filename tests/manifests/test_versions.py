@@ -152,6 +152,9 @@ KEPT: dict[str, tuple[Files, str]] = {
     "a platform of another repository": (
         {"build.gradle": f"api platform('com.acme:bom:1.3')\napi '{CLIENTS}'\n"},
         "kafka-clients None build.gradle:2; (that of com.acme:bom 1.3)"),
+    "a library with the name of a platform": (
+        {"build.gradle": f"api 'com.acme:platform-metrics:1.3'\napi '{CLIENTS}:$k'\n"},
+        "kafka-clients None build.gradle:2; ($k)"),
     "sbt": (
         {"project/Dependencies.scala": SBT}, "kafka-clients 3.6.0 project/Dependencies.scala:3"),
     "an indirect module of Go": (
