@@ -61,6 +61,7 @@ _A_GROUP: Final = re.compile(
     rf"(?:[._-]?(?:id|name))?|(?<![\w.-])group[._-]?id){_VALUE}",
     re.IGNORECASE,
 )
+_BUILDS: Final = (".gradle", ".kts", ".sbt", ".xml")
 _COMMENTED: Final = re.compile(r"^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", re.MULTILINE)
 _NOT_READ: Final = (
     "a setting of assignors, or of the group's name or protocol, changes, and is not understood"
@@ -219,9 +220,11 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     grouped = {start.file for start in starts if start.group_id is not None}
     for file, (was, now) in changed.items():
         about = "kafka" in f"{file} {was} {now}".lower() and was and now
-        for setting, understood in ((_A_START, read), (_A_GROUP, grouped)):
+        # Builds publish under a group of their own.
+        understood = {*grouped, file} if file.endswith(_BUILDS) else grouped
+        for setting, known in ((_A_START, read), (_A_GROUP, understood)):
             moved = _settings(setting, was) != _settings(setting, now)
-            if about and moved and file not in understood:
+            if about and moved and file not in known:
                 yield file, f"{file}: {_NOT_READ}"
     for note in (*two.notes, *one.notes):
         file = _file_of(note, files)

@@ -240,6 +240,8 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
         both("kafka.tf", "name = 'KAFKA_ASSIGNMENT_STRATEGY'\nvalue = '{}'\n"), 4, []),
     "a label of a metric": (
         both("rule.yaml", "expr: kafka_consumergroup_lag{{consumergroup='{}'}}\n"), 0, [SILENT]),
+    "the group of a publication": (
+        both("build.gradle", "groupId = '{}.kafka'\n", "a", "b"), 0, [SILENT]),
     "a group of security": (
         both("a.tf", "kafka_security_group_id = '{}'\n", "a", "b"), 0, [SILENT]),
     "the helpers of a chart": (
