@@ -54,7 +54,7 @@ def _is_of(own: Library, other: Library) -> bool:
     """Return whether facts of the other one count for a package that no configuration is of: those
     of its file, and where versions are inherited, or are missing, those from above.
     """
-    below = own.version is None or own.ecosystem in _INHERITED or _file(own) == _file(other)
+    below = own.product_version is None or own.ecosystem in _INHERITED or _file(own) == _file(other)
     return below and own.ecosystem == other.ecosystem
 
 

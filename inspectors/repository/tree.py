@@ -28,9 +28,10 @@ _SOURCES: Final = re.compile(
     r"(?:.*/)?(?:(?:buildSrc|build-logic)/.*\.(?:kt|java|groovy)|project/[^/]*\.scala)"
 )
 _NAMES: Final = ("Dockerfile", "Containerfile", "Gemfile", "Pipfile", "setup.py")
-# Folders of dependencies and builds, and of tests' own resources.
+# Folders of dependencies and builds, of translations, and of tests' own resources.
 _SKIPPED: Final = (
     *("node_modules", "vendor", "target", "build", "dist", "__pycache__", "venv"),
+    *("locale", "locales", "i18n"),
     *("tests", "testdata"),
 )
 # A folder `test` elsewhere is as often an environment's.

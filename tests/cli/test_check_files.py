@@ -164,6 +164,15 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
 
     "a folder that moved and changed": (
         ({"pay/go.mod": SARAMA}, {"a/pay/go.mod": FRANZ}), 3, ["[range]"]),
+    "an image of a folder above": (
+        tuple(
+            {f"k8s/{name}": text for name, text in collector("0.129.0").items()}
+            | {".env": f"IMAGE=otel/opentelemetry-collector-contrib:{version}\n"}
+            for version in ("0.129.0", "0.139.0")
+        ), 3, ["REJECTED      the groups of .\n"]),
+    "a translation": (
+        both("ui/locale/da.json", '{{"kafka": {{"group-id": "{}"}}}}', "Gruppe", "Gruppen"),
+        0, [SILENT]),
     "two folders that moved": (
         (
             {"pay/go.mod": SARAMA, "bill/go.mod": FRANZ},
