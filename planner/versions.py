@@ -32,7 +32,7 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     issue: str
     since: str | tuple[str, ...]
     fixed: tuple[str, ...] | Literal["open", "unknown"]
-    requires: Literal["always", "racks", "static", "several-topics", "regex"] = "always"
+    requires: Literal["always", "racks", "static", "several-topics", "regex", "upgrade"] = "always"
     effect: str
     source: str
 

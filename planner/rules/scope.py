@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rebal.groups.model import GroupType, Tri
+from rebal.planner.clients import cooperative
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts
 from rebal.planner.kip848 import Answer
@@ -72,12 +73,18 @@ def to_cooperative(context: Context) -> bool:
 
     Without such a plan no client version is reported: the group already runs.
     """
-    return (
-        context.planning
-        and context.classic
-        and context.goal == COOPERATIVE
-        and len(context.settled) < len(context.members)
-    )
+    return upgrade(context) and _has_steps(context)
+
+
+def to_or_from_cooperative(context: Context) -> bool:
+    """Return whether a plan to or from a COOPERATIVE assignor is being made that has steps left."""
+    leaves = context.goal == EAGER and cooperative(context.elected or "") is Tri.YES
+    return (upgrade(context) or leaves) and _has_steps(context)
+
+
+def _has_steps(context: Context) -> bool:
+    planned = context.planning and context.classic
+    return planned and len(context.settled) < len(context.members)
 
 
 def to_consumer(context: Context) -> bool:

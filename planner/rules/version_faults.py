@@ -21,6 +21,8 @@ from rebal.planner.rules.scope import (
     to_consumer,
     to_cooperative,
     to_or_from_consumer,
+    to_or_from_cooperative,
+    upgrade,
 )
 from rebal.planner.versions import (
     Fault,
@@ -40,6 +42,7 @@ _PROGRAMS: Final = ("streams", "connect")
 _CONDITIONS: Final[Mapping[str, Callable[[Context], bool]]] = MappingProxyType(
     {
         "to-cooperative": to_cooperative,
+        "to-or-from-cooperative": to_or_from_cooperative,
         "classic-plan": lambda context: context.planning and context.classic,
         "to-consumer": to_consumer,
         "to-or-from-consumer": to_or_from_consumer,
@@ -174,6 +177,8 @@ def _holds(context: Context, fault: Fault) -> bool:
         return any(member.instance_id is not None for member in members)
     if fault.requires == "regex":
         return any(member.subscribed_regex for member in members)
+    if fault.requires == "upgrade":
+        return upgrade(context)
     if fault.requires == "several-topics":
         topics = {topic for m in members for topic in (*m.assignment, *m.subscribed_topics)}
         sent = {topic for m in members if m.subscription for topic in m.subscription.topics}
