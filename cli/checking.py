@@ -216,7 +216,12 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     texts = ((file, one.text(file), two.text(file)) for file in sorted(files))
     changed = {file: (was, now) for file, was, now in texts if was != now}
     starts = (*one.starts, *two.starts)
-    read = {start.file for start in starts if _sets_a_start(start)}
+    # A reader understood the settings of these files that `_A_START` finds.
+    read = {
+        start.file
+        for start in starts
+        if start.declared.list_set or start.declared.group_protocol or start.is_static
+    }
     grouped = {start.file for start in starts if start.group_id is not None}
     for file, (was, now) in changed.items():
         about = "kafka" in f"{file} {was} {now}".lower() and was and now

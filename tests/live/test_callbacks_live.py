@@ -12,8 +12,7 @@ from rebal.planner.rehearsal.script import Deed, Event
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.planner.rehearsal.scenes import play, told
-from tests.planner.rehearsal.test_kip848 import LATE, kip848
-from tests.planner.rehearsal.test_kip848_callbacks import failing
+from tests.planner.rehearsal.test_kip848 import LATE, failing, kip848
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(180)]
 # Long enough for members to hear of every epoch: their heartbeats come twice a second.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -18,13 +19,18 @@ from rebal.planner.rehearsal.costs.online import move_online
 from rebal.planner.rehearsal.costs.some import stop_some
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.stop import empty_after, see_it_empty, stop_and_start
-from rebal.planner.rehearsal.scene import default_server_side
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.rollout import restarts
+from rebal.planner.rehearsal.scene import default_server_side, scene_of
+from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.timeouts import Speed
 from tests.examples import examples
 from tests.planner.builder import group_of
 from tests.planner.test_cost import sized
 
 SPEED = Speed(restart=30, rebalance=3, first=3, reconcile=5)
+DONE = "cooperative-sticky"
 # Seconds from a heartbeat until the member has polled, at most.
 POLL = 0.6
 
@@ -88,6 +94,66 @@ def test_down_ends_as_a_classic_group() -> None:
     assert eager.rebalances == 4 + 2
     assert eager.partitions_stopped > made.partitions_stopped
     assert one.rebalances == made.rebalances
+
+
+def played(
+    snapshot: GroupSnapshot, *, up: bool, classic: str = DONE, together: bool = False, seed: int = 0
+) -> Rehearsal:
+    """Rehearse a move to or from uniform: each restart is a phase, or all come after one stop."""
+    scene, _ = scene_of(snapshot, speed=SPEED)
+    names = [(one.process.name,) for one in scene.running]
+    batches = [names] if together else [[name] for name in names]
+    stop = Event(do=Deed.STOP, members=tuple(chain(*names)), phase="stop")
+    events = [
+        event
+        for number, some in enumerate(batches)
+        for event in restarts(
+            f"batch {number}", () if up else (classic,), some, batch=0,
+            protocol="consumer" if up else "classic", remote_assignor="uniform" if up else "",
+        )
+    ]  # fmt: skip
+    story = Script(events=(stop, *events) if together else tuple(events))
+    return rehearse(scene, story, seed=seed)
+
+
+# tests/live/test_kip848_costs_live.py holds these figures of `move_online` to real members: equal
+# rebalances, and equal changes of owner where no member id decides them.
+@pytest.mark.parametrize("seed", range(5))
+# The last leave down makes it a classic group, in which a join has a follow-up rebalance.
+@pytest.mark.parametrize(("there", "last"), [(True, 2), (False, 3)], ids=["up", "down"])
+def test_moves_to_and_from_uniform_cost_what_live_members_report(
+    there: bool, last: int, seed: int
+) -> None:
+    own = {"list": [DONE]} if there else {"protocol_type": "consumer"}
+    members = [{"id": "m0", "instance": "a-0", **own}, {"id": "m1", **own}, {"id": "m2", **own}]
+    kind = "classic" if there else "consumer"
+    snapshot = group_of({"members": members, "elected": DONE if there else "uniform", "type": kind})
+    run = played(snapshot, up=there, seed=seed)
+    cost = up(snapshot, "uniform", eager=()) if there else down(snapshot, DONE)
+    steps = [(phase.measures.rebalances, phase.measures.moved) for phase in run.phases]
+    assert steps == [(0, 0), (2, 8), (last, 8)]
+    assert (run.measures.rebalances, run.measures.moved) == (cost.rebalances, cost.partitions_moved)
+    assert run.measures.twice == run.measures.rejected == 0
+    protocol = "CONSUMER" if there else "COOPERATIVE"
+    assert {(one.protocol, one.owned) for one in run.members} == {(protocol, 4)}
+    assert run.assignor == ("uniform" if there else DONE)
+    # What the static member owns stands still while it restarts, and nothing else does.
+    assert run.phases[0].measures.unowned == pytest.approx(4 * 30, rel=0.1)
+    assert 0.3 * cost.partition_seconds < run.measures.unowned < cost.partition_seconds + 16
+
+
+@pytest.mark.parametrize(("there", "rebalances"), [(False, 1), (True, 3)], ids=["down", "up"])
+def test_all_at_once_is_one_generation_down_and_an_epoch_a_member_up(
+    there: bool, rebalances: int
+) -> None:
+    snapshot = group(3, list=["range"]) if there else kip848(3)
+    run = played(snapshot, up=there, classic="range", together=True)
+    # The Empty group is replaced by one of the other type: its first generation, or epochs.
+    assert run.phases[-1].measures.rebalances == rebalances == run.rebalances[-1].generation
+    assert [member.owned for member in run.members] == [4, 4, 4]
+    # Nobody owns anything from the stop until the first are given their partitions.
+    least = 30 if there else 30 + 3
+    assert least <= run.measures.longest <= least + 12
 
 
 def test_static_members_take_their_own_places_on_both_ways() -> None:
