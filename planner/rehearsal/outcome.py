@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.model import Record
-from rebal.planner.rehearsal.engine.told import Note, Ownership, Rebalance
+from rebal.planner.rehearsal.engine.ledger import Note, Ownership, Rebalance
 
 __all__ = [
     "CallbackTimes",

@@ -16,9 +16,13 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs import rehearsed
 from rebal.planner.rehearsal.costs.online import move_online
-from rebal.planner.rehearsal.costs.some import stop_some
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.stop import empty_after, see_it_empty, stop_and_start
+from rebal.planner.rehearsal.costs.stop import (
+    empty_after,
+    see_it_empty,
+    stop_and_start,
+    stop_some,
+)
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.rollout import restarts

@@ -14,10 +14,10 @@ from rebal.groups.model import Cluster, CoordinatorKind, GroupSnapshot, GroupSta
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
+from rebal.planner.rehearsal.engine.ledger import Note
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process as Settings
-from rebal.planner.rehearsal.engine.told import Note
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import (
     AnsweredError,

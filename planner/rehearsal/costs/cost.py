@@ -1,4 +1,7 @@
-"""How much of a roll-out is rehearsed for its cost, and at which paces."""
+"""How much of a roll-out is rehearsed for its cost, and at which paces.
+
+`start.Roll` says what is rehearsed.
+"""
 
 from __future__ import annotations
 

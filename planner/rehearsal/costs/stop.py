@@ -1,12 +1,16 @@
-"""Cost of stopping a whole group and starting it again, with other lists or another protocol.
+"""Costs of stopping members and starting them again, with other lists or another protocol.
 
-All members stop together at any pace; the pace is that of the start. Nothing is consumed until the
-first have been given their partitions: all of them, until the next come.
+They stop together at any pace; the pace is that of the start. Where the whole group stops, nothing
+is consumed until the first have been given their partitions: all of them, until the next come.
+Where some stop, the others take over what these owned in one rebalance, and give it back when they
+come.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, Member, Tri
 from rebal.planner.clients import cooperative
@@ -64,6 +68,25 @@ def stop_and_start(
         pricing=pricing,
     )
     return priced(roll, -1, _text(roll))
+
+
+def stop_some(roll: Roll) -> Cost | None:
+    """Return the cost when all of `order` start at once, beside the other paces.
+
+    `eager` are the others that run EAGER. The target is one assignor, elected as soon as `order`
+    have left: every other member's list holds it, and these start again with it alone.
+    """
+    how = "members that run EAGER stop all they own" if roll.eager else "only what moves stops"
+    text = (
+        "one rebalance when they stop together and the rest when they start; at each "
+        f"{how}, if a restart takes {figure(roll.speed.restart)} s and a rebalance "
+        f"{figure(roll.speed.rebalance)} s; they stop together at any pace, so the paces are those "
+        f"of the start; {at_worst(roll.snapshot.members)}"
+    )
+    eager_after = cooperative(roll.target[0]) is not Tri.YES
+    eager = (*roll.eager, *roll.order)
+    stopped = replace(roll, eager=eager, eager_after=eager_after, together=True)
+    return priced(stopped, -1, text)
 
 
 def _text(roll: Roll) -> str:

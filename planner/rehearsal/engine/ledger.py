@@ -1,13 +1,48 @@
-"""Owners of each partition over time, with the sums of gaps and overlaps."""
+"""What is written down of a group: rebalances, notes, and the owners of each partition over time,
+with the sums of gaps and overlaps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from rebal.planner.rehearsal.engine.told import Ownership
+from rebal.groups.model import Record
 
 TopicPartition = tuple[str, int]
+
+
+class Rebalance(Record, frozen=True, kw_only=True):
+    """One rebalance; times in seconds since the start, counts in partitions.
+
+    `ended` is None where it has not ended. `members` were in its generation.
+    """
+
+    why: str
+    began: float
+    ended: float | None
+    generation: int
+    assignor: str | None
+    members: int
+    stopped: int
+    moved: int
+
+
+class Note(Record, frozen=True, kw_only=True):
+    """Something that happened to a member (`who` empty: to the group)."""
+
+    at: float
+    who: str
+    what: str
+    detail: str = ""
+
+
+class Ownership(Record, frozen=True, kw_only=True):
+    """One partition's owners in order; `end` is None while it lasts. Spans may overlap."""
+
+    owner: str
+    start: float
+    end: float | None
 
 
 class Totals(NamedTuple):

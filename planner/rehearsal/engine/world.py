@@ -26,13 +26,12 @@ from rebal.planner.rehearsal.engine.consumer_group import Seat
 from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
 from rebal.planner.rehearsal.engine.group import Group
 from rebal.planner.rehearsal.engine.kip848_consumer import Kip848Consumer
-from rebal.planner.rehearsal.engine.ledger import Ledger
+from rebal.planner.rehearsal.engine.ledger import Ledger, Note, Rebalance
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Error, JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Protocols, Running, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
-from rebal.planner.rehearsal.engine.told import Note, Rebalance
 from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
 
 HELD_BACK: Final = "held back"
