@@ -6,7 +6,7 @@ Order is the offset's, and a time that cannot be is no evidence.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
@@ -233,21 +233,20 @@ def without_times(made: Tables, *names: str) -> dict[str, list[str]]:
     } | {"again": sorted(r["group_id"] for r in made["incidents"] if r["kind"] == "recreated")}
 
 
+def shifted(which: str, by: Callable[[int], int]) -> Iterator[Row]:
+    """The captured records, the log's lines or both with other times: `by` is added to each."""
+    for row in captured():
+        is_meant = which in ("both", "log" if row["key"] is None else "records")
+        yield {**row, "at": row["at"] + by(row["at"])} if is_meant else row
+
+
 @pytest.mark.parametrize("by", [5, pytest.param(20, marks=pytest.mark.full), 60])
 @pytest.mark.parametrize("which", ["records", "log", "both"])
 def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: str) -> None:
     """Generations put the log's rebalances between the records, whatever their times are."""
-    rows = captured()
-    first, last = span(rows)
+    first, last = span(captured())
     back = first + (last - first) * 6 // 10
-
-    def off(row: Row) -> Row:
-        is_record = row["key"] is not None
-        if row["at"] < back or which == ("log" if is_record else "records"):
-            return row
-        return {**row, "at": row["at"] - by * SECOND}
-
-    made = tables(map(off, rows))
+    made = tables(shifted(which, lambda at: 0 if at < back else -by * SECOND))
     no_nonsense(made)
     wanted = without_times(usual_with_requests(), "rebalances")
     assert without_times(made, "rebalances") == wanted
@@ -258,17 +257,7 @@ def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: s
 def test_clocks_that_differ_a_little_change_no_fact(seed: int, which: str) -> None:
     """Each line of the log, or each record, up to a second off: generations tell the order."""
     rand = random.Random(seed)
-    shift: dict[object, int] = {}
-
-    def off(row: Row) -> Row:
-        is_record = row["key"] is not None
-        if which == ("log" if is_record else "records"):
-            return row
-        one = (row["group_id"], row["offset"]) if is_record else (row["position"],)
-        by = shift.setdefault(one, rand.randrange(-SECOND, SECOND))
-        return {**row, "at": row["at"] + by}
-
-    made = tables(map(off, captured()))
+    made = tables(shifted(which, lambda _: rand.randrange(-SECOND, SECOND)))
     names = ("rebalances", "assignor_lists", "members")
     assert without_times(made, *names) == without_times(usual_with_requests(), *names)
 
