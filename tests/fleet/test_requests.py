@@ -81,20 +81,6 @@ def test_kip_848_heartbeats_that_change_nothing_are_kept_once():
     ]  # fmt: skip
 
 
-def test_lines_that_cannot_be_read_are_rows_that_say_so():
-    whole = line("JOIN_GROUP", {"protocols": []}, {"errorCode": 0})
-    no_base64 = line("SYNC_GROUP", {"assignments": [{"assignment": "%%"}]}, {"errorCode": 0})
-    before_2_8 = "[t] Completed request:RequestHeader(apiKey=JOIN_GROUP, apiVersion=5) -- {"
-    rows = rows_of(whole[: len(whole) // 2], no_base64, before_2_8, "no request at all")
-    found = zip(rows["position"].to_pylist(), rows["problem"].to_pylist(), strict=True)
-    assert list(found) == [
-        (0, "the line is cut off, or is no valid JSON"),
-        (1, "the line is cut off, or is no valid JSON"),
-        (2, "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"),
-    ]
-    assert rows["group_id"].null_count == 3
-
-
 def news(rows: pa.Table) -> Counter[Request]:
     """The requests, without the first steady heartbeat of each batch."""
     beats = CONSUMER_HEARTBEAT
@@ -134,18 +120,26 @@ def test_split_rotated_and_packed_files_of_several_brokers(
     assert {source for source, _ in places} == {packed.name, "kafka-request.log", other.name}
 
 
-def test_noise_and_cut_off_lines_are_counted(lines: list[bytes], tmp_path: Path) -> None:
+def test_lines_that_cannot_be_read_are_rows_that_say_so_and_noise_is_counted(
+    lines: list[bytes], tmp_path: Path
+) -> None:
     join = next(line for line in lines if b'"JOIN_GROUP"' in line)
+    no_base64 = line("SYNC_GROUP", {"assignments": [{"assignment": "%%"}]}, {"errorCode": 0})
     log = tmp_path / "noisy.log"
     log.write_bytes(
         b"java.io.IOException: Connection reset by peer\n\tat sun.nio.ch.Something\n"
         + join
         + join[: len(join) // 2]
-        + b'\n[2026-11-21 02:06:10,290] DEBUG Completed request:{"isForwarded":fa\n\xff\xfe\n'
+        + f"\n{no_base64}\n".encode()
+        + b"[t] Completed request:RequestHeader(apiKey=JOIN_GROUP, apiVersion=5) -- {\n"
+        + b'[2026-11-21 02:06:10,290] DEBUG Completed request:{"isForwarded":fa\n\xff\xfe\n'
     )
     rows, counts = read(log)
-    assert rows["problem"].to_pylist() == [None, "the line is cut off, or is no valid JSON"]
-    assert (counts["lines"], counts["requests"], counts["cut_off"]) == (6, 3, 1)
+    cut_off = "the line is cut off, or is no valid JSON"
+    old = "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"
+    assert rows["problem"].to_pylist() == [None, cut_off, cut_off, old]
+    assert rows["group_id"].null_count == 3
+    assert (counts["lines"], counts["requests"], counts["cut_off"]) == (8, 5, 1)
 
 
 def test_a_last_line_that_is_half_written_is_left_to_the_next_scan(
