@@ -58,38 +58,32 @@ def goes_on(choice: Choice) -> bool:
     return bool(going)
 
 
-@pytest.mark.parametrize("offset", [0, 1, 41])
-def test_records_that_follow_go_on_and_those_that_were_told_already_are_told_anew(
-    offset: int,
-) -> None:
-    assert goes_on(chosen(records(offset + 1, offset + 1), told(offset)))
-    assert goes_on(chosen(records(0, 0), told(None)))
-    assert not goes_on(chosen(records(offset, offset + 1), told(offset)))
-
-
 @pytest.mark.parametrize(
-    "state", [{"form": "another"}, {"form": None}, {"recorded": False}, {"partition": 4}]
+    ("one", "state", "words", "on"),
+    [
+        pytest.param(records(42, 43), told(41), (), True, id="records that follow"),
+        pytest.param(records(1, 1), told(0), (), True, id="the second record"),
+        pytest.param(records(0, 0), told(None), (), True, id="the first one"),
+        pytest.param(records(41, 42), told(41), (), False, id="told already"),
+        pytest.param(records(42, 43), told(41, form="another"), (), False, id="another form"),
+        pytest.param(records(42, 43), told(41, form=None), (), False, id="no state"),
+        pytest.param(records(42, 43), told(41, recorded=False), (), False, id="lines alone"),
+        pytest.param(records(42, 43), told(41, partition=4), (), False, id="another partition"),
+        pytest.param(records(42, 43, since=99), told(41), (), False, id="an earlier time"),
+        pytest.param(records(42, 43, 150), told(41, latest=160), (), False, id="a clock was ahead"),
+        pytest.param(records(42, 43, 160), told(41, latest=160), (), True, id="it no longer is"),
+        pytest.param(records(42, 43), told(41), ((100, 105), ()), False, id="time not believed"),
+        pytest.param(records(42, 43), told(41), ((100, 110), ()), True, id="time believed"),
+        pytest.param(requests(None), told(41), (), True, id="a line without a time"),
+        pytest.param(requests(101 + DISORDER), told(41), (), True, id="later lines"),
+        pytest.param(requests(100 + DISORDER), told(41), (), False, id="earlier lines"),
+    ],
 )
-def test_a_state_that_the_records_do_not_follow_is_not_gone_on_from(state: dict[str, Any]) -> None:
-    assert not goes_on(chosen(records(42, 43), told(41, **state)))
-
-
-def test_records_of_an_earlier_time_are_told_anew() -> None:
-    """A clock was ahead for a moment: which times are believed, the new ones decide."""
-    assert not goes_on(chosen(records(42, 43, since=99), told(41)))
-    assert not goes_on(chosen(records(42, 43, since=150), told(41, latest=160)))
-    assert goes_on(chosen(records(42, 43, since=160), told(41, latest=160)))
-
-
-def test_a_time_that_is_not_believed_has_the_group_told_anew() -> None:
-    assert not goes_on(chosen(records(42, 43), told(41), (100, 105), ()))
-    assert goes_on(chosen(records(42, 43), told(41), (100, 110), ()))
-
-
-def test_requests_after_what_was_told_go_on_and_earlier_ones_are_told_anew() -> None:
-    assert goes_on(chosen(requests(None), told(41)))
-    assert goes_on(chosen(requests(101 + DISORDER), told(41)))
-    assert not goes_on(chosen(requests(100 + DISORDER), told(41)))
+def test_a_group_goes_on_from_its_state_where_its_news_follow_on_it(
+    one: dict[str, Any], state: pa.Table, words: tuple[Any, ...], on: bool
+) -> None:
+    """Else it is told anew: which times are believed, the new ones decide."""
+    assert goes_on(chosen(one, state, *words)) is on
 
 
 def test_a_group_is_told_anew_when_a_topic_of_it_gets_a_name() -> None:
