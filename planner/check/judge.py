@@ -43,6 +43,7 @@ from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, st
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
 from rebal.planner.facts import listed
 from rebal.planner.plan import Severity
+from rebal.planner.risks import with_default_settings
 from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.timeouts import waits
 from rebal.planner.verdict import answer_of, first_reason
@@ -218,8 +219,10 @@ def _answers(
             members = [entry.member_id for entry in context.memory.everybody]
             for id_ in members:
                 yield _asked(context, _live_events(context.memory, id_, pair), live=True)
-            if not members:
-                yield _asked(context, _events(pair, ""), live=True)
+            if len(members) < 2:
+                # A new process may start before the only one has stopped.
+                room = Context(with_default_settings(live)) if members else context
+                yield _asked(room, _events(pair, ""), live=True)
         else:
             events = _events(pair, "" if pair.before is None else FIRST)
             for number, running in enumerate(dict.fromkeys(_moments(world, pair))):

@@ -307,10 +307,21 @@ def test_profiles_are_judged_on_their_own() -> None:
     assert (found.group, found.verdict) == ("pay (profile prod)", Tri.NO)
 
 
-@pytest.mark.parametrize(("second", "verdict"), [(BOTH, Tri.YES), (["range"], Tri.NO)])
-def test_the_live_group_answers_instead_of_the_files(second: list[str], verdict: Tri) -> None:
-    members = [{"id": "a", "list": BOTH}, {"id": "b", "list": second}]
-    live = group_of({"members": members, "reloaded": False})
+@pytest.mark.parametrize(
+    ("lists", "verdict"),
+    [
+        ([BOTH, BOTH], Tri.YES),
+        ([BOTH, ["range"]], Tri.NO),
+        ([BOTH], Tri.YES),
+        # The new process may start before the only one has stopped.
+        ([["range"]], Tri.NO),
+        ([], Tri.YES),
+    ],
+)
+def test_the_live_group_answers_instead_of_the_files(lists: list[list[str]], verdict: Tri) -> None:
+    members = [{"id": f"m{number}", "list": each} for number, each in enumerate(lists)]
+    state = {} if members else {"state": "Empty"}
+    live = group_of({"members": members, "reloaded": False} | state)
     found = judged([start("range")], [start("cooperative-sticky")], live=live)
     assert (found.verdict, found.live) == (verdict, True)
 
