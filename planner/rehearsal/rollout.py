@@ -87,7 +87,7 @@ def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -
         batch=0 if together else batch,
         protocol=protocol,
         remote_assignor="range" if asked else tasks,
-        family=step.config[0].family if step.aim is Aim.CLIENT else "",
+        family=step.config[0].family if step.config and step.aim is Aim.CLIENT else "",
     )
     if together:
         # All stop before the first starts.
