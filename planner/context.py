@@ -342,10 +342,17 @@ class Context(GroupFacts):
             self.elected not in (None, self.target)
             and bool(self.members)
             and len(self.holding) == len(self.members)
-            and not self.remembers
+            and not (self.remembers or self.alone)
             and (self.reloaded is not Tri.NO or self.target in self.memory.not_in_all)
             and self.probed(self.target) is not Tri.YES
         )
+
+    @property
+    def alone(self) -> bool:
+        """Return whether one dynamic member is the whole group: when it leaves the group is Empty,
+        which admits any list.
+        """
+        return len(self.members) == 1 and not (self.missing or self.members[0].static)
 
     @cached_property
     def both_kinds(self) -> bool:

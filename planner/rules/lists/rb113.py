@@ -31,11 +31,13 @@ def reloaded(context: Context) -> Findings:
     How to fix it: force one full rebalance before the bounce that drops the old assignor: restart
     one dynamic member with its CURRENT list, and wait until the group is Stable.
 
-    It does not fire while the target itself is elected: a reload keeps it.
+    It does not fire while the target itself is elected, which a reload keeps, nor for a dynamic
+    member that is alone: the group is Empty when it has left.
     """
     if (
         context.elected == context.target
         or context.reloaded is Tri.NO
+        or context.alone
         or context.probed(context.target) is Tri.YES
     ):
         return
