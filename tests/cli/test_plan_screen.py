@@ -43,6 +43,12 @@ def test_a_step_names_as_many_members_as_there_is_room_for() -> None:
     assert all(f"7d9f8b6c5d-{n:05}" in wide for n in range(4))
 
 
+def test_no_protocol_is_promised_of_a_custom_assignor_that_the_goal_names() -> None:
+    lists = {"a": ["acme", "range"], "b": RANGE}
+    made = plan([java(name, names) for name, names in lists.items()], "acme")
+    assert screen(made).startswith("checkout: EAGER (range) → acme\n")
+
+
 def test_a_surge_is_named_with_its_workload() -> None:
     workload = KubernetesWorkload(kind="Deployment", name="orders", namespace="shop")
     source = Evidence(source=Source.CONFIG_FILE, detail="k.yaml", workload=workload)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rebal.cli.output import View, escape
 from rebal.cli.render.text import GAP, Rows, count, hanging, urgent_view, when
+from rebal.groups.clients import eager_only
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.groups.protocol import KIPS
@@ -54,6 +55,9 @@ def headline(plan: Plan) -> str:
     runs = KIPS.get(plan.baseline.group.type, plan.runs.value)
     now = f"{runs}{f' ({plan.assignor})' if plan.assignor else ''}"
     then = plan.to if plan.target == "consumer" else f"{plan.to} ({plan.target})"
+    # What protocol a custom assignor supports is not known because --to names it.
+    named = plan.only_target and eager_only(plan.target) is Tri.CANNOT_TELL
+    then = plan.target if named else then
     return f"{now} → {then}"
 
 
