@@ -120,12 +120,3 @@ def test_a_stop_of_all_before_their_start_is_one_restart() -> None:
     assert some.phases[-1].measures.unowned == pytest.approx(
         whole.phases[-1].measures.unowned, rel=0.1
     )
-
-
-def test_a_group_whose_restarts_do_not_take_long_is_rehearsed_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    where = group(60)
-    script = Script(events=tuple(rolling(where, to=BOTH)))
-    monkeypatch.undo()
-    assert not Rollout(where, script).too_long

@@ -358,19 +358,6 @@ def test_old_member_that_comes_back_turns_franz_go_eager_and_partitions_are_owne
     assert java.measures.twice == java.measures.twice_past
 
 
-@pytest.mark.parametrize(
-    ("list_", "members", "stopped"),
-    [(RANGE, [2, 3], [12, 12]), (DONE, [2, 3, 3], [4, 4, 0])],
-    ids=["eager", "cooperative"],
-)
-def test_a_restart_stops_everything_twice_or_what_moves_with_a_follow_up(
-    list_: tuple[str, ...], members: list[int], stopped: list[int]
-) -> None:
-    run = play(scene(list_, list_, list_), restart("m1"))
-    assert [one.members for one in run.rebalances] == members
-    assert [one.stopped for one in run.rebalances] == stopped
-
-
 def test_librdkafka_tries_again_after_a_rejection_until_it_is_admitted() -> None:
     run = play(
         scene(RANGE, RANGE, family="librdkafka"),
@@ -394,14 +381,6 @@ def test_a_static_restart_that_changes_the_vote_causes_one() -> None:
         scene(BOTH, RANGE, elected="range", static=True), restart("m1", to=BOTH, seconds=5.0)
     )
     assert assignors(run) == ["cooperative-sticky"]
-
-
-def test_a_killed_member_counts_until_its_session_ends() -> None:
-    run = play(scene(RANGE, RANGE), Event(do=Deed.KILL, members=("m0",), at=100))
-    began = run.rebalances[0].began
-    assert 142 <= began <= 145
-    assert told(run, "removed") == [("m0", "its session timed out")]
-    assert run.measures.longest >= 42
 
 
 def test_enforce_rebalance_waits_for_the_next_poll_and_revokes_nothing_before() -> None:

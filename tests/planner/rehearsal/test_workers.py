@@ -60,25 +60,6 @@ def owned(run: Rehearsal) -> list[int]:
     return [member.owned for member in run.members]
 
 
-def test_eager_workers_stop_everything_at_each_rebalance() -> None:
-    run = play(workers("eager", "eager", "eager"), restart("w1"))
-    assert [one.stopped for one in run.rebalances] == [TOTAL, TOTAL]
-    assert run.assignor == "default"
-    assert sorted(owned(run)) == [3, 4, 4]
-    assert run.measures.longest < 25
-
-
-@pytest.mark.parametrize("protocol", ["compatible", "sessioned"])
-def test_work_of_a_restarted_worker_waits_for_the_scheduled_delay(protocol: str) -> None:
-    run = play(workers(protocol, protocol, protocol), restart("w1"))
-    assert run.assignor == protocol
-    # It is back after 20 s, and runs nothing until the 300 s are over.
-    assert 295 < run.measures.longest < 310
-    assert sorted(owned(run)) == [3, 4, 4]
-    assert max(one.stopped for one in run.rebalances) <= 4
-    assert run.measures.twice == 0
-
-
 def test_leader_that_is_new_knows_of_nothing_lost_and_gives_it_out_at_once() -> None:
     run = play(workers("sessioned", "sessioned", "sessioned"), restart("w0"))
     assert run.measures.longest < 30
