@@ -274,7 +274,8 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
         verdict=Tri.NO if sure else Tri.CANNOT_TELL,
         error=FULL if sure else None,
         needs=Needs.BROKER if returns is Tri.CANNOT_TELL else None,
-        reason=f"the group has {size} members and the brokers allow {limit} ({FULL}){also}"
+        reason=f"the group has {size} member{'' if size == 1 else 's'} and the brokers allow "
+        f"{limit} ({FULL}){also}"
         f"{': raise the limit, or let its session end first' if also else ''}",
     )
 

@@ -82,6 +82,8 @@ def test_a_full_group_of_static_members_is_rejected_and_the_way_out_is_named() -
     assert (made.verdict, made.exit_code, made.advice.action) == ("blocked", 3, "stop")
     assert made.summary.endswith("raise the limit, or let its session end first")
     assert plan([m("a", RANGE), m("b", RANGE)], **full).verdict == "ready", "they leave first"
+    alone = {"cluster": {"version": "3.9", "settings": {"group.max.size": "1"}}}
+    assert "has 1 member and" in plan([m("a", RANGE, instance="a")], **alone).summary
 
 
 def test_a_static_member_rebalances_when_the_vote_changes_or_its_session_ends() -> None:
