@@ -65,6 +65,17 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
     return f" Did you mean {' or '.join(names[each] for each in near)}?" if near else ""
 
 
+def refuse(cases: Mapping[str, object]) -> None:
+    """Check that options fit each other: `cases` are answers, each with what makes it true.
+
+    Raises:
+        UsageError: the first answer that is true.
+    """
+    for answer, wrong in cases.items():
+        if wrong:
+            raise UsageError(answer)
+
+
 def check_known(word: str, known: Collection[str], message: str) -> None:
     """Check that `word` is one of the `known` names.
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rebal.cli import output
 from rebal.cli.custom import custom_assignors
-from rebal.cli.errors import FileError, UsageError, check_known, did_you_mean
+from rebal.cli.errors import FileError, UsageError, check_known, did_you_mean, refuse
 from rebal.cli.files import read_text, write_text
 from rebal.cli.output import RehearseFormat
 from rebal.cli.params import ENDINGS
@@ -140,10 +140,16 @@ def check(asked: Asked) -> None:
     """
     for name in asked.compare:
         check_known(name, VARIANTS, f"--compare {name[:60]}: there is {', '.join(VARIANTS)}.")
-    if PLAN in asked.compare and asked.plan is None:
-        raise UsageError("--compare plan rehearses a plan: name the PLAN.")
-    if asked.plan is None and asked.script is None:
-        raise UsageError("there is nothing to rehearse: name a PLAN, or add --script NAME|FILE.")
+    refuse(
+        {
+            "--compare plan rehearses a plan: name the PLAN.": (
+                PLAN in asked.compare and asked.plan is None
+            ),
+            "there is nothing to rehearse: name a PLAN, or add --script NAME|FILE.": (
+                asked.plan is None and asked.script is None
+            ),
+        }
+    )
     script = asked.script
     if script is None or is_file(script):
         return

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from rebal.cli.errors import ReadError, UsageError, did_you_mean
+from rebal.cli.errors import ReadError, UsageError, did_you_mean, refuse
 from rebal.cli.files import read_snapshot, the_one_snapshot
 from rebal.cli.output import say
 from rebal.cli.params import Connection, Lake, time_zone
@@ -235,10 +235,12 @@ def snapshot_for(
         UsageError: no option names a group, or two options do.
         RebalError: the group or a file cannot be read.
     """
-    if group is not None and snapshot is not None:
-        raise UsageError("give GROUP (live) or --snapshot FILE, not both.")
-    if probe and group is None:
-        raise UsageError("--probe reads a live group: give GROUP and -b HOST:PORT.")
+    refuse(
+        {
+            "give GROUP (live) or --snapshot FILE, not both.": group is not None and snapshot,
+            "--probe reads a live group: give GROUP and -b HOST:PORT.": probe and group is None,
+        }
+    )
     connection = connection or Connection()
     if group is None:
         found = merge(read_snapshot(snapshot or default_snapshot()), ())

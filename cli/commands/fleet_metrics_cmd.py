@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, UsageError
+from rebal.cli.errors import DONE, refuse
 from rebal.groups.errors import RebalError
 
 _ENDING = ".prom"
@@ -50,10 +50,16 @@ def command(
     new scan is finished. The verdicts are those of fleet report; the exit code is 0 whatever they
     are.
     """
-    if out is not None and listen is not None:
-        raise UsageError("--out writes a file and --listen serves: give one of them.")
-    if out is not None and out.suffix != _ENDING:
-        raise UsageError(f"--out {out}: node_exporter reads only files whose names end in .prom.")
+    refuse(
+        {
+            "--out writes a file and --listen serves: give one of them.": (
+                out is not None and listen is not None
+            ),
+            f"--out {out}: node_exporter reads only files whose names end in .prom.": (
+                out is not None and out.suffix != _ENDING
+            ),
+        }
+    )
     if find_spec("prometheus_client") is None:
         raise RebalError("metrics need prometheus-client: pip install 'rebal[lake]'.")
     from rebal.cli.metrics import LakeMetrics

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, UsageError
+from rebal.cli.errors import DONE, UsageError, refuse
 from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
@@ -107,6 +107,16 @@ def command(
     if len(given) > 1 or (given and bootstrap):
         named = " and ".join(given + (["-b"] if bootstrap else []))
         raise UsageError(f"{named}: a scan reads records from one source; give only one.")
+    seconds = None if every is None else params.duration(every, "--every")
+    refuse(
+        {
+            f"--cluster {cluster}: expected a name without #, which divides LAKE#NAME.": (
+                "#" in (cluster or "")
+            ),
+            "--every prints sentences: leave out -o.": seconds is not None and form != "text",
+            f"--every {every}: expected a second or more.": seconds is not None and seconds < 1,
+        }
+    )
     config = None
     if not given and (bootstrap or profile or command_config or not request_log):
         connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
@@ -116,10 +126,6 @@ def command(
     from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.spark.session import SparkSettings
 
-    if cluster is not None and "#" in cluster:
-        raise UsageError(
-            f"--cluster {cluster}: expected a name without #, which divides LAKE#NAME."
-        )
     place = find_place(out, params.lake_options(lake_option))
     order = ScanOrder(
         out=place,
@@ -136,12 +142,7 @@ def command(
             conf=tuple(params.key_and_value("--spark-conf", text) for text in spark_conf or ()),
         ),
     )
-    if every is not None:
-        seconds = params.duration(every, "--every")
-        if form != "text":
-            raise UsageError("--every prints sentences: leave out -o.")
-        if seconds < 1:
-            raise UsageError(f"--every {every}: expected a second or more.")
+    if seconds is not None:
         with _as_usage():
             for manifest in run_scans(order, seconds, output.say):
                 for line in summary_lines(manifest, out):

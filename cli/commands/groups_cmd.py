@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import UsageError
+from rebal.cli.errors import refuse
 
 _EVERY = 5.0
 
@@ -51,12 +51,16 @@ def command(
     lake = params.lake_of(evidence, lake_option)
     seconds = params.duration(for_)
     every = _EVERY if not watch else params.duration(watch, "--watch")
-    if watch is not None and form != "text":
-        raise UsageError(f"--watch prints text: leave out -o {form}, or run it without --watch.")
-    if watch is not None and every < 1:
-        raise UsageError(f"--watch {watch}: give at least 1 second.")
-    if watch is not None and lake is not None:
-        raise UsageError("--watch reads live groups: leave --evidence out.")
+    if watch is not None:
+        refuse(
+            {
+                f"--watch prints text: leave out -o {form}, or run it without --watch.": (
+                    form != "text"
+                ),
+                f"--watch {watch}: give at least 1 second.": every < 1,
+                "--watch reads live groups: leave --evidence out.": lake,
+            }
+        )
     # The planner is loaded when the words of the command are in order.
     from rebal.cli import overview, planning, sources
     from rebal.cli.render.documents import failures_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import FAILED, UsageError
+from rebal.cli.errors import FAILED, UsageError, refuse
 from rebal.cli.output import FindingsFormat
 
 if TYPE_CHECKING:
@@ -73,21 +73,26 @@ def command(
     list its groups (the others are shown).
     """
     lake = params.lake_of(evidence, lake_option)
-    if redact and not (save or save_to):
-        raise UsageError("--redact changes only what is saved: add --save or --save-to FILE.")
-    if assignors and not probe:
-        raise UsageError("--assignor names an assignor to probe for: add --probe.")
+    named = groups or match or all_groups
+    refuse(
+        {
+            "--redact changes only what is saved: add --save or --save-to FILE.": (
+                redact and not (save or save_to)
+            ),
+            "--assignor names an assignor to probe for: add --probe.": assignors and not probe,
+            "give groups to read live or --snapshot FILE, not both.": snapshot and named,
+            "no group is named: give GROUP, --all, --match REGEX or --snapshot FILE.": (
+                not (snapshot or named)
+            ),
+        }
+    )
     from rebal.cli import sources
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     failures: Sequence[GroupFailure] = ()
     scanned = False
     if snapshot is not None:
-        if groups or match or all_groups:
-            raise UsageError("give groups to read live or --snapshot FILE, not both.")
         seen = [sources.snapshot_for(None, snapshot, probe=probe)]
-    elif not (groups or match or all_groups):
-        raise UsageError("no group is named: give GROUP, --all, --match REGEX or --snapshot FILE.")
     elif lake is not None and sources.takes_scan(connection, probe=probe):
         seen = sources.scan_snapshots(lake, groups or (), match=match, all_groups=all_groups)
         scanned = True

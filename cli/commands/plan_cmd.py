@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rebal.cli import means, output, params
-from rebal.cli.errors import UsageError
+from rebal.cli.errors import refuse
 from rebal.cli.output import PlanFormat
 
 
@@ -103,15 +103,17 @@ def command(
     out.
     """
     lake = params.lake_of(evidence, lake_option)
-    if assignors and not probe:
-        raise UsageError("--assignor names an assignor to probe for: add --probe.")
     params.check_ending(out)
-    if new_attempt and out is None:
-        raise UsageError("--new-attempt sets the plan of --out aside: add --out FILE.")
-    if to_client is not None and means.is_typed(context, "to"):
-        raise UsageError(
-            "--to and --to-client are two plans: replace the library first, and plan --to after it."
-        )
+    refuse(
+        {
+            "--assignor names an assignor to probe for: add --probe.": assignors and not probe,
+            "--new-attempt sets the plan of --out aside: add --out FILE.": (
+                new_attempt and out is None
+            ),
+            "--to and --to-client are two plans: replace the library first, and plan --to after "
+            "it.": to_client is not None and means.is_typed(context, "to"),
+        }
+    )
     # The planner is loaded when the words of the command are in order.
     from msgspec.structs import replace
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, UsageError, check_known
+from rebal.cli.errors import DONE, UsageError, check_known, refuse
 from rebal.planner.commands import show
 from rebal.planner.kinds import Action
 from rebal.planner.verdict import UNPROVEN
@@ -68,18 +68,23 @@ def command(
     `rebal verify` saw it. The plan says what was true when it was made: `rebal verify PLAN` says
     what is true now.
     """
-    if (family is not None or as_ is not None) and not config:
-        raise UsageError("--family and --as choose among configurations: add --set.")
-    if journal is not None and not timeline:
-        raise UsageError("--journal is what a timeline is read from: add --timeline.")
-    if timeline and (config or step is not None):
-        raise UsageError("--timeline shows all steps: leave out --step and --set.")
-    if timeline and form in ("markdown", "sarif", "github"):
-        raise UsageError(f"--timeline has no -o {form}: use text, json, yaml or html.")
-    if form == "html" and not timeline:
-        raise UsageError("-o html prints a timeline: add --timeline.")
-    if form != "text" and (config or step is not None):
-        raise UsageError(f"-o {form} prints the whole plan: leave out --step and --set.")
+    part = config or step is not None
+    refuse(
+        {
+            "--family and --as choose among configurations: add --set.": (
+                (family is not None or as_ is not None) and not config
+            ),
+            "--journal is what a timeline is read from: add --timeline.": journal and not timeline,
+            "--timeline shows all steps: leave out --step and --set.": timeline and part,
+            f"--timeline has no -o {form}: use text, json, yaml or html.": (
+                timeline and form in ("markdown", "sarif", "github")
+            ),
+            "-o html prints a timeline: add --timeline.": form == "html" and not timeline,
+            f"-o {form} prints the whole plan: leave out --step and --set.": (
+                form != "text" and part
+            ),
+        }
+    )
     from rebal.cli.journal import Journal, journal_path
     from rebal.cli.planning import print_plan
     from rebal.cli.render.plans.details import step_view

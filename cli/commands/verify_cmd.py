@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rebal.cli import means, output, params
-from rebal.cli.errors import DONE, UsageError
+from rebal.cli.errors import DONE, UsageError, refuse
 
 if TYPE_CHECKING:
     from rebal.groups.model import GroupSnapshot
@@ -148,17 +147,42 @@ def command(
     lake = params.lake_of(evidence, lake_option)
     looking = watch or until is not None
     seconds = params.duration(for_ or params.WATCH)
-    if assignors and not probe:
-        raise UsageError("--assignor names an assignor to probe for: add --probe.")
+    read = (*(request_log or ()), *(client_log or ()), *(broker_log or ()), inventory)
     option_name = "--watch" if watch else "--until"
-    if looking:
-        read = (*(request_log or ()), *(client_log or ()), *(broker_log or ()), inventory)
-        typed = snapshot if means.is_typed(context, "snapshot") else None
-        _check_looking(option_name, typed, form, read)
-    _check_abort(plan, abort, out, form, others=(looking, confirm, step))
-    word = _word(confirm, reason or (), given=(looking, ignore, step))
-    if word is None and (member or listed):
-        raise UsageError("--member and --list belong to --confirm STEP.")
+    refuse(
+        {
+            "--assignor names an assignor to probe for: add --probe.": assignors and not probe,
+            f"{option_name} reads the live group: leave --snapshot out.": (
+                looking and snapshot and means.is_typed(context, "snapshot")
+            ),
+            f"{option_name} prints text or JSON lines: use -o jsonl instead of -o {form}.": (
+                looking and form in ("json", "yaml")
+            ),
+            f"{option_name} looks again and again, and standard input can be read only once: let "
+            "the pipe write to a file, and give the file's name instead of -.": (
+                looking and Path("-") in read
+            ),
+            "--out writes the plan of --abort: add --abort.": out and not abort,
+            "--abort plans the way back: leave out --watch, --until, --confirm, --step.": (
+                abort and (looking or confirm or step)
+            ),
+            "--out names the plan that --abort leaves: give it another name.": (
+                out is not None and os.path.realpath(out) == os.path.realpath(plan)
+            ),
+            "--abort prints a plan: use -o text, json or yaml.": abort and form == "jsonl",
+            "--confirm cannot be combined with --watch, --until, --ignore or --step.": (
+                confirm and (looking or ignore or step)
+            ),
+            '--confirm STEP needs one --reason "…" that says what you checked.': (
+                confirm and (len(reason or ()) != 1 or not "".join(reason or ()).strip())
+            ),
+            "--member and --list belong to --confirm STEP.": (
+                confirm is None and (member or listed)
+            ),
+        }
+    )
+    params.check_ending(out)
+    word = None if confirm is None else (confirm, "".join(reason or ()).strip())
     ignoring = params.ignored(ignore or (), () if word else reason or ())
     families = params.families_of(assume_family or ())
     # The planner is loaded when the words of the command are in order.
@@ -275,40 +299,6 @@ def command(
     return DONE if exit_zero else reached(standing, until or "gate")
 
 
-def _check_looking(
-    option_name: str, snapshot: Path | None, form: VerifyFormat, read: Sequence[Path | None]
-) -> None:
-    """Reject options that --watch and --until do not go with; `read` are the files of evidence."""
-    if snapshot is not None:
-        raise UsageError(f"{option_name} reads the live group: leave --snapshot out.")
-    if form in ("json", "yaml"):
-        raise UsageError(
-            f"{option_name} prints text or JSON lines: use -o jsonl instead of -o {form}."
-        )
-    if Path("-") in read:
-        raise UsageError(
-            f"{option_name} looks again and again, and standard input can be read only once: let "
-            "the pipe write to a file, and give the file's name instead of -."
-        )
-
-
-def _check_abort(
-    plan: Path, abort: bool, out: Path | None, form: VerifyFormat, *, others: tuple[object, ...]
-) -> None:
-    """Reject options that --abort does not go with, and those that go with it alone."""
-    if out is not None and not abort:
-        raise UsageError("--out writes the plan of --abort: add --abort.")
-    if abort and any(others):
-        raise UsageError(
-            "--abort plans the way back: leave out --watch, --until, --confirm, --step."
-        )
-    if out is not None and os.path.realpath(out) == os.path.realpath(plan):
-        raise UsageError("--out names the plan that --abort leaves: give it another name.")
-    params.check_ending(out)
-    if abort and form == "jsonl":
-        raise UsageError("--abort prints a plan: use -o text, json or yaml.")
-
-
 def _print_back(
     back: Plan, made: Plan, out: Path | None, form: VerifyFormat, *, details: bool, wide: bool
 ) -> int:
@@ -321,16 +311,3 @@ def _print_back(
     assert form != "jsonl"
     planning.print_plan(back, form, None, now=None, details=details, wide=wide)
     return back.exit_code
-
-
-def _word(
-    step: int | None, reasons: Sequence[str], *, given: tuple[object, ...]
-) -> tuple[int, str] | None:
-    """Return the step that --confirm names and its reason; None without --confirm."""
-    if step is None:
-        return None
-    if any(given):
-        raise UsageError("--confirm cannot be combined with --watch, --until, --ignore or --step.")
-    if len(reasons) != 1 or not reasons[0].strip():
-        raise UsageError('--confirm STEP needs one --reason "…" that says what you checked.')
-    return step, reasons[0].strip()
