@@ -87,6 +87,12 @@ def say(message: str, *commands: Command) -> None:
         _abandon(sys.stderr)
 
 
+def say_all(messages: Iterable[str]) -> None:
+    """Print each message as `say` does."""
+    for message in messages:
+        say(message)
+
+
 def write(text: str) -> None:
     """Write `text` to stdout; a closed pipe (`| head`) is no error.
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from rebal.cli.errors import ReadError, UsageError, did_you_mean, refuse
 from rebal.cli.files import read_snapshot, the_one_snapshot
-from rebal.cli.output import say
+from rebal.cli.output import say, say_all
 from rebal.cli.params import Connection, Lake, time_zone
 from rebal.groups.commands import option, options, rebal
 from rebal.groups.errors import RebalError
@@ -116,15 +116,13 @@ class EvidenceFiles:
         seen: list[Observation] = []
         for reading in self._logs():
             seen += (*reading.observations, *reading.logs)
-            for note in reading.notes:
-                say(note)
+            say_all(reading.notes)
         if self.inventory is not None:
             from rebal.inspectors.inventory.reader import read_inventory
 
             files = read_inventory(self.inventory)
             seen += files.declared
-            for note in files.notes:
-                say(note)
+            say_all(files.notes)
         return seen
 
     def _logs(self) -> Iterator[LogReading]:

@@ -63,6 +63,5 @@ def command(
         f"{freed} {size:,.1f} MB: {len(done.files):,} files that no kept scan has, "
         f"{len(done.log):,} old log entries"
     )
-    for sentence in done.lost:
-        output.say(sentence)
+    output.say_all(done.lost)
     return code

@@ -145,13 +145,11 @@ def command(
     if seconds is not None:
         with _as_usage():
             for manifest in run_scans(order, seconds, output.say):
-                for line in summary_lines(manifest, out):
-                    output.say(line)
+                output.say_all(summary_lines(manifest, out))
     with _as_usage(), _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
     if form == "text":
-        for line in summary_lines(manifest, out):
-            output.say(line)
+        output.say_all(summary_lines(manifest, out))
     else:
         body = summary_document(manifest, out)
         output.write(output.envelope("fleet-summary", body, DONE, form))

@@ -87,10 +87,8 @@ def command(
     found = look()
     if form == "text":
         output.page(overview_view(found, given, to=to, wide=wide), wide=wide)
-        for note in (*found.notes, given.note):
-            output.say(note)
+        output.say_all((*found.notes, given.note))
     else:
         output.write(output.envelope("groups", found, found.exit_code, form))
-        for failure in found.failures:
-            output.say(failure.message)
+        output.say_all(failure.message for failure in found.failures)
     return found.exit_code

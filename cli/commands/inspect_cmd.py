@@ -129,8 +129,7 @@ def command(
         _print(reports, given, probed=probe or snapshot is not None, now=now, wide=wide)
     else:
         _show(reports, failures, code, form, snapshot)
-    for failure in failures:
-        output.say(failure.message)
+    output.say_all(failure.message for failure in failures)
     return code
 
 

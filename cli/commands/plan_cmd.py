@@ -164,7 +164,5 @@ def command(
     old = group is None or lake is not None
     now = datetime.now(UTC) if old else None
     planning.print_plan(plan, form, snapshot, now=now, details=details, wide=wide)
-    for sentence in passed:
-        output.say(sentence)
-    output.say(given.note)
+    output.say_all((*passed, given.note))
     return code

@@ -132,8 +132,7 @@ def _print_timeline(plan: Plan, path: Path, form: ShowFormat, *, wide: bool) -> 
     from rebal.planner.verification.timeline import timeline_of
 
     book = Journal(path, plan)
-    for note in book.notes:
-        output.say(note)
+    output.say_all(book.notes)
     made = timeline_of(plan, book.entries)
     if form == "text":
         output.page(timeline_view(made), wide=wide)

@@ -217,8 +217,7 @@ def command(
     # A saved group is looked at as often as one likes: it is no event of the roll-out.
     default = None if snapshot is not None else journal_path(plan)
     book = Journal(journal or default, made)
-    for note in book.notes:
-        output.say(note)
+    output.say_all(book.notes)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     probed = tuple(map(params.assignor_name, assignors or ()))
     scan = sources.scan_observations(lake, [made.group_id])
