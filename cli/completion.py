@@ -23,14 +23,14 @@ from typer import Context
 from rebal.cli.app import COMMANDS
 from rebal.cli.commands.simulate_cmd import OF_CONSUMERS, OF_WORKERS
 from rebal.cli.lazy import Entry, LazyCommand
-from rebal.cli.params import ENDINGS, SHELLS, Connection, goals
+from rebal.cli.means import CONNECTION, is_typed
+from rebal.cli.params import ENDINGS, Connection, goals
 from rebal.groups.errors import RebalError
 
 LIVE_SECONDS: Final = 0.65
 """The longest wait for the names of a cluster's groups, the import of a Kafka client included."""
 _GREEDY: Final = ("FILE...", "PATH...")
 _HEAD: Final = 200
-_CONNECTION: Final = ("bootstrap", "command_config", "overrides", "profile")
 
 
 class Candidate(NamedTuple):
@@ -102,21 +102,18 @@ def _open_option(by_name: Mapping[str, Any], words: Sequence[str]) -> Any:
     return found if options[-1] == len(words) - 1 or found.metavar in _GREEDY else None
 
 
-def _is_given(typed: Context, param: Any) -> bool:
-    source = typed.get_parameter_source(param.name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def _open_argument(typed: Context) -> Any:
     """Return the argument that the next word is for; None where all have one."""
     places = (one for one in typed.command.params if one.param_type_name == "argument")
-    return next((one for one in places if one.nargs == -1 or not _is_given(typed, one)), None)
+    return next(
+        (one for one in places if one.nargs == -1 or not is_typed(typed, str(one.name))), None
+    )
 
 
 def _options(typed: Context) -> Iterator[Candidate]:
     """Yield the options that are not given yet, the repeatable ones always."""
     for param in dict.fromkeys(_by_option(typed).values()):
-        if param.multiple or not _is_given(typed, param):
+        if param.multiple or not is_typed(typed, param.name):
             yield Candidate(max(param.opts, key=len), param.help or "")
     yield Candidate("--help", "Show this message and exit.")
 
@@ -239,10 +236,6 @@ def _profiles(_: Context, __: str) -> Iterator[Candidate]:
     yield from map(Candidate, profiles(os.environ))
 
 
-def _shells(_: Context, __: str) -> Iterator[Candidate]:
-    yield from map(Candidate, SHELLS)
-
-
 def _groups(typed: Context, _: str) -> Iterator[Candidate]:
     """Yield the groups of the cluster that the options typed so far name; none if it is slow."""
     names: list[str] = []
@@ -254,7 +247,7 @@ def _groups(typed: Context, _: str) -> Iterator[Candidate]:
 
 
 def _listed(values: Mapping[str, Any]) -> Iterable[str]:
-    given = {name: values[name] for name in _CONNECTION if values.get(name)}
+    given = {name: values[name] for name in CONNECTION if values.get(name)}
     try:
         connection = Connection(timeout=LIVE_SECONDS, **given)
         if not connection.names_broker():
@@ -290,5 +283,4 @@ _BY_METAVAR: Final[Mapping[str, Callable[[Context, str], Iterator[Candidate]]]] 
     "RULE": _rules,
     "FAMILY": _families,
     "CLIENT_ID=]FAMILY": _families,
-    "SHELL": _shells,
 }

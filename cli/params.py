@@ -35,8 +35,6 @@ _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LONGEST: Final = 365 * 86_400
 ENDINGS: Final = (".yaml", ".yml", ".json")
 """Endings of the files of plans and snapshots."""
-SHELLS: Final = ("bash", "zsh", "fish")
-"""Shells that `rebal completion` has a script for."""
 WATCH: Final = "30m"
 """How long `verify --watch` looks where --for does not say."""
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from rebal.cli import output
 from rebal.cli.completion import candidates
-from rebal.cli.errors import DONE, check_known
-from rebal.cli.params import SHELLS
+from rebal.cli.errors import DONE
+
+Shell = Literal["bash", "zsh", "fish"]
+"""Shells that there is a script for."""
 
 
 def command(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
     line: Annotated[str | None, typer.Option("--complete", metavar="LINE", hidden=True)] = None,
 ) -> int:
     """Print the script that completes rebal's command lines: commands, options, files, groups.
@@ -24,8 +26,6 @@ def command(
     the line, the profile or the environment names; a cluster that does not answer within a second
     gives none.
     """
-    known = ", ".join(SHELLS)
-    check_known(shell, SHELLS, f"there is no completion for {shell[:100]}; there is {known}.")
     output.write(_script(shell) if line is None else _answer(line))
     return DONE
 

@@ -9,13 +9,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from rebal.cli import app, completion, files
+from rebal.cli.commands.completion_cmd import Shell
 from rebal.cli.commands.simulate_cmd import OF_CONSUMERS
-from rebal.cli.params import SHELLS
 from rebal.groups.clients import assignors, families
 from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.errors import ConnectError
@@ -156,7 +156,7 @@ def test_a_name_that_a_shell_would_read_is_matched_by_what_was_typed(asked: list
     assert words("rebal inspect -b k:1 with\\ sp") == ["with space"]
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", get_args(Shell))
 def test_script_of_each_shell_is_printed(shell: str, capsys: Said) -> None:
     assert app.run(["completion", shell]) == 0
     script = capsys.readouterr().out

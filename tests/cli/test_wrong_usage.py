@@ -63,7 +63,7 @@ USAGE = {
         ("--nope", "--nope"),
         ("explain 102", "Did you mean RB102"),
         ("explain nothing", "there is no rule nothing; rebal explain lists them all."),
-        ("completion bsh", "there is bash, zsh, fish. Did you mean bash?"),
+        ("completion bsh", "'bsh' is not one of 'bash', 'zsh', 'fish'."),
         ("schema plam", "Did you mean plan?"),
     ],
     "inspect": [
