@@ -126,7 +126,7 @@ def _root(
 
 def build() -> TyperGroup:
     """Return the whole command line, with no command's module loaded."""
-    return lazy_group(_root, COMMANDS)
+    return lazy_group(_root, _root.__doc__ or "", COMMANDS)
 
 
 def main(args: Sequence[str] | None = None) -> None:

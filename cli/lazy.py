@@ -30,8 +30,8 @@ class Entry(NamedTuple):
     under: tuple[Entry, ...] = ()
 
 
-def lazy_group(root: Callable[..., None], commands: tuple[Entry, ...]) -> TyperGroup:
-    """Return a group of commands, none of them loaded; `root`'s docstring is its help."""
+def lazy_group(root: Callable[..., None], about: str, commands: tuple[Entry, ...]) -> TyperGroup:
+    """Return a group of commands, none of them loaded; `about` is its help."""
     app = typer.Typer(
         cls=LazyGroup,
         rich_markup_mode=None,
@@ -39,20 +39,16 @@ def lazy_group(root: Callable[..., None], commands: tuple[Entry, ...]) -> TyperG
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback()(root)
+    app.callback(help=about)(root)
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     for entry in commands:
-        made = lazy_group(_documented(entry.summary), entry.under) if entry.under else None
+        made = lazy_group(_nothing, entry.summary, entry.under) if entry.under else None
         group.add_command(made or LazyCommand(entry), entry.name)
     return group
 
 
-def _documented(summary: str) -> Callable[[], None]:
-    def root() -> None: ...
-
-    root.__doc__ = summary
-    return root
+def _nothing() -> None: ...
 
 
 class LazyGroup(TyperGroup):
