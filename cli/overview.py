@@ -19,7 +19,7 @@ from rebal.cli import output
 from rebal.cli.errors import FailOn
 from rebal.cli.planning import ORDER, planned
 from rebal.cli.render.documents import Document, FailureDocument
-from rebal.cli.render.text import known_lag
+from rebal.cli.render.text import count, known_lag
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
     GroupSnapshot,
@@ -193,7 +193,7 @@ def changes(before: Overview, after: Overview) -> Iterator[str]:
                 yield f"{name}: is no longer listed"
         elif name not in was:
             new = now[name]
-            said = f"{new.verdict}, {new.state}, {new.protocol}, {_members(new)}"
+            said = f"{new.verdict}, {new.state}, {new.protocol}, {count(new.members, 'member')}"
             yield f"{name}: {'is read again' if name in hidden else 'is new'}: {said}"
         elif changed := list(_changed(was[name], now[name])):
             yield f"{name}: {', '.join(changed)}"
@@ -209,8 +209,4 @@ def _changed(was: GroupLine, now: GroupLine) -> Iterator[str]:
         if before != after:
             yield f"{before} → {after}"
     if was.members != now.members:
-        yield f"{was.members} → {_members(now)}"
-
-
-def _members(line: GroupLine) -> str:
-    return f"{line.members} member{'' if line.members == 1 else 's'}"
+        yield f"{was.members} → {count(now.members, 'member')}"
