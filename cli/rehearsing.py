@@ -84,11 +84,6 @@ class Show(Record, frozen=True, kw_only=True):
     exit_zero: bool
     html: Path | None = None
 
-    @property
-    def page(self) -> bool:
-        """Return whether an HTML page is made."""
-        return self.form == "html" or self.html is not None
-
 
 def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
     """Rehearse what the options ask for, print it, and return the exit code.
@@ -103,7 +98,8 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
             f"{asked.plan}: there is no such plan file. A live group without a plan is rehearsed "
             "with --group NAME --script rolling."
         )
-    if show.page and len(asked.compare) > 1:
+    paged = show.form == "html" or show.html is not None
+    if paged and len(asked.compare) > 1:
         raise UsageError("an HTML page shows one rehearsal: name one protocol with --compare.")
     plan = None if asked.plan is None else read_plan(asked.plan).kept_as(str(asked.plan))
     script = _script_text(asked.script)
@@ -115,7 +111,7 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
         found, where = source.read(), str(source.snapshot or "live")
         if plan is not None:
             check_same(plan, found)
-    document = rehearsed(found, asked, plan, script, keep=show.page)
+    document = rehearsed(found, asked, plan, script, keep=paged)
     code = code_of(document.runs, exit_zero=show.exit_zero)
     if show.html is not None:
         write_text(show.html, _page(document))

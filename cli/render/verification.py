@@ -74,11 +74,6 @@ def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) ->
     return view
 
 
-def headline(standing: Standing) -> str:
-    """One line: the step, the verdict, how many are done."""
-    return f"{_number(standing)}: {verdict(standing)}, {_progress(standing)}"
-
-
 def verdict(standing: Standing) -> str:
     """`gate holds`, `not yet`, `DANGER`, `blind` or `done`."""
     if standing.blind_since is not None:
@@ -128,7 +123,7 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
     known = _told(before)
     yield from (line for key, line in _told(after).items() if key not in known)
     if before.step != after.step or verdict(before) != verdict(after):
-        yield headline(after)
+        yield f"{_number(after)}: {verdict(after)}, {_progress(after)}"
 
 
 def _told(standing: Standing) -> dict[str, str]:
