@@ -181,11 +181,14 @@ def _add_scan(made: Samples, report: FleetReport) -> None:
     covered = None
     if scan.observed_from is not None and scan.observed_until is not None:
         covered = (scan.observed_until - scan.observed_from).total_seconds()
-    _add(made, "rebal_scan_finished_timestamp_seconds", of, _seconds(scan.finished_at))
-    _add(made, "rebal_scan_observed_until_timestamp_seconds", of, _seconds(scan.observed_until))
-    _add(made, "rebal_scan_observed_seconds", of, covered)
-    _add(made, "rebal_scan_records_read_total", of, scan.read)
-    _add(made, "rebal_scan_unreadable_records", of, report.unread)
+    for name, value in {
+        "finished_timestamp_seconds": _seconds(scan.finished_at),
+        "observed_until_timestamp_seconds": _seconds(scan.observed_until),
+        "observed_seconds": covered,
+        "records_read_total": scan.read,
+        "unreadable_records": report.unread,
+    }.items():
+        _add(made, f"rebal_scan_{name}", of, value)
     counts = report.counts
     for verdict in VERDICTS:
         _add(made, "rebal_groups", (*of, verdict), counts.get(verdict, 0))
