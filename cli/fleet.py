@@ -134,11 +134,6 @@ class FleetReport(Record, frozen=True, kw_only=True):
     vanished: tuple[str, ...] = ()
 
     @property
-    def folder(self) -> str:
-        """The lake as it was named."""
-        return self.lake.text
-
-    @property
     def trend(self) -> Trend | None:
         """The trend of all groups that can be compared; None where none can."""
         return sum_of(one.trend for one in self.groups if isinstance(one.trend, Trend))
@@ -255,7 +250,7 @@ def make_fleet_report(
         ordered = in_order(exact.get(one.plan.group_id, one) for one in ordered)
     by_name = {one.plan.group_id: one for one in ordered}
     names = (*by_name, *(name for name, one in history.items() if one.is_gone))
-    compared = _Compared(earlier, group, to if baseline is not None else None)
+    compared = _compared(earlier, group, verdicts=baseline is not None)
     return FleetReport(
         lake=lake,
         manifest=tables.manifest,
@@ -265,14 +260,16 @@ def make_fleet_report(
                 history=history[name],
                 readiness=by_name.get(name),
                 trend=compared.trend(history[name]),
-                before=compared.verdict(name),
+                before=compared.verdict(name, to),
             )
             for name in names
         ),
         earlier=compared.manifest,
         baseline=baseline is not None,
         vanished=tuple(
-            name for name in compared.names if name not in history and pattern.fullmatch(name)
+            name
+            for name, one in compared.standings.items()
+            if not one.is_gone and name not in history and pattern.fullmatch(name)
         ),
     )
 
@@ -303,33 +300,15 @@ def _ready(plan: Plan, history: GroupHistory) -> Readiness:
     return msgspec.structs.replace(ready, plan=slim)
 
 
-class _Compared:
-    """Groups at an earlier scan (`tables` is None: there is none that can be read).
+class _Compared(Record, frozen=True, kw_only=True):
+    """Groups at an earlier scan (`manifest` is None: there is none that can be read).
 
-    With a goal `to` their verdicts are compared too.
+    `scanned` is there where their verdicts are compared too.
     """
 
-    def __init__(self, tables: Tables | None, group: str | None, to: str | None) -> None:
-        self.manifest: Manifest | None = None
-        self._standings: Mapping[str, Standing] = {}
-        self._scanned: ScannedGroups | None = None
-        self._to = to or ""
-        if tables is None:
-            return
-        try:
-            self._standings = read_standings(tables, group)
-            self._scanned = None if to is None else ScannedGroups(tables, group)
-        except TablesError:
-            # A scan that ended at this moment removed what nobody asked for by its number.
-            if to is not None:
-                raise
-            return
-        self.manifest = tables.manifest
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Groups that the earlier scan had, and had not seen deleted."""
-        return tuple(name for name, one in self._standings.items() if not one.is_gone)
+    manifest: Manifest | None = None
+    standings: Mapping[str, Standing] = {}
+    scanned: ScannedGroups | None = None
 
     def trend(self, history: GroupHistory) -> Trend | NoTrend | None:
         """Return the change since the earlier scan; None for a deleted group, or without a scan."""
@@ -338,15 +317,31 @@ class _Compared:
         until = self.manifest.observed_until
         if until is None:
             return NoTrend(why="the records of the scan before have no time")
-        return trend_of(history, self._standings.get(history.group_id), micros(until))
+        return trend_of(history, self.standings.get(history.group_id), micros(until))
 
-    def verdict(self, name: str) -> str | None:
+    def verdict(self, name: str, to: str) -> str | None:
         """Return the verdict that the earlier scan gives; None where it has no such group."""
-        if self._scanned is None or name not in self._standings:
+        if self.scanned is None or name not in self.standings:
             return None
-        if self._standings[name].is_gone:
+        if self.standings[name].is_gone:
             return GONE
-        return planned(self._scanned.snapshot(name), self._to, None).verdict.value
+        return planned(self.scanned.snapshot(name), to, None).verdict.value
+
+
+def _compared(tables: Tables | None, group: str | None, *, verdicts: bool) -> _Compared:
+    if tables is None:
+        return _Compared()
+    try:
+        return _Compared(
+            manifest=tables.manifest,
+            standings=read_standings(tables, group),
+            scanned=ScannedGroups(tables, group) if verdicts else None,
+        )
+    except TablesError:
+        # A scan that ended at this moment removed what nobody asked for by its number.
+        if verdicts:
+            raise
+        return _Compared()
 
 
 def _earlier(tables: Tables, baseline: int | None) -> Tables | None:

@@ -134,7 +134,7 @@ def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
         scan=document_of(
             _Scan,
             manifest,
-            folder=report.folder,
+            folder=report.lake.text,
             records_read=manifest.read,
             records_unreadable=report.unread,
             partitions_with_missing_records=sorted(manifest.breaks),

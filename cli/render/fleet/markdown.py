@@ -52,7 +52,7 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
     yield ""
     yield f"{_text(trend_text(report))}."
     sources = ", ".join(report.manifest.sources)
-    yield f"Read from {_text(report.folder)}{f' ({_text(sources)})' if sources else ''}."
+    yield f"Read from {_text(report.lake.text)}{f' ({_text(sources)})' if sources else ''}."
     yield from (
         f"\nHeld: {_text(one.group_id)}: {_text('; '.join(one.held))}." for one in report.to_hold
     )

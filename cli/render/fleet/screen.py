@@ -29,6 +29,7 @@ from rebal.cli.render.fleet.words import (
     row_texts,
     rules_met,
     terms_text,
+    time_text,
     trend_text,
     verdicts_text,
     worst_texts,
@@ -203,13 +204,9 @@ def _next(report: FleetReport) -> Iterator[RenderableType]:
     )
     yield Text("next: the plan of one group; all groups as a page:", style="bold")
     if chosen is not None:
-        yield _plan_of(chosen, report)
+        yield to_paste(plan_command(chosen, report))
     words = (*goal_words(report), *report.lake.settings, "--out", "fleet.html")
-    yield to_paste(rebal("fleet report", (report.folder,), words))
-
-
-def _plan_of(group: FleetGroup, report: FleetReport) -> Text:
-    return to_paste(plan_command(group, report))
+    yield to_paste(rebal("fleet report", (report.lake.text,), words))
 
 
 def _first(number: int, what: str, *, every: bool = False) -> str:
@@ -224,11 +221,12 @@ def _whole(
     yield from group_view(group, report, now=now, wide=wide)
     yield Text("")
     yield Text("next:", style="bold")
-    yield _plan_of(group, report)
+    yield to_paste(plan_command(group, report))
 
 
 _T = TypeVar("_T")
 _MOST: Final = 20
+_SECOND: Final = "%Y-%m-%d %H:%M:%SZ"
 _REBALANCES: Final = (
     Column("ENDED"),
     Column("GENERATION", right=True),
@@ -323,7 +321,7 @@ def _newest(
 
 def _rebalance(one: Rebalance) -> tuple[str | Text, ...]:
     return (
-        _second(moment(one.at)),
+        time_text(one.at, _SECOND),
         number_text(one.generation),
         "·" if one.latency_ms is None else f"{one.latency_ms / 1000:.1f} s",
         one.cause or "",
@@ -342,17 +340,13 @@ def _list(one: ListSeen) -> tuple[str | Text, ...]:
         lasted = span_text(last - at) if last - at > timedelta(0) else ""
     names = f"[{', '.join(one.assignors or ())}]"
     return (
-        _second(at),
+        time_text(one.at, _SECOND),
         lasted,
         one.instance_id or one.client_id or one.member_id or "",
         Text(f"{names} REJECTED{_times(one.times)}", style="red") if one.refused else names,
         f"{one.software_name or ''} {one.software_version or ''}".strip(),
         one.evidence or "",
     )
-
-
-def _second(at: datetime | None) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%SZ}" if at is not None else ""
 
 
 def _times(times: int | None) -> str:
