@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rebal.cli.output import View, shown
 from rebal.cli.render.documents import Document
-from rebal.cli.render.text import Rows, count, cut, facts, when
+from rebal.cli.render.text import Rows, count, cut, facts, labelled, when
 from rebal.groups.model import Moment
 from rebal.planner.difference import Change, Changed, Difference, MemberChange, MemberEvent
 
@@ -99,13 +99,11 @@ def _summary(found: Difference) -> str:
 
 
 def _facts(label: str, changes: Sequence[Changed], wide: bool) -> Rows:
-    for change in changes:
-        subject = f" of {change.subject}" if change.subject else ""
-        yield (
-            label,
-            Text.assemble((f"{change.what}{subject}", "bold"), f"  {_values(change, wide)}"),
-        )
-        label = ""
+    named = ((" of ".join(filter(None, (one.what, one.subject))), one) for one in changes)
+    return labelled(
+        label,
+        (Text.assemble((name, "bold"), f"  {_values(one, wide)}") for name, one in named),
+    )
 
 
 def _member(one: MemberChange, wide: bool) -> Text:

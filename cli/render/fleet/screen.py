@@ -40,6 +40,7 @@ from rebal.cli.render.text import (
     FittingTable,
     count,
     facts,
+    labelled,
     span_text,
     to_paste,
     when,
@@ -151,16 +152,14 @@ def _held(groups: Sequence[FleetGroup]) -> Iterator[tuple[str | Text, Renderable
         said = [f"{count(len(groups), 'group')}: a member is down or rejected; --wide lists them"]
     else:
         said = [escape(f"{group.group_id}: {'; '.join(group.held)}") for group in groups]
-    for n, text in enumerate(said):
-        yield Text("" if n else "held", style=_STYLES[Verdict.UNPROVEN]), text
+    yield from labelled(Text("held", style=_STYLES[Verdict.UNPROVEN]), said)
 
 
 def _rules(report: FleetReport) -> Iterator[tuple[str | Text, RenderableType]]:
     yield from _held(report.to_hold)
     for label, met in rules_met(report.groups).items():
-        for n, (rule, number) in enumerate(met.items()):
-            head = Text(label if n == 0 else "", style=_LABELS[label])
-            yield head, f"{rule} in {count(number, 'group')}: {rules()[rule].title}"
+        said = (f"{r} in {count(number, 'group')}: {rules()[r].title}" for r, number in met.items())
+        yield from labelled(Text(label, style=_LABELS[label]), said)
 
 
 def _suffering(report: FleetReport, wide: bool) -> Iterator[RenderableType]:

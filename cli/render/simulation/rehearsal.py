@@ -22,7 +22,16 @@ from rebal.cli.render.simulation.dangers import (
 )
 from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument
 from rebal.cli.render.simulation.lanes import LanesView
-from rebal.cli.render.text import Column, FittingTable, Rows, count, facts, moment, spread
+from rebal.cli.render.text import (
+    Column,
+    FittingTable,
+    Rows,
+    count,
+    facts,
+    labelled,
+    moment,
+    spread,
+)
 from rebal.groups.commands import Command
 from rebal.planner.rehearsal.outcome import (
     CallbackTimes,
@@ -350,10 +359,7 @@ def _ending(
             yield "about", prefix + sample_text(one.rehearsal.sampled)
     if document.about:
         yield "script", document.about
-    label = "assumed"
-    for text in document.assumes:
-        yield label, text
-        label = ""
+    yield from labelled("assumed", document.assumes)
     yield "times", _times(document.parameters)
     yield Text("next:", style="bold"), next_command
 
