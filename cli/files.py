@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -27,15 +27,6 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         FileError: the file cannot be written; an existing file stays as it was.
     """
-    write_file(path, lambda out: out.write(text.encode()))
-
-
-def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file atomically, as `write_text` does; `write` puts its bytes into an open file.
-
-    Raises:
-        FileError: the file cannot be written; an existing file stays as it was.
-    """
     target = Path(os.path.realpath(path))
     temporary: str | None = None
     try:
@@ -44,11 +35,11 @@ def write_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             handle = os.open(path, os.O_WRONLY | text_files.AT_ONCE)
             os.set_blocking(handle, True)
             with os.fdopen(handle, "wb") as out:
-                write(out)
+                out.write(text.encode())
             return
         handle, temporary = tempfile.mkstemp(prefix=".rebal-", suffix=".tmp", dir=target.parent)
         with os.fdopen(handle, "wb") as out:
-            write(out)
+            out.write(text.encode())
             out.flush()
             os.fsync(out.fileno())
             os.fchmod(out.fileno(), _mode(target))
