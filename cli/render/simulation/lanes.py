@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -76,18 +77,13 @@ class LanesView:
 
 def _usual(run: Rehearsal) -> dict[str, int]:
     """Return how many partitions each member owns when all is well: at the start, or at the end."""
-    start: dict[str, int] = {}
-    end: dict[str, int] = {}
-    for story in run.partitions:
-        for span in story.owners:
-            if span.start == 0:
-                start[span.owner] = start.get(span.owner, 0) + 1
-            if span.end is None:
-                end[span.owner] = end.get(span.owner, 0) + 1
+    spans = [span for story in run.partitions for span in story.owners]
+    start = Counter(span.owner for span in spans if span.start == 0)
+    end = Counter(span.owner for span in spans if span.end is None)
     return {
         name: min(found)
         for name in {*start, *end}
-        if (found := [owned for owned in (start.get(name), end.get(name)) if owned])
+        if (found := [owned for owned in (start[name], end[name]) if owned])
     }
 
 
