@@ -13,7 +13,6 @@ from rebal.cli import output
 from rebal.cli.errors import UsageError, check_family, did_you_mean
 from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import Journal, journal_path
-from rebal.cli.output import PlanFormat
 from rebal.cli.params import assignor_name, goals
 from rebal.cli.render.findings import exported
 from rebal.cli.render.plans.costs import duration
@@ -289,7 +288,7 @@ def _history(out: Path) -> Path:
 
 def print_plan(
     plan: Plan,
-    form: PlanFormat,
+    form: output.PlanFormat,
     file: Path | None,
     *,
     now: datetime | None,

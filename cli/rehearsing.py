@@ -15,7 +15,6 @@ from rebal.cli import output
 from rebal.cli.custom import custom_assignors
 from rebal.cli.errors import FileError, UsageError, check_known, did_you_mean, refuse
 from rebal.cli.files import read_text, write_text
-from rebal.cli.output import RehearseFormat
 from rebal.cli.params import ENDINGS
 from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.simulation.page import rehearsal_html
@@ -78,7 +77,7 @@ class Asked(Record, frozen=True, kw_only=True):
 class Show(Record, frozen=True, kw_only=True):
     """Output options of a rehearsal."""
 
-    form: RehearseFormat
+    form: output.RehearseFormat
     wide: bool
     details: bool
     exit_zero: bool

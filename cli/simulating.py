@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from rebal.cli import output
 from rebal.cli.errors import DONE, UsageError
-from rebal.cli.output import Format
 from rebal.cli.render.simulation.documents import simulate_document
 from rebal.cli.render.simulation.screen import compare_view, simulate_view, workers_view
 from rebal.cli.render.text import read_from
@@ -23,7 +22,7 @@ from rebal.planner.verdict import exit_code
 class Show(Record, frozen=True, kw_only=True):
     """Output options of a simulation; `where` the group was read, what the user has `given`."""
 
-    form: Format
+    form: output.Format
     wide: bool
     where: str
     given: Given

@@ -12,7 +12,6 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import FAILED, UsageError, refuse
-from rebal.cli.output import FindingsFormat
 
 if TYPE_CHECKING:
     from rebal.cli.report import Report
@@ -59,7 +58,7 @@ def command(
         bool, typer.Option("--redact", help="Save pseudonyms for client ids, hosts, instance ids.")
     ] = False,
     form: Annotated[
-        FindingsFormat, typer.Option("--output", "-o", help="How to print the answer.")
+        output.FindingsFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = "text",
     wide: params.Wide = False,
     fail_on: params.Severity = "block",
@@ -157,7 +156,7 @@ def _show(
     reports: Sequence[Report],
     failures: Sequence[GroupFailure],
     code: int,
-    form: FindingsFormat,
+    form: output.FindingsFormat,
     file: Path | None,
 ) -> None:
     if form in ("sarif", "github"):

@@ -10,7 +10,6 @@ import typer
 
 from rebal.cli import means, output, params
 from rebal.cli.errors import refuse
-from rebal.cli.output import PlanFormat
 
 
 def command(
@@ -79,7 +78,7 @@ def command(
         ),
     ] = None,
     form: Annotated[
-        PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
+        output.PlanFormat, typer.Option("--output", "-o", help="How to print the plan.")
     ] = "text",
     out: Annotated[
         Path | None,
