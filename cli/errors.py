@@ -11,7 +11,8 @@ The codes that judge a group or a plan, 3 and 4, are derived in planner/verdict.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Final, Literal
 
@@ -63,6 +64,15 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
     begun = [name for name in sorted(names) if name.startswith(word.lower())]
     near = begun[:3] or get_close_matches(word.lower(), names, n=3, cutoff=0.7)
     return f" Did you mean {' or '.join(names[each] for each in near)}?" if near else ""
+
+
+@contextmanager
+def as_usage(kind: type[RebalError]) -> Iterator[None]:
+    """Report an error of this kind as one of the words that were typed."""
+    try:
+        yield
+    except kind as error:
+        raise UsageError(str(error)) from None
 
 
 def refuse(cases: Mapping[str, object]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rebal.cli import output
-from rebal.cli.errors import UsageError, check_family, did_you_mean
+from rebal.cli.errors import UsageError, as_usage, check_family, did_you_mean
 from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.params import assignor_name, goals
@@ -106,8 +106,9 @@ def plan_of(
         raise UsageError(
             f"--departed {again[0]}: {again[0]} is a member of the group: leave it out."
         )
-    try:
+    with as_usage(AssumptionError):
         seen, assumed = apply_assumptions(seen, assume)
+    try:
         return make_plan(
             seen,
             wishes.to,
@@ -122,8 +123,6 @@ def plan_of(
         )
     except NotPlannedError as error:
         raise UsageError(f"{error}{did_you_mean(wishes.to, goals())}") from None
-    except AssumptionError as error:
-        raise UsageError(str(error)) from None
 
 
 def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[int, list[str]]:

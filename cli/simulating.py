@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rebal.cli import output
-from rebal.cli.errors import DONE, UsageError
+from rebal.cli.errors import DONE, as_usage
 from rebal.cli.render.simulation.documents import simulate_document
 from rebal.cli.render.simulation.screen import compare_view, simulate_view, workers_view
 from rebal.cli.render.text import read_from
@@ -36,10 +36,8 @@ def simulate_restarts(
     Raises:
         UsageError: they are no workers, or a worker to restart is not in the group.
     """
-    try:
+    with as_usage(WhatIfError):
         made = simulate_workers(found, protocols, restarted)
-    except WhatIfError as error:
-        raise UsageError(str(error)) from None
     if show.form == "text":
         view = workers_view(
             output.shown(made),
@@ -66,7 +64,7 @@ def simulate_assignors(
     Raises:
         UsageError: a change does not fit the group.
     """
-    try:
+    with as_usage(WhatIfError):
         simulations = [
             simulate(
                 found,
@@ -77,8 +75,6 @@ def simulate_assignors(
             )
             for name in names
         ]
-    except WhatIfError as error:
-        raise UsageError(str(error)) from None
     code = exit_code(*map(_succeeds, simulations))
     if show.form == "text":
         _print(found, simulations, show)

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec.structs import replace
 
 from rebal.cli import output, params
-from rebal.cli.errors import FailOn, FileError, UsageError
+from rebal.cli.errors import FailOn, FileError, UsageError, as_usage
 from rebal.cli.files import read_text
 from rebal.cli.journal import Journal
 from rebal.cli.render.plans.parts import config_view
@@ -227,10 +227,8 @@ class Verifying:
     def _with_lists(self, seen: GroupSnapshot) -> GroupSnapshot:
         """Return the snapshot with the lists that were assumed for members of the first look."""
         if self._assumed is None:
-            try:
+            with as_usage(AssumptionError):
                 made, said = apply_assumptions(seen, self._lists)
-            except AssumptionError as error:
-                raise UsageError(str(error)) from None
             before = {member.member_id: member.assignors for member in seen.members}
             self._assumed = {
                 member.member_id: member.assignors

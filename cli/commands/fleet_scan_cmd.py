@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rebal.cli import output, params
-from rebal.cli.errors import DONE, UsageError, refuse
+from rebal.cli.errors import DONE, UsageError, as_usage, refuse
 from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
@@ -143,10 +143,10 @@ def command(
         ),
     )
     if seconds is not None:
-        with _as_usage():
+        with as_usage(SettingError):
             for manifest in run_scans(order, seconds, output.say):
                 output.say_all(summary_lines(manifest, out))
-    with _as_usage(), _progress() as (say, tasks):
+    with as_usage(SettingError), _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
     if form == "text":
         output.say_all(summary_lines(manifest, out))
@@ -154,15 +154,6 @@ def command(
         body = summary_document(manifest, out)
         output.write(output.envelope("fleet-summary", body, DONE, form))
     return DONE
-
-
-@contextmanager
-def _as_usage() -> Iterator[None]:
-    """Report a setting that a scan cannot use as a usage error."""
-    try:
-        yield
-    except SettingError as error:
-        raise UsageError(str(error)) from None
 
 
 @contextmanager
