@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rebal.cli import output
 from rebal.cli.errors import DONE, as_usage
-from rebal.cli.render.simulation.documents import simulate_document
+from rebal.cli.render.simulation.documents import SimulationsDocument
 from rebal.cli.render.simulation.screen import compare_view, simulate_view, workers_view
 from rebal.cli.render.text import read_from
 from rebal.groups.assignors import Assignor
@@ -79,7 +79,14 @@ def simulate_assignors(
     if show.form == "text":
         _print(found, simulations, show)
     else:
-        body = simulate_document(found, simulations, changes)
+        together = SimulationsDocument(
+            group_id=found.group.group_id,
+            captured_at=found.captured_at,
+            assignor_now=found.group.assignor,
+            changes=changes,
+            simulations=simulations,
+        )
+        body = together if len(simulations) > 1 else simulations[0]
         output.write(output.envelope("simulate", body, code, show.form))
     return code
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from rebal.groups.model import GroupSnapshot, Record
+from rebal.groups.model import Record
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal, endangered
 from rebal.planner.rehearsal.parameters import Used
 from rebal.planner.rehearsal.whatif.changes import Changes
@@ -75,18 +75,3 @@ class SimulationsDocument(Record, frozen=True, kw_only=True, omit_defaults=False
     assignor_now: str | None
     changes: Changes
     simulations: list[Simulation]
-
-
-def simulate_document(
-    found: GroupSnapshot, made: Sequence[Simulation], changes: Changes
-) -> Simulation | SimulationsDocument:
-    """Return the document of the simulations of one group."""
-    if len(made) == 1:
-        return made[0]
-    return SimulationsDocument(
-        group_id=found.group.group_id,
-        captured_at=found.captured_at,
-        assignor_now=found.group.assignor,
-        changes=changes,
-        simulations=list(made),
-    )
