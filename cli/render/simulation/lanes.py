@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
 from typing import Final
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ _WIDEST: Final = 100
 _LONGEST_NAME: Final = 24
 _LEAST: Final = 10
 _REST: Final = 0.05
+_JOINED: Final = "\N{NO-BREAK SPACE}"
 _FULL, _PART, _NOTHING, _DOWN, _REJECTED, _TWICE = "█", "▒", "·", "▁", "x", "2"
 _STYLES: Final = {_REJECTED: "bold red", _TWICE: "bold red", _PART: "yellow", _NOTHING: "yellow"}
 _FIRST: Final = (_TWICE, _REJECTED, _DOWN)
@@ -172,12 +174,7 @@ def _axis(seconds: float, columns: int) -> str:
 
 
 def _folded(parts: Sequence[str], blank: str, width: int) -> Iterator[str]:
-    line = ""
-    for part in parts:
-        longer = f"{line}  {part}" if line else part
-        if line and cell_len(blank) + cell_len(longer) > width:
-            yield blank + line
-            line = part
-        else:
-            line = longer
-    yield blank + line
+    """Yield lines of whole parts, two blanks apart."""
+    text = "  ".join(part.replace(" ", _JOINED) for part in parts)
+    for line in wrap(text, width - len(blank)):
+        yield blank + line.replace(_JOINED, " ")
