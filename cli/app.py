@@ -40,8 +40,8 @@ from rebal.cli.errors import (
     FAILED,
     STOPPED,
     USAGE,
+    UsageError,
     check_text,
-    exit_code,
 )
 from rebal.cli.harmless import without_typed, without_values
 from rebal.cli.lazy import Entry, lazy_group
@@ -156,7 +156,7 @@ def run(args: Sequence[str] | None = None) -> int:
         code = result if isinstance(result, int) else DONE
     except RebalError as error:
         say(without_values(str(error), words, os.environ), *error.commands)
-        return exit_code(error)
+        return USAGE if isinstance(error, UsageError) else FAILED
     except _TYPED_WRONG as error:
         return _usage(error, words)
     except (KeyboardInterrupt, typer.Abort):

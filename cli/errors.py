@@ -110,8 +110,3 @@ def check_family(word: str, known: Collection[str], message: str) -> None:
         titled = (key for key, one in families().items() if one.title.endswith(f"/{name}"))
         key = family_of(name) or family_of(f"{name}-") or next(titled, word)
         raise UsageError(f"{message}{did_you_mean(key if key in known else word, known)}")
-
-
-def exit_code(error: RebalError) -> int:
-    """Return the exit code of `error`."""
-    return USAGE if isinstance(error, UsageError) else FAILED
