@@ -367,11 +367,6 @@ def evidence_text(evidence: Sequence[Evidence], now: datetime) -> str:
     return ", ".join(f"{source} {when(at, now)}" if at else source for source, at in newest.items())
 
 
-def partition_count(owned: TopicPartitions) -> int:
-    """Return the number of partitions over all topics."""
-    return sum(map(len, owned.values()))
-
-
 def partitions_text(owned: TopicPartitions) -> str:
     """Return `orders 0-3,7 · payments 1`."""
     return " · ".join(f"{topic} {numbers}" for topic, numbers in owned.items())

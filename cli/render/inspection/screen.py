@@ -25,7 +25,6 @@ from rebal.cli.render.text import (
     known_lag,
     lag_by_member,
     listing,
-    partition_count,
     partitions_text,
     severity_style,
     software_text,
@@ -52,7 +51,7 @@ from rebal.groups.model import (
 from rebal.groups.protocol import KIPS, classic_members_of_a_consumer_group
 from rebal.planner.commands import explain
 from rebal.planner.context import COOPERATIVE_STICKY, names
-from rebal.planner.facts import all_partitions, natural
+from rebal.planner.facts import all_partitions, natural, owned
 from rebal.planner.plan import Finding, Severity
 from rebal.planner.timeouts import in_words
 
@@ -126,7 +125,7 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
     snapshot = report.snapshot
     group = snapshot.group
     assignor = f", assignor {group.assignor}" if group.assignor else ""
-    owned = sum(partition_count(member.assignment) for member in snapshot.members)
+    total = sum(map(owned, snapshot.members))
     label = Text("runs")
     if not snapshot.members:
         yield label, Text("nothing: no member is in the group now")
@@ -153,7 +152,7 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
         runs = report.runs
         stopped = count(_stopped(report), "partition")
         worker = group.protocol_type == "connect"
-        whole = "all connectors and tasks" if worker else all_partitions(owned)
+        whole = "all connectors and tasks" if worker else all_partitions(total)
         meaning = {
             RebalanceProtocol.EAGER: f"every rebalance stops {whole}"
             if not classic
@@ -180,7 +179,7 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
 def _stopped(report: Report) -> int:
     """Return the number of partitions owned by members that run EAGER."""
     return sum(
-        partition_count(member.assignment)
+        owned(member)
         for member in report.snapshot.members
         if report.member_runs.get(member.member_id) is RebalanceProtocol.EAGER
     )
@@ -406,7 +405,7 @@ def _rows(report: Report, now: datetime) -> Iterator[_Row]:
             assignors=_list(member),
             evidence=evidence_text(member.assignors.evidence, now),
             runs=runs.value if runs else "",
-            partitions=partition_count(member.assignment),
+            partitions=owned(member),
             lag=lags[member.member_id],
             named=member.member_id in named,
             owned=partitions_text(member.assignment),
