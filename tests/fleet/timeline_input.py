@@ -16,7 +16,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from rebal.inspectors.clock import micros
-from rebal.inspectors.fleet.schemas import TABLES, TIME, TIMELINE
+from rebal.inspectors.fleet.schemas import TABLES, TIMELINE
 from rebal.inspectors.fleet.sources.requests import RequestLines
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early, effective_times
 from rebal.inspectors.fleet.timeline.facts import pack_request, unpack_request
@@ -30,6 +30,7 @@ from tests.fleet.conftest import lines_in
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 _SENT = ("key", "value")
+_PLACE = pa.schema([TIMELINE.field(name) for name in ("at", "partition", "offset")])
 
 
 def record(group_id: str, at: int, offset: int, key: bytes, value: bytes | None) -> Row:
@@ -93,7 +94,7 @@ def write_records(path: Path, rows: Iterable[Row]) -> Path:
     lines = []
     for row in rows:
         sent = {name: row[name] and base64.b64encode(row[name]).decode() for name in _SENT}
-        place = {"topic": "__consumer_offsets", "partition": 0, "offset": row["offset"]}
+        place = {"topic": "__consumer_offsets"} | {one: row[one] for one in ("partition", "offset")}
         lines.append(json.dumps({**sent, "timestamp": row["at"] // 1000, **place}) + "\n")
     path.write_text("".join(lines), encoding="utf-8")
     return path
@@ -104,13 +105,10 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
     moved: list[Row] = []
     for _, of_group in groupby(sorted(rows, key=_group), key=_group):
         mine = list(of_group)
-        columns = {name: [row[name] for row in mine] for name in ("at", "partition", "offset")}
-        given = pa.table({name: pa.array(one, pa.int64()) for name, one in columns.items()})
-        timed = given.set_column(0, "at", given["at"].cast(TIME))
-        times = effective_times(timed, observed).cast(pa.int64()).to_pylist()
+        times = effective_times(pa.Table.from_pylist(mine, _PLACE), observed)
         moved += [
             row if at == row["at"] else {**row, "at": at, "told_at": row["at"]}
-            for row, at in zip(mine, times, strict=True)
+            for row, at in zip(mine, times.cast(pa.int64()).to_pylist(), strict=True)
         ]
     return sorted(moved, key=_place)
 
@@ -128,13 +126,8 @@ def record_of(row: Row) -> Record:
 
 def batches(ordered: Sequence[Row], size: int = 1000) -> Iterator[pa.RecordBatch]:
     for at in range(0, len(ordered), size):
-        part = ordered[at : at + size]
-        columns = []
-        for field in TIMELINE:
-            values = [row[field.name] for row in part]
-            kind = pa.int64() if field.type == TIME else field.type
-            columns.append(pa.array(values, kind).cast(field.type))
-        yield from early(pa.Table.from_arrays(columns, schema=TIMELINE)).to_batches()
+        part = pa.Table.from_pylist(ordered[at : at + size], TIMELINE)
+        yield from early(part).to_batches()
 
 
 def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
