@@ -261,49 +261,40 @@ def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.Monk
         assert max(len(block.text) for block in found) <= len(TEXT)
 
 
-def begins(
-    *paths: Path, known: Sequence[ReadLog] = ()
-) -> tuple[dict[str, tuple[int, int]], list[ReadLog]]:
-    """Each file's name, and where reading it begins and ends."""
-    parts, logs = parts_of(*paths, known=known)
-    return {Path(part.path).name: (part.begin, part.end) for part in parts}, logs
-
-
 def test_only_what_a_log_has_grown_by_is_read_whatever_its_name_is_now(tmp_path: Path) -> None:
     log, rotated = tmp_path / "kafka-request.log", tmp_path / "kafka-request.log.1"
     log.write_bytes(WHOLE + b"a line that is being writ")
-    parts, logs = begins(log)
-    assert parts == {log.name: (0, len(WHOLE) + 25)}
+    parts, logs = parts_of(log)
+    assert parts == [Part(str(log), 0, len(WHOLE) + 25)]
     assert [one.until for one in logs] == [len(WHOLE)]
     with log.open("ab") as out:
         out.write(b"ten\nanother\n")
     log.rename(rotated)
     log.write_bytes(b"of the new file\n")
-    parts, logs = begins(log, rotated, known=logs)
-    assert parts == {rotated.name: (len(WHOLE), len(WHOLE) + 37), log.name: (0, 16)}
-    parts, again = begins(log, rotated, known=logs)
-    assert (parts, again) == ({}, logs)
+    parts, logs = parts_of(log, rotated, known=logs)
+    grown = Part(str(rotated), len(WHOLE), len(WHOLE) + 37)
+    assert set(parts) == {grown, Part(str(log), 0, 16)}
+    assert parts_of(log, rotated, known=logs) == ([], logs)
 
 
 def test_a_log_that_begins_anew_under_its_name_is_read_whole(tmp_path: Path) -> None:
     log = tmp_path / "kafka-request.log"
     log.write_bytes(WHOLE)
-    _, logs = begins(log)
+    _, logs = parts_of(log)
     log.write_bytes(b"!" + WHOLE + WHOLE)
-    assert begins(log, known=logs)[0] == {log.name: (0, 2 * len(WHOLE) + 1)}
+    assert parts_of(log, known=logs)[0] == [Part(str(log), 0, 2 * len(WHOLE) + 1)]
     log.write_bytes(WHOLE[: len(WHOLE) // 2])
-    assert begins(log, known=logs)[0] == {log.name: (0, len(WHOLE) // 2)}
+    assert parts_of(log, known=logs)[0] == [Part(str(log), 0, len(WHOLE) // 2)]
 
 
 def test_a_packed_log_is_read_once(tmp_path: Path) -> None:
     log = tmp_path / "kafka-request.log.gz"
     log.write_bytes(gzip.compress(WHOLE))
-    parts, logs = begins(log)
-    assert list(parts) == [log.name]
+    _, logs = parts_of(log)
     log = log.rename(tmp_path / "moved.gz")
-    assert begins(log, known=logs)[0] == {}
+    assert parts_of(log, known=logs)[0] == []
     log.write_bytes(gzip.compress(WHOLE) + gzip.compress(WHOLE))
-    assert list(begins(log, known=logs)[0]) == [log.name]
+    assert [part.path for part in parts_of(log, known=logs)[0]] == [str(log)]
 
 
 def test_files_at_a_url_are_read_as_those_of_a_path_are(tmp_path: Path) -> None:
