@@ -98,18 +98,14 @@ def quiet(count: int = 30, apart: float = 30) -> Story:
     return story
 
 
-def set_back(story: Story, first: int, count: int, by: float) -> None:
-    for row in story.rows[first : first + count]:
-        row["at"] -= round(by * SECOND)
-
-
 @pytest.mark.parametrize("by", [60, 3600, 10 * 365 * 24 * 3600, -60, -3600, -76 * 365 * 24 * 3600])
 @pytest.mark.parametrize(("first", "count"), [(5, 9), (5, 25), (0, 3), (29, 1)])
 def test_a_clock_that_is_set_back_makes_no_error_and_no_storm(
     by: float, first: int, count: int
 ) -> None:
     story, sane = quiet(), quiet()
-    set_back(story, first, count, by)
+    for row in story.rows[first : first + count]:
+        row["at"] -= round(by * SECOND)
     until = span(sane.rows)
     made, usual = tables(story.rows, observed=until), tables(sane.rows, observed=until)
     assert structure(made) == structure(usual)
