@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,15 @@ def run_rebal(*words: object, timeout: float = 170, **env: str) -> subprocess.Co
 def lines_in(packed: Path) -> list[bytes]:
     """The lines of a captured file."""
     return gzip.decompress(packed.read_bytes()).splitlines(keepends=True)
+
+
+def check_kept(file: Path, made: str) -> None:
+    """The text is as it was kept; REBAL_SCREENS=renew keeps the new one."""
+    if os.environ.get("REBAL_SCREENS") == "renew":
+        file.write_text(made, encoding="utf-8")
+    kept = file.read_text(encoding="utf-8")
+    change = unified_diff(kept.splitlines(), made.splitlines(), "kept", "now", n=0, lineterm="")
+    assert made == kept, "\n".join(change)
 
 
 @pytest.fixture(scope="session")
@@ -103,12 +113,12 @@ def local_tables(scanned: Path) -> Tables:
     return read_tables(scanned)
 
 
-def read_tables(out: Path) -> Tables:
-    """All tables of the last finished scan in `out`, whole."""
+def read_tables(lake: Path | str, options: Mapping[str, str] | None = None) -> Tables:
+    """All tables of the last finished scan in a lake, whole; `options` are its store's."""
     from rebal.inspectors.fleet.schemas import TABLES
     from rebal.inspectors.tables.reader import open_tables
 
-    tables = open_tables(str(out))
+    tables = open_tables(str(lake), options)
     made: Tables = {}
     for name, columns in TABLES.items():
         whole = tables.read(name, columns.names)

@@ -5,10 +5,8 @@ REBAL_SCREENS=renew writes the files again; read the difference before you commi
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
-from difflib import unified_diff
 from functools import cache
 from pathlib import Path
 
@@ -16,14 +14,13 @@ import pytest
 
 from rebal.cli import app
 from tests.fleet import tablefiles
-from tests.fleet.conftest import CAPTURES
+from tests.fleet.conftest import CAPTURES, check_kept
 from tests.fleet.synthetic import Row, fleet, group_named
 from tests.fleet.tablefiles import AT, write_tables
 from tests.fleet.test_report_held import member_out
 from tests.fleet.timeline_input import captured_records, captured_requests, tables
 
 KEPT = Path(__file__).parents[1] / "data" / "fleet"
-RENEW = os.environ.get("REBAL_SCREENS") == "renew"
 HALF_WAY = group_named("half-way")
 CLOCKS = ("sources", *(f"commands.{name}_cmd" for name in ("fleet_report", "inspect", "plan")))
 EVIDENCE = ("--evidence", "lake", "--exit-zero")
@@ -145,10 +142,4 @@ def test_a_report_is_as_it_was_kept(
     capsys.readouterr()
     assert app.run([*words]) == 0
     said = capsys.readouterr()
-    made = said.err + said.out
-    file = KEPT / f"{name.replace(' ', '_')}.txt"
-    if RENEW:
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(made)
-    change = list(unified_diff(file.read_text().splitlines(), made.splitlines(), n=0, lineterm=""))
-    assert not change, "\n".join(change)
+    check_kept(KEPT / f"{name.replace(' ', '_')}.txt", said.err + said.out)
