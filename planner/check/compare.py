@@ -144,12 +144,14 @@ class _Signs(NamedTuple):
 
 def _signs(start: Start, stay: Collection[str | None]) -> _Signs:
     ids = start.declared.client_id, start.declared.instance_id
+    # A profile's file and the base's are of one process.
+    of_spring = start.file.rpartition("/")[2].startswith("application")
     return _Signs(
         product=(start.where, start.library.product) if start.library.product else None,
         client=(start.where, start.client),
         place=start.where if start.configured or start.client not in stay else None,
         ids=None if ids == (None, None) else ids,
-        file=start.file if start.configured else None,
+        file=(start.folder if of_spring else start.file) if start.configured else None,
         manifest=None if start.configured else start.client,
     )
 

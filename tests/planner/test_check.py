@@ -307,6 +307,18 @@ def test_profiles_are_judged_on_their_own() -> None:
     assert (found.group, found.verdict) == ("pay (profile prod)", Tri.NO)
 
 
+def test_the_file_of_a_profile_takes_the_place_of_the_base() -> None:
+    base = start("range", file="pay/application.yaml")
+    file = "pay/application-prod.yaml"
+    prod = start("range", file=file, where=f"{file} (profile prod)", session_timeout_ms=30_000)
+    beside = start("range", file="bill/app.yaml")
+    found = [judge(each, {base.file: ""}) for each in worlds([base], [base, prod, beside])]
+    assert [(one.group, one.verdict) for one in found] == [
+        ("pay", Tri.YES),
+        ("pay (profile prod)", Tri.YES),
+    ]
+
+
 @pytest.mark.parametrize(
     ("lists", "verdict"),
     [
