@@ -44,10 +44,8 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
         ):
             continue
         shown = [one for one in seen if isinstance(one, Seen) and one.log == log.log]
-        load: Loaded | None = None
-        for one in shown:
-            if isinstance(one, Loaded) and (load is None or is_after(one, load)):
-                load = one
+        loads = (one for one in shown if isinstance(one, Loaded))
+        load = max(loads, key=lambda one: one.line, default=None)
         ended = [one for one in shown if isinstance(one, Rebalanced)]
         rebalanced = any(load is None or is_after(one, load) for one in ended)
         if _is_bound(snapshot, shown, log) if rebalanced else load is not None:
@@ -65,7 +63,6 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
 
 def _is_bound(snapshot: GroupSnapshot, shown: Sequence[Seen], log: LogRead) -> bool:
     """Return whether the log names a member that is in the group now."""
-    named = {one.member_id for one in shown if isinstance(one, Joined)}
-    group_id = snapshot.group.group_id
-    named |= {member_id for group, member_id in log.members if group == group_id}
-    return any(member.member_id in named for member in snapshot.members)
+    named = {(one.group_id, one.member_id) for one in shown if isinstance(one, Joined)}
+    here = {(snapshot.group.group_id, member.member_id) for member in snapshot.members}
+    return not here.isdisjoint(named | log.members)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -68,10 +67,6 @@ def _in_client_log(member: Member) -> bool:
     )
 
 
-# Threads of one program print their lines so little out of order.
-_JITTER: Final = timedelta(seconds=1)
-
-
 def in_order(seen: Sequence[Observation]) -> list[Observation]:
     """Return `seen` with a log's lines numbered by time where they do not stand in its order.
 
@@ -80,8 +75,9 @@ def in_order(seen: Sequence[Observation]) -> list[Observation]:
     """
     numbers: dict[tuple[str, int], int] = {}
     for log, found in by_field(seen, Seen, "log").items():
-        end = max(found, key=attrgetter("line")).at
-        if log and end is not None and any(one.at and one.at - end > _JITTER for one in found):
+        end = max(found, key=lambda one: one.line).at
+        # Threads of one program print their lines less than a second out of order.
+        if log and end and any(one.at and one.at - end > timedelta(seconds=1) for one in found):
             found.sort(key=lambda one: (one.at or end, one.line))
             numbers |= {(log, one.line): number for number, one in enumerate(found)}
     return [
@@ -101,12 +97,11 @@ def own(
     Observations without an origin come from no log and are kept.
     """
     origins = by_field(seen, Seen, "origin")
-    origins.pop("", None)
     logs = by_field(seen, LogRead, "origin")
     foreign = {
         name: logs.get(name, [])
         for name, found in origins.items()
-        if not _is_own(snapshot, found, logs.get(name, []))
+        if name and not _is_own(snapshot, found, logs.get(name, []))
     }
     kept = [one for one in seen if not (isinstance(one, Seen) and one.origin in foreign)]
     return kept, (*_notes(foreign), *_of_brokers(origins, logs, foreign))
@@ -126,8 +121,8 @@ def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRe
     coordinator = group.coordinator
     if coordinator and coordinator.host and f"{coordinator.host}:{coordinator.port}" in brokers:
         return True
-    ends = [log.last_at for log in logs if log.last_at is not None]
-    is_of_now = any(abs(snapshot.captured_at - end) <= NOW for end in ends)
+    now = snapshot.captured_at
+    is_of_now = any(log.last_at and abs(now - log.last_at) <= NOW for log in logs)
     return is_of_now and not _strangers(found)
 
 
@@ -167,10 +162,13 @@ def _of_brokers(
 
 
 _QUARTER: Final = timedelta(minutes=15)
-_WEST, _EAST = timedelta(hours=-12), timedelta(hours=14)
-# The zones that are no whole hours from UTC, in minutes (tz database, 2026).
-_BROKEN_HOURS: Final = frozenset(
-    {-570, -210, -150, 210, 270, 330, 345, 390, 525, 570, 630, 765, 825}
+# The zones that are in use (tz database, 2026): whole hours from UTC, and these minutes.
+_OFFSETS: Final = frozenset(
+    timedelta(minutes=each)
+    for each in (
+        *range(-720, 841, 60),
+        *(-570, -210, -150, 210, 270, 330, 345, 390, 525, 570, 630, 765, 825),
+    )
 )
 # How far apart two clocks, and two sides of one join, may be.
 _TOLERANCE: Final = timedelta(minutes=2)
@@ -315,9 +313,7 @@ def _just_written(log: LogRead) -> Iterator[tuple[datetime, datetime]]:
 def zone_offset(difference: timedelta, tolerance: timedelta = _TOLERANCE) -> timedelta | None:
     """Return the zone offset that the difference of two clocks stands for, if it can be one."""
     offset = round(difference / _QUARTER) * _QUARTER
-    minutes = offset // timedelta(minutes=1)
-    in_use = minutes % 60 == 0 or minutes in _BROKEN_HOURS
-    possible = in_use and _WEST <= offset <= _EAST and abs(difference - offset) <= tolerance
+    possible = offset in _OFFSETS and abs(difference - offset) <= tolerance
     return offset if possible else None
 
 
@@ -351,21 +347,19 @@ def _moved(evidence: Evidence, clock: _Clock) -> Evidence:
     return replace(evidence, at=clock.moment(evidence.at))
 
 
-def zone_notes(seen: Sequence[Observation], offsets: dict[str, timedelta | None]) -> Iterator[str]:
+def zone_notes(seen: Sequence[Observation], used: dict[str, timedelta | None]) -> Iterator[str]:
     """Yield a note for each offset from UTC that was used for the times of `seen`, or one
-    if none.
+    if none; `used` has it by origin.
     """
-    shown = {one.origin for one in seen if isinstance(one, Seen)}
     kinds: dict[timedelta | None, dict[str, str]] = defaultdict(dict)
     for one in seen:
-        if isinstance(one, LogRead) and one.origin in offsets and one.origin in shown:
-            kinds[offsets[one.origin]][one.origin] = one.kind
+        if isinstance(one, LogRead) and one.origin in used:
+            kinds[used[one.origin]][one.origin] = one.kind
     for offset, origins in sorted(kinds.items(), key=lambda each: (each[0] is None, str(each[0]))):
-        counted = [
+        named = " and ".join(
             f"{number} {name} log{'' if number == 1 else 's'}"
             for name, number in sorted(Counter(origins.values()).items(), reverse=True)
-        ]
-        named = " and ".join(counted)
+        )
         if offset is None:
             yield (
                 f"times of {named} are not used: no zone is printed, and none could be determined; "
@@ -373,15 +367,6 @@ def zone_notes(seen: Sequence[Observation], offsets: dict[str, timedelta | None]
             )
         else:
             yield f"times of {named} are read as {zone_name(offset)}: no zone is printed"
-
-
-def without_zone(seen: Sequence[Observation], offsets: dict[str, timedelta | None]) -> bool:
-    """Return whether a log of `seen` prints no zone and none could be determined."""
-    shown = {one.origin for one in seen if isinstance(one, Seen)}
-    return any(
-        isinstance(one, LogRead) and one.origin in shown and offsets.get(one.origin, 0) is None
-        for one in seen
-    )
 
 
 def zone_name(offset: timedelta) -> str:

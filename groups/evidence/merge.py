@@ -27,7 +27,7 @@ from rebal.groups.evidence.bounds import contradictions, with_bounds
 from rebal.groups.evidence.exact import evidence_key, when, with_joins, with_ran
 from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.evidence.loads import with_loads
-from rebal.groups.evidence.logs import in_order, own, placed, without_zone, zone_notes
+from rebal.groups.evidence.logs import in_order, own, placed, zone_notes
 from rebal.groups.evidence.observations import (
     Converted,
     Declared,
@@ -35,6 +35,7 @@ from rebal.groups.evidence.observations import (
     Joined,
     Observation,
     Ran,
+    Seen,
     by_field,
 )
 from rebal.groups.model import (
@@ -66,10 +67,14 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     assignor, the probe and owned partitions, and guesses of the client software.
     """
     group_id = snapshot.group.group_id
-    of_group = [one for one in observations if one.group_id in (group_id, None)]
-    seen, offsets = placed(snapshot, in_order(of_group))
+    seen, offsets = placed(
+        snapshot, in_order([one for one in observations if one.group_id in (group_id, None)])
+    )
     seen, unused = own(snapshot, seen)
-    notes = (*zone_notes(seen, offsets), *unused, *_conversions(seen))
+    used = {
+        o.origin: offsets[o.origin] for o in seen if isinstance(o, Seen) and o.origin in offsets
+    }
+    notes = (*zone_notes(seen, used), *unused, *_conversions(seen))
     snapshot = with_loads(snapshot, seen)
     joins = by_field(seen, Joined, "member_id")
     found = [with_joins(member, joins.pop(member.member_id, ())) for member in snapshot.members]
@@ -95,7 +100,7 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
         ),
         unmatched=_joined(snapshot.unmatched, [*files.unmatched, *_absent(absent)]),
         expected_members=files.replicas if expected is None else expected,
-        undated_logs=snapshot.undated_logs or without_zone(seen, offsets),
+        undated_logs=snapshot.undated_logs or None in used.values(),
         notes=(*snapshot.notes, *(note for note in notes if note not in snapshot.notes)),
     )
 

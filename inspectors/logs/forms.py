@@ -153,11 +153,17 @@ class Part:
     def place(self, line: LogText) -> tuple[Evidence, Where]:
         """Return one of its lines as evidence, and where it stands."""
         log, stamp = self._log, line.stamp
-        source = Source.BROKER_LOG if log.kind == "broker" else Source.CLIENT_LOG
-        detail = f"{self._source.name}:{line.number}"
-        evidence = Evidence(source=source, at=stamp.at if stamp else None, detail=detail)
-        local = stamp is not None and stamp.local
-        return evidence, Where(log=log.log, line=line.number, origin=log.origin, local=local)
+        evidence = Evidence(
+            source=Source.BROKER_LOG if log.kind == "broker" else Source.CLIENT_LOG,
+            at=stamp.at if stamp else None,
+            detail=f"{self._source.name}:{line.number}",
+        )
+        return evidence, Where(
+            log=log.log,
+            line=line.number,
+            origin=log.origin,
+            local=stamp is not None and stamp.local,
+        )
 
     def read(self) -> LogRead:
         """Return the record of the log; call it after the whole source was read."""

@@ -58,7 +58,7 @@ def test_an_accepted_join_shows_the_member_s_client_and_the_list_that_it_prints(
     ("name", "advice"),
     [
         ("franz-go", "it does so at no level: --request-log shows the list"),
-        ("librdkafka-fenced", "debug=conf,cgrp makes it print one"),
+        ("librdkafka-fenced", "debug=conf,cgrp, where each line names its consumer"),
     ],
 )
 def test_the_advice_fits_the_client(name: str, advice: str) -> None:
@@ -214,14 +214,6 @@ def test_wrapped_lines_show_the_same(name: str, wrap: Callable[[str], str]) -> N
 def test_a_binding_s_logger_has_the_same_lines(layout: str) -> None:
     text = re.sub(r"(?m)^%(\d)\|[\d.]+\|(\w+)\|(\S+)\| (.*)$", layout, logged("librdkafka-conf"))
     assert lists(read_clients(text)) == {("cooperative-sticky",)}
-
-
-def test_lines_that_do_not_name_their_consumer_are_said() -> None:
-    text = re.sub(r"%7\|[\d.]+\|(\w+)\|\S+\| ", r"librdkafka: \1 ", logged("librdkafka-conf"))
-    reading = read_clients(text)
-    (note,) = reading.notes
-    assert "do not name their consumer" in note
-    assert reading.observations == ()
 
 
 COOPERATIVE = logged("librdkafka-conf")

@@ -111,9 +111,8 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
     lines = 0
     for source in map(TextInput, sources):
         parts: dict[int, Part] = {}
-        number, first, raw = 0, b"", b""
+        number, raw = 0, b""
         for number, raw in numbered(source.lines()):
-            first = first or raw
             for line in split(raw, number, tz_offset) if _MARK in raw else ():
                 if not (match := _COORDINATOR.search(line.text)):
                     continue
@@ -133,8 +132,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
         lines += number
         # A broker whose groups are stable still prints other lines: they show how far its log goes.
         for part in parts.values() if len(parts) == 1 else ():
-            for end in (first, raw):
-                part.take(next((line.stamp for line in split(end, number, tz_offset)), None))
+            part.take(next((line.stamp for line in split(raw, number, tz_offset)), None))
         logs += [part.read() for part in parts.values()]
     note = (
         f"--broker-log: none of the {lines:,} lines is the group coordinator's "

@@ -93,11 +93,11 @@ _OF_CLIENTS: Final[tuple[tuple[Kind, str], ...]] = (
         r"|(?P<GROUP_MAX_SIZE_REACHED>"
         r"The (?:consumer )?group has reached its max(?:imum)? size))",
     ),
-    # In the answer to a join, a sync, a heartbeat or a commit.
+    # In the answer to a join, a sync or, by its last words, a heartbeat.
     (
         "rejected",
-        r".*?(?P<FENCED_INSTANCE_ID>group instance id .* fenced|Caught fenced group\.instance\.id"
-        r"|group\.instance\.id gets fenced)",
+        r"(?P<FENCED_INSTANCE_ID>(?:JoinGroup|SyncGroup|Attempt to join group) .*?group instance "
+        r"id .* fenced|Caught fenced group\.instance\.id)",
     ),
     ("cluster", r"Cluster ID: (?P<cluster_id>[\w-]+)"),
     (
@@ -140,12 +140,14 @@ _WITHOUT_CONTEXT: Final[tuple[tuple[Kind, str], ...]] = (
     ),
     ("refused", r"InconsistentGroupProtocolException"),
 )
-_ROWS: Final = (
-    *_OF_PROGRAMS,
-    *((kind, _CONTEXT + pattern) for kind, pattern in _OF_CLIENTS),
-    *_WITHOUT_CONTEXT,
+_PATTERNS: Final = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        *_OF_PROGRAMS,
+        *((kind, _CONTEXT + pattern) for kind, pattern in _OF_CLIENTS),
+        *_WITHOUT_CONTEXT,
+    )
 )
-_PATTERNS: Final = tuple((kind, re.compile(pattern)) for kind, pattern in _ROWS)
 # Each member of a leader's line, before its assignment.
 _MEMBER: Final = re.compile(r"(?:^|\), )(.+?)=Assignment\(")
 

@@ -98,8 +98,6 @@ class _Program(Part):
         self.lives = Lives()
         self.assignors: dict[tuple[str, str], str | None] = {}
         self.rejected = False
-        # (group, client id) of a client that was fenced since it joined
-        self.fenced: set[tuple[str, str]] = set()
         self.failing: dict[tuple[str, str], ClientLine] = {}
         self.built: dict[str, list[tuple[ClientLine, Evidence]]] = {}
         self.builds: Counter[str] = Counter()
@@ -123,8 +121,6 @@ class _Reader:
         self._tz_offset = tz_offset
         self._rosters = Rosters()
         self._programs: list[_Program] = []
-        # (group, member id) of joins that show their list themselves
-        self._sent: set[tuple[str, str]] = set()
         # Source → the line of its first configuration that was not understood.
         self._unread_of: dict[str, int] = {}
 
@@ -175,8 +171,6 @@ class _Reader:
         self._rosters.bind()
         for program in self._programs:
             program.lives.resolve()
-        joins = (one for one in self.others if isinstance(one, Joined) and one.list)
-        self._sent = {(one.group_id, one.member_id) for one in joins}
         made = (each() if callable(each) else each for each in self._pending)
         self.found += [observation for observation in made if observation is not None]
 
@@ -248,20 +242,14 @@ class _Reader:
                 program.cluster_ids[event.cluster_id] = None
             case "joined":
                 number = lives.add(event)
-                program.fenced.discard(client)
                 program.assignors[client] = event.assignor
                 if not event.worker:
                     self._ran(event, program, evidence, where)
                 self._pending.append(partial(self._join, number, program, evidence, where))
             case "rejected":
                 program.rejected = True
-                # A fenced client was a member: its member id keeps its configuration, and its other
-                # requests fail too until it notices.
-                fenced = event.error == "FENCED_INSTANCE_ID"
-                if fenced and client in program.fenced:
-                    return
-                program.fenced |= {client} if fenced else set()
-                own = -1 if fenced else lives.add(event)
+                # A fenced client was a member: its member id keeps its configuration.
+                own = -1 if event.error == "FENCED_INSTANCE_ID" else lives.add(event)
                 self._pending.append(partial(_rejection, event, program, evidence, own, where))
             case "failing":
                 program.failing[client] = event
@@ -306,10 +294,13 @@ class _Reader:
         event = program.lives.events[number]
         source = evidence.detail.rpartition(":")[0]
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
-        if isinstance(found, Lookup) and (event.group_id, event.member_id) in self._sent:
-            # At DEBUG the join itself shows the list.
-            return None
         match found:
+            case Lookup() if any(
+                isinstance(one, Joined) and one.list and one.member_id == event.member_id
+                for one in self.others
+            ):
+                # At DEBUG the join itself shows the list.
+                return None
             case Lookup.NONE:
                 unread = self._unread_of.get(source)
                 problem = (

@@ -63,9 +63,9 @@ class Wrappers:
         found = list(unwrap(line, self._wanted, self._zone, self._field))
         for inner in found:
             self._field = inner.field
-            own = better(stamp_of(inner.text[:60], self._zone), inner.wrapper_time)
             # Any other time within the JSON may be that of a roll-out.
-            own = better(own, stamp_of(line[: line.find("{")], self._zone))
+            before = stamp_of(line[: line.find("{")], self._zone)
+            own = better(better(stamp_of(inner.text[:60], self._zone), inner.wrapper_time), before)
             origin = " ".join(_VARIABLE.sub("", inner.origin).split())
             for text in inner.text.splitlines():
                 yield from self._placed(text, number, own or at, origin)

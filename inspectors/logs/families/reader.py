@@ -93,7 +93,8 @@ class OtherClients:
         self._found: list[Observation | _Later] = []
         # (program, family, group)
         self._refused: dict[tuple[str, str, str], Refused] = {}
-        self._members: dict[tuple[str, str, str], set[str]] = {}
+        # with the member id
+        self._joined: set[tuple[str, str, str, str]] = set()
         # (family, group) -> whether a list was printed
         self._listed: dict[tuple[str, str], bool] = {}
         self._notes: dict[str, None] = {}
@@ -103,11 +104,9 @@ class OtherClients:
         for number, raw in enumerate(self._source.lines(), 1):
             texts = [*split(raw, number, self._zone)] if MARK.search(raw) else []
             for line in texts:
-                shown = shown_by(LINES, line.text)
-                if shown is None and len(texts) == 1 and b"{" in raw:
-                    # kafkajs's own lines, and those of Go's JSON loggers, have the ids beside the
-                    # message.
-                    shown = shown_by(LINES, raw.decode("utf-8", "replace"))
+                # kafkajs and Go's JSON loggers print the ids beside the message.
+                whole = raw.decode("utf-8", "replace") if len(texts) == 1 and b"{" in raw else ""
+                shown = shown_by(LINES, line.text) or shown_by(LINES, whole)
                 if shown is None and "[thrd:" not in line.text:
                     continue
                 if line.program not in self._parts:
@@ -117,20 +116,10 @@ class OtherClients:
                 part = self._parts[line.program]
                 part.take(line.stamp)
                 if shown is None:
-                    self._unread(line.text)
+                    self._list("librdkafka", "")
                     continue
                 self._take(shown, line.program, *part.place(line))
             yield raw
-
-    def _unread(self, text: str) -> None:
-        """Note a line of librdkafka's that shows nothing, or none of one consumer."""
-        if "#consumer-" in text:
-            self._list("librdkafka", "")
-        elif "#producer-" not in text:
-            self._notes.setdefault(
-                f"{self._source.name}: its librdkafka lines do not name their consumer "
-                "(rdkafka#consumer-1); print that name in each line."
-            )
 
     def _take(self, shown: Shown, program: str, evidence: Evidence, where: Where) -> None:
         kind, family, fields = shown.form.kind, shown.form.family, shown.fields
@@ -173,11 +162,10 @@ class OtherClients:
                     self._list(family, group_id, bool(isinstance(seen, Joined) and seen.list))
                 if isinstance(seen, Joined) and seen.accepted:
                     key = (program, family, group_id)
-                    members = self._members.setdefault(key, set())
-                    if seen.member_id not in members:
-                        # The client went on by itself; another one that is there rejoins.
+                    # The client went on by itself; another one that is there rejoins.
+                    if (*key, seen.member_id) not in self._joined:
                         self._refused.pop(key, None)
-                    members.add(seen.member_id)
+                    self._joined.add((*key, seen.member_id))
 
     def _list(self, family: str, group_id: str, listed: bool = False) -> None:
         """Note that a member of this family was seen, and whether it printed a list."""
@@ -188,6 +176,11 @@ class OtherClients:
     ) -> None:
         family, group_id = shown.form.family, shown.get("group_id")
         error = next(name for name in shown.fields if name in JOIN_REJECTIONS)
+        if not group_id:
+            self._notes.setdefault(
+                f"{self._source.name}: a member was rejected ({error}); its group is not shown."
+            )
+            return
         key = (program, family, group_id)
         before = self._refused.get(key)
         self._refused[key] = Refused(
@@ -204,15 +197,6 @@ class OtherClients:
     def read(self) -> tuple[list[Observation], list[LogRead], list[str]]:
         """Return the observations, the logs and notes; call it after `lines` has ended."""
         found = [one() if callable(one) else one for one in self._found]
-        named = {(program, family) for program, family, group_id in self._refused if group_id}
-        for (program, family, group_id), refused in self._refused.items():
-            if group_id:
-                found.append(refused)
-            elif (program, family) not in named:
-                self._notes.setdefault(
-                    f"{refused.evidence.detail}: a member was rejected ({refused.error}); its "
-                    "group is not shown."
-                )
         groups = Counter(family for family, _ in self._listed)
         for (family, group_id), listed in self._listed.items():
             if not listed and (group_id or groups[family] == 1):
@@ -227,7 +211,7 @@ class OtherClients:
                     )
                 )
         logs = [part.read() for part in self._parts.values()]
-        return found, logs, list(self._notes)
+        return [*found, *self._refused.values()], logs, list(self._notes)
 
     def _bound(self, seen: Joined, of: _Object, settings: dict[str, str]) -> Observation:
         """Return the member id of a librdkafka object, with its list if that is certain."""

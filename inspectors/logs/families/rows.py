@@ -17,7 +17,7 @@ from rebal.inspectors.logs.forms import Kind, forms
 
 # How a client is made to print its list; the others print it at no level.
 ASKED_FOR: Final = {
-    "librdkafka": "debug=conf,cgrp",
+    "librdkafka": "debug=conf,cgrp, where each line names its consumer (rdkafka#consumer-1),",
     "kafka-python": "the logger kafka.coordinator at DEBUG",
     "aiokafka": "the logger aiokafka.conn at DEBUG",
 }
@@ -38,7 +38,6 @@ def _kgo(name: str, field: str, value: str) -> str:
     return rf'"?{name}(?:": ?|: |=)"?(?P<{field}>{value})"?'
 
 
-_JSON_IDS: Final = r'.{0,99}?"groupId":"(?P<group_id>[^"\\]+)","memberId":"(?P<member_id>[^"\\]+)"'
 _SENT: Final = (
     r"\b(?:Sending JoinGroup \(|Request to \S+ \d+: )JoinGroupRequest\w*\("
     r"group(?:_id)?='(?P<group_id>[^']*)'.{0,200}?\bmember_id='(?P<member_id>[^']+)', "
@@ -127,7 +126,8 @@ _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
     ("sarama", "named", rf"\bconsumergroup/session/{_MEMBER}/\d+ (?:heartbeat|released)"),
     (
         *("kafkajs", "joined"),
-        r"\[ConsumerGroup\] Consumer has joined the group\b" + _JSON_IDS,
+        r"\[ConsumerGroup\] Consumer has joined the group\b.{0,99}?"
+        r'"groupId":"(?P<group_id>[^"\\]+)","memberId":"(?P<member_id>[^"\\]+)"',
     ),
     (
         *("kafkajs", "rejected"),

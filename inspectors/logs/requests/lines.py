@@ -274,9 +274,8 @@ def parse(
     """
     if not may_concern_group(raw, heartbeats):
         return OTHER
-    if b'{""' in raw:
-        # A row of CSV, in which each quote is two.
-        raw = raw.replace(b'""', b'"')
+    # In a row of CSV each quote is two.
+    raw = raw.replace(b'""', b'"') if b'{""' in raw else raw
     prefix, _, rest = raw.partition(MARK)
     at: Stamp | None = None
     if rest.startswith(b'{\\"') or b'"' in prefix:

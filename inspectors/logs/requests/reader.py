@@ -28,8 +28,8 @@ from rebal.groups.evidence.observations import (
 from rebal.groups.model import Evidence, RebalanceProtocol, Software, Source, Tri
 from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors.errors import error_name
-from rebal.inspectors.logs.forms import LogReading, Part
-from rebal.inspectors.logs.lines import Zone, numbered, origin, stamp_of
+from rebal.inspectors.logs.forms import LogReading, Part, split
+from rebal.inspectors.logs.lines import Stamp, Zone, numbered, origin
 from rebal.inspectors.logs.requests import lines
 from rebal.inspectors.logs.requests.lines import (
     FENCED,
@@ -98,35 +98,29 @@ def _read(
     """
     requests: list[Request] = []
     parts: dict[str, Part] = {}
-    # Whether the times of a broker's requests are local; a wrapper may print a better one.
-    local: dict[str, bool] = {}
 
     def part_of(broker: str) -> Part:
         log = LogRead(log=source.name, origin=origin(source.name, broker), broker=broker)
         return parts.setdefault(broker, Part(source, log))
 
-    number = 0
-    first = last = b""
+    number, last = 0, b""
     for number, raw in numbered(source.lines()):
         if MARK not in raw:
             continue
-        first, last = first or raw, raw
+        last = raw
         if (heartbeat := present(raw)) is not None:
             group_id, member_id, broker = heartbeat
             part_of(broker).members.add((group_id, member_id))
         parsed = parse(raw, source.name, number, tz_offset, heartbeats=is_fenced(raw))
         if isinstance(parsed, Request):
             requests.append(parsed)
-            part_of(parsed.broker)
-            local[parsed.broker] = parsed.local
+            part_of(parsed.broker).take(Stamp(parsed.at, parsed.local) if parsed.at else None)
         else:
             tally["unread"] += bool(parsed.problem)
     tally["lines"] += number
     tally["cut off"] += source.cut_off
-    for raw in (first, last):
-        stamp = stamp_of(raw[:400].decode("utf-8", "replace"), tz_offset)
-        for broker, part in parts.items():
-            part.take(stamp and stamp._replace(local=local.get(broker, stamp.local)))
+    for part in parts.values():
+        part.take(next((line.stamp for line in split(last[:10_000], number, tz_offset)), None))
     return requests, [part.read() for part in parts.values()]
 
 
