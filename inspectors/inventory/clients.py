@@ -8,7 +8,7 @@ scope is one consumer.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -117,30 +117,32 @@ class _Scope:
 
 def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -> list[Declared]:
     """Return the consumers that `layers` describe; a later layer overrides an earlier one."""
-    together: Flat = {}
-    for layer in layers:
-        together |= layer
+    together = {key: value for layer in layers for key, value in layer.items()}
     workers = {
         f"{m[1]}." if m[1] else "" for key in together if (m := _CONNECT_WORKER.fullmatch(key))
     }
-    found = [_worker(_below(prefix, together), environment, place) for prefix in sorted(workers)]
+    found = [
+        worker
+        for prefix in sorted(workers)
+        for worker in _worker(_below(prefix, together), environment, place)
+    ]
     layers = [
         {key: value for key, value in layer.items() if not key.startswith(tuple(workers))}
         for layer in layers
     ]
     if any(key.endswith("connector.class") for key in together):
-        sink = _sink(together, environment, place)
-        return [] if sink is None else [sink]
+        return list(_sink(together, environment, place))
     scopes: dict[tuple[str, ...], _Scope] = {}
     for rank, layer in enumerate(layers):
         for key, value in _with_lists(layer).items():
             _put(key, value, rank, scopes)
-    clients = (
-        _client(path, scopes, together, environment, place)
+    found += [
+        client
         for path in sorted(scopes)
         if _describes_a_consumer(path, scopes)
-    )
-    return _merged([client for client in (*found, *clients) if client is not None])
+        for client in _client(path, scopes, together, environment, place)
+    ]
+    return _merged(found)
 
 
 def _below(prefix: str, flat: Flat) -> Flat:
@@ -148,8 +150,8 @@ def _below(prefix: str, flat: Flat) -> Flat:
     return {key.removeprefix(prefix): flat[key] for key in flat if key.startswith(prefix)}
 
 
-def _worker(beside: Flat, environment: Environment, place: Place) -> Declared | None:
-    """Return the Connect worker of these settings; connect.protocol determines its list."""
+def _worker(beside: Flat, environment: Environment, place: Place) -> Iterator[Declared]:
+    """Yield the Connect worker of these settings; connect.protocol determines its list."""
     known: dict[str, str | None] = {}
     for key, raw in beside.items():
         # Images for containers write CONNECT_GROUP_ID and CONNECT_CONNECT_PROTOCOL.
@@ -161,9 +163,9 @@ def _worker(beside: Flat, environment: Environment, place: Place) -> Declared | 
     offers = worker_list(protocol) if protocol is not None else None
     if "connect.protocol" in known and offers is None:
         place.note("has a Connect worker with an unknown connect.protocol, which is left out")
-        return None
+        return
     held_back = known.get("scheduled.rebalance.max.delay.ms")
-    return Declared(
+    yield Declared(
         where=place.where,
         evidence=place.evidence,
         group_id=known.get("group.id"),
@@ -178,18 +180,18 @@ def _worker(beside: Flat, environment: Environment, place: Place) -> Declared | 
     )
 
 
-def _sink(beside: Flat, environment: Environment, place: Place) -> Declared | None:
-    """Return the consumers of a sink connector's tasks; None for a source, which has none."""
+def _sink(beside: Flat, environment: Environment, place: Place) -> Iterator[Declared]:
+    """Yield the consumers of a sink connector's tasks; none for a source."""
     flat = {key.removeprefix("config."): value for key, value in beside.items()}
     if not flat.keys() & {"topics", "topics.regex"}:
-        return None
+        return
     known = {
         key.removeprefix("consumer.override."): environment.resolve(value, beside)
         for key, value in flat.items()
         if key.startswith("consumer.override.") or key == "name"
     }
     entries = _entries(known.get("partition.assignment.strategy") or "")
-    return Declared(
+    yield Declared(
         where=place.where,
         evidence=place.evidence,
         group_id=known.get("group.id") or f"connect-{known.get('name')}",
@@ -269,7 +271,7 @@ def _client(
     beside: Flat,
     environment: Environment,
     place: Place,
-) -> Declared | None:
+) -> Iterator[Declared]:
     scope = scopes[path]
     values: dict[str, str] = {}
     for above in _above(path):
@@ -289,10 +291,10 @@ def _client(
     ):
         # An unknown list is not an unset one, which means the client's default.
         place.note("has a consumer whose next assignor list is not known, which is left out")
-        return None
+        return
     streams = "application.id" in known and "group.id" not in known
     entries = [] if streams else _entries(known.get("partition.assignment.strategy") or "")
-    return Declared(
+    yield Declared(
         where=place.where,
         evidence=place.evidence,
         group_id=known.get("application.id" if streams else "group.id"),
@@ -345,8 +347,7 @@ def _merged(found: list[Declared]) -> list[Declared]:
     merged: list[Declared] = []
     for client in found:
         for index, other in enumerate(merged):
-            same = client.group_id is not None and client.group_id == other.group_id
-            if same and (union := _union(other, client)):
+            if union := _union(other, client):
                 merged[index] = union
                 break
         else:
@@ -355,18 +356,22 @@ def _merged(found: list[Declared]) -> list[Declared]:
 
 
 # Settings in which the parts of one consumer's configuration agree, where they have them.
-_SAME: Final = ("client_id", "instance_id", "group_protocol", "family", "upgrade_from")
-_TIMES: Final = ("session_timeout_ms", "max_poll_interval_ms")
-_EITHER: Final = (*_SAME, *_TIMES, "brokers", "list", "list_set")
+_SAME: Final = (
+    *("group_id", "client_id", "instance_id"),
+    *("group_protocol", "family", "upgrade_from"),
+)
+_EITHER: Final = (
+    *(*_SAME, "session_timeout_ms", "max_poll_interval_ms"),
+    *("brokers", "list", "list_set"),
+)
 
 
 def _union(one: Declared, two: Declared) -> Declared | None:
-    if one.list_set and two.list_set and one.list != two.list:
+    """Return both as one consumer of one group; None where they are not, or contradict."""
+    said = [{getattr(one, name), getattr(two, name)} - {None} for name in _SAME]
+    lists = {each.list for each in (one, two) if each.list_set}
+    if None in (one.group_id, two.group_id) or any(len(each) > 1 for each in (*said, lists)):
         return None
-    for name in _SAME:
-        both = {getattr(one, name), getattr(two, name)} - {None}
-        if len(both) > 1:
-            return None
     known = {name: getattr(one, name) or getattr(two, name) for name in _EITHER}
     classic_only = tuple(n for n in _CLASSIC_ONLY if n in one.classic_only + two.classic_only)
     return replace(one, classic_only=classic_only, **known)

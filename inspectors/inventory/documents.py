@@ -65,6 +65,16 @@ def words(key: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(key))
 
 
+def mapping(value: object) -> dict[str, Any]:
+    """Return a mapping as it is, and an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def text_of(value: object) -> str | None:
+    """Return a text as it is, and None for any other value."""
+    return value if isinstance(value, str) else None
+
+
 def flatten(tree: Tree, name: str) -> Flat:
     """Return a nested document of the file `name` as `a.b[0].c` → text; lists of plain values are
     joined by commas.
@@ -135,6 +145,7 @@ def substituted(
     return None if None in values else pattern.sub(lambda _: next(known), text)
 
 
+@dataclass(frozen=True)
 class Environment:
     """The values that a placeholder may name: settings of the same file, and environment variables.
 
@@ -142,11 +153,8 @@ class Environment:
     with the value None is set to something unknown, such as a Secret.
     """
 
-    def __init__(
-        self, variables: Mapping[str, str | None] | None = None, complete: bool = True
-    ) -> None:
-        self._variables = variables
-        self._complete = complete
+    variables: Mapping[str, str | None] | None = None
+    complete: bool = True
 
     def resolve(self, text: str, beside: Flat, depth: int = 0) -> str | None:
         """Return `text` with its placeholders replaced; None if one of them is not known."""
@@ -164,17 +172,14 @@ class Environment:
     def _value(self, name: str, default: str | None, beside: Flat, depth: int) -> str | None:
         if depth > 8 or name.startswith("random."):
             return None
-        if self._variables is not None:
-            # Spring's relaxed variable name of a property: APP_GROUPID for app.group-id.
-            relaxed = re.sub(r"\W", "_", name.replace("-", "")).upper()
-            for variable in (name, relaxed):
-                if variable in self._variables:
-                    return self._variables[variable]
+        known = self.variables or {}
+        # Spring's relaxed variable name of a property: APP_GROUPID for app.group-id.
+        relaxed = re.sub(r"\W", "_", name.replace("-", "")).upper()
+        if name in known or relaxed in known:
+            return known[name if name in known else relaxed]
         if name in beside:
             return self.resolve(beside[name], beside, depth + 1)
-        if self._variables is None or not self._complete:
-            return None
-        return default
+        return default if self.variables is not None and self.complete else None
 
 
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env")
@@ -218,10 +223,9 @@ def documents(text: str, name: str) -> list[Document]:
     ending = name.rpartition(".")[2].lower()
     named = _PROFILE_NAME.search(name)
     profile = named[1] if named else None
-    start = text.lstrip()[:1]
     if ending in ("properties", "conf", "cfg", "env"):
         return _properties(text, profile)
-    if ending == "json" or (ending not in ("yaml", "yml") and start in ("{", "[")):
+    if ending == "json" or (ending not in ("yaml", "yml") and text.lstrip().startswith(("{", "["))):
         return _trees([json_tree(text, name)], name, profile)
     if ending in ("yaml", "yml"):
         return _trees(_yaml(text, name), name, profile)
@@ -316,27 +320,21 @@ def json_tree(text: str, name: str) -> Tree:
     Raises:
         UnreadableDocument: it is not valid, or nested too deep.
     """
+    as_text: dict[str, Any] = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), str)
     try:
-        return _texts(json.loads(text), 0)
+        tree: Tree = json.loads(text, object_hook=_object, **as_text)
     except json.JSONDecodeError as error:
         raise UnreadableDocument(
             name, f"not valid JSON: {error.msg} (line {error.lineno})"
         ) from None
-    except (ValueError, RecursionError):
-        raise UnreadableDocument(name, "not valid JSON: a number or nesting too large") from None
+    except RecursionError:
+        raise UnreadableDocument(name, "not valid JSON: nested too deep") from None
+    return tree
 
 
-def _texts(value: Any, depth: int) -> Tree:
-    if depth > 200:
-        raise RecursionError
-    match value:
-        case dict():
-            return {str(key): _texts(inner, depth + 1) for key, inner in value.items()}
-        case list():
-            return [_texts(inner, depth + 1) for inner in value]
-        case bool():
-            return "true" if value else "false"
-    return None if value is None else str(value)
+def _object(found: dict[str, Any]) -> dict[str, Tree]:
+    """Return an object of JSON with `true` and `false` as text."""
+    return {k: str(v).lower() if isinstance(v, bool) else v for k, v in found.items()}
 
 
 def _properties(text: str, profile: str | None) -> list[Document]:

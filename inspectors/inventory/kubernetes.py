@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -29,10 +30,14 @@ from rebal.inspectors.inventory.documents import (
     UnreadableDocument,
     documents,
     file_written,
+    mapping,
     substituted,
+    text_of,
 )
 
 Resource = dict[str, Tree]
+# ConfigMaps with their sources, by namespace and name.
+Maps = dict[tuple[str, str], tuple[str, Resource]]
 _MOST_INSTANCES: Final = 1000
 _NOT_KNOWN: Final = "${not.known}"
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([\w.-]+)\)")
@@ -65,22 +70,23 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
 def _workload(
     source: str,
     resource: Resource,
-    maps: dict[tuple[str, str], tuple[str, Resource]],
+    maps: Maps,
     used: set[tuple[str, str]],
     notes: list[str],
 ) -> Iterator[Declared]:
     kind, namespace = str(resource.get("kind")), _namespace(resource)
-    spec = _object(resource.get("spec"))
+    spec = mapping(resource.get("spec"))
     pod = _pod(resource)
     name = f"{namespace}/{_name(resource)}" if namespace else _name(resource)
     for container in _objects(pod.get("containers")):
-        where = f"{source}: {kind} {name}, container {_text(container.get('name')) or '?'}"
+        where = f"{source}: {kind} {name}, container {text_of(container.get('name')) or '?'}"
         place = Place(where, notes)
         reading = _Container(container, pod, namespace, maps, place)
         layers = reading.layers()
         used |= reading.used
         objects = [(source, resource), *(maps[key] for key in sorted(reading.used))]
-        for client in clients_in(layers, reading.environment(), place):
+        environment = Environment(reading.variables, reading.complete)
+        for client in clients_in(layers, environment, place):
             yield from _instances(_dated(client, objects), resource, spec)
 
 
@@ -103,7 +109,7 @@ def _instances(client: Declared, resource: Resource, spec: Resource) -> Iterator
     client = replace(client, max_surge=_max_surge(spec, kind), evidence=seen)
     named = POD_NAME in f"{client.group_id}{client.client_id}{client.instance_id}"
     if named and kind == "StatefulSet" and replicas is not None and replicas <= _MOST_INSTANCES:
-        first = _number(_object(spec.get("ordinals")).get("start")) or 0
+        first = _number(mapping(spec.get("ordinals")).get("start")) or 0
         for ordinal in range(first, first + replicas):
             pod_name = f"{_name(resource)}-{ordinal}"
             where = f"{client.where}, pod {pod_name}"
@@ -140,12 +146,10 @@ def _max_surge(spec: Resource, kind: str) -> str | None:
 
 def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[Declared]:
     name = "/".join(part for part in (_namespace(resource), _name(resource)) if part)
-    for key, found in _settings_files(_object(resource.get("data"))):
-        place = Place(f"{source}: ConfigMap {name}, {key}", notes)
-        if isinstance(found, UnreadableDocument):
-            place.note(f"cannot be read: {found.reason}")
-            continue
+    whole = Place(f"{source}: ConfigMap {name}", notes)
+    for key, found in _settings_files(mapping(resource.get("data")), whole, "has"):
         layers = [document.settings for document in found if document.profile is None]
+        place = Place(f"{whole.where}, {key}", notes)
         for client in clients_in(layers, Environment(), place):
             yield _dated(client, [(source, resource)])
 
@@ -153,12 +157,11 @@ def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[De
 def _dated(client: Declared, objects: Sequence[tuple[str, Resource]]) -> Declared:
     """Return the consumer with the times of the objects that declare it."""
     written = [_written(source, resource) for source, resource in objects]
-    created = [_time(_object(each.get("metadata")).get("creationTimestamp")) for _, each in objects]
-    known = [time for time in written if time is not None]
-    at = max(known) if known and len(known) == len(written) else None
+    created = [_time(mapping(each.get("metadata")).get("creationTimestamp")) for _, each in objects]
+    at = None if None in written else max(filter(None, written))
     return replace(
         client,
-        created_at=max((time for time in created if time is not None), default=None),
+        created_at=max(filter(None, created), default=None),
         evidence=replace(client.evidence, at=at),
     )
 
@@ -170,29 +173,31 @@ def _written(source: str, resource: Resource) -> datetime | None:
     and its number of replicas do not count. An object that was never in a cluster is as old as its
     file.
     """
-    metadata = _object(resource.get("metadata"))
-    if _text(metadata.get("creationTimestamp")) is None:
+    metadata = mapping(resource.get("metadata"))
+    if text_of(metadata.get("creationTimestamp")) is None:
         return file_written(Path(source))
     changes = [
         _time(entry.get("time"))
         for entry in _objects(metadata.get("managedFields"))
-        if _text(entry.get("subresource")) not in ("status", "scale")
+        if text_of(entry.get("subresource")) not in ("status", "scale")
     ]
-    return max((time for time in changes if time is not None), default=None)
+    return max(filter(None, changes), default=None)
 
 
 def _time(value: Tree) -> datetime | None:
     try:
-        found = datetime.fromisoformat(_text(value) or "")
+        found = datetime.fromisoformat(text_of(value) or "")
     except ValueError:
         return None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _settings_files(
-    data: Resource,
-) -> Iterator[tuple[str, list[Document] | UnreadableDocument]]:
-    """Yield a ConfigMap's configuration files: their documents, or the error of one about Kafka."""
+    data: Resource, place: Place, verb: str
+) -> Iterator[tuple[str, list[Document]]]:
+    """Yield the documents of a ConfigMap's configuration files; one about Kafka that cannot be read
+    becomes a note on the place.
+    """
     for key, text in data.items():
         if not isinstance(text, str) or key.rpartition(".")[2].lower() not in ENDINGS:
             continue
@@ -200,131 +205,115 @@ def _settings_files(
             yield key, documents(text, key)
         except UnreadableDocument as error:
             if _ABOUT_KAFKA.search(text):
-                yield key, error
+                place.note(f"{verb} {key}, which cannot be read: {error.reason}")
 
 
+@dataclass
 class _Container:
-    """One container's settings, from its mounted files to the arguments that override them."""
+    """One container's settings, from its mounted files to the arguments that override them.
 
-    def __init__(
-        self,
-        container: Resource,
-        pod: Resource,
-        namespace: str,
-        maps: dict[tuple[str, str], tuple[str, Resource]],
-        place: Place,
-    ) -> None:
-        self._note = place.note
-        self.used: set[tuple[str, str]] = set()
-        self._container = container
-        self._pod = pod
-        self._namespace = namespace
-        self._maps = maps
-        self._complete = True
-        self._variables: dict[str, str | None] = {"HOSTNAME": POD_NAME}
-        self._read_environment()
+    `complete`: all its `variables` are known. `used` are the keys of the `maps` that it reads.
+    """
 
-    def environment(self) -> Environment:
-        return Environment(self._variables, self._complete)
+    container: Resource
+    pod: Resource
+    namespace: str
+    maps: Maps
+    place: Place
+    complete: bool = True
+    variables: dict[str, str | None] = field(default_factory=lambda: {"HOSTNAME": POD_NAME})
+    used: set[tuple[str, str]] = field(default_factory=set)
 
     def layers(self) -> list[Flat]:
         """Return mounted files (profiles after the base), environment, inline JSON, arguments."""
+        self._read_environment()
         named: Flat = {
-            key: _NOT_KNOWN if value is None else value for key, value in self._variables.items()
+            key: _NOT_KNOWN if value is None else value for key, value in self.variables.items()
         }
-        inline: Flat = {}
-        if body := self._variables.get("SPRING_APPLICATION_JSON"):
-            try:
-                inline = {
-                    k: v for d in documents(body, "inline.json") for k, v in d.settings.items()
-                }
-            except UnreadableDocument:
-                self._note("has a SPRING_APPLICATION_JSON that is no valid JSON")
-        return [*self._files(), named, inline, self._arguments()]
+        try:
+            inline = documents(self.variables.get("SPRING_APPLICATION_JSON") or "{}", "inline.json")
+        except UnreadableDocument:
+            inline = []
+            self.place.note("has a SPRING_APPLICATION_JSON that is no valid JSON")
+        return [*self._files(), named, *(one.settings for one in inline), self._arguments()]
 
     def _read_environment(self) -> None:
-        for source in _objects(self._container.get("envFrom")):
-            prefix = _text(source.get("prefix")) or ""
-            reference = _object(source.get("configMapRef"))
-            data = self._map(_text(reference.get("name"))) if reference else None
-            if data is None:
-                self._complete = False
-                if reference and _text(reference.get("optional")) != "true":
-                    self._note(
-                        f"takes its environment from ConfigMap {_text(reference.get('name'))}, "
-                        "which is not in the input"
-                    )
-                continue
-            self._variables |= {prefix + key: _text(value) for key, value in data.items()}
-        for entry in _objects(self._container.get("env")):
-            name = _text(entry.get("name"))
+        for source in _objects(self.container.get("envFrom")):
+            prefix = text_of(source.get("prefix")) or ""
+            reference = mapping(source.get("configMapRef"))
+            data = self._map(text_of(reference.get("name"))) if reference else None
+            self.complete = self.complete and data is not None
+            if data is None and reference and text_of(reference.get("optional")) != "true":
+                self.place.note(
+                    f"takes its environment from ConfigMap {text_of(reference.get('name'))}, "
+                    "which is not in the input"
+                )
+            self.variables |= {prefix + key: text_of(value) for key, value in (data or {}).items()}
+        for entry in _objects(self.container.get("env")):
+            name = text_of(entry.get("name"))
             if name is not None:
-                self._variables[name] = self._variable(name, entry)
+                self.variables[name] = self._variable(name, entry)
 
     def _variable(self, name: str, entry: Resource) -> str | None:
         match entry.get("valueFrom"):
             case {"fieldRef": {"fieldPath": "metadata.name"}}:
                 return POD_NAME
             case {"fieldRef": {"fieldPath": "metadata.namespace"}}:
-                return self._namespace or None
+                return self.namespace or None
             case {"configMapKeyRef": dict(reference)} if reference:
-                data = self._map(_text(reference.get("name"))) or {}
-                found = _text(data.get(_text(reference.get("key")) or ""))
+                data = self._map(text_of(reference.get("name"))) or {}
+                found = text_of(data.get(text_of(reference.get("key")) or ""))
                 if found is None and _ABOUT_KAFKA.search(name):
-                    self._note(
-                        f"takes {name} from ConfigMap {_text(reference.get('name'))}, "
+                    self.place.note(
+                        f"takes {name} from ConfigMap {text_of(reference.get('name'))}, "
                         "which is not in the input or lacks the key"
                     )
                 return found
             case dict(other) if other:
                 return None
-        return self._expand(_text(entry.get("value")) or "")
+        return self._expand(text_of(entry.get("value")) or "")
 
     def _expand(self, value: str) -> str | None:
         """Return `value` with each `$(NAME)` of an earlier variable replaced."""
 
         def value_of(match: re.Match[str]) -> str | None:
             name = match[1]
-            return "$" if name is None else self._variables.get(name, match[0])
+            return "$" if name is None else self.variables.get(name, match[0])
 
         return substituted(_REFERENCE, value, value_of)
 
     def _map(self, name: str | None) -> Resource | None:
-        key = (self._namespace, name or "")
-        if key not in self._maps:
+        key = (self.namespace, name or "")
+        if key not in self.maps:
             return None
         self.used.add(key)
-        return _object(self._maps[key][1].get("data"))
+        return mapping(self.maps[key][1].get("data"))
 
     def _files(self) -> list[Flat]:
-        mounted = {_text(m.get("name")) for m in _objects(self._container.get("volumeMounts"))}
-        base: list[Flat] = []
-        profiled: list[tuple[str, Flat]] = []
-        for volume in _objects(self._pod.get("volumes")):
-            if _text(volume.get("name")) not in mounted:
-                continue
-            for reference in _config_maps(volume):
-                data = self._map(_text(reference.get("name")))
-                for key, found in _settings_files(data or {}):
-                    if isinstance(found, UnreadableDocument):
-                        self._note(f"mounts {key}, which cannot be read: {found.reason}")
-                        continue
-                    base += [d.settings for d in found if d.profile is None]
-                    profiled += [(d.profile, d.settings) for d in found if d.profile is not None]
-        active = (self._variables.get("SPRING_PROFILES_ACTIVE") or "").split(",")
-        return base + [flat for profile, flat in profiled if profile in active]
+        mounted = {text_of(m.get("name")) for m in _objects(self.container.get("volumeMounts"))}
+        found: list[Document] = []
+        volumes = [
+            v for v in _objects(self.pod.get("volumes")) if text_of(v.get("name")) in mounted
+        ]
+        for reference in (one for volume in volumes for one in _config_maps(volume)):
+            data = self._map(text_of(reference.get("name"))) or {}
+            for _, each in _settings_files(data, self.place, "mounts"):
+                found += each
+        active = (self.variables.get("SPRING_PROFILES_ACTIVE") or "").split(",")
+        ordered = sorted(found, key=lambda one: one.profile is not None)
+        return [one.settings for one in ordered if one.profile in (None, *active)]
 
     def _arguments(self) -> Flat:
         texts = [
             text
             for key in ("command", "args")
-            for text in _list(self._container.get(key))
+            for text in _list(self.container.get(key))
             if isinstance(text, str)
         ]
         # A value may be an argument of its own.
         apart = [(one, two) for one, two in pairwise(texts) if one.startswith("--")]
         texts += [f"{one}={two}" for one, two in apart if "=" not in one and two[:1] != "-"]
-        texts += [self._variables.get(name) or "" for name in _JAVA_OPTIONS]
+        texts += [self.variables.get(name) or "" for name in _JAVA_OPTIONS]
         return {
             match[1]: match[2].strip("'\"")
             for text in texts
@@ -333,21 +322,17 @@ class _Container:
 
 
 def _config_maps(volume: Resource) -> list[Resource]:
-    direct = _object(volume.get("configMap"))
-    projected = _objects(_object(volume.get("projected")).get("sources"))
-    return [r for r in (direct, *(_object(s.get("configMap")) for s in projected)) if r]
+    direct = mapping(volume.get("configMap"))
+    projected = _objects(mapping(volume.get("projected")).get("sources"))
+    return [r for r in (direct, *(mapping(s.get("configMap")) for s in projected)) if r]
 
 
 def _namespace(resource: Resource) -> str:
-    return _text(_object(resource.get("metadata")).get("namespace")) or ""
+    return text_of(mapping(resource.get("metadata")).get("namespace")) or ""
 
 
 def _name(resource: Resource) -> str:
-    return _text(_object(resource.get("metadata")).get("name")) or ""
-
-
-def _object(value: Tree) -> Resource:
-    return value if isinstance(value, dict) else {}
+    return text_of(mapping(resource.get("metadata")).get("name")) or ""
 
 
 def _list(value: Tree) -> list[Tree]:
@@ -358,10 +343,6 @@ def _objects(value: Tree) -> list[Resource]:
     return [item for item in _list(value) if isinstance(item, dict)]
 
 
-def _text(value: Tree) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _number(value: Tree) -> int | None:
-    text = _text(value)
+    text = text_of(value)
     return int(text) if text is not None and text.isdecimal() and len(text) < 7 else None

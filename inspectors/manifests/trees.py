@@ -11,6 +11,8 @@ from rebal.inspectors.inventory.documents import (
     UnreadableDocument,
     documents,
     flatten,
+    mapping,
+    text_of,
 )
 from rebal.inspectors.manifests.texts import (
     OF_TESTS,
@@ -51,7 +53,7 @@ def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, o
     if not path:
         yield place, tree
         return
-    table = _table(tree)
+    table = mapping(tree)
     for key in table if path[0] == "*" else path[:1]:
         yield from _at(table.get(key), path[1:], f"{place}.{key}")
 
@@ -59,10 +61,10 @@ def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, o
 def _packages(found: object) -> Iterator[Named]:
     """Yield the packages of a table by name, or of a list."""
     listed = [("", value) for value in found] if isinstance(found, list) else []
-    for key, value in [*_table(found).items(), *listed]:
-        table = _table(value)
-        named = _text(table, "name") or key.rpartition(_INSTALLED)[2]
-        version = value if isinstance(value, str) else _text(table, "version")
+    for key, value in [*mapping(found).items(), *listed]:
+        table = mapping(value)
+        named = text_of(table.get("name")) or key.rpartition(_INSTALLED)[2]
+        version = value if isinstance(value, str) else text_of(table.get("version"))
         one = Named(named, plain_version(version)) if named else requirement(version or "")
         if one:
             yield one
@@ -71,22 +73,22 @@ def _packages(found: object) -> Iterator[Named]:
 def read_catalog(text: str, name: str) -> Iterator[Named]:
     """Yield the libraries and plugins of a Gradle version catalog."""
     tree = toml_tree(text, name)
-    versions = _table(tree.get("versions"))
+    versions = mapping(tree.get("versions"))
     for kind in ("libraries", "plugins"):
-        for entry in _table(tree.get(kind)).values():
+        for entry in mapping(tree.get(kind)).values():
             written, _, version = entry.rpartition(":") if isinstance(entry, str) else ("", "", "")
-            table = _table(entry)
-            own = written or _text(table, "module") or _text(table, "id")
-            named = own or f"{_text(table, 'group')}:{_text(table, 'name')}"
+            table = mapping(entry)
+            own = written or text_of(table.get("module")) or text_of(table.get("id"))
+            named = own or f"{text_of(table.get('group'))}:{text_of(table.get('name'))}"
             found = version or _catalog_version(table.get("version"), versions)
             yield Named(marker(named) if kind == "plugins" else named, found)
 
 
 def _catalog_version(version: object, versions: dict[str, Any]) -> str | None:
     """Return a version as written, or the one of `[versions]` that it refers to."""
-    table = _table(version)
+    table = mapping(version)
     referred = versions.get(str(table["ref"])) if "ref" in table else version
-    rich = _table(referred)
+    rich = mapping(referred)
     chosen = rich.get("prefer") or rich.get("strictly") or rich.get("require") or referred
     return chosen if isinstance(chosen, str) else None
 
@@ -125,13 +127,3 @@ def toml_tree(text: str, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0][:200] if isinstance(error, ValueError) else "too deep"
         raise UnreadableDocument(name, f"not valid TOML: {reason}") from None
-
-
-def _table(value: object) -> dict[str, Any]:
-    """Return a table as it is, and an empty one for any other value."""
-    return value if isinstance(value, dict) else {}
-
-
-def _text(table: dict[str, Any], key: str) -> str | None:
-    value = table.get(key)
-    return value if isinstance(value, str) else None
