@@ -82,6 +82,7 @@ _WORKER_KEYS: Final = {
     "rebalancetimeoutms": "rebalance.timeout.ms",
     "scheduledrebalancemaxdelayms": "scheduled.rebalance.max.delay.ms",
 }
+_OF_SINKS: Final = "consumer.override."
 _LIBRDKAFKA_ONLY: Final = (
     "enable.auto.offset.store",
     "enable.partition.eof",
@@ -131,7 +132,7 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
         for layer in layers
     ]
     if any(key.endswith("connector.class") for key in together):
-        return list(_sink(together, environment, place))
+        layers = [_of_sink(together)]
     scopes: dict[tuple[str, ...], _Scope] = {}
     for rank, layer in enumerate(layers):
         for key, value in _with_lists(layer).items():
@@ -180,26 +181,17 @@ def _worker(beside: Flat, environment: Environment, place: Place) -> Iterator[De
     )
 
 
-def _sink(beside: Flat, environment: Environment, place: Place) -> Iterator[Declared]:
-    """Yield the consumers of a sink connector's tasks; none for a source."""
-    flat = {key.removeprefix("config."): value for key, value in beside.items()}
+def _of_sink(connector: Flat) -> Flat:
+    """Return the settings of the consumers of a sink connector's tasks, as a program's on Java
+    writes them; empty for a source, which has none.
+    """
+    flat = {key.removeprefix("config."): value for key, value in connector.items()}
     if not flat.keys() & {"topics", "topics.regex"}:
-        return
-    known = {
-        key.removeprefix("consumer.override."): environment.resolve(value, beside)
-        for key, value in flat.items()
-        if key.startswith("consumer.override.") or key == "name"
-    }
-    entries = _entries(known.get("partition.assignment.strategy") or "")
-    yield Declared(
-        where=place.where,
-        evidence=place.evidence,
-        group_id=known.get("group.id") or f"connect-{known.get('name')}",
-        client_id=known.get("client.id"),
-        list=tuple(assignor_of(entry) or entry for entry in entries),
-        list_set=bool(entries),
-        family="java",
-    )
+        return {}
+    own = {key: value for key, value in flat.items() if key.startswith(_OF_SINKS)}
+    # Connect takes the name from the request where the file has none.
+    named = {f"{_OF_SINKS}group.id": f"connect-{flat.get('name', '${name}')}"} | own
+    return {key.replace(_OF_SINKS, "spring.kafka."): value for key, value in named.items()}
 
 
 def _with_lists(layer: Flat) -> Flat:

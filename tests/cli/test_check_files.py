@@ -19,6 +19,10 @@ WORKER = (
     "group.id=kafka\nconfig.storage.topic=c\noffset.storage.topic=o\nstatus.storage.topic=s\n"
     "consumer.partition.assignment.strategy={}\n"
 )
+SINK = (
+    "name=s3\nconnector.class=io.S3SinkConnector\ntopics=orders\n"
+    "consumer.override.group.protocol={}\n"
+)
 RECEIVER = "receivers:\n  kafka:\n    group_id: otel\n    group_rebalance_strategies: [{}]\n"
 CHART = {"a/templates/a.yaml": "name: kafka-{{ .Name }}\nstrategy: Recreate\n{{ if }}\n"}
 BOOT = """id 'org.springframework.boot' version '{}'
@@ -261,6 +265,9 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "a strategy below its own key": (
         both("b.yml", "type: kafka\nrebalance:\n  strategy: {}\n"), 4, []),
     "the list of a worker's sinks": (both("worker.properties", WORKER), 4, []),
+    "KIP-848 in a sink connector": (
+        both("s3.properties", SINK, "classic", "consumer"),
+        4, ["group.protocol  classic → consumer   s3.properties:4"]),
     "a file that is no YAML any more": (
         both("c.yaml", "group.id: pay\n{}", "", "  kafka: [\n"), 4, []),
     "an overlay that names no group": (

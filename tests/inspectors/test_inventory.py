@@ -8,6 +8,8 @@ from rebal.groups.model import Source
 from rebal.inspectors.inventory.reader import read_inventory
 from tests.inspectors.declared_files import BOTH, FILES, JAVA, one, write
 
+STRATEGY = "partition.assignment.strategy"
+
 
 def test_a_java_clients_properties():
     declared, notes = one(FILES / "consumer.properties")
@@ -40,6 +42,24 @@ def test_librdkafkas_short_names_in_json_and_yaml():
     declared, _ = one(FILES / "librdkafka.yaml")
     assert (declared.group_id, declared.family) == ("pricing", "librdkafka")
     assert declared.list == ("range", "roundrobin")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("name=s3\n", ("connect-s3", (), None)),
+        ("name=s3\nconsumer.override.group.protocol=consumer\n", ("connect-s3", (), "consumer")),
+        (f"consumer.override.group.id=q\nconsumer.override.{STRATEGY}={JAVA}RangeAssignor\n",
+         ("q", ("range",), None)),
+        ("", (None, (), None)),
+        (f"name=s3\nconsumer.override.{STRATEGY}=${{X}}\n", None),
+    ],
+)  # fmt: skip
+def test_a_sink_connectors_overrides_are_its_consumers_settings(tmp_path, settings, expected):
+    sink = "connector.class=io.S3SinkConnector\ntopics=orders\n"
+    found = read_inventory(write(tmp_path, "sink.properties", sink + settings)).declared
+    shown = [(each.group_id, each.list, each.group_protocol) for each in found]
+    assert shown == ([expected] if expected else [])
 
 
 def test_a_quarkus_program_runs_with_its_prod_settings(tmp_path):
