@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rebal.cli import checking
 from rebal.cli.app import run
 from rebal.groups.snapshot.documents import dump_snapshot
 from tests.manifests.folders import write
@@ -230,6 +231,18 @@ def test_a_saved_group_is_asked_instead_of_the_files(repository: Path, screen: S
     saved.write_text(dump_snapshot(group_of({"group_id": "bill"}), "yaml"))
     code, _, err = screen("--base", "HEAD", repository, "--snapshot", saved)
     assert (code, "its group bill does not start differently" in err) == (3, True)
+
+
+def test_a_group_that_the_scan_never_saw_is_judged_by_the_files(
+    repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanned = [group_of({"group_id": "bill"})]
+    monkeypatch.setattr(checking, "scan_snapshots", lambda _, all_groups: scanned)
+    words = ("--base", "HEAD", repository, "--evidence", repository / "lake")
+    assert screen(*words)[0] == 0
+    changed(repository)
+    code, out, _ = screen(*words)
+    assert (code, "live group" in out) == (3, False)
 
 
 def test_the_examples_for_pipelines_run(
