@@ -126,7 +126,7 @@ class Projects:
         return next((sheet for sheet in sheets if sheet.artifact == _artifact(one)), None)
 
     def _parsed(self, path: PurePosixPath) -> Any:
-        """Return the root of a file's XML, its names without their namespaces."""
+        """Return the root of a file's XML: names without their namespaces, texts without spaces."""
         try:
             root = fromstring(configuration_text(self._files[path]), forbid_dtd=True)
         except DefusedXmlException:
@@ -137,6 +137,7 @@ class Projects:
             raise UnreadableDocument(str(path), f"not valid XML: {error}") from None
         for element in root.iter():
             element.tag = str(element.tag).rpartition("}")[2]
+            element.text = (element.text or "").strip()
         return root
 
 
@@ -145,58 +146,51 @@ def _artifact(one: Named) -> str:
 
 
 def _maven(root: Any) -> Sheet:
-    sheet = Sheet(artifact=root.findtext("artifactId", "").strip())
-    central = set(root.findall("dependencyManagement/dependencies/dependency"))
-    own = (one for table in root.findall("properties") for one in table)
-    sheet.properties |= {one.tag: (one.text or "").strip() for one in own}
-    for one in (one for table in root.findall("profiles/profile/properties") for one in table):
+    properties = {one.tag: one.text for one in root.findall("properties/*")}
+    for one in root.findall("profiles/profile/properties/*"):
         # The command line decides which profile counts.
-        known, other = sheet.properties.get(one.tag), (one.text or "").strip()
-        if known is None or other not in known.split(OR):
-            sheet.properties[one.tag] = other if known is None else f"{known}{OR}{other}"
+        known = properties.setdefault(one.tag, one.text)
+        if one.text not in known.split(OR):
+            properties[one.tag] = f"{known}{OR}{one.text}"
     for key in ("version", "parent/version"):
         if found := root.findtext(key):
-            sheet.properties.setdefault("project.version", found.strip())
+            properties.setdefault("project.version", found)
+    managing = root.findall("dependencyManagement/dependencies/dependency")
+    central = {each: each.findtext("scope") for each in managing}
+    of_tools = root.findall(".//plugin/dependencies/dependency")
+    others = {*central, *of_tools}
+    own = [each for each in root.iter("dependency") if each not in others]
+    managed = [_coordinates(each) for each, scope in central.items() if scope != "import"]
     parent = root.find("parent")
-    if parent is not None:
-        sheet.parent = _coordinates(parent)
-        sheet.above = parent.findtext("relativePath", "../pom.xml").strip()
-    of_tools = set(root.findall(".//plugin/dependencies/dependency"))
-    for each in (one for one in root.iter("dependency") if one not in of_tools):
-        one = _coordinates(each)
-        scope = each.findtext("scope", "").strip()
-        if each in central and scope == "import":
-            sheet.boms.append(one)
-        elif each in central:
-            sheet.managed[one.name] = one.version
-        elif scope != "test":
-            sheet.named.append(one)
-    return sheet
+    return Sheet(
+        named=[_coordinates(each) for each in own if each.findtext("scope") != "test"],
+        managed={one.name: one.version for one in managed},
+        boms=[_coordinates(each) for each, scope in central.items() if scope == "import"],
+        properties=properties,
+        artifact=root.findtext("artifactId", ""),
+        parent=_NONE if parent is None else _coordinates(parent),
+        above="" if parent is None else parent.findtext("relativePath", "../pom.xml"),
+    )
 
 
 def _coordinates(element: Any) -> Named:
-    group, artifact, version = (
-        element.findtext(key, "").strip() for key in ("groupId", "artifactId", "version")
-    )
+    keys = ("groupId", "artifactId", "version")
+    group, artifact, version = (element.findtext(key, "") for key in keys)
     return Named(f"{group}:{artifact}", version or None)
 
 
 def _msbuild(root: Any) -> Sheet:
-    sheet = Sheet()
-    for group in root.iter("PropertyGroup"):
-        sheet.properties |= {one.tag: (one.text or "").strip() for one in group}
-    for each in root.iter("PackageVersion"):
-        one = _package(each, "Version")
-        sheet.managed[one.name] = one.version
-    for each in root.iter("PackageReference"):
-        own = _package(each, "VersionOverride")
-        sheet.named.append(own if own.version else _package(each, "Version"))
-    of_tests = any(one.name == _TEST_SDK for one in sheet.named)
-    sheet.named = [one._replace(tests=of_tests) for one in sheet.named]
-    return sheet
+    central = [_package(each, "Version") for each in root.iter("PackageVersion")]
+    named = [_package(each, "VersionOverride", "Version") for each in root.iter("PackageReference")]
+    of_tests = any(one.name == _TEST_SDK for one in named)
+    return Sheet(
+        named=[one._replace(tests=of_tests) for one in named],
+        managed={one.name: one.version for one in central},
+        properties={one.tag: one.text for one in root.findall(".//PropertyGroup/*")},
+    )
 
 
-def _package(element: Any, key: str) -> Named:
+def _package(element: Any, *keys: str) -> Named:
     name = element.get("Include") or element.get("Update") or ""
-    version = element.get(key) or element.findtext(key, "").strip()
-    return Named(name.strip().lower(), version or None)
+    versions = (element.get(key) or element.findtext(key) for key in keys)
+    return Named(name.strip().lower(), next(filter(None, versions), None))
