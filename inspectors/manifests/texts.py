@@ -261,12 +261,9 @@ def _coordinates(line: str) -> str:
 
 def _written(line: str) -> Iterator[tuple[str, str | None]]:
     """Yield the names and versions on one line of a script."""
-    for found in _COORDINATES.finditer(line):
-        yield found["name"], found["version"]
-    for found in _PLUGIN.finditer(line):
-        yield marker(found["name"]), found["version"]
-    for found in _BOOT.finditer(line):
-        yield CLIENTS, found[1]
+    yield from ((found["name"], found["version"]) for found in _COORDINATES.finditer(line))
+    yield from ((marker(found["name"]), found["version"]) for found in _PLUGIN.finditer(line))
+    yield from ((CLIENTS, found[1]) for found in _BOOT.finditer(line))
 
 
 def marker(plugin: str) -> str:

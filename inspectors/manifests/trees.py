@@ -26,6 +26,10 @@ from rebal.inspectors.manifests.texts import (
 _INSTALLED: Final = "node_modules/"
 # How Helm values and Kustomize name an image in two keys.
 _TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "newName": "newTag", "image": "tag"}
+# A key of a catalog: an entry, or a part of one.
+_ENTRY: Final = re.compile(
+    r"((?:libraries|plugins)\..+?)(?:\.(?:module|id|group|name|version)(?:\.\w+)?)?"
+)
 # An action of a Helm template; what is written around it is read.
 _ACTION: Final = re.compile(r"\{\{.*?\}\}")
 
@@ -72,25 +76,16 @@ def _packages(found: object) -> Iterator[Named]:
 
 def read_catalog(text: str, name: str) -> Iterator[Named]:
     """Yield the libraries and plugins of a Gradle version catalog."""
-    tree = toml_tree(text, name)
-    versions = mapping(tree.get("versions"))
-    for kind in ("libraries", "plugins"):
-        for entry in mapping(tree.get(kind)).values():
-            written, _, version = entry.rpartition(":") if isinstance(entry, str) else ("", "", "")
-            table = mapping(entry)
-            own = written or text_of(table.get("module")) or text_of(table.get("id"))
-            named = own or f"{text_of(table.get('group'))}:{text_of(table.get('name'))}"
-            found = version or _catalog_version(table.get("version"), versions)
-            yield Named(marker(named) if kind == "plugins" else named, found)
-
-
-def _catalog_version(version: object, versions: dict[str, Any]) -> str | None:
-    """Return a version as written, or the one of `[versions]` that it refers to."""
-    table = mapping(version)
-    referred = versions.get(str(table["ref"])) if "ref" in table else version
-    rich = mapping(referred)
-    chosen = rich.get("prefer") or rich.get("strictly") or rich.get("require") or referred
-    return chosen if isinstance(chosen, str) else None
+    flat = flatten(toml_tree(text, name), name)
+    for entry in dict.fromkeys(found[1] for found in map(_ENTRY.fullmatch, flat) if found):
+        written, _, version = flat.get(entry, "").rpartition(":")
+        module = written or flat.get(f"{entry}.module") or flat.get(f"{entry}.id")
+        named = module or f"{flat.get(f'{entry}.group')}:{flat.get(f'{entry}.name')}"
+        reference = flat.get(f"{entry}.version.ref")
+        at = f"versions.{reference}" if reference else f"{entry}.version"
+        rich = (flat.get(f"{at}{key}") for key in (".prefer", ".strictly", ".require", ""))
+        plain = version or next(filter(None, rich), None)
+        yield Named(marker(named) if entry.startswith("plugins") else named, plain)
 
 
 def read_images(text: str, name: str) -> Iterator[Named]:
