@@ -23,6 +23,8 @@ from rebal.inspectors.inventory.documents import Environment, Flat, span_ms, wor
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 # Names that frameworks give the same settings; their values have a unit (Spring, Go).
 _SPANS: Final = {_CLASSIC_ONLY[1]: "session timeout", "max.poll.interval.ms": "poll interval"}
+# Settings that decide no list and no group.
+_TIMES_AND_SERVERS: Final = (*_CLASSIC_ONLY, *_SPANS, *_SPANS.values(), "bootstrap.servers")
 # Settings by the letters of a key's last words.
 _KEYS: Final = {
     "partitionassignmentstrategy": "partition.assignment.strategy",
@@ -265,21 +267,15 @@ def _client(
     place: Place,
 ) -> Iterator[Declared]:
     scope = scopes[path]
-    values: dict[str, str] = {}
-    for above in _above(path):
-        parent = scopes.get(above)
-        if parent is not None and "group.id" not in parent.values:
-            values |= parent.values
-    values |= scope.values
-    known: dict[str, str | None] = {}
-    for name, raw in values.items():
-        known[name] = environment.resolve(raw, beside)
-        unread = ("bootstrap.servers", "max.poll.interval.ms", *_CLASSIC_ONLY, *_SPANS.values())
-        if known[name] is None and name not in unread:
+    above = (scopes[each].values for each in _above(path) if each in scopes)
+    shared = [values for values in above if "group.id" not in values]
+    values = {name: raw for each in (*shared, scope.values) for name, raw in each.items()}
+    known = {name: environment.resolve(raw, beside) for name, raw in values.items()}
+    for name, value in known.items():
+        if value is None and name not in _TIMES_AND_SERVERS:
             place.note(f"sets {name} from a placeholder whose value is not known")
-    if any(
-        name in values and known[name] is None
-        for name in ("partition.assignment.strategy", "group.protocol")
+    if None in (
+        known.get(each, "") for each in ("partition.assignment.strategy", "group.protocol")
     ):
         # An unknown list is not an unset one, which means the client's default.
         place.note("has a consumer whose next assignor list is not known, which is left out")

@@ -226,30 +226,27 @@ def documents(text: str, name: str) -> list[Document]:
     if ending in ("properties", "conf", "cfg", "env"):
         return _properties(text, profile)
     if ending == "json" or (ending not in ("yaml", "yml") and text.lstrip().startswith(("{", "["))):
-        return _trees([json_tree(text, name)], name, profile)
+        return list(_trees([json_tree(text, name)], name, profile))
     if ending in ("yaml", "yml"):
-        return _trees(_yaml(text, name), name, profile)
+        return list(_trees(_yaml(text, name), name, profile))
     try:
         trees = _yaml(text, name)
     except UnreadableDocument:
         trees = []
     if any(isinstance(tree, dict) for tree in trees):
-        return _trees(trees, name, profile)
+        return list(_trees(trees, name, profile))
     made = _properties(text, profile)
     if not any(document.settings for document in made):
         raise UnreadableDocument(name, "holds no settings; name a properties, YAML or JSON file")
     return made
 
 
-def _trees(trees: list[Tree], name: str, profile: str | None) -> list[Document]:
-    made = []
-    for tree in trees:
-        for part in _items(tree, 0):
-            if isinstance(part, dict) and "apiVersion" in part and "kind" in part:
-                made.append(Document(settings={}, resource=part))
-            else:
-                made += _by_profile(flatten(part, name), profile)
-    return made
+def _trees(trees: list[Tree], name: str, profile: str | None) -> Iterator[Document]:
+    for part in (part for tree in trees for part in _items(tree, 0)):
+        if isinstance(part, dict) and "apiVersion" in part and "kind" in part:
+            yield Document(settings={}, resource=part)
+        else:
+            yield from _by_profile(flatten(part, name), profile)
 
 
 def _items(tree: Tree, depth: int) -> Iterator[Tree]:

@@ -100,11 +100,9 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
                 resources.append((name, document.resource))
             else:
                 settings.setdefault(process, []).append((name, document))
-    declared: list[Declared] = []
-    for documents_of_one in settings.values():
-        declared += _of_files(documents_of_one, notes)
-    declared += workloads_in(resources, notes)
-    return InventoryReading(declared=tuple(declared), notes=tuple(dict.fromkeys(notes)))
+    of_files = [one for process in settings.values() for one in _of_files(process, notes)]
+    declared = (*of_files, *workloads_in(resources, notes))
+    return InventoryReading(declared=declared, notes=tuple(dict.fromkeys(notes)))
 
 
 def configuration_text(file: Path) -> str:
