@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
@@ -69,7 +68,7 @@ _NEUTRAL_ENDS: Final = (
 _NEAR: Final = frozenset({"kafka", "consumer", "streams", "incoming"})
 _NO_CONSUMER: Final = frozenset({"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"})
 # Spring Cloud Stream: settings of its binder are those of its bindings too.
-_STREAM: Final = ["spring", "cloud", "stream"]
+_STREAM: Final = ("spring", "cloud", "stream")
 _BINDER: Final = ("kafka", "binder", "bindings")
 # A setting that only Connect workers have, and what is before those of this worker.
 _CONNECT_WORKER: Final = re.compile(
@@ -94,6 +93,9 @@ _LIBRDKAFKA_ONLY: Final = (
     "statistics.interval.ms",
     "topic.metadata.refresh.interval.ms",
 )
+_Path: TypeAlias = tuple[str, ...]
+# Settings by the words before their own.
+_Scopes: TypeAlias = dict[_Path, dict[str, str]]
 _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
 _MILLISECONDS: Final = re.compile(r"[1-9][0-9]{0,9}")
 
@@ -109,13 +111,6 @@ class Place:
     def note(self, clause: str) -> None:
         """Add a clause whose subject is the place, as a sentence."""
         self._notes.append(f"{self.where} {clause}.")
-
-
-@dataclass
-class _Scope:
-    values: dict[str, str] = field(default_factory=dict)
-    ranks: dict[str, int] = field(default_factory=dict)
-    java: bool = False
 
 
 def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -> list[Declared]:
@@ -135,10 +130,19 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     ]
     if any(key.endswith("connector.class") for key in together):
         layers = [_of_sink(together)]
-    scopes: dict[tuple[str, ...], _Scope] = {}
-    for rank, layer in enumerate(layers):
-        for key, value in _with_lists(layer).items():
-            _put(key, value, rank, scopes)
+    settings = [
+        (rank, *setting, value)
+        for rank, layer in enumerate(layers)
+        for key, value in _with_lists(layer).items()
+        for setting in _setting(key)
+    ]
+    split = [words(key) for layer in layers for key in layer]
+    # Bindings of Spring Cloud Stream may be of another kind of broker.
+    of_kafka = any(each[:3] == _STREAM and "kafka" in each for each in split)
+    scopes: _Scopes = {("kafka",): {}} if of_kafka else {}
+    # Within a layer the longer prefix is more specific.
+    for _, _, path, name, value in sorted(settings, key=lambda each: each[:2]):
+        scopes.setdefault(path, {})[name] = value
     found += [
         client
         for path in sorted(scopes)
@@ -205,71 +209,62 @@ def _with_lists(layer: Flat) -> Flat:
     return flat
 
 
-def _put(key: str, value: str, rank: int, scopes: dict[tuple[str, ...], _Scope]) -> None:
+def _setting(key: str) -> Iterator[tuple[int, _Path, str]]:
+    """Yield the setting that a key is, if it is one: the number of the words before its own, those
+    that separate consumers, and its name.
+    """
     parts = words(key)
     for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
-        name = _KEYS.get("".join(parts[-length:]))
-        path = list(parts[:-length])
+        own, path = parts[-length:], parts[:-length]
+        name = _KEYS.get("".join(own))
         if path[:3] == _STREAM:
-            if parts[-length:] == ("group",) and "bindings" in path:
+            if own == ("group",) and "bindings" in path:
                 name = "group.id"
-            if "kafka" in path:
-                # Bindings may be of another broker.
-                scopes.setdefault(("kafka",), _Scope())
-            path = [word for word in path if word not in _BINDER]
+            path = tuple(word for word in path if word not in _BINDER)
         # Servlets, databases and spring.session have session timeouts too.
-        if name is None or (name in _SPANS.values() and not _NEAR & set(path)):
-            continue
-        specific = len(path)
-        while path and path[-1] in _NEUTRAL_ENDS:
-            path.pop()
-        scope = scopes.setdefault(tuple(path), _Scope())
-        # Within a layer the longer prefix is more specific.
-        if rank * 1000 + specific >= scope.ranks.get(name, 0):
-            scope.values[name] = value
-            scope.ranks[name] = rank * 1000 + specific
-        scope.java = scope.java or "spring" in path
-        return
+        if name is not None and (name not in _SPANS.values() or _NEAR & set(path)):
+            specific = len(path)
+            while path and path[-1] in _NEUTRAL_ENDS:
+                path = path[:-1]
+            yield specific, path, name
+            return
 
 
-def _above(path: tuple[str, ...]) -> list[tuple[str, ...]]:
+def _above(path: _Path) -> list[_Path]:
     """Return the scopes whose settings a scope has too, the nearest last."""
     # SmallRye takes kafka.* for each channel.
-    shared = [("kafka",)] if path[:2] == ("mp", "messaging") else []
+    shared: list[_Path] = [("kafka",)] if path[:2] == ("mp", "messaging") else []
     return shared + [path[:length] for length in range(1, len(path))]
 
 
-def _describes_a_consumer(path: tuple[str, ...], scopes: dict[tuple[str, ...], _Scope]) -> bool:
+def _describes_a_consumer(path: _Path, scopes: _Scopes) -> bool:
     if _NO_CONSUMER & set(path):
         return False
-    names = set(scopes[path].values)
+    names = scopes[path].keys()
     if names & {"partition.assignment.strategy", "group.protocol", "group.instance.id"}:
         # spring.kafka.* may contain settings that several consumers below it share.
         return "group.id" in names or not any(
-            path in _above(other) and "group.id" in scope.values for other, scope in scopes.items()
+            path in _above(other) and "group.id" in scope for other, scope in scopes.items()
         )
     if not names & {"group.id", "application.id"}:
         return False
-    if path[:3] == tuple(_STREAM) and any("kafka" in each for each in scopes):
+    if path[:3] == _STREAM and any("kafka" in each for each in scopes):
         return True
     return bool(_NEAR & set(path)) or any(
-        "bootstrap.servers" in scopes[path[:n]].values
-        for n in range(len(path) + 1)
-        if path[:n] in scopes
+        "bootstrap.servers" in scopes[path[:n]] for n in range(len(path) + 1) if path[:n] in scopes
     )
 
 
 def _client(
-    path: tuple[str, ...],
-    scopes: dict[tuple[str, ...], _Scope],
+    path: _Path,
+    scopes: _Scopes,
     beside: Flat,
     environment: Environment,
     place: Place,
 ) -> Iterator[Declared]:
-    scope = scopes[path]
-    above = (scopes[each].values for each in _above(path) if each in scopes)
+    above = (scopes[each] for each in _above(path) if each in scopes)
     shared = [values for values in above if "group.id" not in values]
-    values = {name: raw for each in (*shared, scope.values) for name, raw in each.items()}
+    values = {name: raw for each in (*shared, scopes[path]) for name, raw in each.items()}
     known = {name: environment.resolve(raw, beside) for name, raw in values.items()}
     for name, value in known.items():
         if value is None and name not in _TIMES_AND_SERVERS:
@@ -292,7 +287,7 @@ def _client(
         list_set=bool(entries),
         group_protocol=(known.get("group.protocol") or "").lower() or None,
         classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
-        family="streams" if streams else _family(entries, scope.java, beside),
+        family="streams" if streams else _family(entries, "spring" in path, beside),
         session_timeout_ms=_milliseconds(known, _CLASSIC_ONLY[1]),
         max_poll_interval_ms=_milliseconds(known, "max.poll.interval.ms"),
         upgrade_from=known.get("upgrade.from") if streams else None,
