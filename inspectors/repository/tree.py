@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -37,6 +38,8 @@ _SKIPPED: Final = (
 # A folder `test` elsewhere is as often an environment's.
 _TESTS: Final = ("src", "test")
 _LARGEST: Final = 64 << 20
+# A regular file as `git ls-tree` prints it; a symbolic link has the mode 120000.
+_FILE: Final = re.compile(r"(?:\A|\0)100\d{3} blob (\w+) +(\S+)\t([^\0]+)")
 
 
 class RepositoryError(RebalError):
@@ -102,15 +105,11 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
     unknown = f"--base {revision}: this repository has no such revision; fetch it, or name another."
     commit = _git(path, *wanted, otherwise=unknown).decode().strip()
     listing = _git(path, "ls-tree", "-r", "-z", "-l", commit).decode("utf-8", "surrogateescape")
-    blobs: dict[str, str] = {}
-    for entry in filter(None, listing.split("\0")):
-        about, _, name = entry.partition("\t")
-        mode, kind, blob, size = about.split()
-        # Git prints BAD for contents that the clone lacks; only those of files to read count.
-        large = size.isdigit() and int(size) > _LARGEST
-        # 120000 is a symbolic link.
-        if kind == "blob" and mode != "120000" and not large:
-            blobs[name] = blob
+    found = _FILE.findall(listing)
+    # Git prints BAD for contents that the clone lacks; only those of files to read count.
+    blobs = {
+        name: blob for blob, size, name in found if not size.isdigit() or int(size) <= _LARGEST
+    }
     tree = _tree(into, blobs)
     _write(path, tree, [blobs[name] for name in tree.files])
     return tree
@@ -135,17 +134,15 @@ def _tree(root: Path, names: Iterable[str]) -> Tree:
 def _write(path: Path, tree: Tree, blobs: Sequence[str]) -> None:
     """Write the contents of `blobs`, one for each file of the tree."""
     asked = "".join(f"{blob}\n" for blob in blobs).encode()
-    data = memoryview(_git(path, "cat-file", "--batch", given=asked))
-    at = 0
+    answers = BytesIO(_git(path, "cat-file", "--batch", given=asked))
     for _, file in tree.paths():
-        end = at + bytes(data[at : at + 200]).index(b"\n")
-        *_, size = bytes(data[at:end]).decode().split()
+        *_, size = answers.readline().decode().split()
         if not size.isdigit():
             raise RepositoryError(f"{file.name}: this clone lacks its contents; fetch them first.")
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(file, "wb") as written:
-            written.write(data[end + 1 : end + 1 + int(size)])
-        at = end + 1 + int(size) + 1
+            written.write(answers.read(int(size)))
+        answers.readline()
 
 
 def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> bytes:
