@@ -24,6 +24,8 @@ Flat = dict[str, str]
 POD_NAME: Final = "\x00pod\x00"
 _MOST_SETTINGS: Final = 200_000
 _DEEPEST: Final = 60
+# Characters of a value behind its placeholders.
+_LONGEST: Final = 10_000
 _LARGEST_YAML: Final = 8 << 20
 # A text with fewer is not nested too deep for the parser in C.
 _MOST_BRACKETS: Final = 5_000
@@ -156,30 +158,42 @@ class Environment:
     variables: Mapping[str, str | None] | None = None
     complete: bool = True
 
-    def resolve(self, text: str, beside: Flat, depth: int = 0) -> str | None:
-        """Return `text` with its placeholders replaced; None if one of them is not known."""
+    def resolve(
+        self, text: str, beside: Flat, known: dict[str, str | None] | None = None
+    ) -> str | None:
+        """Return `text` with its placeholders replaced; None if one of them is not known.
+
+        `known` are the values that were looked up before.
+        """
+        met = {} if known is None else known
         for _ in range(_DEEPEST):
             if not _PLACEHOLDER.search(text):
                 break
             replaced = substituted(
-                _PLACEHOLDER, text, lambda m: self._value(m[1].strip(), m[3], beside, depth)
+                _PLACEHOLDER, text, lambda m: self._value(m[1].strip(), m[3], beside, met)
             )
-            if replaced is None:
+            if replaced is None or len(replaced) > _LONGEST:
                 return None
             text = replaced
         return None if _UNRESOLVED.search(text) else text
 
-    def _value(self, name: str, default: str | None, beside: Flat, depth: int) -> str | None:
-        if depth > 8 or name.startswith("random."):
+    def _value(
+        self, name: str, default: str | None, beside: Flat, known: dict[str, str | None]
+    ) -> str | None:
+        if name.startswith("random."):
             return None
-        known = self.variables or {}
+        given = self.variables or {}
         # Spring's relaxed variable name of a property: APP_GROUPID for app.group-id.
         relaxed = re.sub(r"\W", "_", name.replace("-", "")).upper()
-        if name in known or relaxed in known:
-            return known[name if name in known else relaxed]
-        if name in beside:
-            return self.resolve(beside[name], beside, depth + 1)
-        return default if self.variables is not None and self.complete else None
+        places = ((given, name), (given, relaxed), (beside, name))
+        found = [own[key] for own, key in places if key in own]
+        if not found:
+            return default if self.variables is not None and self.complete else None
+        if name not in known and len(known) < _DEEPEST:
+            # A value that depends on itself is not known.
+            known[name] = None
+            known[name] = found[0] and self.resolve(found[0], beside, known)
+        return known.get(name)
 
 
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env")

@@ -51,6 +51,16 @@ _BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 
+@pytest.mark.parametrize("again", ["${a0}" * 20, ""])
+def test_placeholders_of_each_other_take_no_time(tmp_path, again):
+    lines = [f"a{n}=" + f"${{a{n + 1}}}" * 20 for n in range(20)]
+    path = write(
+        tmp_path, "c.properties", "\n".join(["kafka.group.id=${a0}", *lines, f"a20={again}x"])
+    )
+    (declared,) = read_inventory(path).declared
+    assert declared.group_id is None
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [
