@@ -80,12 +80,8 @@ class Product(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def products() -> dict[tuple[str, str], Product]:
     """Return all products by ecosystem and name."""
     data = load_data("products.yaml", dict[str, tuple[Product, ...]])
-    found: dict[tuple[str, str], Product] = {}
-    for product in data["products"]:
-        for name in product.names:
-            ecosystem, _, plain = name.partition(":")
-            found[ecosystem, plain] = product
-    return found
+    named = ((*name.partition(":"), one) for one in data["products"] for name in one.names)
+    return {(ecosystem, plain): one for ecosystem, _, plain, one in named}
 
 
 @cache
