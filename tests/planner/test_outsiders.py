@@ -78,8 +78,9 @@ def test_a_client_that_is_rejected_for_a_members_list_waits_for_its_restart() ->
 def test_another_kind_of_program_gets_a_group_of_its_own_and_no_list(
     names: list[str], more: dict[str, Any], joiner: list[str]
 ) -> None:
-    group = {"protocol_type": more.pop("protocol_type", "consumer"), "elected": names[0]}
-    here, out = two(1, names, **more), [{"client": "other", "list": joiner, "at": 1.9}]
+    family = {key: value for key, value in more.items() if key == "family"}
+    group = {"protocol_type": more.get("protocol_type", "consumer"), "elected": names[0]}
+    here, out = two(1, names, **family), [{"client": "other", "list": joiner, "at": 1.9}]
     made = make_plan(group_of({"members": here, "reloaded": False, **group}))
     seen = look(2, here, refusals=out, **group)
     told = Story(made)(seen)
