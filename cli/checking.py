@@ -165,9 +165,8 @@ def _live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapsho
     elif source.connection.names_broker():
         found = _read_by_name(source, names) if names else ()
     elif source.scan is not None:
-        seen = scan_snapshots(source.scan, all_groups=True) if names else []
-        found = [one for one in seen if one.group.group_id in names]
-        found = with_evidence(found, source.files, None)
+        seen = scan_snapshots(source.scan, names, seen_only=True) if names else []
+        found = with_evidence(seen, source.files, None)
     elif source.words:
         raise UsageError(f"{source.words[0]} is about live groups: add -b or --snapshot FILE.")
     return {one.group.group_id: one for one in found}

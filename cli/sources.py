@@ -392,8 +392,11 @@ def scan_snapshots(
     *,
     match: str | None = None,
     all_groups: bool = False,
+    seen_only: bool = False,
 ) -> list[GroupSnapshot]:
     """Return these groups as the scan in `lake` last saw them; say how old that is.
+
+    `seen_only` leaves out those that it did not see.
 
     Raises:
         TablesError: no finished scan is in the lake.
@@ -407,7 +410,7 @@ def scan_snapshots(
     for name in groups if not (match or all_groups) and len(groups) <= _FEW else [None]:
         found |= {one.group.group_id: one for one in read_snapshots(tables, name)}
     unseen = [name for name in groups if name not in found]
-    if unseen:
+    if unseen and not seen_only:
         names = [one.group.group_id for one in read_snapshots(tables, None)]
         hint = did_you_mean(unseen[0], names)
         raise UsageError(
@@ -421,7 +424,7 @@ def scan_snapshots(
         for name, one in found.items()
         if all_groups or name in groups or (match is not None and pattern.fullmatch(name))
     ]
-    if not chosen:
+    if not (chosen or seen_only):
         raise UsageError(f"--evidence {lake}: the scan saw no group that matches {match}.")
     say(f"no broker was asked: {lake}, {_age(tables.manifest)}.")
     return chosen

@@ -55,7 +55,7 @@ def rejections(
         plain = replace(one, rejoined_as=None, rejoined_at=None)
         before = found.get(plain, plain)
         found[plain] = before if before.rejoined_as is not None else one
-    resolved = [_resolved(one, joins, members) for one in _once(found.values())]
+    resolved = [_resolved(one, joins, members) for one in once(found.values())]
     return _bounded(sorted(resolved, key=lambda one: (when(one.at), repr(one))))
 
 
@@ -176,7 +176,7 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
     return one
 
 
-def _once(found: Iterable[Refusal]) -> Iterator[Refusal]:
+def once(found: Iterable[Refusal]) -> Iterator[Refusal]:
     """Yield each rejection once: a client's own log repeats those of the request log.
 
     Two logs show the same one where client, error and moment agree; a client's log has no address.

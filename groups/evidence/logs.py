@@ -68,17 +68,13 @@ def _in_client_log(member: Member) -> bool:
 
 
 def in_order(seen: Sequence[Observation]) -> list[Observation]:
-    """Return `seen` with a log's lines numbered by time where they do not stand in its order.
-
-    Such a log does not end with its newest line: it was exported newest first, or rotated files
-    were joined by name. In all others the lines' order counts: clocks are set back at times.
-    """
+    """Return `seen` with a log's lines numbered by time where they do not stand in its order."""
     numbers: dict[tuple[str, int], int] = {}
     for log, found in by_field(seen, Seen, "log").items():
-        end = max(found, key=lambda one: one.line).at
-        # Threads of one program print their lines less than a second out of order.
-        if log and end and any(one.at and one.at - end > timedelta(seconds=1) for one in found):
-            found.sort(key=lambda one: (one.at or end, one.line))
+        found.sort(key=lambda one: one.line)
+        end = found[-1].at
+        if log and end and not ends_with_newest([one.at for one in found]):
+            found.sort(key=lambda one: one.at or end)
             numbers |= {(log, one.line): number for number, one in enumerate(found)}
     return [
         replace(one, line=numbers.get((one.log, one.line), one.line))
@@ -86,6 +82,17 @@ def in_order(seen: Sequence[Observation]) -> list[Observation]:
         else one
         for one in seen
     ]
+
+
+def ends_with_newest(times: Sequence[datetime | None]) -> bool:
+    """Return whether the lines of a log stand in their order, by their times.
+
+    A log that does not end with its newest line was exported newest first, or is made of rotated
+    files joined by name. In all others the lines' order counts: clocks are set back at times, and
+    threads of one program print less than a second out of order.
+    """
+    end = times[-1] if times else None
+    return end is None or all(at is None or at - end <= timedelta(seconds=1) for at in times)
 
 
 def own(

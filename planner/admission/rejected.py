@@ -29,14 +29,12 @@ def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
     )
 
 
-def rejected_again(memory: CoordinatorMemory, one: Refusal) -> Admission:
+def rejected_again(memory: CoordinatorMemory, one: Refusal, *, stranger: bool = False) -> Admission:
     """Return whether the coordinator would admit the join that it rejected, if the client repeated
-    it.
+    it; a `stranger` is another program than the members.
     """
     if not one.list:
         return Admission(verdict=Tri.CANNOT_TELL, reason="its list is not known")
-    # Every Connect worker offers `default`: who joined a group of workers without it is none.
-    stranger = memory.protocol_type == "connect" and "default" not in one.list
     # Error 23 comes after the check of the group's size (81): there was room for it.
     return admitted(
         replace(memory, room=max(memory.room, 1)),

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import libraries, proven_family
 from rebal.groups.compact import Lags
-from rebal.groups.evidence.absent import client_of, without_departed
+from rebal.groups.evidence.absent import client_of, once, without_departed
 from rebal.groups.model import (
     AssignorList,
     Coordinator,
@@ -254,18 +254,8 @@ def remembered(
     }
     kept = (
         one
-        for one in shown.values()
+        for one in once(shown.values())
         if not any(_is_same(plan, one, other) for other in snapshot.refusals)
-        # The broker's log shows what a client's own log shows, and from which address it came.
-        if one.host
-        or one.at is None
-        or not any(
-            other.host
-            and (other.client_id, other.list) == (one.client_id, one.list)
-            and other.at is not None
-            and abs((other.at - one.at).total_seconds()) <= 1
-            for other in shown.values()
-        )
     )
     now = (_merged(shown.get(_key(one), one), one) for one in look_of(plan, snapshot).rejected)
     merged = replace(snapshot, members=members, refusals=(*kept, *now))

@@ -139,12 +139,11 @@ def not_judged(snapshot: GroupSnapshot) -> str | None:
     """Return the sentence that names the lag that is not judged; None if all of it is."""
     known = {_place(one) for one in snapshot.lag if one.records is not None}
     unknown = sum(place not in known for member in snapshot.members for place in _places(member))
-    return (
+    said = (
         f"lag is not judged of {unknown} partitions: nothing is committed there, or their offsets "
         "were not read (READ on the group, DESCRIBE on its topics)"
-        if unknown
-        else None
     )
+    return said if unknown else None
 
 
 def _behind(seen: Sequence[JournalEntry], context: Context) -> dict[Place, _Behind]:

@@ -265,8 +265,8 @@ def plan_again(look: Look) -> Advice | None:
     if fresh.steps or fresh.verdict is Verdict.DONE:
         return advised.replan(context, "this one has no step left", verdict=Tri.CANNOT_TELL)
     if context.missing:
-        waits = _counted(context, advised.wait(missing_text(context, look.outsiders)))
-        return None if context.goal in (COOPERATIVE, EAGER) else waits
+        waits = advised.wait(missing_text(context, look.outsiders))
+        return None if context.goal in (COOPERATIVE, EAGER) else _counted(context, waits)
     return replace(fresh.advice, command=context.replan())
 
 
@@ -312,7 +312,10 @@ def _may_hold_another(look: Look) -> bool:
     context = look.context
     given = {one.target_list for one in look.plan.steps if one.target_list}
     starts = [advised.start_of(context, ["it"], [names]).verdict for names in given]
-    again = [rejected_again(context.memory, one).verdict for one in still_out(context.snapshot)]
+    again = [
+        rejected_again(context.memory, one, stranger=context.is_stranger(one.list)).verdict
+        for one in still_out(context.snapshot)
+    ]
     return any(verdict is not Tri.YES for verdict in (*starts, *again))
 
 

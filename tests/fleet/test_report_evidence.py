@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from rebal.cli import app, fleet
+from rebal.cli.params import Lake
+from rebal.cli.sources import scan_snapshots
 from rebal.groups.model import GroupSnapshot, Knowledge
 from rebal.inspectors.kafka import read as live
 from rebal.inspectors.tables import reader
@@ -32,6 +34,8 @@ def test_without_a_broker_the_tables_are_the_group(small_scan: Path, capsys: Sai
     assert len(json.loads(capsys.readouterr().out)["groups"]) == 20
     assert app.run(["inspect", "nobody", *lake]) == 2
     assert "the scan saw no group nobody" in capsys.readouterr().err
+    found = scan_snapshots(Lake(str(small_scan)), ["nobody", EAGER], seen_only=True)
+    assert [one.group.group_id for one in found] == [EAGER]
     assert app.run(["inspect", EAGER, "--probe", *lake]) == 2
     assert "name a broker" in capsys.readouterr().err
 

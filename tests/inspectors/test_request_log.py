@@ -176,11 +176,14 @@ def test_a_static_restart_replaces_its_former_id_and_completes_no_rebalance():
         members=[{"memberId": "i-1-new"}],
         response={"skipAssignment": True},
     )
-    first, again = line(first), line(again, "[2026-11-21 02:05:00,000] DEBUG {}")
-    # A store exports newest first.
-    for lines in ((first, again), (again, first)):
+    before, set_back = line(first), line(again, "[2026-11-21 02:00:00,000] DEBUG {}")
+    again = line(again, "[2026-11-21 02:05:00,000] DEBUG {}")
+    newest = line(join(answered="c"), "[2026-11-21 02:06:00,000] DEBUG {}")
+    # A store exports newest first; a log that ends with its newest line had its clock set back.
+    for lines in ((before, again), (again, before), (before, set_back, newest)):
         reading = read(*lines)
-        assert [o.replaced_member_id for o in of_kind(reading, Joined)] == [None, "i-1-old"]
+        replaced = [o.replaced_member_id for o in of_kind(reading, Joined)]
+        assert replaced[:2] == [None, "i-1-old"]
         assert [o.generation_id for o in of_kind(reading, Rebalanced)] == [3]
 
 

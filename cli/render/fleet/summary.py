@@ -1,6 +1,4 @@
-"""What one `rebal fleet scan` read and made, and what one `rebal fleet compact` removed: sentences
-and documents.
-"""
+"""Sentences and documents on one `rebal fleet scan`, and on one `rebal fleet compact`."""
 
 from __future__ import annotations
 

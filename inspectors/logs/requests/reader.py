@@ -14,6 +14,7 @@ from typing import Final
 
 from rebal.groups.clients import eager_only, family, family_of
 from rebal.groups.errors import WireError
+from rebal.groups.evidence.logs import ends_with_newest
 from rebal.groups.evidence.observations import (
     Introduced,
     Joined,
@@ -62,7 +63,8 @@ def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> L
         found_here, parts = _read(source, tz_offset, tally)
         requests += found_here
         logs += parts
-    if all(r.at is not None for r in requests):
+    times = [one.at for one in requests]
+    if None not in times and (len(sources) > 1 or not ends_with_newest(times)):
         requests.sort(key=attrgetter("at"))
     history = _History()
     found: list[Observation] = []

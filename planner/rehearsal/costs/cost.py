@@ -1,4 +1,4 @@
-"""How much of a roll-out is rehearsed for its cost, and at which paces.
+"""Pricing of a roll-out: how much of it is rehearsed, and at which paces.
 
 `start.Roll` says what is rehearsed.
 """

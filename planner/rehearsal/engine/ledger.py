@@ -1,5 +1,5 @@
-"""What is written down of a group: rebalances, notes, and the owners of each partition over time,
-with the sums of gaps and overlaps.
+"""Records of a group: rebalances, notes, and the owners of each partition over time, with the sums
+of gaps and overlaps.
 """
 
 from __future__ import annotations

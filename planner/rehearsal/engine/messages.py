@@ -100,8 +100,8 @@ class Beat(NamedTuple):
 
     `epoch` is the member epoch: 0 joins, -1 leaves, -2 is a static member that will return.
     `owned` is what the member owns, `assignor` group.remote.assignor (empty: not set), `rebalance`
-    max.poll.interval.ms in seconds. `streams`:
-    it is a StreamsGroupHeartbeat (KIP-1071), whose group assigns tasks.
+    max.poll.interval.ms in seconds. `streams`: it is a StreamsGroupHeartbeat (KIP-1071), whose
+    group assigns tasks.
     """
 
     member_id: str

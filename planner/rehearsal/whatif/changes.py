@@ -94,7 +94,7 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
         started = _back(by_id[member_id], back, everybody)
         steps.append(Step(f"{label} is back", started, {back: member_id}))
         notes.append(
-            f"{label} comes back with a made-up member id: where ties are broken by member id, "
+            f"{label} rejoins with a made-up member id: where ties are broken by member id, "
             "other, equally good partitions may move"
         )
     if removed:

@@ -44,7 +44,8 @@ def rejected(context: Context) -> Findings:
     for item in still_out(context.snapshot):
         if _has_its_place(context, item):
             continue
-        again = rejected_again(context.memory, item)
+        stranger = context.is_stranger(item.list)
+        again = rejected_again(context.memory, item, stranger=stranger)
         answer = opposite(again.verdict) if item.error == INCONSISTENT else Tri.CANNOT_TELL
         if answer is Tri.NO:
             continue
@@ -56,7 +57,7 @@ def rejected(context: Context) -> Findings:
         count = "once" if item.times == 1 else f"{item.times} times"
         still = "and would be rejected again" if answer is Tri.YES else "and may be rejected again"
         who = label(item)
-        apart = not context.classic or context.is_stranger(item.list)
+        apart = stranger or not context.classic
         shown = f"[{', '.join(item.list)}]" if item.list else "an unknown list"
         yield found(
             f"{who} was rejected {count} ({item.error}) with {shown} {still}{blame}"
