@@ -107,7 +107,7 @@ class Judge:
                 yield f"exit 0 while {one.name} is out, which the evidence shows rejected"
         for danger in standing.dangers:
             if danger.kind == "rejected" and not truth.rejected_out():
-                if all(truth.shown_back(one) for one in seen.service):
+                if truth.shown_all_back(seen.service):
                     yield f"a danger that is over: {danger.message}"
             elif danger.kind == "idle":
                 idle = [id_ for id_ in danger.members if not truth.owned_by(id_)]

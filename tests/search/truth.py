@@ -158,6 +158,14 @@ class Truth:
         known = not (self.alike and "client log" in self._operator.kinds)
         return known and life is not None and self._operator.shows_join(life)
 
+    def shown_all_back(self, service: Sequence[Process]) -> bool:
+        """Return whether the evidence shows the join of each process, and of each other one that
+        was rejected: where it was scaled away since, nobody knows which of them it was.
+        """
+        rejected = {one.who for one in self._world.happened if one.what == "rejected"}
+        others = (one for one in self._processes if one.name in rejected)
+        return all(self.shown_back(one) for one in (*service, *others))
+
     def shown_list(self, member_id: str) -> bool:
         """Return whether the evidence shows this member's list."""
         life = self._world.lives.get(member_id)
