@@ -57,7 +57,7 @@ def group_of(spec: dict[str, Any]) -> GroupSnapshot:
     mislabelled (v0 bytes marked as v1), since (when it was built), written and created (its file)
     joined and first (its first join; else joined), in minutes after `AT`,
     assigned_data, sticky (the generation in its user data), surge, upgrade_from, ran, classic_only,
-    idle, epoch, timeouts: [session, rebalance] in ms}`;
+    idle, epoch, timeouts: [session, rebalance] in ms, session (of its file, in ms)}`;
     `cluster: {version, settings, features}`;
     `departed: {id, instance, list, classes, left, at}`;
     `reloaded` and `probe: {assignor: true | false | null}` in YAML's
@@ -180,6 +180,7 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
             list=tuple(m["declared"]),
             group_protocol=m.get("group_protocol"),
             classic_only=tuple(m.get("classic_only", ())),
+            session_timeout_ms=m.get("session"),
             max_surge=m.get("surge"),
             upgrade_from=m.get("upgrade_from"),
             created_at=_minutes(m.get("created")),

@@ -251,13 +251,20 @@ def test_of_missing_members_of_one_name_the_one_at_its_address_was_rejected() ->
     ]
 
 
-@pytest.mark.parametrize(("family", "names"), [("java", BOTH), ("librdkafka", RANGE)])
+@pytest.mark.parametrize(
+    ("families", "own", "names"),
+    [
+        ({}, {"app-9": "java"}, BOTH),
+        ({}, {"app-9": "librdkafka"}, RANGE),
+        ({"family": None}, {}, RANGE),
+    ],
+)
 def test_rejected_client_is_started_with_a_list_that_its_library_takes(
-    family: str, names: list[str]
+    families: dict[str, None], own: dict[str, str], names: list[str]
 ) -> None:
-    members = {"members": two(1, RANGE), "reloaded": False}
-    made = make_plan(group_of(members), families={"app-9": family})
-    after = verify(made, [], look(2, two(1, RANGE), refusals=[{**OUT, "at": 1.9}]))
+    here = two(1, RANGE, **families)
+    made = make_plan(group_of({"members": here, "reloaded": False}), families=own)
+    after = verify(made, [], look(2, here, refusals=[{**OUT, "at": 1.9}]), expect_members=3)
     assert (after.advice.action, after.advice.assignors) == (Action.START, tuple(names))
 
 
