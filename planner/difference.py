@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -347,8 +348,7 @@ def _both_exact(was: Member, now: Member) -> bool:
 
 
 def _shows_owned(snapshot: GroupSnapshot) -> bool:
-    group = snapshot.group
-    return group.state is GroupState.STABLE or group.type is GroupType.CONSUMER
+    return GroupState.STABLE is snapshot.group.state or GroupType.CONSUMER is snapshot.group.type
 
 
 def _list(assignors: Sequence[str]) -> str:
@@ -356,4 +356,4 @@ def _list(assignors: Sequence[str]) -> str:
 
 
 def _owned(owned: TopicPartitions) -> str:
-    return "; ".join(f"{topic} {numbers}" for topic, numbers in sorted(owned.items()))
+    return "; ".join(f"{topic} {Partitions(sorted(owned[topic]))}" for topic in sorted(owned))

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.compact import NO_LAG, Lag, Lags
+from rebal.groups.compact import NO_LAG, Lag, Lags, Partitions
 from rebal.groups.model import AssignorList, GroupSnapshot, GroupState, Knowledge, Member, Topic
 from rebal.planner.difference import Changed, MemberEvent, difference, environment
 from tests.planner.builder import group_of
@@ -87,6 +87,15 @@ def test_owned_partitions_are_compared_in_stable_alone(seen: GroupSnapshot) -> N
     found = difference(seen, moving)
     assert found.members == ()
     assert [change.what for change in found.group] == ["state"]
+
+
+def test_another_order_of_the_same_owned_partitions_is_no_difference(seen: GroupSnapshot) -> None:
+    turned = [
+        replace(m, assignment={t: Partitions(reversed([*n])) for t, n in m.assignment.items()})
+        for m in seen.members
+    ]
+    assert any(len(n) > 1 for m in turned for n in m.assignment.values())
+    assert not difference(seen, with_members(seen, *turned)).found
 
 
 def test_group_topics_and_brokers_are_compared(seen: GroupSnapshot) -> None:
