@@ -123,7 +123,7 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise FileError(f"{path}: there is no such file.") from None
     except IsADirectoryError:
-        raise FileError(f"{path}: is a folder; name a snapshot file in it.") from None
+        raise FileError(f"{path}: is a folder; name a file in it.") from None
     except OSError as error:
         raise FileError(f"cannot read {path}: {_why(error)}.") from None
 

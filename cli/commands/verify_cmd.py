@@ -208,7 +208,7 @@ def command(
     snapshot, probe = means.source_of(context, connection, live=looking)
     for name, number in (("--step", step), ("--confirm", confirm)):
         if number is not None and number not in {each.id for each in made.steps}:
-            raise UsageError(f"{name} {number}: the plan has {len(made.steps)} steps.")
+            raise UsageError(f"{name} {number}: the last step of the plan is {len(made.steps)}.")
     if word and snapshot is not None and journal is None:
         raise UsageError(
             "--confirm is recorded in a journal, and a saved group has none: add --journal PATH, "

@@ -107,7 +107,7 @@ def _members(timeline: Timeline) -> FittingTable:
             Column("MEMBER"),
             Column("RESTARTS", right=True),
             *done,
-            Column(f"{_OLD} old, 1 to {len(timeline.steps)} step done", rank=2),
+            Column(f"{_OLD} old, N step N done", rank=2),
         ],
         [
             (

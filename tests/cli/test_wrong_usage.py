@@ -138,7 +138,7 @@ USAGE = {
         ("--until done --snapshot g.yaml", "--until reads the live group"),
         ("--until gate -o json", "use -o jsonl"),
         ("--until gate --timeout 15m", "'--timeout': '15m' is not a valid"),
-        ("--step 7 --snapshot g.yaml", "has 2 steps"),
+        ("--step 7 --snapshot g.yaml", "last step of the plan is 2"),
         ("--out b.yaml", "add --abort"),
         ("--abort --out p.yaml", "give it another name"),
         ("--abort --out back.txt", "use .yaml, .yml or .json"),
@@ -149,7 +149,7 @@ USAGE = {
     ],
     "verify p.yaml --snapshot g.yaml": [
         ("--confirm 1 --reason ' '", "--reason"),
-        ("--confirm 7 --reason a", "has 2 steps"),
+        ("--confirm 7 --reason a", "last step of the plan is 2"),
         ("--confirm 1 --reason a", "is recorded in a journal"),
         ("--confirm 2 --reason a --journal b.jsonl", "is in step 1"),
         ("--assume client-id=nobody:range", "no member has the client id nobody"),

@@ -132,9 +132,9 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
         return
     classic = len(classic_members_of_a_consumer_group(snapshot))
     if group.type is GroupType.CONSUMER and classic < len(snapshot.members):
-        never = "the others never stop"
+        moves = ""
         if report.runs is RebalanceProtocol.MIXED:
-            never = (
+            moves = "   the broker moves single partitions; " + (
                 f"EAGER members stop all of theirs ({count(_stopped(report), 'partition')})"
                 if _stopped(report)
                 else "EAGER members own nothing now"
@@ -143,7 +143,7 @@ def _runs(report: Report) -> Iterator[tuple[Text, Text]]:
             label,
             Text.assemble(
                 (f"KIP-848 (group.protocol=consumer){assignor}", "bold green"),
-                f"   the broker moves single partitions; {never}",
+                moves,
             ),
         )
     elif group.type in KIPS:
