@@ -149,7 +149,7 @@ def _step(plan: Plan, number: int | None, file: Path) -> Step:
         return found
     if number is None:
         raise UsageError(f"{file}: no step is left, so there is nothing to configure.")
-    there = f"it has steps 1 to {len(plan.steps)}" if plan.steps else "it has no steps"
+    there = f"its last step is {len(plan.steps)}" if plan.steps else "it has no steps"
     raise UsageError(f"{file}: there is no step {number}; {there}.")
 
 

@@ -70,8 +70,11 @@ def overview_view(
 
 def headline(overview: Overview) -> str:
     """`4 groups: 2 blocked, 1 unproven, 1 ready · 1 not read`."""
-    counts = ", ".join(f"{number:,} {verdict}" for verdict, number in overview.counts.items())
-    said = count(len(overview.groups), "group") + (f": {counts}" if counts else "")
+    listed = (
+        ", ".join(f"{number:,} {verdict}" for verdict, number in overview.counts.items())
+        or "only those that this user may describe are listed"
+    )
+    said = f"{count(len(overview.groups), 'group')}: {listed}"
     return said + (f" · {len(overview.failures):,} not read" if overview.failures else "")
 
 

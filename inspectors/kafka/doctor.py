@@ -182,7 +182,9 @@ class _Examination:
                 raise
             available, why, grant = Tri.NO, str(error), ()
         line = acl(self._config, *grant) if grant else ""
-        return DoctorRow(source=source, available=available, why=why, adds=adds, grant=line)
+        return DoctorRow(
+            source=source, available=available, why=why.rstrip("."), adds=adds, grant=line
+        )
 
     def _log_in(self) -> str:
         try:

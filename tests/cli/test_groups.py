@@ -111,7 +111,7 @@ def test_more_groups_than_rows_are_counted(cluster: list[GroupSnapshot]) -> None
     text = output.render(overview_view(made(cluster), GIVEN, rows=3), width=100)
     assert "and 5 more" in text
     assert "ready-9" not in text
-    assert headline(made([])) == "0 groups"
+    assert headline(made([])) == "0 groups: only those that this user may describe are listed"
 
 
 def test_changes_between_looks_name_the_group(cluster: list[GroupSnapshot], group: Make) -> None:

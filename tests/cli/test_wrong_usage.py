@@ -115,7 +115,7 @@ USAGE = {
         ("-o csv", "--output"),
     ],
     "show p.yaml": [
-        ("--step 9", "there is no step 9; it has steps 1 to 2."),
+        ("--step 9", "there is no step 9; its last step is 2."),
         ("--set --as toml", "--as toml: there is java-properties, spring-yaml"),
         ("--as spring-yaml", "add --set."),
         ("--family java", "add --set."),
