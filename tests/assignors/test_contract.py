@@ -44,6 +44,20 @@ def test_an_unknown_name_says_which_there_are() -> None:
         assign("uniform", Spec(members=(MEMBER,), partitions={}))
 
 
+def test_a_topic_named_twice_makes_subscriptions_differ_as_in_java() -> None:
+    """The jar gives this; were they alike, the first two would get 0, 3 and 1, 4."""
+    spec = Spec(
+        members=(
+            SpecMember(member_id="m0", topics=("t", "t")),
+            SpecMember(member_id="m1", topics=("t", "t")),
+            SpecMember(member_id="m2", topics=("t",), owned=(("t", 5),), generation=1),
+        ),
+        partitions={"t": 6},
+    )
+    made = assign("cooperative-sticky", spec)
+    assert [[p for _, p in made[m.member_id]] for m in spec.members] == [[0, 2], [1, 3], [5, 4]]
+
+
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
 def test_range_and_roundrobin_send_nothing_and_remember_nothing(name: str) -> None:
     assignor = get(name)

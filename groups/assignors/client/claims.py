@@ -134,14 +134,14 @@ def all_alike(problem: Problem) -> bool:
     """Return whether the leader sees all members as subscribed to the same topics.
 
     The leader compares with the first member that subscribes to a topic; members without topics
-    before it count as alike.
+    before it count as alike. A topic that a subscription names twice counts twice there.
     """
     topics: tuple[str, ...] = ()
     common: set[str] = set()
     for member in problem.members:
         if not common:
             topics, common = member.topics, set(member.topics)
-        elif member.topics != topics and (
+        elif (member.topics != topics or len(topics) > len(common)) and (
             len(member.topics) != len(common) or not common.issuperset(member.topics)
         ):
             return False
