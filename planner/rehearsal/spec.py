@@ -109,10 +109,9 @@ def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spe
     return spec, _owners(snapshot, spec)
 
 
-def left_out(snapshot: GroupSnapshot) -> tuple[str, ...]:
-    """Topics that members subscribe to and the snapshot does not describe, sorted."""
-    known = {topic.name for topic in snapshot.topics}
-    return tuple(sorted(wanted(_topics(snapshot, member) for member in snapshot.members) - known))
+def left_out(spec: Spec) -> tuple[str, ...]:
+    """Topics that members subscribe to and the input does not describe, sorted."""
+    return tuple(sorted(wanted(member.topics for member in spec.members) - spec.partitions.keys()))
 
 
 def wanted(subscriptions: Iterable[tuple[str, ...]]) -> set[str]:
@@ -164,11 +163,17 @@ def _topics(snapshot: GroupSnapshot, member: Member) -> tuple[str, ...]:
         return member.subscription.topics
     if member.subscribed_topics:
         return member.subscribed_topics
-    why = member.subscription_error
+    why, pattern = member.subscription_error, member.subscribed_regex
     raise _refusal(
         snapshot,
         f"the subscription of member {member.member_id} "
-        + (f"cannot be read ({why.rstrip('.')})" if why else "is not in the snapshot")
+        + (
+            f"cannot be read ({why.rstrip('.')})"
+            if why
+            else f"is the pattern {pattern}, and the broker does not say which topics match it"
+            if pattern
+            else "is not in the snapshot"
+        )
         + "; without its topics no assignment can be computed",
     )
 

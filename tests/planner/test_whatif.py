@@ -101,6 +101,10 @@ def test_an_assumption_is_named_where_it_matters(
         ),
         (group(replace(member("a"), subscription=None)), "of member a-id is not in the snapshot"),
         (group(replace(member("a"), subscription=None, subscription_error="Cut.")), r"\(Cut\)"),
+        (
+            group(replace(member("a"), subscription=None, subscribed_regex="ord.*")),
+            r"is the pattern ord\.\*, and the broker does not say",
+        ),
         (group(member("a", "ghost", ghost="0-3")), "member a-id owns partitions of ghost"),
         (group(member("a", "ghost")), "describes none of the topics that its members subscribe to"),
         (group(replace(member("a"), subscription=Subscription(version=3))), "to no topic"),

@@ -80,10 +80,27 @@ def test_more_partitions_and_a_new_topic_start() -> None:
     assert "every member subscribes to x" in made.assumes
 
 
+@pytest.mark.parametrize(
+    ("topics", "then", "said"),
+    [
+        ((), {"a": 4, "b": 4, "new-1": 3}, "every member subscribes to x"),
+        (("orders",), {"a": 5, "b": 4, "new-1": 2}, "every member that is there already subsc"),
+    ],
+)
+def test_added_members_subscribe_to_a_new_topic_too(
+    topics: tuple[str, ...], then: dict[str, int], said: str
+) -> None:
+    changes = Changes(add_members=1, add_member_topics=topics, add_topics={"x": 3})
+    made = simulate(EVEN, "range", changes)
+    assert sizes(made) == then
+    assert any(one.startswith(said) for one in made.assumes)
+
+
 def test_a_new_topic_goes_to_those_who_wait_for_it() -> None:
     snapshot = group(member("a", "orders x", orders="0-3"), member("b", orders="4-7"))
     made = simulate(snapshot, "range", Changes(add_topics={"x": 2}))
     assert sizes(made) == {"a": 6, "b": 4}
+    assert not any("than the snapshot describes" in one for one in made.assumes)
 
 
 def test_added_members_take_what_they_subscribe_to() -> None:
@@ -111,7 +128,7 @@ def test_racks_put_members_near_their_replicas() -> None:
     ("changes", "sentence"),
     [
         (Changes(remove_members=("c",)), "no member is called c; there are a, b."),
-        (Changes(remove_members=("a", "b")), "every member would be removed"),
+        (Changes(remove_members=("a", "b", "a-id")), "every member would be removed"),
         (Changes(remove_members=("a",), restart_members=("a-id",)), "both be removed and"),
         (Changes(add_partitions={"ghost": 1}), "--add-partitions ghost: the snapshot has no such"),
         (Changes(add_topics={"orders": 1}), "--add-topic orders: it is there already"),

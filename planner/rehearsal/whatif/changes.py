@@ -77,7 +77,7 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     everybody = [name for name in changes.add_topics if name not in known]
     if changes.add_partitions or changes.add_topics:
         steps.append(_topics_step(spec, changes, everybody, notes))
-    removed = tuple(map(find, changes.remove_members))
+    removed = tuple(dict.fromkeys(map(find, changes.remove_members)))
     for name in changes.restart_members:
         member_id = find(name)
         if member_id in removed:
@@ -98,14 +98,14 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
             "other, equally good partitions may move"
         )
     if removed:
-        if len(set(removed)) == len(spec.members) and not added:
+        if len(removed) == len(spec.members) and not added:
             raise WhatIfError("every member would be removed: nobody is left to assign to.")
         gone = [find.labels[member_id] for member_id in removed]
         steps.append(
             Step(f"{_listed(gone)} {'leaves' if len(gone) == 1 else 'leave'}", _without(*removed))
         )
     if added:
-        steps.append(_join_step(spec, changes, added, notes))
+        steps.append(_join_step(spec, changes, added, everybody, notes))
     if changes.add_member_topics and not added:
         raise WhatIfError("--topics says what added members subscribe to: add --add-member N.")
     return Course(spec, tuple(steps) or (Step("", lambda spec: spec),), added, tuple(notes))
@@ -188,7 +188,10 @@ def _topics_step(spec: Spec, changes: Changes, everybody: Sequence[str], notes: 
         counts[name] = partitions
         said.append(f"topic {name} appears")
     if everybody:
-        notes.append(f"every member subscribes to {_listed(everybody)}")
+        notes.append(
+            f"every member{' that is there already' * bool(changes.add_member_topics)} "
+            f"subscribes to {_listed(everybody)}"
+        )
     if spec.replicas and any(member.rack for member in spec.members):
         notes.append("added partitions have no known replicas, so no racks")
 
@@ -212,8 +215,14 @@ def _back(member: SpecMember, new_id: str, more: Sequence[str]) -> Callable[[Spe
     return lambda spec: replace(spec, members=(*spec.members, started))
 
 
-def _join_step(spec: Spec, changes: Changes, added: Mapping[str, str], notes: list[str]) -> Step:
-    topics = changes.add_member_topics or _usual(spec.members)
+def _join_step(
+    spec: Spec,
+    changes: Changes,
+    added: Mapping[str, str],
+    everybody: Sequence[str],
+    notes: list[str],
+) -> Step:
+    topics = changes.add_member_topics or (*_usual(spec.members), *everybody)
     for name in topics:
         if name not in spec.partitions and name not in changes.add_topics:
             raise WhatIfError(

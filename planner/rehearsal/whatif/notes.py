@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from rebal.groups.assignors import Spec
 from rebal.groups.assignors.server import Undecided
 from rebal.groups.model import GroupSnapshot, GroupType
 from rebal.planner.rehearsal.spec import left_out
@@ -15,11 +16,12 @@ def assumes(
     choice: Choice,
     undecided: Undecided,
     changes: tuple[str, ...],
+    spec: Spec,
 ) -> tuple[str, ...]:
     """Return the assumptions of one simulation, the most important first; `changes` have theirs.
 
-    `undecided` is whose order in the coordinator's tables matters and is not known; its members
-    by name.
+    `spec` is the group when all has happened. `undecided` is whose order in the coordinator's
+    tables matters and is not known; its members by name.
     """
     if choice.server_side:
         made = _server_side(snapshot, choice, undecided)
@@ -31,7 +33,7 @@ def assumes(
             f"the snapshot is redacted: {choice.name} goes by hashes of the real member ids, "
             "so other, equally good partitions may move"
         )
-    unknown = left_out(snapshot)
+    unknown = left_out(spec)
     if unknown:
         made.append(
             "there are no more topics than the snapshot describes: members also subscribe to "

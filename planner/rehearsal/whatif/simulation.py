@@ -180,7 +180,11 @@ def simulate(
         failure=failure,
         violations=tuple(made.violations.values()),
         assumes=assumes(
-            snapshot, choice, _named(made, _labels(snapshot, plan), numbers), plan.notes
+            snapshot,
+            choice,
+            _named(made, _labels(snapshot, plan), numbers),
+            plan.notes,
+            made.group.spec,
         ),
     )
 
