@@ -185,13 +185,16 @@ def _script_text(script: str | None) -> ScriptText | None:
 
 
 def _parameters(texts: Sequence[str]) -> dict[str, float]:
-    made = {}
+    made: dict[str, float] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or name not in PARAMETERS:
+        if not equals or name not in PARAMETERS or name in made:
             known = ", ".join(PARAMETERS)
-            hint = did_you_mean(name, PARAMETERS)
-            raise UsageError(f"--param {text[:60]}: write NAME=TIME; names are {known}.{hint}")
+            hint = did_you_mean(name, PARAMETERS.keys() - made.keys())
+            raise UsageError(
+                f"--param {text[:60]}: write NAME=TIME; names are {known}, each once, and "
+                f"--restart-seconds is restart.{hint}"
+            )
         try:
             made[name] = value_of(name, value)
         except ValueError as error:

@@ -184,6 +184,7 @@ USAGE = {
         ("--script crash --compare plan", "rehearses a plan: name the PLAN."),
         ("--compare eager", "nothing to rehearse: name a PLAN, or add --script"),
         ("--script crash --param poll", "--param poll: write NAME=TIME; names are rest"),
+        ("--script crash --restart-seconds 9 --param restart=5s", "--restart-seconds is restart."),
         ("--script crash --param pol=1s", "Did you mean poll?"),
         ("--script crash --param poll=x", "--param poll=x: expected a duration such as"),
         ("--script crash --param heartbeat=0", "heartbeat=0: expected at least 0.01 s."),
