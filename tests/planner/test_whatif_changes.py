@@ -240,6 +240,7 @@ def test_what_always_holds(assignor: str, case: tuple[GroupSnapshot, Changes]) -
     assert owned == made.moved + made.stays + made.lost
     assert len(given_out) == made.moved + made.stays + made.started
     assert made.stops >= made.moved + made.lost
+    assert made.stops == sum(one.gone + one.revoked for one in made.rounds)
     assert {shift.name for shift in present} >= {f"new-{n + 1}" for n in range(changes.add_members)}
 
 

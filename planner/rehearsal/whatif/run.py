@@ -73,7 +73,7 @@ class Walk:
         self.group = Rounds(start, choice.assignor, choice.protocol)
         self.before = self.after = first
         self.rounds: list[Round] = []
-        self.stops = self.eager_stops = self.again = 0
+        self.stops = self.eager_stops = self.again = self._gone = 0
         self.settled = True
         self.violations: dict[str, Violation] = {}
 
@@ -84,15 +84,18 @@ class Walk:
             LeaderWouldFail: the real leader throws or never ends on the way.
             CustomAssignorError: a custom assignor fails.
         """
-        gone = self._apply(step)
+        self._apply(step)
         why = step.why
         self.settled = not self.group.spec.members
         while not self.settled and len(self.rounds) < self._most_rounds:
-            self.settled = not self._rebalance(why, gone)
-            why, gone = "", 0
+            self.settled = not self._rebalance(why)
+            why = ""
 
-    def _apply(self, step: Step) -> int:
-        """Change the group, and return how many partitions have lost their owner by it."""
+    def _apply(self, step: Step) -> None:
+        """Change the group, and count the partitions that lose their owner by it.
+
+        Those of a group that is left empty count at the rebalance of whoever joins next.
+        """
         before = self.group.change(step.apply)
         spec = self.group.spec
         stayed = {member.member_id for member in spec.members}
@@ -100,11 +103,11 @@ class Walk:
         gone = sum(len(member.owned) for member in left)
         self.eager_stops += sum(len(member.owned) for member in before)
         self.stops += gone
+        self._gone += gone
         if left:
             self.after = self._state(spec, {m.member_id: m.owned for m in spec.members})
-        return gone
 
-    def _rebalance(self, why: str, gone: int) -> bool:
+    def _rebalance(self, why: str) -> bool:
         """Rebalance once, and return whether members must join again."""
         choice = self._choice
         sent, result = self.group.rebalance()
@@ -112,7 +115,7 @@ class Walk:
             for one in violations(sent, result, cooperative=choice.cooperative):
                 self.violations.setdefault(one.rule, one)
         after = self._state(sent, result)
-        made = self._round(why, gone, after)
+        made, self._gone = self._round(why, self._gone, after), 0
         self.rounds.append(made)
         self.stops += made.revoked
         self.after = after
