@@ -243,10 +243,10 @@ def test_v0_bytes_marked_as_v1():
     [
         ({"user_data": b"\0\0\0\7"}, "cooperative-sticky", "java", True),
         ({"user_data": b"\xff\xff\xff\xff"}, "cooperative-sticky", "java", True),
-        ({"version": 1, "owned": True, "user_data": b"\0\0\0\7"}, "cooperative-sticky", None, True),
-        ({"version": 1, "owned": True, "user_data": b""}, "cooperative-sticky", None, True),
+        ({"version": 1, "owned": {}, "user_data": b"\0\0\0\7"}, "cooperative-sticky", None, True),
+        ({"version": 1, "owned": {}, "user_data": b""}, "cooperative-sticky", None, True),
         ({"rack_id": "", "user_data": b""}, "range", "librdkafka", True),
-        ({"rack_id": "eu-1a", "user_data": b"", "owned": True}, "range", "librdkafka", True),
+        ({"rack_id": "eu-1a", "user_data": b"", "owned": {}}, "range", "librdkafka", True),
         ({"user_data": b"\0\0\0\0\xff\xff\xff\xff"}, "cooperative-sticky", "franz-go", False),
         ({}, "range", None, False),
         ({"version": 1}, "range", None, False),
@@ -254,8 +254,8 @@ def test_v0_bytes_marked_as_v1():
 )
 def test_bytes_that_one_client_alone_sends_prove_it(bytes_, assignor, proven, fixed):
     """The user data of cooperative-sticky and the rack."""
-    owned = {"owned_partitions": {}} if bytes_.pop("owned", False) else {}
-    guess = identify("app", "app" + UUID, subscription(**bytes_, **owned), assignor)
+    sent = {"owned_partitions" if name == "owned" else name: bytes_[name] for name in bytes_}
+    guess = identify("app", "app" + UUID, subscription(**sent), assignor)
     assert (proven_family(guess), fixes_protocol(guess)) == (proven, fixed)
 
 
