@@ -66,6 +66,8 @@ def said(one: Departed, context: Context) -> str:
     shown = f" with [{', '.join(one.list)}]" if one.list else ""
     custom = [each for each in one.classes if assignor_of(each) is None]
     shown += f" (class {', '.join(custom)})" if custom else ""
+    if at is not None and at > context.snapshot.captured_at:
+        return f"{name} {'left' if one.left else 'joined'}{shown} after this look at the group"
     ago = "" if at is None else f" {_time(context.snapshot.captured_at - at)} ago"
     if one.left:
         return f"{name} left{ago}{shown}"
@@ -110,7 +112,7 @@ def _name(one: Departed) -> str:
 
 
 def _time(passed: timedelta) -> str:
-    minutes = max(0, round(passed.total_seconds() / 60))
+    minutes = round(passed.total_seconds() / 60)
     if minutes < 120:
         return f"{minutes} min"
     hours = round(minutes / 60)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from rebal.groups.model import Refusal
+from rebal.groups.model import GroupType, Refusal
 from rebal.planner.admission.memory import INCONSISTENT
 from rebal.planner.admission.rejected import if_renamed, label, rejected_again, still_out
 from rebal.planner.advice.steps import start_fix
@@ -13,6 +13,10 @@ from rebal.planner.timeouts import MOST_SESSION, known_session, longest_session
 from rebal.planner.verdict import opposite
 
 _OTHER_GROUP: Final = "Give that client a group id of its own."
+_LEFT_BEHIND: Final = (
+    "Set group.protocol=consumer for that client if it belongs to the service, else give it a "
+    "group id of its own."
+)
 
 
 @rule(
@@ -58,6 +62,7 @@ def rejected(context: Context) -> Findings:
         still = "and would be rejected again" if answer is Tri.YES else "and may be rejected again"
         who = label(item)
         apart = stranger or not context.classic
+        migrates = context.group.type is GroupType.CONSUMER and not stranger
         shown = f"[{', '.join(item.list)}]" if item.list else "an unknown list"
         yield found(
             f"{who} was rejected {count} ({item.error}) with {shown} {still}{blame}"
@@ -65,7 +70,7 @@ def rejected(context: Context) -> Findings:
             result=answer,
             members=causes if answer is Tri.YES else (),
             evidence=(item.evidence,),
-            fix=(_OTHER_GROUP if apart else start_fix(context, [who]))
+            fix=(_LEFT_BEHIND if migrates else _OTHER_GROUP if apart else start_fix(context, [who]))
             + if_renamed(item.instance_id),
             before_step=narrowing_step(context) if context.classic else None,
             urgent=True,
