@@ -151,6 +151,10 @@ def member_protocol(
         return _of_worker(elected, snapshot)
     known = member.assignors
     at_odds = _contradiction(known, elected)
+    if at_odds is None and eager_only(elected) is not Tri.YES:
+        at_odds = next(
+            (c.what for c in snapshot.contradictions if c.member_id == member.member_id), None
+        )
     if at_odds is not None:
         why = f"its evidence contradicts itself: {at_odds}"
         return ProtocolAnswer(value=_NO_KIND, why=why, evidence=known.evidence)
@@ -192,7 +196,8 @@ def members_by_protocol(snapshot: GroupSnapshot) -> dict[str, int]:
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
     """Return the assignors that all lists hold, and those that some list lacks, as far as proven.
 
-    The proof comes from the vote, the exact lists and the probe.
+    The proof comes from the vote, the exact lists and the probe. Lists that evidence contradicts
+    prove nothing.
     """
     if not snapshot.has_assignor_lists or not snapshot.members:
         return CommonAssignors(source="no list of assignors is kept for this group")
@@ -203,29 +208,27 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
     if snapshot.group.assignor and snapshot.group.state is GroupState.STABLE:
         supported[snapshot.group.assignor] = None
         sources["elected"] = None
-    exact = [m.assignors for m in snapshot.members if m.assignors.knowledge is Knowledge.EXACT]
+    disputed = {contradiction.member_id for contradiction in snapshot.contradictions}
+    lists = [m.assignors for m in snapshot.members if m.member_id not in disputed]
+    exact = [known for known in lists if known.knowledge is Knowledge.EXACT]
     for name in dict.fromkeys(name for known in exact for name in known.list):
         if any(name not in known.list for known in exact):
             unsupported[name] = None
         elif len(exact) == len(snapshot.members):
             supported[name] = None
-    bounded = (name for member in snapshot.members for name in member.assignors.lacks)
-    unsupported.update(dict.fromkeys(bounded))
+    unsupported.update(dict.fromkeys(name for known in lists for name in known.lacks))
     if exact:
         sources.update(dict.fromkeys(str(e.source) for known in exact for e in known.evidence))
     for answer in snapshot.probe_answers:
-        if answer.supported is Tri.YES:
-            supported[answer.assignor] = None
-        elif answer.supported is Tri.NO and has_whole_lists(snapshot):
-            unsupported[answer.assignor] = None
-        elif answer.supported is Tri.NO:
+        if answer.supported is Tri.NO and not has_whole_lists(snapshot):
             doubtful[answer.assignor] = None
-        if answer.supported is not Tri.CANNOT_TELL:
+        elif answer.supported is not Tri.CANNOT_TELL:
+            (supported if answer.supported is Tri.YES else unsupported)[answer.assignor] = None
             sources[str(Source.PROBE)] = None
     return CommonAssignors(
         supported=tuple(supported),
         unsupported=tuple(unsupported),
-        doubtful=tuple(name for name in doubtful if name not in unsupported),
+        doubtful=tuple(name for name in doubtful if name not in {**supported, **unsupported}),
         source=", ".join(sources) or "no evidence was read",
     )
 

@@ -222,8 +222,7 @@ def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | Non
         found += [told] if (told.session_ms, told.rebalance_ms) != (None, None) else []
     if not found:
         return None
-    if len(found) > 1:
-        found.sort(key=_told)
+    found.sort(key=_told)
     newest = found[-1]
     said = (newest.session_ms, newest.rebalance_ms)
     agreeing = (told for told in found if (told.session_ms, told.rebalance_ms) == said)

@@ -47,7 +47,16 @@ class LogCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 def log_coverage(snapshot: GroupSnapshot) -> LogCoverage:
     """Return which members of the group are shown by client logs."""
-    shown = {member.member_id: _in_client_log(member) for member in snapshot.members}
+    at_odds = {
+        found.member_id
+        for found in snapshot.contradictions
+        for item in found.evidence
+        if item.source is Source.CLIENT_LOG
+    }
+    shown = {
+        member.member_id: member.member_id in at_odds or _in_client_log(member)
+        for member in snapshot.members
+    }
     return LogCoverage(
         covered=tuple(each for each, covered in shown.items() if covered),
         not_covered=tuple(each for each, covered in shown.items() if not covered),

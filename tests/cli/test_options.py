@@ -19,7 +19,7 @@ from rebal.cli.sources import EvidenceFiles, snapshot_for, with_evidence
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot, Knowledge
+from rebal.groups.model import Contradiction, GroupSnapshot, Knowledge
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka import listing
 from rebal.inspectors.kafka.listing import GroupFailure
@@ -139,7 +139,10 @@ def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
     found, said = told(folder / "logs")
     assert found.members[2].assignors.knowledge is Knowledge.EXACT
     assert "the start of checkout-3, but not of checkout-1, checkout-2." in said
-    assert log_coverage(found).covered == (found.members[2].member_id,)
+    first, _, third = (each.member_id for each in found.members)
+    assert log_coverage(found).covered == (third,)
+    said_of = Contradiction(member_id=first, what="", evidence=found.members[2].assignors.evidence)
+    assert log_coverage(replace(found, contradictions=(said_of,))).covered == (first, third)
     assert told(folder / "logs" / "*" / "*" / "*.gz")[0] == found
     assert told(folder / "logs" / "**" / "*.gz")[0] == found
     with pytest.raises(DocumentError, match="no file matches this pattern"):

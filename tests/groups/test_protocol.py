@@ -10,6 +10,7 @@ import pytest
 
 from rebal.groups.model import (
     AssignorList,
+    Contradiction,
     Evidence,
     GroupState,
     GroupType,
@@ -28,6 +29,7 @@ from tests.software import family
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 CANNOT_TELL, MIXED = RebalanceProtocol.CANNOT_TELL, RebalanceProtocol.MIXED
+AT_ODDS = Contradiction(member_id="c-id", what="one member id joined with different lists")
 group = partial(observed.group, assignor=COOP)
 
 
@@ -89,10 +91,10 @@ def test_an_eager_assignor_that_the_probe_found_in_a_java_list_proves_eager():
     assert runs(member("a", assignors=bounded)) is CANNOT_TELL
 
 
-@pytest.mark.parametrize("names", [(COOP, "range"), ("range",)])
+@pytest.mark.parametrize("names", [(COOP, "range"), ("range",), (COOP,)])
 def test_evidence_at_odds_is_cannot_tell(names):
-    one = member("a", *names, family="java", subscription=KEPT)
-    answer = member_protocol(one, group(one))
+    one = member("c", *names, family="java", subscription=KEPT)
+    answer = member_protocol(one, group(one, contradictions=(AT_ODDS,) * (names == (COOP,))))
     assert answer.value is CANNOT_TELL
     assert "contradicts itself" in answer.why
 
@@ -161,10 +163,12 @@ def test_a_consumer_group_of_classic_members_alone_runs_what_their_lists_say(lis
 
 
 def test_common_assignors_from_lists_and_the_vote():
-    snapshot = group(member("a", COOP, "range"), member("b", "range", "sticky"), assignor="range")
-    common = common_assignors(snapshot)
+    lists = member("a", COOP, "range"), member("b", "range", "sticky"), member("c", COOP)
+    fields = {"probe": {"range": Tri.NO}, "rebalanced": Tri.NO, "contradictions": (AT_ODDS,)}
+    common = common_assignors(group(*lists, assignor="range", **fields))
     assert common.supported == ("range",)
     assert set(common.unsupported) == {COOP, "sticky"}
+    assert (common.doubtful, common.source) == ((), "elected")
 
 
 @pytest.mark.parametrize(
