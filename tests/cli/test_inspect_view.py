@@ -13,12 +13,15 @@ from rebal.cli import output
 from rebal.cli.render.inspection.screen import inspect_view, probe_helps
 from rebal.cli.report import Report, make_report
 from rebal.groups.model import (
+    DeclaredAssignors,
+    Evidence,
     GroupSnapshot,
     GroupState,
     GroupType,
     Probe,
     ProbeAnswer,
     RebalanceProtocol,
+    Source,
     Tri,
 )
 from rebal.groups.protocol import common_assignors
@@ -110,12 +113,15 @@ def test_mixed_groups_say_who_runs_what(group: Make) -> None:
 
 def test_a_consumer_group_of_classic_members_alone_is_not_said_to_run_kip_848(group: Make) -> None:
     one, *_ = group().members
-    old = msgspec.structs.replace(one, protocol_type="classic", assignors=exact("range"))
+    known, said = exact("range"), Evidence(source=Source.CONFIG_FILE)
+    file = DeclaredAssignors(list=("range",), group_protocol="consumer", evidence=said)
+    old = msgspec.structs.replace(one, protocol_type="classic", assignors=known, declared=file)
     snapshot = group(type=GroupType.CONSUMER, assignor="uniform", members=(old,))
     made = screen(make_report(snapshot), width=160)
     assert "runs        EAGER, assignor uniform   a member stops all its partitions" in made
     assert "every member speaks the classic protocol" in made
     assert "group.protocol=consumer)" not in made
+    assert "range; next start: group.protocol=consumer" in made
 
 
 def test_a_probe_helps_where_a_list_of_a_stable_group_is_not_known(group: Make) -> None:

@@ -214,7 +214,7 @@ def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
 def _source(answer: ProbeAnswer | None, said: Tri, report: Report, now: datetime) -> str:
     if answer is not None and answer.supported is said:
         return f"probe, {when(answer.at, now)}"
-    return report.common.source or ""
+    return report.common.source.removesuffix(f", {Source.PROBE}")
 
 
 def _worthless(snapshot: GroupSnapshot) -> str:
@@ -300,7 +300,7 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
     if len(loose) > 3 and not wide:
         yield "", Text(f"and {len(loose) - 3} more: --wide", style="dim")
     for note in snapshot.notes:
-        yield Text("not read", style="yellow"), Text(note)
+        yield Text("note", style="yellow"), Text(note)
 
 
 def _matters(found: Unmatched, snapshot: GroupSnapshot) -> bool:
@@ -418,9 +418,11 @@ def _list(member: Member) -> str:
     text = assignors_text(member.assignors)
     declared = member.declared
     if declared is not None and member.assignors.knowledge is not Knowledge.DECLARED:
-        start = ", ".join(declared.list) or "its client's default"
-        if declared.list != member.assignors.list:
-            text += f"; next start: {start}"
+        start = {"consumer": ("group.protocol=consumer",)}.get(
+            declared.group_protocol or "", declared.list
+        )
+        if start != member.assignors.list:
+            text += "; next start: " + (", ".join(start) or "its client's default")
     return text
 
 
