@@ -160,8 +160,10 @@ def test_the_handshake_beats_a_guess_and_streams_are_told_from_java():
     told = Software(family="librdkafka", name="confluent-kafka-python", version="2.16.1")
     merged = merge(alone, [joined("a", "range", software=told)])
     assert merged.members[0].software.version == "2.16.1"
-    streams = merge(group(b, assignor="stream"), [joined("b", "stream", software=JAVA)])
-    assert streams.members[0].software.family == "streams"
+    said = Software(name="apache-kafka-java", version="3.9.1")
+    for name, type_, kind in (("stream", "consumer", "streams"), ("default", "connect", "connect")):
+        seen = joined("b", name, software=said, protocol_type=type_)
+        assert merge(group(b, assignor=name), [seen]).members[0].software.family == kind
 
 
 def everything() -> tuple[GroupSnapshot, list]:
@@ -226,5 +228,6 @@ def test_a_fenced_process_is_not_missing_while_another_has_its_instance_id():
     merged = merge(group(static), [lost, now])
     assert (merged.members[0].client_id, merged.members[0].host) == ("second", "/10.0.0.2")
     assert merged.refusals[0].rejoined_as == merged.members[0].member_id
+    assert merged.refusals[0].rejoined_at == at(4)
     gone = merge(group(member("b")), [lost, now])
     assert gone.refusals[0].rejoined_as is None

@@ -6,9 +6,11 @@ replaced has not departed.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.evidence.absent import MOST_REFUSALS
 from rebal.groups.evidence.merge import merge
@@ -17,6 +19,8 @@ from rebal.groups.model import Evidence, Refusal, Source
 from rebal.planner.admission.rejected import still_out
 from tests.groups import observed
 from tests.groups.observed import COOP, JAVA, at, group, joined, member
+
+OWN = Evidence(source=Source.CLIENT_LOG)
 
 
 def refused(line: int = 1, **fields: Any) -> Refused:
@@ -48,7 +52,7 @@ def test_a_client_that_joined_since_resolves_its_own_rejection() -> None:
     one = resolved(refused(), rejoin())
     assert (one.rejoined_as, one.rejoined_at) == ("pod-id", at(9))
     assert resolved(refused(instance_id="i"), rejoin(instance_id="i", host="h2")).rejoined_as
-    assert resolved(refused(host="", connection="c"), rejoin(connection="c")).rejoined_as
+    assert resolved(refused(host="", connection="c"), rejoin(connection="c", new=False)).rejoined_as
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,7 @@ def test_a_client_that_joined_since_resolves_its_own_rejection() -> None:
         ({"instance_id": "i"}, {"instance_id": "j"}),
         ({"host": ""}, {"host": ""}),
         ({"at": None}, {}),
+        ({"log": "x", "evidence": OWN}, {"at": at(1) + timedelta(seconds=3)}),
     ],
 )
 def test_another_client_s_join_does_not(first: dict[str, Any], later: dict[str, Any]) -> None:
@@ -101,9 +106,10 @@ def test_a_known_rejection_is_resolved_by_what_is_seen_later() -> None:
     after = merge(before, [rejoin()])
     assert [one.rejoined_as for one in after.refusals] == ["pod-id"]
     # Read again, it is the same one.
-    assert merge(after, [refused()]).refusals == after.refusals
+    assert merge(replace(after, members=()), [refused()]).refusals == after.refusals
     joined_at = group(member("pod", host="/h1", joined_at=at(9), first_joined_at=at(9)))
-    assert merge(joined_at, [refused()]).refusals[0].rejoined_as == "pod-id"
+    (one,) = merge(joined_at, [refused()]).refusals
+    assert (one.rejoined_as, one.rejoined_at) == ("pod-id", at(9))
 
 
 def test_one_client_that_retries_does_not_hide_the_others() -> None:

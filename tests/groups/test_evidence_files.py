@@ -83,6 +83,7 @@ def test_files_that_start_fewer_processes_than_there_are_members_speak_for_nobod
     snapshot = group(member("pod", member_id="1"), member("pod", member_id="2"))
     merged = merge(snapshot, [declared("deploy.yaml", *MIXED, replicas=1)])
     assert [m.declared for m in merged.members] == [None, None]
+    assert merged.unmatched[0].why.startswith("it names neither an instance id nor a client id, ")
     assert "fewer processes" in merged.unmatched[0].why
 
 
