@@ -221,7 +221,7 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     read = {
         start.file
         for start in starts
-        if start.declared.list_set or start.declared.group_protocol or start.is_static
+        if start.declared.list or start.declared.group_protocol or start.is_static
     }
     grouped = {start.file for start in starts if start.group_id is not None}
     for file, (was, now) in changed.items():

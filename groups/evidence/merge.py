@@ -264,7 +264,7 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
 
 
 def _says(one: Declared) -> tuple[object, ...]:
-    return one.list, one.list_set, one.group_protocol, one.family, one.upgrade_from
+    return one.list, one.group_protocol, one.family, one.upgrade_from
 
 
 def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
@@ -273,7 +273,7 @@ def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
     written = {other.evidence.at for other in claimed}
     surges = [other.max_surge for other in claimed if other.max_surge is not None]
     return DeclaredAssignors(
-        list=one.list if one.list_set else (),
+        list=one.list,
         group_protocol=one.group_protocol,
         classic_only=tuple(sorted({name for other in claimed for name in other.classic_only})),
         session_timeout_ms=_same_in_all(other.session_timeout_ms for other in claimed),

@@ -165,16 +165,18 @@ class Ran(Seen, frozen=True, kw_only=True):
 class Declared(DeclaredAssignors, frozen=True, kw_only=True):
     """Configuration that the next start of `replicas` processes uses (None: count not in the file).
 
-    `list` is empty when the list is left unset (`list_set` is False then). `group_id`, `client_id`
-    and `instance_id` are None when the file does not set them, or sets them from a placeholder.
-    `family` is a key of groups/data/clients.yaml. `brokers` are the bootstrap servers.
+    `list` is empty when the list is left unset; `spelled` is it as Kafka's own key has it.
+    `group_id`, `client_id` and `instance_id` are None when the file does not set them, or sets them
+    from a placeholder. `family` is a key of groups/data/clients.yaml. `brokers` are the bootstrap
+    servers.
     """
 
     where: str
     group_id: str | None = None
     client_id: str | None = None
     instance_id: str | None = None
-    list_set: bool = False
+    spelled: tuple[str, ...] = ()
+    heartbeat_ms: int | None = None
     family: str | None = None
     replicas: int | None = None
     brokers: str | None = None

@@ -80,6 +80,7 @@ _WORKER_KEYS: Final = {
     "clientid": "client.id",
     "connectprotocol": "connect.protocol",
     "sessiontimeoutms": _CLASSIC_ONLY[1],
+    "heartbeatintervalms": _CLASSIC_ONLY[0],
     "rebalancetimeoutms": "rebalance.timeout.ms",
     "scheduledrebalancemaxdelayms": "scheduled.rebalance.max.delay.ms",
 }
@@ -97,7 +98,7 @@ _Path: TypeAlias = tuple[str, ...]
 # Settings by the words before their own.
 _Scopes: TypeAlias = dict[_Path, dict[str, str]]
 _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
-_MILLISECONDS: Final = re.compile(r"[1-9][0-9]{0,9}")
+_MILLISECONDS: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 class Place:
@@ -130,13 +131,16 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     ]
     if any(key.endswith("connector.class") for key in together):
         layers = [_of_sink(together)]
+    split = [words(key) for layer in layers for key in layer]
+    # Kafka Streams has other consumers too, which join no group.
+    streams = any("".join(each).endswith("applicationid") for each in split)
+    ends = (*_NEUTRAL_ENDS, "main") if streams else _NEUTRAL_ENDS
     settings = [
         (rank, *setting, value)
         for rank, layer in enumerate(layers)
         for key, value in _with_lists(layer).items()
-        for setting in _setting(key)
+        for setting in _setting(key, ends)
     ]
-    split = [words(key) for layer in layers for key in layer]
     # Bindings of Spring Cloud Stream may be of another kind of broker.
     of_kafka = any(each[:3] == _STREAM and "kafka" in each for each in split)
     scopes: _Scopes = {("kafka",): {}} if of_kafka else {}
@@ -171,19 +175,18 @@ def _worker(beside: Flat, environment: Environment, place: Place) -> Iterator[De
     if "connect.protocol" in known and offers is None:
         place.note("has a Connect worker with an unknown connect.protocol, which is left out")
         return
-    held_back = known.get("scheduled.rebalance.max.delay.ms")
     yield Declared(
         where=place.where,
         evidence=place.evidence,
         group_id=known.get("group.id"),
         client_id=known.get("client.id") or None,
         list=offers or (),
-        list_set=offers is not None,
         family="connect",
-        session_timeout_ms=_number(known.get(_CLASSIC_ONLY[1])),
+        session_timeout_ms=number(known.get(_CLASSIC_ONLY[1])),
+        heartbeat_ms=number(known.get(_CLASSIC_ONLY[0])),
         # The worker's counterpart of a consumer's max.poll.interval.ms.
-        max_poll_interval_ms=_number(known.get("rebalance.timeout.ms")),
-        held_back_ms=0 if held_back == "0" else _number(held_back),
+        max_poll_interval_ms=number(known.get("rebalance.timeout.ms")),
+        held_back_ms=number(known.get("scheduled.rebalance.max.delay.ms")),
     )
 
 
@@ -209,7 +212,7 @@ def _with_lists(layer: Flat) -> Flat:
     return flat
 
 
-def _setting(key: str) -> Iterator[tuple[int, _Path, str]]:
+def _setting(key: str, ends: Sequence[str]) -> Iterator[tuple[int, _Path, str]]:
     """Yield the setting that a key is, if it is one: the number of the words before its own, those
     that separate consumers, and its name.
     """
@@ -224,7 +227,7 @@ def _setting(key: str) -> Iterator[tuple[int, _Path, str]]:
         # Servlets, databases and spring.session have session timeouts too.
         if name is not None and (name not in _SPANS.values() or _NEAR & set(path)):
             specific = len(path)
-            while path and path[-1] in _NEUTRAL_ENDS:
+            while path and path[-1] in ends:
                 path = path[:-1]
             yield specific, path, name
             return
@@ -277,6 +280,8 @@ def _client(
         return
     streams = "application.id" in known and "group.id" not in known
     entries = [] if streams else _entries(known.get("partition.assignment.strategy") or "")
+    # A program hands what Kafka's own key has to the client.
+    dotted = any(f".{key}".endswith(".partition.assignment.strategy") for key in beside)
     yield Declared(
         where=place.where,
         evidence=place.evidence,
@@ -284,11 +289,12 @@ def _client(
         client_id=known.get("client.id"),
         instance_id=known.get("group.instance.id"),
         list=tuple(assignor_of(entry) or entry for entry in entries),
-        list_set=bool(entries),
+        spelled=tuple(entries) if dotted else (),
         group_protocol=(known.get("group.protocol") or "").lower() or None,
         classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
-        family="streams" if streams else _family(entries, "spring" in path, beside),
+        family="streams" if streams else _family(entries, "spring" in path, beside, dotted),
         session_timeout_ms=_milliseconds(known, _CLASSIC_ONLY[1]),
+        heartbeat_ms=_milliseconds(known, _CLASSIC_ONLY[0]),
         max_poll_interval_ms=_milliseconds(known, "max.poll.interval.ms"),
         upgrade_from=known.get("upgrade.from") if streams else None,
         brokers=known.get("bootstrap.servers"),
@@ -297,11 +303,12 @@ def _client(
 
 def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
     """Return a timeout in milliseconds; Kafka's keys have no unit, a framework's need one."""
-    own = _number(known.get(name))
-    return span_ms(known.get(_SPANS[name]) or "") if own is None else own
+    own = number(known.get(name))
+    return span_ms(known.get(_SPANS.get(name, name)) or "") if own is None else own
 
 
-def _number(value: str | None) -> int | None:
+def number(value: str | None) -> int | None:
+    """Return the whole number that a text is, and None for any other text."""
     return int(value) if value and _MILLISECONDS.fullmatch(value) else None
 
 
@@ -310,14 +317,10 @@ def _entries(value: str) -> list[str]:
     return [e for part in bare.split(",") if (e := part.strip().strip("'\"").strip())]
 
 
-def _family(entries: list[str], spring: bool, beside: Flat) -> str | None:
+def _family(entries: list[str], spring: bool, beside: Flat, dotted: bool) -> str | None:
     """Return the client family: Java lists class names, librdkafka short names (dotted key)."""
     if spring or any(entry.startswith("org.apache.kafka.") for entry in entries):
         return "java"
-    dotted = any(
-        key == "partition.assignment.strategy" or key.endswith(".partition.assignment.strategy")
-        for key in beside
-    )
     short = bool(entries) and all(assignor_of(entry) == entry for entry in entries)
     own_keys = any(
         key == name or key.endswith("." + name) for key in beside for name in _LIBRDKAFKA_ONLY
@@ -345,14 +348,14 @@ _SAME: Final = (
 )
 _EITHER: Final = (
     *(*_SAME, "session_timeout_ms", "max_poll_interval_ms"),
-    *("brokers", "list", "list_set"),
+    *("brokers", "list", "spelled", "heartbeat_ms"),
 )
 
 
 def _union(one: Declared, two: Declared) -> Declared | None:
     """Return both as one consumer of one group; None where they are not, or contradict."""
     said = [{getattr(one, name), getattr(two, name)} - {None} for name in _SAME]
-    lists = {each.list for each in (one, two) if each.list_set}
+    lists = {each.list for each in (one, two) if each.list}
     if None in (one.group_id, two.group_id) or any(len(each) > 1 for each in (*said, lists)):
         return None
     known = {name: getattr(one, name) or getattr(two, name) for name in _EITHER}

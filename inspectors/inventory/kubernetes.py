@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import KubernetesWorkload
-from rebal.inspectors.inventory.clients import Place, clients_in
+from rebal.inspectors.inventory.clients import Place, clients_in, number
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
     POD_NAME,
@@ -103,13 +103,13 @@ def _pod(resource: Resource) -> Resource:
 def _instances(client: Declared, resource: Resource, spec: Resource) -> Iterator[Declared]:
     """Yield the consumer, or one for each pod if the client's ids contain the pod's name."""
     kind = str(resource.get("kind"))
-    replicas = _number(spec.get("replicas"))
+    replicas = number(text_of(spec.get("replicas")))
     owner = KubernetesWorkload(kind=kind, name=_name(resource), namespace=_namespace(resource))
     seen = replace(client.evidence, workload=owner)
     client = replace(client, max_surge=_max_surge(spec, kind), evidence=seen)
     named = POD_NAME in f"{client.group_id}{client.client_id}{client.instance_id}"
     if named and kind == "StatefulSet" and replicas is not None and replicas <= _MOST_INSTANCES:
-        first = _number(mapping(spec.get("ordinals")).get("start")) or 0
+        first = number(text_of(mapping(spec.get("ordinals")).get("start"))) or 0
         for ordinal in range(first, first + replicas):
             pod_name = f"{_name(resource)}-{ordinal}"
             where = f"{client.where}, pod {pod_name}"
@@ -341,8 +341,3 @@ def _list(value: Tree) -> list[Tree]:
 
 def _objects(value: Tree) -> list[Resource]:
     return [item for item in _list(value) if isinstance(item, dict)]
-
-
-def _number(value: Tree) -> int | None:
-    text = text_of(value)
-    return int(text) if text is not None and text.isdecimal() and len(text) < 7 else None

@@ -28,6 +28,7 @@ from rebal.inspectors.repository.tree import Tree
 _LOCKS: Final = {
     "pyproject.toml": frozenset({"poetry.lock", "uv.lock", "pdm.lock"}),
     "Pipfile": frozenset({"Pipfile.lock"}),
+    "Gemfile": frozenset({"Gemfile.lock"}),
     "package.json": frozenset(
         {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock"}
     ),
@@ -58,7 +59,7 @@ class _Format(NamedTuple):
     read: Callable[[str, str], Iterable[Named]] | None = None
 
 
-# The first pattern that matches a name decides.
+# The first pattern that matches a name decides; each of its formats is read.
 _FORMATS: Final = (
     _Format("pom.xml", "maven"),
     _Format("gradle.lockfile", "maven", texts.by_pattern(texts.GRADLE_LOCK)),
@@ -94,18 +95,22 @@ _FORMATS: Final = (
     _Format("Pipfile.lock", "pypi", trees.tables(json_tree, "default")),
     _Format("setup.py", "pypi", texts.read_requirements),
     _Format("setup.cfg", "pypi", texts.read_requirements),
+    *(_Format(f"environment.{end}", "pypi", texts.read_requirements) for end in ("yml", "yaml")),
+    _Format("Gemfile", "gem", texts.by_pattern(texts.GEMFILE)),
     _Format("Gemfile.lock", "gem", texts.by_pattern(texts.GEM)),
     _Format("*.csproj", "nuget"),
     _Format("*.fsproj", "nuget"),
     _Format("Directory.*.props", "nuget"),
     _Format("Cargo.lock", "cargo", trees.tables(trees.toml_tree, "package")),
     _Format("mix.lock", "hex", texts.by_pattern(texts.HEX)),
-    _Format("*Dockerfile*", "docker", texts.by_pattern(texts.FROM)),
-    _Format("*.dockerfile", "docker", texts.by_pattern(texts.FROM)),
-    _Format("Containerfile", "docker", texts.by_pattern(texts.FROM)),
+    *(
+        _Format(pattern, ecosystem, texts.by_pattern(named))
+        for pattern in ("*Dockerfile*", "*.dockerfile", "Containerfile")
+        for ecosystem, named in (("docker", texts.FROM), ("pypi", texts.PINNED))
+    ),
     *(_Format(f"*.{ending}", "docker", trees.read_images) for ending in ("yaml", "yml", "env")),
 )
-_IN_XML: Final = tuple(each for each in _FORMATS if each.read is None)
+_IN_XML: Final = {each for each in _FORMATS if each.read is None}
 # Formats to which other files give versions.
 _SCRIPTS: Final = (texts.read_gradle, texts.read_go_mod)
 _GIVERS: Final = (texts.read_gradle, trees.read_catalog)
@@ -127,7 +132,7 @@ def read_manifests(tree: Tree) -> ManifestReading:
     reader = _Reader(tree)
     # A project's own file comes first: it says which of its packages are for tests alone.
     for name, path in sorted(tree.paths(), key=lambda each: each[1].name not in _LOCKS):
-        if known := _format(name):
+        for known in _formats(name):
             reader.read(name, path, known)
     return ManifestReading(tuple(dict.fromkeys(reader.found)), tuple(dict.fromkeys(reader.notes)))
 
@@ -146,7 +151,7 @@ class _Reader:
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._projects = Projects(
-            {PurePosixPath(n): path for n, path in tree.paths() if _format(n) in _IN_XML}
+            {PurePosixPath(n): path for n, path in tree.paths() if {*_formats(n)} & _IN_XML}
         )
         self._locks = [PurePosixPath(n) for n in tree.files if n.rpartition("/")[2] in _LOCK_FILES]
         # What projects' own files name: the folder, the product, and whether for tests alone.
@@ -184,11 +189,11 @@ class _Reader:
     def _shared(self) -> list[tuple[PurePosixPath, str]]:
         found = []
         for name, path in self._tree.paths():
-            known = _format(name)
-            if path.name in ("gradle.properties", "go.work") or (known and known.read in _GIVERS):
+            reads = {known.read for known in _formats(name)}
+            if path.name in ("gradle.properties", "go.work") or not reads.isdisjoint(_GIVERS):
                 text = configuration_text(path)
                 lines = f"\n{text}" if path.name == "go.work" else texts.given(text)
-                if known and known.read is trees.read_catalog:
+                if trees.read_catalog in reads:
                     lines += "".join(map(_platform, trees.read_catalog(text, name)))
                 found.append((PurePosixPath(scope_of(name)), lines))
         return found
@@ -278,13 +283,12 @@ def _platform(one: Named) -> str:
 
 
 @cache
-def _format(name: str) -> _Format | None:
-    """Return the format of a file, by its name or by that of its folder too."""
+def _formats(name: str) -> list[_Format]:
+    """Return the formats of a file, by its name or by that of its folder too."""
     last = name.rpartition("/")[2]
     ends = (last, f"{PurePosixPath(name).parent.name}/{last}")
-    return next(
-        (one for one in _FORMATS if any(fnmatchcase(end, one.pattern) for end in ends)), None
-    )
+    found = [one for one in _FORMATS if any(fnmatchcase(end, one.pattern) for end in ends)]
+    return [one for one in found if one.pattern == found[0].pattern]
 
 
 def _printable(text: str) -> str:

@@ -10,6 +10,11 @@ from typing import Final, NamedTuple
 GEM: Final = re.compile(
     r"^    (?P<name>[\w.-]+) \((?P<version>[^)\s-]+)[^)\n]*\)[ \r]*$", re.MULTILINE
 )
+GEMFILE: Final = re.compile(
+    r"""^[ \t]*gem[ \t(]*["'](?P<name>[\w.-]+)["']"""
+    r"""(?:[ \t]*,[ \t]*["'](?P<version>[^"'\n]+)["'])?""",
+    re.MULTILINE,
+)
 HEX: Final = re.compile(
     r'^ *"(?P<name>\w+)": *\{(?::hex, *:\w+, *"(?P<version>[^"\n]+)"|:git|:path)', re.MULTILINE
 )
@@ -28,8 +33,13 @@ GRADLE_LOCK: Final = re.compile(
     r"^(?P<name>[\w.-]+:[\w.-]+):(?P<version>[^=\s]+)=(?:[\w,]*,)?(?:runtime|compile)Classpath",
     re.MULTILINE,
 )
+# A package that a line of a Dockerfile installs with pip.
+PINNED: Final = re.compile(
+    r"""(?:^|(?<=[\s"']))(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]\n]*\])?==(?P<version>[^\s"'\\;&|]+)"""
+)
+# One of conda's environment.yml too.
 _REQUIREMENT: Final = re.compile(
-    r"\s*(?P<name>[A-Za-z0-9][\w.-]*)[ \t]*(?:\[[^\]]*\])?[ \t]*(?P<version>[^;#\\]*)"
+    r"\s*(?:- +)?[\"']?(?P<name>[A-Za-z0-9][\w.-]*)[ \t]*(?:\[[^\]]*\])?[ \t]*(?P<version>[^;#\\]*)"
 )
 _TEXT: Final = re.compile(r"""["']([^"']+)["']""")
 _REFERENCE: Final = (
@@ -170,7 +180,7 @@ def requirement(text: str) -> Named | None:
     found = _REQUIREMENT.match(text)
     if found is None:
         return None
-    return Named(found["name"], plain_version(found["version"].split(" --")[0].strip(" \t()")))
+    return Named(found["name"], plain_version(found["version"].split(" --")[0].strip(" \t()\"'")))
 
 
 def plain_version(version: str | None) -> str | None:

@@ -62,7 +62,7 @@ def assignor_it_lacks(start: Start) -> str | None:
     """
     brings = _BRINGS["librdkafka"] if start.family == "librdkafka" else start.names
     named = (name for name in start.names if not is_unset(name))
-    return next((n for n in named if n.startswith(_KAFKAS) or n not in brings), None)
+    return next((n for n in named if n.startswith((_KAFKAS, "class ")) or n not in brings), None)
 
 
 def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
@@ -108,7 +108,7 @@ def paths_of(world: World) -> Iterator[SafePath]:
     plan = plan_of(world)
     read = same or read_each_other(one.family or "", two.family or "")
     kept = same or (read and {*one.names[:1]} <= {*STATELESS})
-    written = two.declared.list_set and same
+    written = two.declared.list and same
     if classic and known and kept and not written and _runs(two, one.names):
         yield SafePath(name=_AS_BEFORE, steps=(_step(two, one.names),))
     if classic and known and read and not same:

@@ -31,13 +31,8 @@ from rebal.planner.check.compare import Pair
 from rebal.planner.check.starts import BY_BROKERS, Start
 from rebal.planner.risks import with_default_settings
 
-# Declarations have no time.
-_AT: Final = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-_FIRST: Final = ".0"
 # The id of the first start's first member.
-FIRST: Final = f"0{_FIRST}"
+FIRST: Final = "0.0"
 
 
 def snapshot_of(starts: Sequence[Start]) -> GroupSnapshot:
@@ -77,7 +72,7 @@ def planned(pairs: Sequence[Pair]) -> GroupSnapshot:
 
 def one_of_each(snapshot: GroupSnapshot) -> GroupSnapshot:
     """Return that group with one member for each consumer: rules name it by its file alone."""
-    members = tuple(one for one in snapshot.members if one.member_id.endswith(_FIRST))
+    members = tuple(one for one in snapshot.members if one.member_id.endswith(FIRST[1:]))
     return replace(snapshot, members=members)
 
 
@@ -101,7 +96,8 @@ def _snapshot(starts: Sequence[tuple[Start, Start | None]]) -> GroupSnapshot:
                 type=kinds[0] if kinds else GroupType.CLASSIC,
                 protocol_type="connect" if connect else "consumer",
             ),
-            captured_at=_AT,
+            # Declarations have no time.
+            captured_at=datetime(2000, 1, 1, tzinfo=UTC),
             members=tuple(members),
         )
     )

@@ -38,7 +38,7 @@ from rebal.planner.check.before import (
     snapshots_of,
 )
 from rebal.planner.check.compare import Changed, Pair, World
-from rebal.planner.check.starts import BY_BROKERS, Start, is_open, is_unset
+from rebal.planner.check.starts import BY_BROKERS, PROGRAMS, Start, is_open, is_unset
 from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
 from rebal.planner.facts import listed
@@ -49,6 +49,8 @@ from rebal.planner.timeouts import waits
 from rebal.planner.verdict import answer_of, first_reason
 
 _INCREMENTAL: Final = (2, 4)
+# Java's default in ms, of Connect and Kafka Streams too.
+_HEARTBEAT: Final = 3_000
 # CONFIGURATION.md of librdkafka has group.protocol from this version on.
 _RDKAFKA_READS_PROTOCOL: Final = (2, 4)
 # Consumers whose stages are combined in every way; more are rolled out together.
@@ -152,12 +154,10 @@ def _unread_code(changed: Sequence[Pair], answer: Admission) -> str:
 
 def unread(file: str, note: str) -> Judgement:
     """Return the judgement of a file that changed, and whose consumers are not all known."""
-    folder = file.rpartition("/")[0] or "."
-    change = Changed(what="configuration", before="", after="", file=file)
     return Judgement(
-        group=f"the groups of {folder}",
+        group=f"the groups of {file.rpartition('/')[0] or '.'}",
         group_id=None,
-        changes=(change,),
+        changes=(Changed(what="configuration", before="", after="", file=file),),
         verdict=Tri.CANNOT_TELL,
         reason=note,
     )
@@ -386,6 +386,7 @@ def _fails(start: Start) -> str | None:
     lacks = assignor_it_lacks(start)
     rdkafka, have = start.family == "librdkafka", version_tuple(start.library.version)
     times = waits(Member(member_id="", software=software, declared=declared))
+    session, beat = int(times.session * 1000), declared.heartbeat_ms or _HEARTBEAT
     # A version that is not known, and a product's image, may have another default.
     sure = declared.session_timeout_ms or (have and start.library.ecosystem != "docker")
     rows = (
@@ -418,7 +419,12 @@ def _fails(start: Start) -> str | None:
         (
             rdkafka and not online and sure and times.rebalance < times.session,
             "librdkafka does not start with a max.poll.interval.ms below its session.timeout.ms "
-            f"({int(times.session * 1000)})",
+            f"({session})",
+        ),
+        (
+            start.family in ("java", *PROGRAMS) and not online and beat >= session,
+            f"Java does not start with a heartbeat.interval.ms ({beat}) that is not below its "
+            f"session.timeout.ms ({session})",
         ),
         (
             start.family == "streams"
@@ -466,9 +472,11 @@ def _live_events(memory: CoordinatorMemory, member_id: str, pair: Pair) -> tuple
 
 
 def _new_session(pair: Pair) -> int | None:
-    """Return the session timeout where it changes; one that stays was admitted before."""
+    """Return the session timeout where it changes; one that stays was admitted before, and one of a
+    KIP-848 member is the brokers'.
+    """
     was, now = (
-        None if start is None else start.declared.session_timeout_ms
+        None if start is None or start.protocol == CONSUMER else start.declared.session_timeout_ms
         for start in (pair.before, pair.after)
     )
     return None if was == now else now

@@ -103,12 +103,12 @@ class Start(Record, frozen=True, kw_only=True):
             return ()
         written = self.library.default_list if self.library.family == self.family else None
         by_family = default_list(self.family, self.library.version)
-        return self.declared.list or written or by_family or (*_heads(self), open_name(self))
+        return _taken(self) or written or by_family or (*_heads(self), open_name(self))
 
     @property
     def writes_list(self) -> bool:
         """Return whether its configuration sets the assignor list, or needs none."""
-        return self.declared.list_set or self.protocol in BY_BROKERS
+        return bool(self.declared.list) or self.protocol in BY_BROKERS
 
     @property
     def list_text(self) -> str:
@@ -127,6 +127,16 @@ def start_of(file: str, library: Library) -> Start:
     """Return the start of a consumer of which a file names the library alone."""
     declared = Declared(where=file, evidence=Evidence(source=Source.ASSUMED, detail=file))
     return Start(file=file, where=file, declared=declared, library=library, configured=False)
+
+
+def _taken(start: Start) -> tuple[str, ...]:
+    """Return the list that a file writes, with the names that this client does not know as they
+    are: Java takes classes, librdkafka its own names.
+    """
+    spelled, written = start.declared.spelled, start.declared.list
+    both = zip(spelled, written, strict=False)
+    java = tuple(name if "." in own else f"class {own}" for own, name in both)
+    return {"librdkafka": spelled, "java": java}.get(start.family or "") or written
 
 
 def _heads(start: Start) -> tuple[str, ...]:
@@ -165,6 +175,15 @@ def aspects(start: Start) -> dict[str, str]:
     ignored = declared.group_protocol is not None and start.ignores_protocol
     note = f" ({library.version} ignores it)" if ignored else ""
     unread = dict.fromkeys(declared.classic_only, "set")
+    # Settings that a file leaves out, or takes from a placeholder.
+    times = {
+        name: unread.get(name, "not set") if own is None else str(own)
+        for name, own in (
+            ("heartbeat.interval.ms", declared.heartbeat_ms),
+            ("session.timeout.ms", declared.session_timeout_ms),
+            ("max.poll.interval.ms", declared.max_poll_interval_ms),
+        )
+    }
     several = f" ({declared.replicas} processes)" if (declared.replicas or 1) > 1 else ""
     return {
         "group.id": start.group_id or "not known",
@@ -173,11 +192,7 @@ def aspects(start: Start) -> dict[str, str]:
         "group.instance.id": f"{declared.instance_id}{several}"
         if start.is_static
         else "not set (dynamic member)",
-        "heartbeat.interval.ms": unread.get("heartbeat.interval.ms", "not set"),
-        "session.timeout.ms": str(
-            declared.session_timeout_ms or unread.get("session.timeout.ms", "not set")
-        ),
-        "max.poll.interval.ms": str(declared.max_poll_interval_ms or "not set"),
+        **times,
         "upgrade.from": declared.upgrade_from or "not set",
         "library": library.title,
         "product": library.product_title or ("none" if library.family else "not known"),

@@ -206,7 +206,10 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
         both("compose.yaml", BESIDE.replace("{}", "pay").replace("workers", "{}"), "one", "two"),
         4, ["group.id  one → two"]),
     "the group of a binding": (
-        both("application.yml", BINDING.replace("strategy: {}", "strategy: range"), "pay", "bill"),
+        both(
+            *("application.yml", BINDING.replace("y: {}", f"y: {JAVA}RangeAssignor")),
+            *("pay", "bill"),
+        ),
         4, ["group.id  pay → bill"]),
     "the list of a binder": (
         both("application.yml", BINDING.replace("{}", "pay", 1), "range", "cooperative-sticky"),
@@ -359,7 +362,7 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "a heartbeat under KIP-848": (
         both(
             "c.properties", CONSUMER + "group.protocol=consumer\n{}", "", "heartbeat.interval.ms=9"
-        ), 3, ["heartbeat.interval.ms  not set → set"]),
+        ), 3, ["heartbeat.interval.ms  not set → 9"]),
 }  # fmt: skip
 
 

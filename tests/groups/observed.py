@@ -93,7 +93,6 @@ def declared(where: str, *names: str, **fields: Any) -> Declared:
             "where": where,
             "group_id": "g",
             "list": names,
-            "list_set": bool(names),
             "evidence": evidence,
             **fields,
         }

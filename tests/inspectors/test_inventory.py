@@ -15,7 +15,7 @@ def test_a_java_clients_properties():
     declared, notes = one(FILES / "consumer.properties")
     assert declared.group_id == "checkout"
     assert (declared.client_id, declared.instance_id) == ("checkout-0", "checkout-static-0")
-    assert (declared.list, declared.list_set, declared.family) == (BOTH, True, "java")
+    assert (declared.list, declared.family) == (BOTH, "java")
     assert declared.evidence.source is Source.CONFIG_FILE
     assert declared.where in declared.evidence.detail
     assert notes == ()
@@ -32,7 +32,7 @@ def test_settings_that_kip_848_clients_refuse(tmp_path, text):
     fixed = "bootstrap.servers=b:9092\ngroup.id=g\n"
     declared, _ = one(write(tmp_path, "c.properties", fixed + text))
     assert declared.classic_only == ("heartbeat.interval.ms", "session.timeout.ms")
-    assert (declared.list, declared.list_set) == ((), False)
+    assert declared.list == ()
 
 
 def test_librdkafkas_short_names_in_json_and_yaml():
@@ -114,7 +114,7 @@ def test_a_spring_folder_with_profiles():
 )  # fmt: skip
 def test_spellings(tmp_path, name, text, expected):
     declared, _ = one(write(tmp_path, name, text))
-    assert (declared.group_id, declared.list, declared.list_set) == ("g", expected, True)
+    assert (declared.group_id, declared.list) == ("g", expected)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,6 @@ def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, he
     )
     declared, notes = one(write(tmp_path, "connect.properties", text + line))
     assert (declared.group_id, declared.family, declared.list) == ("workers", "connect", offers)
-    assert declared.list_set is bool(offers)
     timeouts = (declared.session_timeout_ms, declared.max_poll_interval_ms, declared.held_back_ms)
     assert timeouts == (12_000, 70_000, held_back)
     assert notes == ()
@@ -166,6 +165,8 @@ def test_a_consumer_whose_list_is_not_known_declares_nothing(tmp_path, text, nam
     "text",
     [
         "application.id=app\nbootstrap.servers=x\nupgrade.from=2.3\nclient.id=a",
+        "application.id=app\nbootstrap.servers=x\nupgrade.from=2.3\nmain.consumer.client.id=a\n"
+        "restore.consumer.client.id=b",
         "spring.kafka.streams.application-id=app\nspring.kafka.streams.client-id=a\n"
         "spring.kafka.streams.properties.upgrade.from=2.3",
     ],

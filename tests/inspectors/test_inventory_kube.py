@@ -58,7 +58,7 @@ def test_what_a_secret_holds_is_not_known_and_that_is_said(shop):
 
 def test_a_config_map_nobody_mounts_is_a_file_of_its_own(shop):
     (loose,) = _of(shop, "loose-group")
-    assert (loose.list, loose.list_set, loose.replicas) == ((), False, None)
+    assert (loose.list, loose.replicas) == ((), None)
     assert loose.evidence.workload is None
     assert any("broken.yaml" in note and "YAML" in note for note in shop.notes)
 

@@ -52,7 +52,7 @@ PAGE = (FILES.parents[2] / "docs/manifests.md").read_text().partition("A version
 
 def test_the_page_names_each_format() -> None:
     named = [pattern for row in rows(PAGE[0]) for pattern in re.findall("`(.*?)`", row[0])]
-    assert sorted(named) == sorted(known.pattern for known in _FORMATS)
+    assert sorted(named) == sorted({known.pattern for known in _FORMATS})
 
 
 @pytest.mark.parametrize("row", rows(PAGE[2]), ids=lambda row: row[0])

@@ -73,6 +73,7 @@ TOP = pom(
     more="<artifactId>top</artifactId>" + KAFKA_K.format("3.6.0"),
 )
 # The files, and what they name: packages with versions and places, and versions not understood.
+CONDA = "dependencies:\n  - python-confluent-kafka=2.3.0\n  - pip:\n    - aiokafka==0.12.0\n"
 KEPT: dict[str, tuple[Files, str]] = {
     "properties above the script": (
         {"gradle.properties": "kafka=3.9.1\n", "app/build.gradle": GRADLE.format("$kafka")},
@@ -188,6 +189,13 @@ KEPT: dict[str, tuple[Files, str]] = {
     "an image in a template": (
         {"chart/templates/a.yaml": TEMPLATE},
         "opentelemetry-collector-contrib 0.136.0 chart/templates/a.yaml"),
+    "conda": ({"environment.yml": CONDA}, "aiokafka 0.12.0 environment.yml:4; "
+        "python-confluent-kafka 2.3.0 environment.yml:2"),
+    "pip in a Dockerfile": (
+        {"Dockerfile": "FROM x\nRUN pip install \\\n  'confluent-kafka[avro]==2.3.0' && a==b\n"},
+        "confluent-kafka 2.3.0 Dockerfile:3"),
+    "a Gemfile": (
+        {"Gemfile": "gem 'ruby-kafka', '0.7.10'\n"}, "ruby-kafka 0.7.10 Gemfile:1"),
     "a folder of requirements": (
         {"requirements/base.txt": "aiokafka==0.12.0\n"}, "aiokafka 0.12.0 requirements/base.txt:1"),
     "central versions of .NET": (

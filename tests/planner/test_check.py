@@ -37,7 +37,6 @@ def start(
         evidence=Evidence(source=Source.CONFIG_FILE, detail=where),
         group_id=group,
         list=names,
-        list_set=bool(names),
         **({"family": None if lib is not None else "java"} | more),
     )
     return Start(file=file, where=where, declared=declared, library=lib or Library())
@@ -94,6 +93,12 @@ ADMITTED = {
     ),
     "a broker more": ([start("range", brokers="a:1")], [start("range", brokers="b:1,a:1")]),
     "a timeout alone": listed("", "", session_timeout_ms=30_000),
+    "a timeout under KIP-848, where the brokers set it": tuple(
+        [start(group_protocol="consumer", session_timeout_ms=ms)] for ms in (9_000, 3_000)
+    ),
+    "a heartbeat that only Java compares": tuple(
+        [start("range", family="librdkafka", heartbeat_ms=ms)] for ms in (3_000, 60_000)
+    ),
     "a poll interval below Java's session timeout": listed("", "", max_poll_interval_ms=9_000),
     "Streams across 2.4 by upgrade.from": upgraded("streams", "2.3.1", "2.8.2", upgrade_from="2.3"),
     "a new group": ([], [start("range")]),
@@ -115,6 +120,12 @@ REJECTED = {
         [start(name, replicas=1, max_surge="0")] for name in ("range", "sticky")
     ),
     "a session timeout out of bounds": listed("range", "range", session_timeout_ms=2000),
+    "a session timeout of zero": listed("range", "range", family=None, session_timeout_ms=0),
+    "a heartbeat as long as Java's session timeout": listed("range", "range", heartbeat_ms=45_000),
+    "a name where Java takes a class": listed("range", "range", spelled=("range",)),
+    "a name of librdkafka with a capital": tuple(
+        [start("range", family="librdkafka", spelled=one)] for one in (("range",), ("Range",))
+    ),
     "Streams back across 2.4": upgraded("streams", "2.8.2", "2.3.1"),
     "another service on kafka-go joins the group": (
         [start("range")],
