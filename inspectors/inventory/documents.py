@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -196,9 +197,13 @@ class Environment:
         return known.get(name)
 
 
-ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env")
+ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env", "toml")
 _PROFILE_KEYS: Final = ("spring.config.activate.on-profile", "spring.profiles")
-_PROFILE_NAME: Final = re.compile(r"(?:application|bootstrap)-([\w-]+)\.(?:ya?ml|properties)\Z")
+# Files that a program or tool reads together: the base, and what is laid over it by name.
+LAYER: Final = re.compile(
+    r"(?:.*/)?(application|bootstrap|(?:docker-)?compose|values|appsettings)(?:[-.]([\w-]+))?"
+    r"\.(?:ya?ml|properties|json)"
+)
 # A setting of a Quarkus profile; a program runs with `prod` unless it is told otherwise.
 _OF_QUARKUS: Final = re.compile(r"%\{?([\w,-]+)\}?\.(.+)")
 _RUNS: Final = "prod"
@@ -235,10 +240,12 @@ def documents(text: str, name: str) -> list[Document]:
     if "\x00" in text:
         raise UnreadableDocument(name, "is a binary file; name a properties, YAML or JSON file")
     ending = name.rpartition(".")[2].lower()
-    named = _PROFILE_NAME.search(name)
-    profile = named[1] if named else None
+    named = LAYER.fullmatch(name)
+    profile = named[2] if named else None
     if ending in ("properties", "conf", "cfg", "env"):
         return _properties(text, profile)
+    if ending == "toml":
+        text, ending = json.dumps(toml_tree(text, name), default=str), "json"
     if ending == "json" or (ending not in ("yaml", "yml") and text.lstrip().startswith(("{", "["))):
         return list(_trees([json_tree(text, name)], name, profile))
     if ending in ("yaml", "yml"):
@@ -323,6 +330,19 @@ def _yaml(text: str, name: str) -> list[Tree]:
     except (yaml.YAMLError, ValueError, TypeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UnreadableDocument(name, f"not valid YAML: {reason}") from None
+
+
+def toml_tree(text: str, name: str) -> dict[str, Any]:
+    """Return the TOML text of the file `name` as a tree.
+
+    Raises:
+        UnreadableDocument: it is not valid, or nested too deep.
+    """
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error).splitlines()[0][:200] if isinstance(error, ValueError) else "too deep"
+        raise UnreadableDocument(name, f"not valid TOML: {reason}") from None
 
 
 def json_tree(text: str, name: str) -> Tree:

@@ -30,6 +30,7 @@ from rebal.inspectors.inventory.documents import (
     UnreadableDocument,
     documents,
     file_written,
+    flatten,
     mapping,
     substituted,
     text_of,
@@ -62,6 +63,15 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
     for source, resource in resources:
         if _pod(resource):
             yield from _workload(source, resource, maps, used, notes)
+        if resource.get("kind") == "KafkaConnector":
+            # Strimzi's object of one connector.
+            spec, place = (
+                mapping(resource.get("spec")),
+                Place(f"{source}: {_name(resource)}", notes),
+            )
+            own = {"name": _name(resource), "connector.class": "x", **mapping(spec.get("config"))}
+            found = clients_in([flatten(own, source)], Environment(), place)
+            yield from (_dated(client, [(source, resource)]) for client in found)
     for key, (source, resource) in maps.items():
         if key not in used:
             yield from _loose_map(source, resource, notes)

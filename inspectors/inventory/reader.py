@@ -20,6 +20,7 @@ from rebal.groups.model import Record
 from rebal.inspectors.inventory.clients import Place, clients_in
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
+    LAYER,
     Document,
     Environment,
     Flat,
@@ -94,7 +95,8 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
             notes.append(str(error))
             continue
         # Spring reads application.yaml and application-PROFILE.properties of one folder together.
-        process = str(file.parent) if file.name.startswith("application") else name
+        layer = LAYER.fullmatch(file.name)
+        process = f"{file.parent}/{layer[1]}" if layer else name
         for document in found:
             if document.resource is not None:
                 resources.append((name, document.resource))

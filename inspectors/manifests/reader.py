@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.libraries import Library
-from rebal.inspectors.inventory.documents import json_tree
+from rebal.inspectors.inventory.documents import json_tree, toml_tree
 from rebal.inspectors.inventory.reader import configuration_text
 from rebal.inspectors.manifests import texts, trees
 from rebal.inspectors.manifests.products import Product, hints, library_of, product_of
@@ -87,11 +87,11 @@ _FORMATS: Final = (
     _Format("*requirements*.txt", "pypi", texts.read_requirements),
     _Format("requirements/*.txt", "pypi", texts.read_requirements),
     *(
-        _Format(name, "pypi", trees.tables(trees.toml_tree, "package"))
+        _Format(name, "pypi", trees.tables(toml_tree, "package"))
         for name in ("poetry.lock", "uv.lock", "pdm.lock")
     ),
-    _Format("pyproject.toml", "pypi", trees.tables(trees.toml_tree, *_PYPROJECT)),
-    _Format("Pipfile", "pypi", trees.tables(trees.toml_tree, "packages", "dev-packages")),
+    _Format("pyproject.toml", "pypi", trees.tables(toml_tree, *_PYPROJECT)),
+    _Format("Pipfile", "pypi", trees.tables(toml_tree, "packages", "dev-packages")),
     _Format("Pipfile.lock", "pypi", trees.tables(json_tree, "default")),
     _Format("setup.py", "pypi", texts.read_requirements),
     _Format("setup.cfg", "pypi", texts.read_requirements),
@@ -101,7 +101,7 @@ _FORMATS: Final = (
     _Format("*.csproj", "nuget"),
     _Format("*.fsproj", "nuget"),
     _Format("Directory.*.props", "nuget"),
-    _Format("Cargo.lock", "cargo", trees.tables(trees.toml_tree, "package")),
+    _Format("Cargo.lock", "cargo", trees.tables(toml_tree, "package")),
     _Format("mix.lock", "hex", texts.by_pattern(texts.HEX)),
     *(
         _Format(pattern, ecosystem, texts.by_pattern(named))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from rebal.inspectors.inventory.documents import (
-    UnreadableDocument,
     documents,
     flatten,
     mapping,
     text_of,
+    toml_tree,
 )
 from rebal.inspectors.manifests.texts import (
     OF_TESTS,
@@ -109,16 +108,3 @@ def read_images(text: str, name: str) -> Iterator[Named]:
                 yield image(value)._replace(version=tag)
             elif key.lower().endswith(("image", "repository", "newname")):
                 yield image(value)
-
-
-def toml_tree(text: str, name: str) -> dict[str, Any]:
-    """Return the TOML text of the file `name` as a tree.
-
-    Raises:
-        UnreadableDocument: it is not valid, or nested too deep.
-    """
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        reason = str(error).splitlines()[0][:200] if isinstance(error, ValueError) else "too deep"
-        raise UnreadableDocument(name, f"not valid TOML: {reason}") from None

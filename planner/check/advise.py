@@ -119,8 +119,7 @@ def paths_of(world: World) -> Iterator[SafePath]:
         if all(_runs(two, names) for names in lists):
             yield SafePath(name=plan.path.label, steps=tuple(_step(two, each) for each in lists))
     if classic and (plan is None or plan.path is not PathKind.CUT_OVER):
-        refuses = two.library.refuses
-        yield SafePath(name=_STOP + (f". {refuses}" if refuses else ""))
+        yield SafePath(name=". ".join(filter(None, (_STOP, two.library.refuses))))
     if not same:
         yield SafePath(name=_NEW_GROUP)
 
@@ -130,8 +129,10 @@ def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
     shared = [name for name in STATELESS if name in two.names]
     names = tuple(dict.fromkeys((*shared[:1], *one.names)))
     if shared and _setting(one, names):
-        steps = (_step(one, names), _step(two, two.names))
-        yield SafePath(name=f"two roll-outs, the first with {one.client}", steps=steps)
+        yield SafePath(
+            name=f"two roll-outs, the first with {one.client}",
+            steps=(_step(one, names), _step(two, two.names)),
+        )
 
 
 def _goal(one: Start, two: Start) -> str:
@@ -155,12 +156,11 @@ def _step(start: Start, names: Sequence[str]) -> PathStep:
 def _runs(start: Start, names: Sequence[str]) -> bool:
     """Return whether this client is known to run this list, and its product to take it."""
     brings = _BRINGS.get(start.family or "", _JAVAS)
-    own = {*names} <= {*start.names}
     return (
         bool(_setting(start, names))
         and (start.library.refuses is None or len(names) == 1)
         and not (refuses_mixed(start.family) and is_mixed(names))
-        and (own or {*names} <= brings)
+        and ({*names} <= {*start.names} or {*names} <= brings)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -144,14 +145,14 @@ class _Signs(NamedTuple):
 
 def _signs(start: Start, stay: Collection[str | None]) -> _Signs:
     ids = start.declared.client_id, start.declared.instance_id
-    # A profile's file and the base's are of one process.
-    of_spring = start.file.rpartition("/")[2].startswith("application")
+    # A profile's file and the base's are of one process: they begin alike.
+    folder, _, name = start.file.rpartition("/")
     return _Signs(
         product=(start.where, start.library.product) if start.library.product else None,
         client=(start.where, start.client),
         place=start.where if start.configured or start.client not in stay else None,
         ids=None if ids == (None, None) else ids,
-        file=(start.folder if of_spring else start.file) if start.configured else None,
+        file=(folder, *re.split("[-.]", name)[:1]) if start.configured else None,
         manifest=None if start.configured else start.client,
     )
 

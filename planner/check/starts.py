@@ -172,8 +172,7 @@ def aspects(start: Start) -> dict[str, str]:
     The assignor list is not among them: where it is from may change while it stays the same.
     """
     declared, library = start.declared, start.library
-    ignored = declared.group_protocol is not None and start.ignores_protocol
-    note = f" ({library.version} ignores it)" if ignored else ""
+    note = f" ({library.version} ignores it)" if start.ignores_protocol else ""
     unread = dict.fromkeys(declared.classic_only, "set")
     # Settings that a file leaves out, or takes from a placeholder.
     times = {
@@ -188,7 +187,9 @@ def aspects(start: Start) -> dict[str, str]:
     return {
         "group.id": start.group_id or "not known",
         "bootstrap.servers": declared.brokers or "not known",
-        "group.protocol": f"{declared.group_protocol or 'not set'}{note}",
+        "group.protocol": f"{declared.group_protocol}{note}"
+        if declared.group_protocol
+        else "not set",
         "group.instance.id": f"{declared.instance_id}{several}"
         if start.is_static
         else "not set (dynamic member)",

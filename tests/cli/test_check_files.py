@@ -80,6 +80,19 @@ CHANNEL = "mp.messaging.incoming.orders.group.id=pay\n"
 VECTOR = (
     "sources.k: {{type: kafka, group_id: pay, bootstrap_servers: k, librdkafka_options: {{{}}}}}"
 )
+VECTOR_TOML = """[sources.k]
+type = "kafka"
+group_id = "pay"
+bootstrap_servers = "k"
+librdkafka_options = {{"partition.assignment.strategy" = "{}"}}
+"""
+STRIMZI = """apiVersion: kafka.strimzi.io/v1
+kind: KafkaConnector
+metadata: {{name: s3}}
+spec:
+  class: io.S3SinkConnector
+  config: {{topics: a, consumer.override.partition.assignment.strategy: {}}}
+"""
 POD = "containers: [{{name: a, env: [{{name: KAFKA_GROUP_ID, value: {}}}]}}]"
 KNATIVE = "kind: Service\napiVersion: a\nspec: {{template: {{spec: {{" + POD + "}}}}}}\n"
 CRON = (
@@ -225,6 +238,11 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "options that come": (
         both("vector.yaml", VECTOR, "", "partition.assignment.strategy: cooperative-sticky"),
         4, ["pay\n"]),
+    "Vector in TOML": (
+        both("vector.toml", VECTOR_TOML, "range", "roundrobin"), 3, ["REJECTED      pay\n"]),
+    "a connector of Strimzi": (
+        both("c.yaml", STRIMZI, f"{JAVA}RangeAssignor", f"{JAVA}StickyAssignor"),
+        3, ["REJECTED      connect-s3\n"]),
     "a pod of another kind": (both("a.yaml", KNATIVE, "a", "b"), 4, ["group.id  a → b"]),
     "a value that is an argument of its own": (
         both("a.yaml", CRON, "a", "b"), 4, ["group.id  a → b"]),
@@ -352,6 +370,11 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "an alias instead of a version": (
         (node("kafkajs", "2.2.4"), node("kafkajs", "npm:@confluentinc/kafka-javascript@1.0.0")),
         4, ["npm:@confluentinc"]),
+    "values of another environment": (
+        ({"values.yaml": VALUES.format("range")}, {
+            "values.yaml": VALUES.format("range"),
+            "values-prod.yaml": VALUES.format("sticky"),
+        }), 3, ["pay (profile prod)"]),
     "a profile of Spring": (
         (spring("Range"), spring("Range") | spring("Sticky", "pay/application-prod.yaml")),
         3, ["pay (profile prod)"]),
