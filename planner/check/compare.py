@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from rebal.groups.model import Record
 from rebal.planner.check.starts import Start, aspects, of_profile
 
@@ -92,6 +94,14 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
     one, two = _by_key(before), _by_key(after)
     for old, new in _renamed(one, two):
         one.setdefault(new, []).extend(one.pop(old, []))
+    places = {start.where for start in before}
+    for came in (each for each in after if each.profile and each.where not in places):
+        # With a profile that comes, the base's consumer may take another group's name.
+        signs = came.client, _signs(came, ()).file
+        own = (old for old in before if (old.client, _signs(old, ()).file) == signs)
+        base = [old for old in own if old.profile is None]
+        if base and came.group_id and all(old.group_id != came.group_id for old in base):
+            one.setdefault((came.group_id, ""), []).append(replace(base[0], where=came.where))
     for group_id, folder in dict.fromkeys([*one, *two]):
         mine, theirs = one.get((group_id, folder), []), two.get((group_id, folder), [])
         met: list[tuple[Pair, ...]] = []

@@ -370,6 +370,11 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "an alias instead of a version": (
         (node("kafkajs", "2.2.4"), node("kafkajs", "npm:@confluentinc/kafka-javascript@1.0.0")),
         4, ["npm:@confluentinc"]),
+    "another group with an overlay of Compose": (
+        (
+            {"compose.yaml": BESIDE.format("pay")},
+            {"compose.yaml": BESIDE.format("pay"), "compose.prod.yaml": BESIDE.format("bill")},
+        ), 4, ["group.id  pay → bill"]),
     "values of another environment": (
         ({"values.yaml": VALUES.format("range")}, {
             "values.yaml": VALUES.format("range"),
