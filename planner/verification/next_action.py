@@ -109,12 +109,15 @@ class Look:
 
     @property
     def others_stop_first(self) -> bool:
-        """Return whether members must stop before another one starts: they have the protocol or the
-        library that the step ends, which no list shows to the coordinator.
+        """Return whether members must stop before another one starts: the stop of all, which the
+        user has agreed to, may go on, or they have the protocol or the library that the step ends,
+        which no list shows to the coordinator.
         """
-        step, now = self.step, self.open
-        by_list = bool(step.target_list and step.aim is not Aim.CLIENT)
-        return not by_list and bool(now and now.to_do) and self.plan.path.stops_the_group
+        if not (self.open and self.open.to_do and self.plan.path.stops_the_group):
+            return False
+        made, _ = restart_next(self) or (Advice(), ())
+        goes_on = made.action is Action.CUT_OVER and made.recommended
+        return goes_on or not self.step.target_list or self.step.aim is Aim.CLIENT
 
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
         """Return the outsiders of this kind and doubt."""
@@ -138,8 +141,7 @@ class Look:
         refusing = (Tri.NO, Tri.CANNOT_TELL) if asked else (Tri.NO,)
         refuses = any(one.takes_mixed in refusing for one in out)
         kept = [names for names in lead if names and not (refuses and is_mixed(names))]
-        elected = self.context.elected
-        return [*kept, (elected,)] if elected else kept
+        return [*kept, *((name,) for name in (self.context.elected,) if name)]
 
 
 Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
@@ -239,9 +241,9 @@ def heed_danger(look: Look) -> Advice | None:
     first = next((each for each in look.dangers if each.kind is not DangerKind.REJECTED), None)
     if first is None:
         return None
-    made = advised.stop(f"{first.message} {first.fix}")
     owners = look.members(first.members) if first.kind is DangerKind.LAG else ()
-    return replace(made, commands=look.context.removals(owners))
+    stops = advised.stop(f"{first.message} {first.fix}")
+    return replace(stops, commands=look.context.removals(owners))
 
 
 def heed_finding(look: Look) -> Advice | None:
