@@ -330,8 +330,9 @@ def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Ad
     settled = [one.until for one in out if one.until]
     number = f"--expect-members {len(context.members)}"
     then = f"look again after {max(settled):%H:%M:%SZ}" if settled else number
-    count = f"if the service has no more members: {then}"
-    return advised.worded(replace(made, also=(*made.also, count)))
+    return advised.worded(
+        replace(made, also=(*made.also, f"if the service has no more members: {then}"))
+    )
 
 
 def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]) -> Advice:
@@ -503,12 +504,12 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
     static = [facts for facts in look.context.members if facts.static]
     behind = [facts for facts in static if facts.name in last.behind]
     ends = until_session_ends(facts.member for facts in behind or static)
-    waits = advised.wait(
+    why = (
         f"{last.label} was rejected and no log shows that it rejoined; "
         f"{who} may have stopped: the coordinator counts a stopped static member "
-        f"{ends}. Look again after {last.until:%H:%M:%SZ}",
+        f"{ends}. Look again after {last.until:%H:%M:%SZ}"
     )
-    return replace(waits, commands=look.context.removals(behind))
+    return replace(advised.wait(why), commands=look.context.removals(behind))
 
 
 def find_owner(look: Look) -> Advice | None:

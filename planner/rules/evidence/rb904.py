@@ -62,7 +62,9 @@ def rejected(context: Context) -> Findings:
         still = "and would be rejected again" if answer is Tri.YES else "and may be rejected again"
         who = label(item)
         apart = stranger or not context.classic
-        migrates = context.group.type is GroupType.CONSUMER and not stranger
+        migrates = (
+            context.group.type is GroupType.CONSUMER and item.error == INCONSISTENT and not stranger
+        )
         shown = f"[{', '.join(item.list)}]" if item.list else "an unknown list"
         yield found(
             f"{who} was rejected {count} ({item.error}) with {shown} {still}{blame}"
