@@ -88,7 +88,9 @@ def test_three_consumers_of_one_process_are_told_apart():
 
 def test_a_consumer_of_kip_848_uses_no_list():
     reading = read_client_logs([LOGS / "java-4.1.1-kip848.log"])
-    assert of_kind(reading, Joined) == []
+    (joined,) = of_kind(reading, Joined)
+    assert (joined.member_id, joined.list, joined.classes) == ("vI75cIeNRsysUlD4UFLnnQ", (), ())
+    assert (joined.software.family, joined.software.version) == ("java", "4.1.1")
     assert [left.member_id for left in of_kind(reading, Left)] == ["vI75cIeNRsysUlD4UFLnnQ"]
     assert reading.notes == ()
 

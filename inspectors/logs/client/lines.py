@@ -75,7 +75,14 @@ _OF_CLIENTS: Final[tuple[tuple[Kind, str], ...]] = (
         r"Member (?P<member_id>\S.*?) sending LeaveGroup request to coordinator .*?"
         r"(?: due to (?P<reason>.*))?$",
     ),
-    # A member of the consumer protocol (KIP-848); why it stops stands in an earlier line.
+    # A member of the consumer protocol (KIP-848) chooses its own id.
+    ("given", r"Member (?P<member_id>\S+) with epoch -?\d+ transitioned from \w+ to JOINING"),
+    (
+        "joined",
+        r"Member (?P<member_id>\S+) with epoch \d+ transitioned from JOINING to "
+        r"(?P<value>RECONCILING|STABLE)",
+    ),
+    # Why it stops stands in an earlier line.
     ("left", r"Member (?P<member_id>\S+) with epoch -?\d+ transitioned from \w+ to LEAVING"),
     ("fatal", r"Member (?P<member_id>\S+) with epoch -?\d+ transitioned from \w+ to FATAL"),
     (
@@ -159,8 +166,8 @@ class ClientLine(NamedTuple):
 
     config: a configuration. spoiled: an incomplete configuration of an unknown client. given: the
     coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
-    a join is sent. joined: a join succeeded (clients before 2.6.1 print no member id). rejected: a
-    join was rejected for good, with Kafka's name of the `error`. left: the member left by request,
+    a join is sent. joined: a join succeeded (clients before 2.6.1 print no member id; with KIP-848,
+    `value` is the state that it led to). rejected: a join was rejected for good, with Kafka's name of the `error`. left: the member left by request,
     for this `reason`; in `Lives` only because it closed. failing: a request failed, for this
     `reason`. fatal: a member of the consumer protocol stopped for good. lost: the named member id
     is no longer valid. rejoining: a member is about to rejoin. member: a line that only a member

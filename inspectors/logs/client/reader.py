@@ -295,6 +295,19 @@ class _Reader:
         source = evidence.detail.rpartition(":")[0]
         found = program.lives.of_member(event.group_id, event.member_id, event.client_id)
         match found:
+            case _ if event.value:
+                # KIP-848: the list of the configuration is not sent.
+                return Joined(
+                    **where,
+                    group_id=event.group_id,
+                    member_id=event.member_id,
+                    new=True,
+                    at=evidence.at,
+                    client_id=event.client_id,
+                    instance_id=event.instance_id,
+                    software=_software(getattr(found, "version", None), evidence),
+                    evidence=evidence,
+                )
             case Lookup() if any(
                 isinstance(one, Joined) and one.list and one.member_id == event.member_id
                 for one in self.others
@@ -346,8 +359,9 @@ class _Reader:
                     "group leader's log may name it (`Finished assignment for group`), or a "
                     "request log."
                 )
-        who = f"client id {event.client_id!r} of group {event.group_id!r}"
-        self.notes.setdefault(f"{source}: {who} joined{problem}")
+        self.notes.setdefault(
+            f"{source}: client id {event.client_id!r} of group {event.group_id!r} joined{problem}"
+        )
         return None
 
     def _ran(self, event: ClientLine, program: _Program, evidence: Evidence, where: Where) -> None:
