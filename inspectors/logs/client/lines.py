@@ -167,15 +167,15 @@ class ClientLine(NamedTuple):
     config: a configuration. spoiled: an incomplete configuration of an unknown client. given: the
     coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
     a join is sent. joined: a join succeeded (clients before 2.6.1 print no member id; with KIP-848,
-    `value` is the state that it led to). rejected: a join was rejected for good, with Kafka's name of the `error`. left: the member left by request,
-    for this `reason`; in `Lives` only because it closed. failing: a request failed, for this
-    `reason`. fatal: a member of the consumer protocol stopped for good. lost: the named member id
-    is no longer valid. rejoining: a member is about to rejoin. member: a line that only a member
-    prints. reset: the client lost its id, which is not printed. closed: a consumer object was
-    closed (its group is not printed: empty); a later one with the same client id is another object.
-    leader: the leader's line about the assignment of a new generation, with all member ids in its
-    `roster` (empty: cut off). subscribed: a client's first line after its configuration. cluster:
-    the cluster that the client is connected to.
+    `value` is the state that it led to). rejected: a join was rejected for good, with Kafka's name
+    of the `error`. left: the member left by request, for this `reason`; in `Lives` only because it
+    closed. failing: a request failed, for this `reason`. fatal: a member of the consumer protocol
+    stopped for good. lost: the named member id is no longer valid. rejoining: a member is about to
+    rejoin. member: a line that only a member prints. reset: the client lost its id, which is not
+    printed. closed: a consumer object was closed (its group is not printed: empty); a later one
+    with the same client id is another object. leader: the leader's line about the assignment of a
+    new generation, with all member ids in its `roster` (empty: cut off). subscribed: a client's
+    first line after its configuration. cluster: the cluster that the client is connected to.
 
     Of programs: built: a Streams consumer was built for the rebalance protocol `value` (Eager or
     Cooperative). version: that of the client library. started: the moment of the line in
