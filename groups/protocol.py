@@ -151,10 +151,6 @@ def member_protocol(
         return _of_worker(elected, snapshot)
     known = member.assignors
     at_odds = _contradiction(known, elected)
-    if at_odds is None and eager_only(elected) is not Tri.YES:
-        at_odds = next(
-            (c.what for c in snapshot.contradictions if c.member_id == member.member_id), None
-        )
     if at_odds is not None:
         why = f"its evidence contradicts itself: {at_odds}"
         return ProtocolAnswer(value=_NO_KIND, why=why, evidence=known.evidence)

@@ -209,7 +209,17 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
         return _over_kip848(context, back)
     if not ready:
         return PlannedPath(name=PathKind.NONE)
-    return _by_lists(context) if context.client is None else library(context, before)
+    by_lists = context.client is None
+    return _until(_by_lists(context), before) if by_lists else library(context, before)
+
+
+def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
+    """Return the path up to the step that brings the list which all members ran `before`."""
+    ran = {facts.member.assignors.list for facts in (before.members if before is not None else ())}
+    last = next((step.id for step in path.steps if {step.target_list} == ran), 0)
+    if (path.next_step or 0) > last > 0:
+        return PlannedPath(name=PathKind.FINISHED)
+    return replace(path, steps=path.steps[: last or None])
 
 
 def _misnamed(context: Context) -> str:

@@ -77,6 +77,15 @@ def test_lists_that_differ_or_are_mixed_give_way_to_the_old_assignor() -> None:
     assert back_from(differ, empty(differ)).steps[0].target_list == ("range",)
 
 
+def test_the_way_back_ends_with_the_list_that_every_member_ran() -> None:
+    wide, done = ["range", "cooperative-sticky"], ["cooperative-sticky"]
+    made = plan(pods(1, 1, list=wide))
+    back = back_from(made, look(2, pods(2, 2, list=done), elected=done[0]))
+    assert [step.target_list for step in back.steps] == [tuple(wide)]
+    assert verify(back, [], look(3, pods(3, 3, list=wide))).finished
+    assert back_from(made, look(2, pods(1, 1, list=wide))).verdict == "done"
+
+
 def test_streams_starts_with_the_step_or_with_the_old_version() -> None:
     instances = pods(1, 1, list=["stream"], family="streams", version="2.3.1")
     made = plan(instances, elected="stream", expect_members=2)
