@@ -216,7 +216,7 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
 def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
     """Return the path up to the step that brings the list which all members ran `before`."""
     ran = {facts.member.assignors.list for facts in (before.members if before is not None else ())}
-    last = next((step.id for step in path.steps if {step.target_list} == ran), 0)
+    last = next((step.id for step in path.steps if ran == {step.target_list} != {()}), 0)
     if (path.next_step or 0) > last > 0:
         return PlannedPath(name=PathKind.FINISHED)
     return replace(path, steps=path.steps[: last or None])

@@ -84,6 +84,9 @@ def test_the_way_back_ends_with_the_list_that_every_member_ran() -> None:
     assert [step.target_list for step in back.steps] == [tuple(wide)]
     assert verify(back, [], look(3, pods(3, 3, list=wide))).finished
     assert back_from(made, look(2, pods(1, 1, list=wide))).verdict == "done"
+    unknown = plan(pods(1, 1))
+    forgot = look(2, pods(2, 2, list=[*done, "range"]), elected=done[0], reloaded=True)
+    assert [step.target_list for step in back_from(unknown, forgot).steps] == [(), ("range",)]
 
 
 def test_streams_starts_with_the_step_or_with_the_old_version() -> None:
