@@ -305,7 +305,10 @@ class _Reader:
                     at=evidence.at,
                     client_id=event.client_id,
                     instance_id=event.instance_id,
-                    software=_software(getattr(found, "version", None), evidence),
+                    # A member of another protocol (KIP-1071) may print such a line, too.
+                    software=_software(found.version, evidence)
+                    if isinstance(found, Config) and found.group_protocol == "consumer"
+                    else None,
                     evidence=evidence,
                 )
             case Lookup() if any(
