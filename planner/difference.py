@@ -348,7 +348,7 @@ def _both_exact(was: Member, now: Member) -> bool:
 
 
 def _shows_owned(snapshot: GroupSnapshot) -> bool:
-    return GroupState.STABLE is snapshot.group.state or GroupType.CONSUMER is snapshot.group.type
+    return snapshot.group.state is GroupState.STABLE or snapshot.group.type is GroupType.CONSUMER
 
 
 def _list(assignors: Sequence[str]) -> str:

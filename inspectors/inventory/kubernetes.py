@@ -69,8 +69,10 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
                 mapping(resource.get("spec")),
                 Place(f"{source}: {_name(resource)}", notes),
             )
-            own = {"name": _name(resource), "connector.class": "x", **mapping(spec.get("config"))}
-            found = clients_in([flatten(own, source)], Environment(), place)
+            named = {"name": _name(resource), "connector.class": spec.get("class")}
+            found = clients_in(
+                [flatten({**named, **mapping(spec.get("config"))}, source)], Environment(), place
+            )
             yield from (_dated(client, [(source, resource)]) for client in found)
     for key, (source, resource) in maps.items():
         if key not in used:

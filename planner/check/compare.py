@@ -94,13 +94,13 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
     one, two = _by_key(before), _by_key(after)
     for old, new in _renamed(one, two):
         one.setdefault(new, []).extend(one.pop(old, []))
-    places = {start.where for start in before}
+    places, bases = {start.where for start in before}, dict[tuple[object, str], list[Start]]()
+    for start in (each for each in before if each.configured and each.profile is None):
+        bases.setdefault((start.client, _base(start)), []).append(start)
     for came in (each for each in after if each.profile and each.where not in places):
         # With a profile that comes, the base's consumer may take another group's name.
-        signs = came.client, _signs(came, ()).file
-        own = (old for old in before if (old.client, _signs(old, ()).file) == signs)
-        base = [old for old in own if old.profile is None]
-        if base and came.group_id and all(old.group_id != came.group_id for old in base):
+        base = bases.get((came.client, _base(came)), [])
+        if base and came.group_id and all(each.group_id != came.group_id for each in base):
             one.setdefault((came.group_id, ""), []).append(replace(base[0], where=came.where))
     for group_id, folder in dict.fromkeys([*one, *two]):
         mine, theirs = one.get((group_id, folder), []), two.get((group_id, folder), [])
@@ -155,16 +155,19 @@ class _Signs(NamedTuple):
 
 def _signs(start: Start, stay: Collection[str | None]) -> _Signs:
     ids = start.declared.client_id, start.declared.instance_id
-    # A profile's file and the base's are of one process: they begin alike.
-    folder, _, name = start.file.rpartition("/")
     return _Signs(
         product=(start.where, start.library.product) if start.library.product else None,
         client=(start.where, start.client),
         place=start.where if start.configured or start.client not in stay else None,
         ids=None if ids == (None, None) else ids,
-        file=(folder, *re.split("[-.]", name)[:1]) if start.configured else None,
+        file=_base(start) if start.configured else None,
         manifest=None if start.configured else start.client,
     )
+
+
+def _base(start: Start) -> str:
+    """Return the beginning that the file's name has in common with those of its profiles."""
+    return re.sub(r"[-.][^/]*\Z", "", start.file)
 
 
 def _by_key(starts: Sequence[Start]) -> dict[_Key, list[Start]]:

@@ -130,8 +130,9 @@ def start_of(file: str, library: Library) -> Start:
 
 
 def _taken(start: Start) -> tuple[str, ...]:
-    """Return the list that a file writes, with the names that this client does not know as they
-    are: Java takes classes, librdkafka its own names.
+    """Return the list that a file writes; a name that this client does not know stays as written.
+
+    Java takes classes, librdkafka its own names.
     """
     spelled, written = start.declared.spelled, start.declared.list
     both = zip(spelled, written, strict=False)

@@ -133,15 +133,19 @@ class Look:
 
         An unknown client gets no mixed list while a rule asks for the members' clients.
         """
-        lead = [self.step.target_list, wide_list(self.plan, self.context) if wide else ()]
+        elected = self.context.elected
+        lead = [
+            self.step.target_list,
+            wide_list(self.plan, self.context) if wide else (),
+            (elected,) if elected else (),
+        ]
         asked = any(
             has(one, Trait.CLIENT_UNKNOWN) and decides(one, Tri.CANNOT_TELL)
             for one in self.findings
         )
         refusing = (Tri.NO, Tri.CANNOT_TELL) if asked else (Tri.NO,)
         refuses = any(one.takes_mixed in refusing for one in out)
-        kept = [names for names in lead if names and not (refuses and is_mixed(names))]
-        return [*kept, *((name,) for name in (self.context.elected,) if name)]
+        return [names for names in lead if names and not (refuses and is_mixed(names))]
 
 
 Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
@@ -241,9 +245,9 @@ def heed_danger(look: Look) -> Advice | None:
     first = next((each for each in look.dangers if each.kind is not DangerKind.REJECTED), None)
     if first is None:
         return None
+    made = advised.stop(f"{first.message} {first.fix}")
     owners = look.members(first.members) if first.kind is DangerKind.LAG else ()
-    stops = advised.stop(f"{first.message} {first.fix}")
-    return replace(stops, commands=look.context.removals(owners))
+    return replace(made, commands=look.context.removals(owners))
 
 
 def heed_finding(look: Look) -> Advice | None:
@@ -504,12 +508,12 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
     static = [facts for facts in look.context.members if facts.static]
     behind = [facts for facts in static if facts.name in last.behind]
     ends = until_session_ends(facts.member for facts in behind or static)
-    why = (
+    waits = advised.wait(
         f"{last.label} was rejected and no log shows that it rejoined; "
         f"{who} may have stopped: the coordinator counts a stopped static member "
-        f"{ends}. Look again after {last.until:%H:%M:%SZ}"
+        f"{ends}. Look again after {last.until:%H:%M:%SZ}",
     )
-    return replace(advised.wait(why), commands=look.context.removals(behind))
+    return replace(waits, commands=look.context.removals(behind))
 
 
 def find_owner(look: Look) -> Advice | None:

@@ -418,8 +418,8 @@ def _list(member: Member) -> str:
     text = assignors_text(member.assignors)
     declared = member.declared
     if declared is not None and member.assignors.knowledge is not Knowledge.DECLARED:
-        start = {"consumer": ("group.protocol=consumer",)}.get(
-            declared.group_protocol or "", declared.list
+        start = (
+            ("group.protocol=consumer",) if declared.group_protocol == "consumer" else declared.list
         )
         if start != member.assignors.list:
             text += "; next start: " + (", ".join(start) or "its client's default")

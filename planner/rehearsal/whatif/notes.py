@@ -93,7 +93,7 @@ def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: Undecided) 
         made.append(
             f"members {_some(undecided.members)} share places in the coordinator's table: which of "
             "those at one place it serves first depends on its past, which no answer tells, so one "
-            "may get what is foretold for another"
+            "may get what is predicted for another"
         )
     return made
 
