@@ -204,11 +204,13 @@ def _rejoined(one: Refusal, later: Sequence[Joined]) -> Refusal:
 
 
 def clocks_apart(one: Refusal) -> timedelta:
-    """Return by how much a join that another machine logged must be later than the rejection.
+    """Return by how much a join that another machine may have logged must be later than the
+    rejection.
 
-    One in the same broker's log has resolved it.
+    A join in the same log has resolved it by its line, but the own log of a dynamic client names
+    none: there both are taken for that machine's.
     """
-    return _SAME if one.evidence.source is Source.REQUEST_LOG else timedelta()
+    return _SAME if one.instance_id or one.evidence.source is not Source.CLIENT_LOG else timedelta()
 
 
 def _is_later(join: Joined, one: Refused | Refusal) -> bool:

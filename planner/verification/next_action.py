@@ -205,20 +205,31 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
 
 
 def _instead(look: Look, made: Advice) -> Advice:
-    """Return what follows where a rebalance changed nothing: the end of an entry's session."""
+    """Return what follows where a rebalance changed nothing: a plan that brings lists which nobody
+    saw, where all members are the same, or the end of an entry's session.
+    """
+    if look.open and made.action is Action.TEMPORARY and look.context.unsure:
+        return advised.replan(
+            look.context,
+            "the rebalance changed nothing, and the list of "
+            f"{look.context.named(look.context.unsure)} was not seen",
+        )
     static = [facts for facts in look.context.members if facts.static]
-    now, generation = look.context.snapshot.captured_at, look.context.generation
-    since = same_since(look.seen, now, lambda entry: entry.generation == generation)
+    now = look.context.snapshot.captured_at
+    since = same_since(look.seen, now, lambda one: one.generation == look.context.generation)
     until = since + longest_session(facts.member for facts in static)
     if not static or now >= until:
         return made
-    waits = advised.wait(
-        f"the rebalance changed nothing, so one of {look.context.named(static)} may have stopped: "
-        "the coordinator counts a stopped static member "
-        f"{until_session_ends(f.member for f in static)}, and each rebalance begins that anew. "
-        f"Restart nothing and look again after {until:%H:%M:%SZ}",
+    return replace(
+        advised.wait(
+            f"the rebalance changed nothing, so one of {look.context.named(static)} may have "
+            "stopped: the coordinator counts a stopped static member "
+            f"{until_session_ends(f.member for f in static)}, and each rebalance begins that anew. "
+            f"Restart nothing and look again after {until:%H:%M:%SZ}"
+        ),
+        instead_of=made.action,
+        commands=look.context.removals(static),
     )
-    return replace(waits, instead_of=made.action, commands=look.context.removals(static))
 
 
 def start_rejected(look: Look) -> Advice | None:
@@ -508,12 +519,14 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
     static = [facts for facts in look.context.members if facts.static]
     behind = [facts for facts in static if facts.name in last.behind]
     ends = until_session_ends(facts.member for facts in behind or static)
-    waits = advised.wait(
-        f"{last.label} was rejected and no log shows that it rejoined; "
-        f"{who} may have stopped: the coordinator counts a stopped static member "
-        f"{ends}. Look again after {last.until:%H:%M:%SZ}",
+    return replace(
+        advised.wait(
+            f"{last.label} was rejected and no log shows that it rejoined; "
+            f"{who} may have stopped: the coordinator counts a stopped static member "
+            f"{ends}. Look again after {last.until:%H:%M:%SZ}"
+        ),
+        commands=look.context.removals(behind),
     )
-    return replace(waits, commands=look.context.removals(behind))
 
 
 def find_owner(look: Look) -> Advice | None:

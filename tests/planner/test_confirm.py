@@ -360,4 +360,4 @@ def check(plan: Plan, tell: Story, snapshot: GroupSnapshot, standing: Standing) 
     if standing.advice.recommended:
         assert standing.advice.verdict is Tri.YES
     if standing.unverified and standing.finished:
-        assert "confirmed, not verified" in standing.next
+        assert "confirmed by you" in standing.next
