@@ -1,9 +1,9 @@
 """RB505: a COOPERATIVE Streams instance beside one below 2.4."""
 
 from rebal.groups.model import RebalanceProtocol
-from rebal.groups.streams import COOPERATIVE_SINCE
+from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE
 from rebal.planner.advice.steps import restart_fix
-from rebal.planner.programs import below_cooperative, running
+from rebal.planner.programs import above_eager, below_cooperative, running
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import planning, stable, streams_program
 
@@ -33,12 +33,12 @@ def cooperative_beside_old(context: Context) -> Findings:
     instead.
     """
     old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
-    new = [facts for facts in context.members if facts not in old]
-    if not old or not new:
-        return
+    new = [facts for facts in context.members if old and facts not in old]
+    late = context.named([facts for facts in new if above_eager(context, facts) is Tri.YES])
     change = (
-        f"On each instance from {COOPERATIVE_SINCE} to 3.9, set upgrade.from to the version of "
-        f"{context.named(old)}."
+        f"{f'Give {late} a version from {COOPERATIVE_SINCE} to {BRIDGE}. ' if late else ''}"
+        f"On each instance from {COOPERATIVE_SINCE} to {BRIDGE}, set "
+        f"upgrade.from to the version of {context.named(old)}."
     )
     kept = running(context, RebalanceProtocol.COOPERATIVE, new)
     if kept:
