@@ -39,7 +39,7 @@ from rebal.planner.rehearsal.parameters import (
     with_parameters,
 )
 from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
-from rebal.planner.rehearsal.rollout import processes, rollout, upgraded
+from rebal.planner.rehearsal.rollout import processes, rollout, too_old, upgraded
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
@@ -243,8 +243,13 @@ def rehearsed(
         assumes += upgrades
     else:
         script = _ready(found, scene, asked)
-    if not script.events:
-        raise UsageError("no step of the plan is left, so there is nothing to rehearse.")
+    old = too_old(scene, script)
+    refuse(
+        {
+            "no step of the plan is left, so there is nothing to rehearse.": not script.events,
+            old: old,
+        }
+    )
     if asked.runs > 1 and sys.stderr.isatty():
         output.say(f"rehearsing {asked.runs:,} runs …")
     runs = []

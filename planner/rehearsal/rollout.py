@@ -9,8 +9,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import family as known_family
 from rebal.groups.clients import worker_list
-from rebal.groups.model import Member
+from rebal.groups.model import Member, Tri
 from rebal.groups.streams import threads_of
 from rebal.planner.facts import listed, names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
@@ -46,14 +47,33 @@ def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
     roll-out brings, and what that takes for granted: the plan's step upgrades them.
     """
     lists = {event.assignors for event in script.events if event.assignors and not event.family}
-    old = {}
-    for running in scene.running:
-        asked = [replace(running.process, assignors=each) for each in lists]
-        if any(refusal(each) and not refusal(replace(each, version=None)) for each in asked):
-            old[running.process.name] = replace(running.process, version=None)
+    old = {
+        one.process.name: replace(one.process, version=None)
+        for one in scene.running
+        for asked in [[replace(one.process, assignors=each) for each in lists]]
+        if any(refusal(each) and not refusal(replace(each, version=None)) for each in asked)
+    }
     here = tuple(replace(r, process=old.get(r.process.name, r.process)) for r in scene.running)
     said = f"{listed([*old])}: upgraded in the restart that brings the list, as the plan says"
     return replace(scene, running=here), (said,) if old else ()
+
+
+def too_old(scene: Scene, script: Script) -> str:
+    """Return which step clients that are too old for KIP-848 block; empty if none does."""
+    old = [
+        one.process.name
+        for one in scene.running
+        if (own := known_family(one.process.family)) and own.kip848(one.process.version) is Tri.NO
+    ]
+    phase = "the script"
+    for event in script.events:
+        phase = event.phase or phase
+        if event.protocol == "consumer" and not {*old}.isdisjoint(event.members):
+            return (
+                f"{phase} is blocked: {listed(old)} cannot use group.protocol=consumer. Nothing is "
+                "rehearsed until they can: plan-upgrade --to consumer says what they need first."
+            )
+    return ""
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.parameters import PARAMETERS, seconds_of, share_of, used
 from rebal.planner.rehearsal.parameters import with_parameters as with_
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.rollout import rollout, upgraded
+from rebal.planner.rehearsal.rollout import rollout, too_old, upgraded
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.rehearsal.script_file import ScriptError, load_script, script_of
@@ -279,6 +279,30 @@ def test_a_client_that_is_too_old_for_a_list_of_the_plan_is_upgraded_with_it(
         else ()
     )
     assert {each.state for each in rehearse(here, script).members} == {"running"}
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "said"),
+    [
+        (
+            "java",
+            "3.9.1",
+            "step 1 is blocked: shipping-0, shipping-1 cannot use",
+        ),
+        (
+            "kafkajs",
+            None,
+            "step 1 is blocked: shipping-0, shipping-1 cannot use",
+        ),
+        ("java", "4.0.0", ""),
+    ],
+)
+def test_a_client_that_is_too_old_for_kip848_blocks_its_step(
+    family: str, version: str | None, said: str
+) -> None:
+    group = group_of({"members": pods(2, family=family, version=version), "elected": "range"})
+    script = rollout(make_plan(group, "consumer"))
+    assert too_old(scene_of(group)[0], script).partition(" group.")[0] == said
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
