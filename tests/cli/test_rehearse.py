@@ -113,6 +113,11 @@ def test_a_group_that_does_not_come_to_rest_exits_with_4(rehearse: Rehearse) -> 
     assert rehearse(pods(2), script=script)[0] == 4
 
 
+def test_a_cut_over_has_as_many_rebalances_in_its_table_as_in_its_sum(rehearse: Rehearse) -> None:
+    _, text = rehearse(LIBRDKAFKA, plan=True)
+    assert ("36 s, 1 rebalance, " in text, text.count("  a member ")) == (True, 1)
+
+
 def test_lists_that_nobody_knows_are_assumed(rehearse: Rehearse) -> None:
     _, text = rehearse(pods(3, None), plan=True)
     assert "no partition is owned twice, if what is assumed below holds." in flat(text)
