@@ -300,9 +300,13 @@ class _Examination:
 
 
 def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:
-    """Return the command that allows this user `operation` on a resource."""
+    """Return the command that allows this user `operation` on a resource.
+
+    Who may run it logs in otherwise than this user, over the same listener.
+    """
+    login = () if config.protocol == "PLAINTEXT" else ("--command-config", "ADMIN.properties")
     return Command(
-        "kafka-acls.sh", "--bootstrap-server", config.bootstrap, "--add",
+        "kafka-acls.sh", "--bootstrap-server", config.bootstrap, *login, "--add",
         "--allow-principal", principal_of(config), "--operation", operation, *resource,
     )  # fmt: skip
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.model import Tri
+from rebal.inspectors.connection.config import ClusterConfig, Protocol
 from rebal.inspectors.connection.managed import SERVICES
-from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow
+from rebal.inspectors.kafka.doctor import DoctorReport, DoctorRow, acl
 from tests.cli.conftest import Rebal
 
 Examined = Callable[..., None]
@@ -32,6 +33,21 @@ ROWS = (
     row("twin", Tri.NO, "no READ either", ACL),
     row("offsets topic", Tri.CANNOT_TELL, "the broker does not tell"),
 )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "login"),
+    [("SASL_PLAINTEXT", "--command-config ADMIN.properties "), ("PLAINTEXT", "")],
+)
+def test_a_grant_names_a_login_where_the_listener_asks_for_one(
+    protocol: Protocol, login: str
+) -> None:
+    config = ClusterConfig(bootstrap="kafka-1:9092", protocol=protocol, username="alice")
+    user = "alice" if login else "ANONYMOUS"
+    assert acl(config, "Read", "--group", "checkout") == (
+        f"kafka-acls.sh --bootstrap-server kafka-1:9092 {login}--add "
+        f"--allow-principal User:{user} --operation Read --group checkout"
+    )
 
 
 @pytest.fixture

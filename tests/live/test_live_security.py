@@ -146,7 +146,8 @@ def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
         "client logs, config files": Tri.YES,
     }
     grants = {row.source: row.grant for row in bare.rows}
-    begin = f"kafka-acls.sh --bootstrap-server {kafka41.bootstrap_sasl} --add"
+    tool = f"kafka-acls.sh --bootstrap-server {kafka41.bootstrap_sasl}"
+    begin = f"{tool} --command-config ADMIN.properties --add"
     assert grants["describe the group"] == (
         f"{begin} --allow-principal User:limited --operation Describe --group {group}"
     )
