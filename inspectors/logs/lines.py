@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import chain
 from typing import Final, NamedTuple
@@ -26,6 +26,7 @@ _TIME_KEYS: Final = (
 _ORIGIN: Final = re.compile(
     r"(?i)^(?!.*thread).*(?:pod|container|host|instance|stream|task|pid|unit|file\.path)"
 )
+_LIST: Final = re.compile(rb'\s*(?:\{\s*"(?:events|logEvents|[rR]ecords)":\s*)?\[\s*\{\s*"')
 _LONGEST_ENTRY: Final = 100_000
 _STANDARD: Final = ("stdout", "stderr")
 _NO_TIME_PREFIX: Final = 400
@@ -110,10 +111,24 @@ def unwrap(
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with its number; of pretty-printed JSON, each entry of a list as one line."""
+    """Yield each line with its number; of JSON, each entry of a list as one line."""
     first = next(lines, b"")
-    every = enumerate(chain((first,), lines), 1)
+    every = enumerate(chain.from_iterable(map(_apart, chain((first,), lines))), 1)
     return _printed(every) if first.strip() in (b"{", b"[") else every
+
+
+def _apart(line: bytes) -> Iterable[bytes]:
+    """Return the entries of a list that is one line of JSON, else the line."""
+    if _LIST.match(line) is None:
+        return (line,)
+    try:
+        body = json.loads(line)
+    except (ValueError, RecursionError):
+        return (line,)
+    return [
+        json.dumps(each).encode()
+        for each in (body if isinstance(body, list) else next(iter(body.values())))
+    ]
 
 
 def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:

@@ -134,6 +134,15 @@ def test_a_json_wrapper_around_the_line(wrapper):
     assert (seen.at, seen.local) == (AT, False)
 
 
+@pytest.mark.parametrize("around", [list, lambda entries: {"events": entries}])
+def test_a_list_of_entries_in_one_line(around):
+    entries = [{"msg": "Completed request:" + join(answered=each)} for each in ("a-0", "b-0")]
+    assert [one.member_id for one in read(json.dumps(around(entries))).observations] == [
+        "a-0",
+        "b-0",
+    ]
+
+
 @pytest.mark.parametrize("probe", [True, False], ids=["rebal's probe", "errors of a try"])
 def test_other_answers_say_nothing_of_a_member(probe):
     codes = (23, 25) if probe else (14, 16, 25)
