@@ -81,7 +81,8 @@ def command(
     journal: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH", help="The record of earlier looks (default: PLAN.journal.jsonl)."
+            metavar="PATH",
+            help="The record of earlier looks (default: PLAN.journal.jsonl; none with --snapshot).",
         ),
     ] = None,
     watch: Annotated[
