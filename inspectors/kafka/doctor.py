@@ -304,10 +304,10 @@ def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:
 
     Who may run it logs in otherwise than this user, over the same listener.
     """
-    login = () if config.protocol == "PLAINTEXT" else ("--command-config", "ADMIN.properties")
     return Command(
-        "kafka-acls.sh", "--bootstrap-server", config.bootstrap, *login, "--add",
-        "--allow-principal", principal_of(config), "--operation", operation, *resource,
+        "kafka-acls.sh", "--bootstrap-server", config.bootstrap,
+        *(() if config.protocol == "PLAINTEXT" else ("--command-config", "ADMIN.properties")),
+        "--add", "--allow-principal", principal_of(config), "--operation", operation, *resource,
     )  # fmt: skip
 
 

@@ -113,14 +113,13 @@ def unwrap(
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield each line with its number; of JSON, each entry of a list as one line."""
     first = next(lines, b"")
-    every = enumerate(chain.from_iterable(map(_apart, chain((first,), lines))), 1)
+    entries = (_apart(line) if _LIST.match(line) else (line,) for line in chain((first,), lines))
+    every = enumerate(chain.from_iterable(entries), 1)
     return _printed(every) if first.strip() in (b"{", b"[") else every
 
 
 def _apart(line: bytes) -> Iterable[bytes]:
     """Return the entries of a list that is one line of JSON, else the line."""
-    if _LIST.match(line) is None:
-        return (line,)
     try:
         body = json.loads(line)
     except (ValueError, RecursionError):
@@ -233,10 +232,10 @@ def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
             number: float = int(value[:30])
         case int() | float() if not isinstance(value, bool):
             number = value
-        case {"epochSecond": int(seconds), "nanoOfSecond": int(nanos)}:
+        case {"epochSecond": int(seconds), **more} if isinstance(
+            nanos := more.get("nanoOfSecond", 0), int
+        ):
             number = seconds * 1000 + nanos / 1e6
-        case {"epochSecond": int(seconds), **more} if "nanoOfSecond" not in more:
-            number = seconds * 1000
         case _:
             return None
     # Until the year 2286, seconds have ten digits before the point, milliseconds thirteen.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import family as known_family
-from rebal.groups.clients import worker_list
+from rebal.groups.clients import family, worker_list
 from rebal.groups.model import Member, Tri
 from rebal.groups.streams import threads_of
 from rebal.planner.facts import listed, names
@@ -53,27 +52,39 @@ def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
         for asked in [[replace(one.process, assignors=each) for each in lists]]
         if any(refusal(each) and not refusal(replace(each, version=None)) for each in asked)
     }
-    here = tuple(replace(r, process=old.get(r.process.name, r.process)) for r in scene.running)
-    said = f"{listed([*old])}: upgraded in the restart that brings the list, as the plan says"
-    return replace(scene, running=here), (said,) if old else ()
+    return (
+        replace(
+            scene,
+            running=tuple(
+                replace(one, process=old.get(one.process.name, one.process))
+                for one in scene.running
+            ),
+        ),
+        (f"{listed([*old])}: upgraded in the restart that brings the list, as the plan says",)
+        if old
+        else (),
+    )
 
 
 def too_old(scene: Scene, script: Script) -> str:
     """Return which step clients that are too old for KIP-848 block; empty if none does."""
-    old = [
-        one.process.name
+    old = {
+        one.process.name: one
         for one in scene.running
-        if (own := known_family(one.process.family)) and own.kip848(one.process.version) is Tri.NO
+        if (own := family(one.process.family)) and own.kip848(one.process.version) is Tri.NO
+    }
+    phases = accumulate((event.phase for event in script.events), lambda before, own: own or before)
+    blocked = [
+        phase or "the script"
+        for phase, event in zip(phases, script.events, strict=True)
+        if event.protocol == "consumer" and not old.keys().isdisjoint(event.members)
     ]
-    phase = "the script"
-    for event in script.events:
-        phase = event.phase or phase
-        if event.protocol == "consumer" and not {*old}.isdisjoint(event.members):
-            return (
-                f"{phase} is blocked: {listed(old)} cannot use group.protocol=consumer. Nothing is "
-                "rehearsed until they can: plan-upgrade --to consumer says what they need first."
-            )
-    return ""
+    return (
+        f"{blocked[0]} is blocked: {listed([*old])} cannot use group.protocol=consumer. Nothing is "
+        "rehearsed until they can: plan-upgrade --to consumer says what they need first."
+        if blocked
+        else ""
+    )
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:

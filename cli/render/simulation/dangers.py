@@ -83,9 +83,7 @@ def fine(run: Rehearsal) -> str:
     said = "no member is rejected"
     if run.unit != "none":
         said += f", and no {run.unit} is owned twice"
-    if run.sampled is None:
-        return said.capitalize()
-    return f"In one restart of each kind, {said}"
+    return said.capitalize() if run.sampled is None else f"In one restart of each kind, {said}"
 
 
 def sums(run: Rehearsal) -> Iterator[tuple[str, str]]:

@@ -65,9 +65,8 @@ def rehearsal_view(
     one = document.runs[0]
     # Partitions' owners, of which a large group has millions, show no name but in the lanes. Who
     # leaves last makes a generation without members, which counts as no rebalance.
-    whole, every = one.rehearsal, one.rehearsal.rebalances
-    joined = tuple(each for each in every if each.members or each.ended is None)
-    run = shown(replace(whole, partitions=(), rebalances=joined))
+    joined = tuple(each for each in one.rehearsal.rebalances if each.members or each.ended is None)
+    whole, run = one.rehearsal, shown(replace(one.rehearsal, partitions=(), rebalances=joined))
     plain = shown(replace(document, runs=()))
     found = list(_dangers(whole, one.distribution))
     top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine(plain, run)]
