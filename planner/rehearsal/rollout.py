@@ -73,7 +73,9 @@ def too_old(scene: Scene, script: Script) -> str:
         for one in scene.running
         if (own := family(one.process.family)) and own.kip848(one.process.version) is Tri.NO
     }
-    phases = accumulate((event.phase for event in script.events), lambda before, own: own or before)
+    phases: Iterable[str] = accumulate(
+        (event.phase for event in script.events), lambda before, own: own or before
+    )
     blocked = [
         phase or "the script"
         for phase, event in zip(phases, script.events, strict=True)
