@@ -38,7 +38,7 @@ from rebal.planner.check.before import (
     snapshots_of,
 )
 from rebal.planner.check.compare import Changed, Pair, World
-from rebal.planner.check.starts import BY_BROKERS, PROGRAMS, Start, is_open, is_unset
+from rebal.planner.check.starts import BY_BROKERS, PROGRAMS, Start, aspects, is_open, is_unset
 from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
 from rebal.planner.facts import listed
@@ -51,6 +51,9 @@ from rebal.planner.verdict import answer_of, first_reason
 _INCREMENTAL: Final = (2, 4)
 # Java's default in ms, of Connect and Kafka Streams too.
 _HEARTBEAT: Final = 3_000
+# Java's default of session.timeout.ms before 3.0 (KIP-735).
+_OLD_SESSION: Final = 10_000
+_OF_SESSIONS: Final = ("library", "product", "heartbeat.interval.ms", "session.timeout.ms")
 # CONFIGURATION.md of librdkafka has group.protocol from this version on.
 _RDKAFKA_READS_PROTOCOL: Final = (2, 4)
 # Consumers whose stages are combined in every way; more are rolled out together.
@@ -109,15 +112,14 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     (empty: they are). `live` is the group as it runs.
     """
     changed = world.changed
-    befores, afters = world.befores, world.afters
     news = [pair.after for pair in changed if pair.after is not None]
     answers = list(_answers(world, kept, live))
     decisive = next(one for answer in WORST_FIRST for one in answers if one.verdict is answer)
-    before = _stage(snapshot_of(befores) if live is None else live)
-    after = _stage(snapshot_of(afters))
-    name = world.group_id or f"the groups of {world.folder}"
+    before = _stage(snapshot_of(world.befores) if live is None else live)
+    after = _stage(snapshot_of(world.afters))
     return Judgement(
-        group=name + (f" (profile {world.profile})" if world.profile else ""),
+        group=(world.group_id or f"the groups of {world.folder}")
+        + (f" (profile {world.profile})" if world.profile else ""),
         group_id=world.group_id,
         # The pods of one workload change alike.
         changes=tuple(dict.fromkeys(change for pair in changed for change in pair.changes)),
@@ -125,7 +127,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         reason=decisive.reason + _unread_code(changed, decisive),
         error=decisive.error,
         before=before,
-        during=_stage(snapshot_of([*befores, *news])) if live is None else None,
+        during=_stage(snapshot_of([*world.befores, *news])) if live is None else None,
         after=after,
         paths=() if decisive.verdict is Tri.YES else tuple(paths_of(world)),
         rules=_rules(world, live),
@@ -358,6 +360,18 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
             was and now and {*was.split(",")}.isdisjoint(now.split(",")),
             Tri.CANNOT_TELL,
             "no bootstrap server stays: another cluster has no committed offsets of this group",
+        ),
+        (
+            two.family in ("java", "streams")
+            and two.protocol == CLASSIC
+            and new is None
+            and not two.declared.session_timeout_ms
+            and (two.declared.heartbeat_ms or 0) >= _OLD_SESSION
+            # What started before starts again.
+            and (one is None or any(aspects(one)[n] != aspects(two)[n] for n in _OF_SESSIONS)),
+            Tri.CANNOT_TELL,
+            f"Java before 3.0 does not start with a heartbeat.interval.ms of {_OLD_SESSION} or "
+            "more where no session.timeout.ms is set, and no file names the version",
         ),
         (
             streams and old != new and not (old and new),

@@ -171,6 +171,7 @@ REJECTED = {
     ),
 }
 UNKNOWN = {
+    "a heartbeat as long as the session of Java before 3.0": listed("", "", heartbeat_ms=20_000),
     "other brokers": ([start("range", brokers="a:1,b:1")], [start("range", brokers="c:1")]),
     "a static id of processes that no file counts": listed("range", "range", instance_id="pay-1"),
     "a new library whose group no file names": (
