@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rebal.planner.admission.memory import Entry, Held
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.verify import Standing
@@ -34,3 +35,9 @@ def m(name: str, names: list[str] | None = None, **more: Any) -> dict[str, Any]:
 
 def rules(made: Plan | Standing) -> set[str]:
     return {finding.rule for finding in made.findings}
+
+
+def entry(name: str, *names: str, instance: str | None = None) -> Entry:
+    """What the coordinator remembers of a member: this list, or nothing that is known."""
+    lists = (Held(names=frozenset(names), exact=True),) if names else ()
+    return Entry(member_id=name, name=name, lists=lists, instance_id=instance)

@@ -12,19 +12,12 @@ from rebal.groups.model import GroupState, GroupType, Tri
 from rebal.planner.admission.check import Admission, Join, Leave, Needs, admitted, restart
 from rebal.planner.admission.memory import CoordinatorMemory, Entry, Held, memory_of
 from tests.planner.builder import AT, context_of
+from tests.planner.plans import entry
 
 RANGE, COOP, STICKY = "range", "cooperative-sticky", "sticky"
 NAMES = (COOP, RANGE, STICKY)
 LISTS = [frozenset(c) for n in (1, 2, 3) for c in combinations(NAMES, n)]
 NO_LIMIT = {"group.max.size": "2147483647"}
-
-
-def exact(*names: str) -> Held:
-    return Held(names=frozenset(names), exact=True)
-
-
-def member(name: str, *lists: Held, instance: str | None = None) -> Entry:
-    return Entry(member_id=name, name=name, lists=lists, instance_id=instance)
 
 
 def memory(*entries: Entry, **more: object) -> CoordinatorMemory:
@@ -47,7 +40,7 @@ def test_what_a_client_cannot_hold_counts_where_the_client_is_proven(
 
 
 def test_one_member_that_lacks_it_rejects_every_other() -> None:
-    found = memory(member("a", exact(RANGE, COOP)), member("b", exact(RANGE)))
+    found = memory(entry("a", RANGE, COOP), entry("b", RANGE))
     answer = asked(found, "a", COOP)
     assert (answer.verdict, answer.blame) == (Tri.NO, ("b",))
     assert answer.reason == (
@@ -59,14 +52,14 @@ def test_one_member_that_lacks_it_rejects_every_other() -> None:
 
 
 def test_a_static_restart_asks_for_the_limit_of_members_unless_a_probe_found_room() -> None:
-    one, two = member("a", exact(RANGE)), member("b", exact(RANGE), instance="i")
+    one, two = entry("a", RANGE), entry("b", RANGE, instance="i")
     unread = memory(one, two, max_size=None)
     assert asked(unread, "b", RANGE).needs is Needs.BROKER
     assert asked(replace(unread, room=1), "b", RANGE).verdict is Tri.YES
 
 
 def test_session_bounds_come_first() -> None:
-    found = memory(member("a", exact(RANGE)), session_ms=(6000, 1800000), max_size=1)
+    found = memory(entry("a", RANGE), session_ms=(6000, 1800000), max_size=1)
     for outside in (5999, 1_800_001):
         answer = admitted(found, [Join(assignors=(RANGE,), session_ms=outside)])
         assert f"is {outside}, and the brokers accept 6000 to 1800000 (INV" in answer.reason
@@ -93,14 +86,14 @@ def test_answers_of_a_refused_probe_are_void() -> None:
 
 
 def test_a_session_timeout_is_not_admitted_while_the_bounds_are_not_read() -> None:
-    found = memory(member("a", exact(RANGE)))
+    found = memory(entry("a", RANGE))
     answer = admitted(found, [Join(assignors=(RANGE,), session_ms=5000)])
     assert (answer.verdict, answer.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
     assert admitted(found, [Join(assignors=(RANGE,))]).verdict is Tri.YES
 
 
 def test_an_empty_group_takes_any_list_and_then_holds_it() -> None:
-    found = memory(member("a", exact(RANGE)), member("b", exact(RANGE)))
+    found = memory(entry("a", RANGE), entry("b", RANGE))
     stop = [Leave(member_id="a"), Leave(member_id="b")]
     start = [Join(assignors=(COOP,)), Join(assignors=(COOP,))]
     assert admitted(found, [*stop, *start]).verdict is Tri.YES
@@ -114,30 +107,30 @@ def test_an_empty_group_takes_any_list_and_then_holds_it() -> None:
 
 
 def test_protocol_types_do_not_mix_and_names_are_case_sensitive() -> None:
-    found = memory(member("a", exact(RANGE)))
+    found = memory(entry("a", RANGE))
     other = admitted(found, [Join(assignors=(RANGE,), protocol_type="connect")])
     assert other.error == "INCONSISTENT_GROUP_PROTOCOL"
     assert admitted(found, [Join(assignors=("Range",))]).verdict is Tri.NO
 
 
 def test_a_kip848_group_asks_its_classic_members_only() -> None:
-    others = (member("x"), member("y"))
+    others = (entry("x"), entry("y"))
     alone = CoordinatorMemory(type=GroupType.CONSUMER, others=others, max_size=10)
     assert admitted(alone, [Join(assignors=(STICKY,))]).verdict is Tri.YES
-    mixed = replace(alone, cases=((member("a", exact(RANGE)),),))
+    mixed = replace(alone, cases=((entry("a", RANGE),),))
     assert admitted(mixed, [Join(assignors=(COOP,))]).verdict is Tri.NO
     worker = admitted(mixed, [Join(assignors=(RANGE,), protocol_type="connect")])
     assert worker.reason == "a KIP-848 group admits consumers only (INCONSISTENT_GROUP_PROTOCOL)"
 
 
 def test_a_dead_group_is_tried_again() -> None:
-    dead = memory(member("a", exact(RANGE)), state=GroupState.DEAD)
+    dead = memory(entry("a", RANGE), state=GroupState.DEAD)
     answer = asked(dead, "a", RANGE)
     assert (answer.verdict, answer.error) == (Tri.CANNOT_TELL, "COORDINATOR_NOT_AVAILABLE")
 
 
 def test_evidence_at_odds_decides_nothing_but_the_elected_assignor_does() -> None:
-    found = memory(member("a", exact(COOP)), member("b", Held()))
+    found = memory(entry("a", COOP), Entry(member_id="b", name="b", lists=(Held(),)))
     assert asked(found, "b", COOP).needs is Needs.CONFLICT
     assert asked(found, "b", RANGE).verdict is Tri.YES
 

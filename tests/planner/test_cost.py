@@ -17,27 +17,36 @@ from rebal.planner.rehearsal.costs.rounds import by_assignors
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.timeouts import Speed, in_words, of_families
 from tests.planner.builder import group_of
+from tests.planner.plans import BOTH
 
-BOTH = ["cooperative-sticky", "range"]
+SPEED = Speed(restart=30, rebalance=3, first=3, reconcile=5)
+MIXED = tuple(BOTH)
 DONE = ("cooperative-sticky",)
 
 
-def group(count: int, names: list[str], elected: str, **more: Any) -> GroupSnapshot:
-    members = [{"id": f"m{n}", "list": names, **more} for n in range(count)]
-    return group_of({"members": members, "elected": elected})
+def group(count: int, elected: str = "range", **more: Any) -> GroupSnapshot:
+    """Members alike; `type` is the group's."""
+    kind = more.pop("type", "classic")
+    members = [{"id": f"m{n}", **more} for n in range(count)]
+    return group_of({"members": members, "elected": elected, "type": kind})
+
+
+def on(assignor: str, count: int, **more: Any) -> GroupSnapshot:
+    """Members whose lists hold nothing else."""
+    return group(count, assignor, list=[assignor], **more)
 
 
 def restarts(snapshot: GroupSnapshot, target: tuple[str, ...], **more: Any) -> Roll:
     ids = tuple(member.member_id for member in snapshot.members)
     usual = Roll(
         snapshot=snapshot, order=ids, eager=ids, target=target,
-        eager_after="range" in target, speed=Speed(restart=30, rebalance=3, first=3),
+        eager_after="range" in target, speed=SPEED,
     )  # fmt: skip
     return replace(usual, **more)
 
 
 def test_bounce_one_stops_everything_twice_for_each_member() -> None:
-    made = by_assignors(restarts(group(4, ["range"], "range"), tuple(BOTH)))
+    made = by_assignors(restarts(on("range", 4), MIXED))
     assert made.rebalances == 8
     assert made.partitions_stopped == 8 * 12
     # A rebalance lasts until the last member has sent its heartbeat and polled, and each stops when
@@ -48,8 +57,8 @@ def test_bounce_one_stops_everything_twice_for_each_member() -> None:
 
 
 def test_the_worst_is_told_beside_what_is_expected() -> None:
-    snapshot = group(4, ["range"], "range", timeouts=[10_000, 60_000])
-    made = by_assignors(restarts(snapshot, tuple(BOTH)))
+    snapshot = on("range", 4, timeouts=[10_000, 60_000])
+    made = by_assignors(restarts(snapshot, MIXED))
     # A session, the rebalance without the member, and the one with it, as late as members may join.
     assert made.worst_seconds == pytest.approx(4 * (10 + 2 * 60), rel=0.03)
     assert made.worst_partition_seconds == pytest.approx(8 * 12 * 60 + 12 * 10, rel=0.07)
@@ -73,7 +82,7 @@ def test_the_worst_is_told_beside_what_is_expected() -> None:
 def test_unset_timeouts_are_those_of_the_members_own_client(
     family: str | None, version: str | None, session: int, rebalance: int, whose: str
 ) -> None:
-    members = group(2, ["range"], "range", family=family, version=version).members
+    members = on("range", 2, family=family, version=version).members
     assert in_words(members) == (
         f"session timeout {session} s, rebalance timeout up to {rebalance} s "
         f"(by default of {whose}: nothing shows the members' own)"
@@ -111,12 +120,12 @@ def test_a_static_member_whose_session_ends_first_leaves_and_joins() -> None:
 
 
 def test_an_unknown_assignor_is_rehearsed_with_a_stand_in_that_is_named() -> None:
-    unknown = restarts(group(4, ["acme"], "acme"), ("cooperative-sticky", "acme"), eager_after=True)
-    made = by_assignors(replace(unknown, speed=Speed(restart=30, rebalance=3, first=3, batch=2)))
+    unknown = restarts(on("acme", 4), ("cooperative-sticky", "acme"), eager_after=True)
+    made = by_assignors(replace(unknown, speed=replace(SPEED, batch=2)))
     assert "range stands in for acme, which is not modelled" in made.text
     one, two, everybody = made.paces
     assert (one.rebalances, two.rebalances, everybody.rebalances) == (8, 4, 1)
-    plain = by_assignors(restarts(group(4, ["range"], "range"), tuple(BOTH)))
+    plain = by_assignors(restarts(on("range", 4), MIXED))
     assert "stands in" not in plain.text
     assert (one.seconds, one.partition_seconds) == (plain.seconds, plain.partition_seconds)
 
@@ -128,23 +137,15 @@ def test_a_client_that_is_too_old_for_the_list_is_upgraded_with_it(
     family: str, old: str, new: str
 ) -> None:
     was, now = (
-        by_assignors(restarts(group(4, ["range"], "range", family=family, version=v), tuple(BOTH)))
-        for v in (old, new)
+        by_assignors(restarts(on("range", 4, family=family, version=v), MIXED)) for v in (old, new)
     )
     assert (was.rebalances, was.seconds) == (now.rebalances, now.seconds)
     assert was.rebalances == 8
 
 
-def test_a_streams_instance_does_not_leave_whatever_stands_in_for_its_assignor() -> None:
-    snapshot = group(3, ["stream"], "stream", family="streams")
-    made = by_assignors(restarts(snapshot, ("stream",), eager=()))
-    # Back before its session ends, it waits for that.
-    assert made.seconds > 3 * 40
-
-
 def test_a_topic_that_was_not_described_has_the_partitions_that_are_owned() -> None:
-    blind = replace(group(4, ["range"], "range", bytes=None), topics=())
-    made = by_assignors(restarts(blind, tuple(BOTH)))
+    blind = replace(on("range", 4, bytes=None), topics=())
+    made = by_assignors(restarts(blind, MIXED))
     assert made.partitions_stopped == 8 * 12
 
 
@@ -211,10 +212,7 @@ def test_one_restart_of_each_kind_predicts_about_what_all_cost(
 
 def test_kafka_streams_counts_until_its_session_ends() -> None:
     more = {"family": "streams", "version": "4.1.1", "timeouts": [45_000, 300_000]}
-    snapshot = group_of({
-        "members": [{"id": f"m{n}", "list": ["stream"], **more} for n in range(3)],
-        "elected": "stream",
-    })  # fmt: skip
+    snapshot = on("stream", 3, **more)
     made = by_assignors(restarts(snapshot, ("stream",), eager_after=False, eager=()))
     # One rebalance each, in which it comes back: what it owned waits until its session ends, which
     # began with its last heartbeat.

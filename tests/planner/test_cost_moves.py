@@ -25,24 +25,17 @@ from rebal.planner.rehearsal.costs.stop import (
 )
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.rollout import restarts
+from rebal.planner.rehearsal.rollout import restarts as restarted
 from rebal.planner.rehearsal.scene import default_server_side, scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.timeouts import Speed
 from tests.examples import examples
 from tests.planner.builder import group_of
-from tests.planner.test_cost import sized
+from tests.planner.test_cost import SPEED, group, restarts, sized
 
-SPEED = Speed(restart=30, rebalance=3, first=3, reconcile=5)
 DONE = "cooperative-sticky"
 # Seconds from a heartbeat until the member has polled, at most.
 POLL = 0.6
-
-
-def group(count: int, elected: str = "range", **more: Any) -> GroupSnapshot:
-    kind = more.pop("type", "classic")
-    members = [{"id": f"m{n}", **more} for n in range(count)]
-    return group_of({"members": members, "elected": elected, "type": kind})
 
 
 def kip848(count: int, **more: Any) -> GroupSnapshot:
@@ -50,21 +43,14 @@ def kip848(count: int, **more: Any) -> GroupSnapshot:
 
 
 def up(snapshot: GroupSnapshot, server_side: str = "range", **more: Any) -> Cost:
-    ids = tuple(member.member_id for member in snapshot.members)
-    usual = Roll(
-        snapshot=snapshot, protocol="consumer", server_side=server_side,
-        order=ids, eager=ids, speed=SPEED,
-    )  # fmt: skip
-    return move_online(replace(usual, **more))
+    return move_online(
+        restarts(snapshot, (), **{"protocol": "consumer", "server_side": server_side, **more})
+    )
 
 
 def down(snapshot: GroupSnapshot, classic: str, **more: Any) -> Cost:
-    ids = tuple(member.member_id for member in snapshot.members)
-    usual = Roll(
-        snapshot=snapshot, protocol="classic", server_side="uniform", target=(classic,),
-        order=ids, eager_after=classic == "range", speed=SPEED,
-    )  # fmt: skip
-    return move_online(replace(usual, **more))
+    usual = {"protocol": "classic", "server_side": "uniform", "eager": ()}
+    return move_online(restarts(snapshot, (classic,), **usual, **more))
 
 
 def test_up_only_the_first_leave_stops_everything() -> None:
@@ -111,7 +97,7 @@ def played(
     events = [
         event
         for number, some in enumerate(batches)
-        for event in restarts(
+        for event in restarted(
             f"batch {number}", () if up else (classic,), some, batch=0,
             protocol="consumer" if up else "classic", remote_assignor="uniform" if up else "",
         )
@@ -237,7 +223,7 @@ def test_nothing_is_left_to_move() -> None:
 
 def test_a_cut_over_stops_all_and_the_pace_is_that_of_the_start() -> None:
     snapshot = group(3, family="librdkafka", version="2.6.0")
-    speed = Speed(restart=30, rebalance=3, first=3, batch=2)
+    speed = replace(SPEED, batch=2)
     made = stop_and_start(snapshot, "cooperative-sticky", speed=speed)
     one, two, three = made.paces
     assert [pace.name for pace in made.paces] == ["one by one", "2 at a time", "all at once"]
@@ -318,7 +304,7 @@ def test_only_some_stop_and_the_others_take_over_what_they_owned() -> None:
 
 
 def test_of_a_large_group_some_of_the_starts_are_rehearsed() -> None:
-    speed = Speed(restart=30, rebalance=3, first=3, batch=60)
+    speed = replace(SPEED, batch=60)
     made = stop_and_start(sized(120, 7200, "range"), "cooperative-sticky", speed=speed)
     one, some_, everybody = made.paces
     assert [one.name, some_.name, everybody.name] == ["one by one", "60 at a time", "all at once"]

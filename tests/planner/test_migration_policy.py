@@ -11,8 +11,6 @@ from rebal.groups.model import Cluster, Evidence, GroupSnapshot, GroupType, Refu
 from rebal.planner.admission.check import Join, Leave, Needs, admitted, restart
 from rebal.planner.admission.memory import (
     CoordinatorMemory,
-    Entry,
-    Held,
     classic_joins,
     memory_of,
     static_returns,
@@ -22,7 +20,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from tests.planner.builder import context_of
 from tests.planner.looks import Story, look
-from tests.planner.plans import COOP, DONE
+from tests.planner.plans import COOP, DONE, entry
 
 POLICY = "group.consumer.migration.policy"
 
@@ -69,11 +67,6 @@ def test_no_list_holds_the_assignor_of_a_kip848_groups_brokers() -> None:
 
 
 # --- admission --------------------------------------------------------------------------------
-
-
-def entry(name: str, *names: str, instance: str | None = None) -> Entry:
-    lists = (Held(names=frozenset(names), exact=True),) if names else ()
-    return Entry(member_id=name, name=name, lists=lists, instance_id=instance)
 
 
 def half_way(joins: Tri = Tri.NO, **more: Any) -> CoordinatorMemory:
