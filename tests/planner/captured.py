@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -27,14 +24,10 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
-from rebal.groups.wire.offsets_topic import (
-    GroupMetadata,
-    GroupMetadataKey,
-    decode_group_metadata,
-    decode_key,
-)
+from rebal.groups.wire.offsets_topic import GroupMetadata
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.groups.stable import stable_group
+from tests.planner.rehearsal.captures.capture import read
 
 BUNDLED = Path(__file__).parents[1] / "data" / "captures"
 FOLDER = Path(os.environ.get("REBAL_CAPTURES") or BUNDLED)
@@ -114,21 +107,18 @@ def stories(log: bool, folder: Path = BUNDLED) -> dict[str, Story]:
     seen: tuple[Observation, ...] = ()
     if log:
         seen = read_request_log([folder / "kafka-request.log.gz"]).observations
-    truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))["groups"]
-    points: dict[str, list[GroupSnapshot]] = {}
-    for group_id, at, value in _generations(folder):
-        snapshot = _snapshot(group_id, at, value)
-        known = [item for item in seen if item.group_id == group_id and _at(item) <= at + SOON]
-        points.setdefault(group_id, []).append(merge(snapshot, known))
-    return {
-        name: Story(
-            name,
-            sorted(truth[name]["timeline"], key=lambda e: e["t_ms"]),
-            [one for one in truth[name]["seen_by_clients"] if one["event"] == "ERROR"],
-            found,
-        )
-        for name, found in points.items()
-    }
+    found: dict[str, Story] = {}
+    for name, group in read(folder).groups.items():
+        snapshots = []
+        for record in group.records:
+            value, at = record.value, datetime.fromtimestamp(record.at, UTC)
+            if value is not None and value.members and value.protocol_type == "consumer":
+                known = [item for item in seen if item.group_id == name and _at(item) <= at + SOON]
+                snapshots.append(merge(_snapshot(name, at, value), known))
+        if snapshots:
+            errors = [one for one in group.printed if one["event"] == "ERROR"]
+            found[name] = Story(name, group.timeline, errors, snapshots)
+    return found
 
 
 def when(event: dict[str, Any]) -> datetime:
@@ -139,19 +129,6 @@ def _at(item: Observation) -> datetime:
     found = getattr(item, "at", None) or item.evidence.at
     assert found is not None
     return found
-
-
-def _generations(folder: Path) -> Iterator[tuple[str, datetime, GroupMetadata]]:
-    with gzip.open(folder / "consumer_offsets.jsonl.gz", "rt", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    for record in sorted(records, key=lambda r: (r["timestamp"], r["partition"], r["offset"])):
-        key = decode_key(base64.b64decode(record["key"]))
-        if not isinstance(key, GroupMetadataKey) or record["value"] is None:
-            continue
-        value = decode_group_metadata(base64.b64decode(record["value"]))
-        if value.members and value.protocol_type == "consumer":
-            at = datetime.fromtimestamp(record["timestamp"] / 1000, UTC)
-            yield key.group_id, at, value
 
 
 def _snapshot(group_id: str, at: datetime, value: GroupMetadata) -> GroupSnapshot:
