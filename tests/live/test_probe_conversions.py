@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -26,28 +27,10 @@ ASKED = ("cooperative-sticky", "range")
 TIMES = 20 if os.environ.get("REBAL_FULL") == "1" else 8
 
 
-class Prober(threading.Thread):
-    """Probes until told to stop."""
-
-    def __init__(self, probe: Callable[[], None]) -> None:
-        super().__init__(daemon=True)
-        self._probe = probe
-        self._over = threading.Event()
-        self.failure: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            while not self._over.is_set():
-                self._probe()
-        except BaseException as error:
-            self.failure = error
-
-    def end(self) -> None:
-        self._over.set()
-        self.join(20)
-        if self.failure is not None:
-            raise self.failure
-        assert not self.is_alive()
+def keep_on(probe: Callable[[], None], over: threading.Event) -> None:
+    """Probe until it is over."""
+    while not over.is_set():
+        probe()
 
 
 class Answers:
@@ -105,10 +88,13 @@ def test_nobody_is_admitted_during_conversions_each_way(
     classic.wait_for("assigned")
     broker.wait_stable(group_id, 1)
     own_ids: set[str] = set()
-    config = config_of(broker)
-    with RawCluster(config) as cluster, RawCluster(config) as another:
+    config, over = config_of(broker), threading.Event()
+    with (
+        RawCluster(config) as cluster,
+        RawCluster(config) as another,
+        ThreadPoolExecutor() as pool,
+    ):
         answers = Answers(config, another, group_id)
-        probers = [Prober(answers.as_rebal_does), Prober(answers.without_looking_first)]
 
         def type_is(kind: GroupType, count: int) -> bool:
             try:
@@ -119,19 +105,23 @@ def test_nobody_is_admitted_during_conversions_each_way(
             return found.type is kind and len(found.members) == count
 
         assert type_is(GroupType.CLASSIC, 1)
-        for prober in probers:
-            prober.start()
-        for turn in range(TIMES):
-            guest = members.start(
-                "java-4.1.1", broker, f"guest-{turn}", group_id, topics=[topic], protocol="consumer"
-            )
-            wait_for(f"conversion {turn}", lambda: type_is(GroupType.CONSUMER, 2), timeout=20)
-            time.sleep(0.3)
-            guest.stop()
-            wait_for(f"way back {turn}", lambda: type_is(GroupType.CLASSIC, 1), timeout=20)
-            time.sleep(0.3)
-        for prober in probers:
-            prober.end()
+        ways = (answers.as_rebal_does, answers.without_looking_first)
+        probing = [pool.submit(keep_on, way, over) for way in ways]
+        try:
+            for turn in range(TIMES):
+                guest = members.start(
+                    "java-4.1.1", broker, f"guest-{turn}", group_id, topics=[topic],
+                    protocol="consumer",
+                )  # fmt: skip
+                wait_for(f"conversion {turn}", lambda: type_is(GroupType.CONSUMER, 2), timeout=20)
+                time.sleep(0.3)
+                guest.stop()
+                wait_for(f"way back {turn}", lambda: type_is(GroupType.CLASSIC, 1), timeout=20)
+                time.sleep(0.3)
+        finally:
+            over.set()
+        for each in probing:
+            each.result(20)
         assert type_is(GroupType.CLASSIC, 1)
     print(answers.bare)
     inside = sum(count for (kind, _), count in answers.bare.items() if kind != "classic")
