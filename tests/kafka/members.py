@@ -61,6 +61,10 @@ class Event:
         by_topic = self.data.get("partitions", {})
         return {(topic, number) for topic, numbers in by_topic.items() for number in numbers}
 
+    def leaves(self, owned: set[tuple[str, int]]) -> set[tuple[str, int]]:
+        """What its member owns after it, of what it owned before: given is added, lost is taken."""
+        return owned | self.partitions if self.kind == "assigned" else owned - self.partitions
+
 
 @dataclass
 class Member:
@@ -86,7 +90,7 @@ class Member:
         """What the member owns by its own account: assigned, less revoked and lost."""
         now: set[tuple[str, int]] = set()
         for event in self.said("assigned", "revoked", "lost"):
-            now = now | event.partitions if event.kind == "assigned" else now - event.partitions
+            now = event.leaves(now)
         return now
 
     @property

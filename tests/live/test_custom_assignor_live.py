@@ -7,13 +7,12 @@ rests on it. Its class is in the members' own logs, its name on the wire in the 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.kafka import jars
 from tests.kafka.service import named
-from tests.live_support.services import BOTH_COORDINATORS, Service, texts
+from tests.live_support.services import BOTH_COORDINATORS, Service, rule, texts
 
 OWN = ["shelf"]
 FINAL = ["cooperative-sticky"]
@@ -26,12 +25,6 @@ def logs(service: Service) -> list[str]:
     """The options that bring what the members themselves printed."""
     paths = dict.fromkeys(str(member.host.log_path) for member in service.running.values())
     return [word for path in paths for word in ("--client-log", path)]
-
-
-def rule(body: dict[str, Any], name: str) -> str | None:
-    """The result of this rule's finding; None where it says nothing."""
-    found = {finding["rule"]: finding["result"] for finding in body["findings"]}
-    return found.get(name)
 
 
 def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
 from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
-from tests.live_support import config_of
+from tests.live_support import config_of, read
 
 
 @pytest.fixture
@@ -35,12 +35,6 @@ def group(kafka41: Broker, members: Members, group_id: str, topic_name: str) -> 
     service = Rolling(kafka41, members, group_id, topic_name, partitions=2, software="java-3.9.1")
     service.begin(["m"], ["range"])
     return group_id
-
-
-def read(config: ClusterConfig, group_id: str, **options: object) -> GroupSnapshot:
-    (found,) = read_groups(config, [group_id], **options)  # type: ignore[arg-type]
-    assert isinstance(found, GroupSnapshot), found
-    return found
 
 
 def read_in_full(config: ClusterConfig, group_id: str) -> GroupSnapshot:

@@ -16,7 +16,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import JavaHost, StreamsHost
 from tests.kafka.processes import wait_for
 from tests.kafka.service import answer
-from tests.live_support import read_group
+from tests.live_support import read_group, wait_state
 
 Said = pytest.CaptureFixture[str]
 
@@ -75,7 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             ]
             return owns == [[True, True], [True]]
 
-        wait_for("both groups to settle", settled, timeout=60, involved=lambda: ())
+        wait_for("both groups to settle", settled, timeout=60)
         yield made
         made.streams.kill()
         made.share.kill()
@@ -130,18 +130,12 @@ def test_doctor_finds_no_right_missing_where_there_is_no_group_yet(site: Site) -
 
 def test_the_probe_never_reaches_a_streams_group(site: Site) -> None:
     """Since Kafka 4.2 a JoinGroup turns an empty Streams group into a classic one."""
-    config = ClusterConfig(bootstrap=site.broker.bootstrap)
     site.broker.log_requests(True)
     own = {"group.protocol": "streams"}
     done = site.streams.start(site.broker, "gone", "emptied", topics=["orders"], settings=own)
-
-    def state() -> str:
-        (found,) = read_groups(config, ["emptied"])
-        return found.group.state.value if isinstance(found, GroupSnapshot) else ""
-
-    wait_for("it to join", lambda: state() == "Stable", timeout=60, involved=lambda: ())
+    wait_state(site.broker, "emptied", "Stable", 1)
     done.stop()
-    wait_for("it to leave", lambda: state() == "Empty", timeout=30, involved=lambda: ())
+    wait_state(site.broker, "emptied", "Empty", 0)
     for name in ("app", "shared", "emptied"):
         snapshot = read_group(site.broker, name, probe=True)
         kind = "share" if name == "shared" else "streams"

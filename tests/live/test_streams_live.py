@@ -31,8 +31,7 @@ def kept_something(member: Member) -> bool:
     for event in member.said("assigned", "revoked", "lost"):
         if event.kind == "assigned" and owned:
             return True
-        new = event.kind == "assigned"
-        owned = owned | event.partitions if new else owned - event.partitions
+        owned = event.leaves(owned)
     return False
 
 
@@ -220,10 +219,7 @@ def owners_at_once(members: list[Member]) -> set[tuple[str, int]]:
     owned: dict[str, set[tuple[str, int]]] = {member.id: set() for member in members}
     twice: set[tuple[str, int]] = set()
     for event in events:
-        mine = owned[event.member]
-        owned[event.member] = (
-            mine | event.partitions if event.kind == "assigned" else mine - event.partitions
-        )
+        owned[event.member] = event.leaves(owned[event.member])
         for other, theirs in owned.items():
             if other != event.member:
                 twice |= owned[event.member] & theirs

@@ -19,6 +19,7 @@ from rebal.inspectors.kafka.read import read_groups
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import OFFSETS_TOPIC
 from tests.kafka.members import Event
+from tests.kafka.processes import wait_for
 
 
 def config_of(
@@ -40,11 +41,28 @@ def config_of(
     return resolve(None, [f"{k}={v}" for k, v in settings.items()], None, None, {}, timeout_ms)
 
 
-def read_group(broker: Broker, group_id: str, **options: Any) -> GroupSnapshot:
-    """The group as it is read over PLAINTEXT, with these options of `read_groups`."""
-    (found,) = read_groups(config_of(broker), [group_id], **options)
+def read(config: ClusterConfig, group_id: str, **options: Any) -> GroupSnapshot:
+    """The group as it is read over this connection, with these options of `read_groups`."""
+    (found,) = read_groups(config, [group_id], **options)
     assert isinstance(found, GroupSnapshot), found
     return found
+
+
+def read_group(broker: Broker, group_id: str, **options: Any) -> GroupSnapshot:
+    """The group as it is read over PLAINTEXT, with these options of `read_groups`."""
+    return read(config_of(broker), group_id, **options)
+
+
+def wait_state(broker: Broker, group_id: str, state: str, members: int) -> None:
+    """Wait until a group of any type, Streams and share groups too, has this state and members."""
+
+    def there() -> bool:
+        (seen,) = read_groups(config_of(broker), [group_id])
+        if not isinstance(seen, GroupSnapshot):
+            return False
+        return (seen.group.state.value, len(seen.members)) == (state, members)
+
+    wait_for(f"{group_id}: {state}, {members} members", there, timeout=60)
 
 
 def measured(what: str, low: float, real: float, high: float) -> None:

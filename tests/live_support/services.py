@@ -124,6 +124,11 @@ def gave_up(member: Member, since: int) -> Places:
     return set().union(*(event.partitions for event in events))
 
 
+def rule(body: dict[str, Any], name: str) -> str | None:
+    """The result of this rule's finding; None where it says nothing."""
+    return {one["rule"]: one["result"] for one in body["findings"]}.get(name)
+
+
 def texts(step: dict[str, Any], family: str) -> str:
     return "\n".join(one["text"] for one in step["config"] if one["family"] == family)
 
