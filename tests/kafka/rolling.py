@@ -11,8 +11,9 @@ from tests.kafka.members import Member, Members, wait_assigned
 class Rolling:
     """The running members of a new topic's group by client id, and the list of each.
 
-    An empty list is the client's own default. `settle`, and what ends with it, waits until the
-    group is at rest: all partitions have their owner, and the broker calls the group Stable.
+    An empty list is the client's own default; `ever` has all that were started, in that order.
+    `settle`, and what ends with it, waits until the group is at rest: all partitions have their
+    owner, and the broker calls the group Stable.
     """
 
     quiet = 0.3
@@ -34,6 +35,7 @@ class Rolling:
         self.topic = broker.create_topic(topic, partitions)
         self.partitions = partitions
         self.running: dict[str, Member] = {}
+        self.ever: list[tuple[str, Member]] = []
         self.lists: dict[str, list[str]] = {}
         self._members = members
         self._software = software
@@ -43,11 +45,13 @@ class Rolling:
         self, name: str, assignors: Sequence[str], *, software: str | None = None, **options: Any
     ) -> Member:
         """One more process, which has no place among the running ones. Returns at once."""
-        return self._members.start(
+        member = self._members.start(
             software or self._software or name.rpartition("-")[0],
             self.broker, name, self.group, topics=[self.topic], assignors=assignors or None,
             **options,
         )  # fmt: skip
+        self.ever.append((name, member))
+        return member
 
     def place(self, name: str, assignors: list[str], **options: Any) -> None:
         """Start `name` as one of the running ones. Returns at once."""

@@ -62,7 +62,6 @@ class Service(Rolling):
         broker.wait_coordinator(group)
         names = (group, topic)
         super().__init__(broker, members, *names, partitions=PARTITIONS, software="java-4.1.1")
-        self.ever: list[tuple[str, Member]] = []
         self.rebalances = 0
 
     def start(self, name: str, assignors: Sequence[str], **options: Any) -> Member:
@@ -70,9 +69,7 @@ class Service(Rolling):
         if options.get("protocol") != "consumer":
             often = {"heartbeat.interval.ms": str(int(1000 * INTERVAL))}
             options |= {"settings": often, "session_timeout_ms": 20_000}
-        member = super().start(name, assignors, **options)
-        self.ever.append((name, member))
-        return member
+        return super().start(name, assignors, **options)
 
     def settle(self) -> None:
         """Wait until all are there and nothing moves any more."""

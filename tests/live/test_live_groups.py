@@ -19,7 +19,6 @@ from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
-from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, read_group
 
@@ -96,11 +95,7 @@ def test_classic_members_that_stay_alone_in_a_kip848_group_do_not_run_kip848(
     service.begin(["old"], ["range"])
     service.begin(["guest"], [], protocol="consumer")
     service.stop("guest")
-    wait_for(
-        "the guest to leave",
-        lambda: len(read_group(broker, group_id).members) == 1,
-        timeout=20,
-    )
+    broker.wait_stable(group_id, 1)
     found = read_group(broker, group_id)
     assert found.group.type is GroupType.CONSUMER
     assert {member.protocol_type for member in found.members} == {"classic"}

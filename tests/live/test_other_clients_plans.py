@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kafka.processes import wait_for
 from tests.live_support.rollout import PARTITIONS
-from tests.live_support.services import BOTH_COORDINATORS, Service, gave_up, texts
+from tests.live_support.services import BOTH_COORDINATORS, Service, gave_up, rule, texts
 
 pytestmark = [
     pytest.mark.usefixtures("other_clients"),
@@ -106,13 +105,11 @@ def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
     names = [f"{software}-0", f"{software}-1"]
     service.begin(names, [])
     plan = service.plan()
-    answer = {finding["rule"]: finding["result"] for finding in plan["findings"]}["RB105"]
     # None of the three says its name: kafka-go's bytes leave one more client, which cannot either,
     # aiokafka shows by its client id, kafkajs by the elected assignor.
-    assert (answer, plan["exit_code"]) == ("cannot tell", 4)
+    assert (rule(plan, "RB105"), plan["exit_code"]) == ("cannot tell", 4)
     said = service.plan("--assume-family", software)
-    answer = {finding["rule"]: finding["result"] for finding in said["findings"]}["RB105"]
-    assert (answer, said["exit_code"]) == ("yes", 3)
+    assert (rule(said, "RB105"), said["exit_code"]) == ("yes", 3)
     for client in ("java-4.1.1", "franz-go"):
         joiner = service.start(f"{client}-9", FINAL)
         joiner.wait_for("error")
@@ -167,16 +164,8 @@ def test_kafka_go_beside_a_client_whose_leader_cannot_read_it(
     service.running[leader].stop()
     service.start(go, OLD)
     said, leader_now = UNREADABLE[strict], service.running[other]
-    wait_for(
-        f"{other} to say {said!r}",
-        lambda: said in leader_now.log(),
-        timeout=20,
-        involved=lambda: [leader_now.host.process],
-    )
+    host = leader_now.host
+    host.wait(f"{other} to say {said!r}", lambda: said in leader_now.log(), 20)
     # What it gave up reaches the test by another way than its log does.
-    wait_for(
-        f"{other} to share nothing out",
-        lambda: len(leader_now.owned) in (0, PARTITIONS),
-        timeout=5,
-        involved=lambda: [leader_now.host.process],
-    )
+    nothing = (0, PARTITIONS)
+    host.wait(f"{other} to share nothing out", lambda: len(leader_now.owned) in nothing, 5)

@@ -43,7 +43,7 @@ def test_what_a_stopped_program_owned_waits_for_its_session(
         assert [pace["name"] for pace in cost["paces"]] == ["one by one", "all at once"]
         assert f"session timeout {SESSION:g} s" in cost["text"]
         began = time.time() * 1000
-        ever, said = list(service.running.items()), []
+        said = []
         for name in "ab":
             # A program that is closed says nothing of what it owned.
             stopped = service.running[name]
@@ -52,8 +52,7 @@ def test_what_a_stopped_program_owned_waits_for_its_session(
             stopped.stop()
             time.sleep(RESTART)
             service.begin([name], [], settings=own)
-            ever.append((name, service.running[name]))
-    said += [(event, name) for name, member in ever for event in member.events]
+    said += [(event, name) for name, member in service.ever for event in member.events]
     _, real, _ = standstill(said, began, PARTITIONS)
     # A session ends so long after the last heartbeat, not after the stop.
     low = PARTITIONS * (SESSION - HEARTBEAT - 0.5)

@@ -71,7 +71,6 @@ class RealGroup(Rolling):
 
     def __init__(self, *names: Any, partitions: int = 12, session: float = 6.0) -> None:
         super().__init__(*names, partitions=partitions)
-        self.ever: list[tuple[str, Member]] = []
         self._session = session
         self._began, self._log_from = 0.0, 0
 
@@ -86,11 +85,6 @@ class RealGroup(Rolling):
             )  # fmt: skip
             self.settle()
         return self.scene()
-
-    def start(self, name: str, *more: Any, **options: Any) -> Member:
-        member = super().start(name, *more, **options)
-        self.ever.append((name, member))
-        return member
 
     def scene(self) -> Scene:
         """Return the group of this moment as a scene, by the brokers' answers and request log."""
