@@ -256,7 +256,7 @@ def read(line: dict[str, Any]) -> Led:
 
 
 def record(path: Path, seeds: range) -> None:
-    """Write histories with what the jar gives: a line a rebalance, read by test_connect.py."""
+    """Write histories with what the jar gives: a line a rebalance, read by test_recorded.py."""
     with running() as kafka, gzip.GzipFile(path, "wb", mtime=0) as file:
         for seed in seeds:
             kafka.forget()

@@ -1,6 +1,7 @@
-"""Random groups beyond the oracle, against the assignors of the real jar in the same run.
+"""Random groups beyond the recorded ones, against the assignors of the real jars in the same run.
 
-REBAL_FUZZ sets how many, REBAL_FUZZ_SEED where to begin.
+REBAL_FUZZ sets how many groups, and ten times as many rebalances of Connect workers;
+REBAL_FUZZ_SEED where to begin.
 """
 
 from __future__ import annotations
@@ -98,3 +99,25 @@ def test_claims_of_vanished_partitions_among_many_moves(name: str) -> None:
     )
     with jar.running() as kafka:
         assert assignor.assign(spec) == kafka.assign(name, spec)
+
+
+@pytest.mark.live
+@pytest.mark.timeout(60 + 10 * CASES)
+@pytest.mark.parametrize("version", ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.full)])
+def test_random_histories_of_workers_get_what_connect_gives(version: str) -> None:
+    from tests.assignors import connect_jar
+
+    seen: Counter[str] = Counter()
+    seed = SEED
+    with connect_jar.running(version) as kafka:
+        while seen["rounds"] < 10 * CASES:
+            kafka.forget()
+            for n, (led, ours) in enumerate(connect_jar.history(seed)):
+                assert ours == kafka.lead(led), f"seed {seed}, round {n}, {led}"
+                seen["rounds"] += 1
+                seen[led.protocol] += 1
+                seen["delayed"] += any(one.delay_ms for one in ours.values())
+                seen["revoked"] += any(one.revoked for one in ours.values())
+            seed += 1
+    for what in ("default", "compatible", "sessioned", "delayed", "revoked"):
+        assert seen[what] > CASES / 10, seen

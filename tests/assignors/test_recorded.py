@@ -1,0 +1,102 @@
+"""What the real jars (4.1.1, OpenJDK 17) gave, recorded: assignments, failures and rebalances.
+
+- `data/oracle/*.jsonl.gz`: what the Java client returned, list order included. REBAL_ORACLE names
+  another folder of the same form; its lines run instead.
+- `leader_fails.jsonl`: inputs on which the real leader threw, or was still at it after 45 s.
+- `data/connect/rebalances.jsonl.gz`: random histories of Connect workers with what the assignors of
+  connect-runtime gave, a line a rebalance (tests/assignors/connect_jar.py wrote it).
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rebal.groups.assignors import NAMES, Assignment, LeaderWouldFail, Spec, SpecMember, assign
+from rebal.groups.assignors.connect import Memory
+from tests.assignors.connect_jar import answer, read, written
+
+DATA = Path(__file__).parents[1] / "data"
+ORACLE = Path(os.environ.get("REBAL_ORACLE") or DATA / "oracle")
+FAILS = Path(__file__).with_name("leader_fails.jsonl").read_text(encoding="utf-8").splitlines()
+USER_DATA = {"sticky": "sticky_user_data", "cooperative-sticky": "coop_user_data"}
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def spec_of(case: dict[str, Any]) -> Spec:
+    key = USER_DATA.get(case["assignor"], "")
+
+    def member(told: dict[str, Any]) -> SpecMember:
+        sent = told.get(key)
+        return SpecMember(
+            member_id=told["member_id"],
+            topics=tuple(told["topics"]),
+            instance_id=told["instance_id"],
+            rack=told["rack"],
+            owned=tuple((topic, partition) for topic, partition in told["owned"]),
+            generation=told["generation"],
+            user_data=None if sent is None else base64.b64decode(sent),
+        )
+
+    return Spec(
+        members=tuple(map(member, case["members"])),
+        partitions={topic: len(replicas) for topic, replicas in case["topics"].items()},
+        replicas=case["topics"],
+        racks={broker["id"]: broker["rack"] for broker in case["brokers"]},
+    )
+
+
+@pytest.mark.timeout(600)
+def test_every_line_of_the_oracle_is_exact() -> None:
+    total: Counter[str] = Counter()
+    wrong: list[str] = []
+    for case in (case for path in sorted(ORACLE.glob("*.jsonl.gz")) for case in lines(path)):
+        total[case["assignor"]] += 1
+        expected: Assignment = {
+            member: [(topic, partition) for topic, partition in owned]
+            for member, owned in case["assignment"].items()
+        }
+        if assign(case["assignor"], spec_of(case)) != expected:
+            wrong.append(f"{case['case']} {case['assignor']}")
+    assert total.keys() == set(NAMES), f"too few lines in {ORACLE}"
+    assert not wrong, f"{len(wrong)} differ from Java: {', '.join(wrong[:20])}"
+
+
+@pytest.mark.parametrize(
+    "case", map(json.loads, FAILS), ids=lambda case: f"{case['case']}: {case['java']}"
+)
+def test_what_kills_the_leader_is_said(case: dict[str, Any]) -> None:
+    with pytest.raises(LeaderWouldFail) as caught:
+        assign(case["assignor"], spec_of(case))
+    error = caught.value
+    assert error.never_ends == (case["java"] == "never ends")
+    if not error.never_ends:
+        assert case["java"] in str(error)
+    assert error.members
+    assert set(error.members) <= {member["member_id"] for member in case["members"]}
+    assert error.topics
+    assert set(error.topics) <= set(case["topics"])
+
+
+def test_every_recorded_rebalance_of_connect_is_exact() -> None:
+    memories: defaultdict[int, dict[str, Memory]] = defaultdict(dict)
+    protocols: Counter[str] = Counter()
+    for line in lines(DATA / "connect" / "rebalances.jsonl.gz"):
+        led = read(line)
+        given = answer(led, memories[line["history"]])
+        assert written(given) == line["given"], (line["history"], line["generation"])
+        protocols[led.protocol] += 1
+    assert protocols.keys() == {"default", "compatible", "sessioned"}
+    assert min(protocols.values()) > 10, protocols
