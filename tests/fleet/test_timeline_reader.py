@@ -28,7 +28,7 @@ from rebal.inspectors.fleet.timeline.values import (
 )
 from tests.examples import examples
 from tests.fleet.timeline_story import M, Story, text
-from tests.groups.test_group_metadata import written
+from tests.groups.test_offsets_records import written_group
 
 numbers = st.lists(st.integers(0, 3), max_size=2, unique=True)
 members = st.builds(
@@ -98,7 +98,7 @@ def test_values_read_one_after_another_say_what_each_says_alone(
     groups: list[list[GroupMetadata]], data: st.DataObject
 ) -> None:
     for one in itertools.chain.from_iterable(groups):
-        raw = bytearray(written(one))
+        raw = bytearray(written_group(one))
         harm = data.draw(st.sampled_from(["none"] * 4 + ["cut", "changed"]))
         place = data.draw(st.integers(0, len(raw) - 1))
         if harm == "cut":

@@ -21,8 +21,7 @@ from rebal.inspectors.fleet.timeline.facts import pack_request
 from rebal.inspectors.logs.requests.lines import MemberEntry, Protocol, Request
 from tests.encoders import encode_assignment, encode_subscription
 from tests.fleet.timeline_input import Row, record
-from tests.groups.test_group_metadata import written as written_group
-from tests.groups.test_offsets_records import TOPIC_ID, written
+from tests.groups.test_offsets_records import TOPIC_ID, written, written_group
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND

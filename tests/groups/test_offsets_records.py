@@ -1,4 +1,4 @@
-"""Keys of `__consumer_offsets`, offset commits and KIP-848's records: captured ones, any bytes."""
+"""Keys of `__consumer_offsets`, commits, groups and KIP-848's records: captured ones, any bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from rebal.groups.wire import offsets_topic as records
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.groups.wire.offsets_topic import (
     GroupKey,
+    GroupMetadata,
     GroupMetadataKey,
+    GroupMetadataMember,
     MemberKey,
     OffsetCommit,
     OffsetCommitKey,
@@ -27,9 +29,8 @@ from rebal.groups.wire.offsets_topic import (
     decode_key,
     decode_offset_commit,
 )
-from tests.encoders import string
+from tests.encoders import nullable_bytes, string
 from tests.groups.conftest import Captures
-from tests.groups.test_group_metadata import written as written_group
 from tests.groups.written import compact, int32, int64, short, varint
 
 GROUP = b"\x00\x01g"
@@ -125,6 +126,64 @@ def written_commit(value: OffsetCommit) -> bytes:
 @given(commits())
 def test_every_version_of_an_offset_commit_is_read(value):
     assert decode_offset_commit(written_commit(value)) == value
+
+
+def written_group(value: GroupMetadata) -> bytes:
+    """GroupMetadataValue, written from Kafka's schema apart from the reader under test."""
+    version = value.version
+    flexible = version >= 4
+    text = compact if flexible else string
+
+    def blob(item: bytes) -> bytes:
+        return varint(len(item) + 1) + item if flexible else nullable_bytes(item)
+
+    out = struct.pack(">h", version) + text(value.protocol_type)
+    out += struct.pack(">i", value.generation) + text(value.protocol) + text(value.leader)
+    if version >= 2:
+        out += struct.pack(">q", value.state_timestamp_ms)
+    count = len(value.members)
+    out += varint(count + 1) if flexible else struct.pack(">i", count)
+    for member in value.members:
+        out += text(member.member_id)
+        out += text(member.instance_id) if version >= 3 else b""
+        out += text(member.client_id) + text(member.client_host)
+        out += struct.pack(">i", member.rebalance_timeout_ms) if version >= 1 else b""
+        out += struct.pack(">i", member.session_timeout_ms)
+        out += blob(member.subscription) + blob(member.assignment)
+        out += b"\x01\x05\x02hi" if flexible else b""
+    return out + (b"\x00" if flexible else b"")
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> GroupMetadata:
+    version = draw(st.integers(0, 4))
+    members = [
+        GroupMetadataMember(
+            member_id=draw(short),
+            instance_id=draw(st.none() | short) if version >= 3 else None,
+            client_id=draw(short),
+            client_host=draw(short),
+            rebalance_timeout_ms=draw(int32) if version >= 1 else None,
+            session_timeout_ms=draw(int32),
+            subscription=draw(st.binary(max_size=200)),
+            assignment=draw(st.binary(max_size=9)),
+        )
+        for _ in range(draw(st.integers(0, 3)))
+    ]
+    return GroupMetadata(
+        version=version,
+        protocol_type=draw(short),
+        generation=draw(int32),
+        protocol=draw(st.none() | short),
+        leader=draw(st.none() | short),
+        state_timestamp_ms=draw(st.integers(-1, 2**62)) if version >= 2 else None,
+        members=tuple(members),
+    )
+
+
+@given(groups())
+def test_every_version_of_a_group_is_read(value: GroupMetadata) -> None:
+    assert decode_group_metadata(written_group(value)) == value
 
 
 def written_partitions(partitions: records.TopicIdPartitions) -> bytes:

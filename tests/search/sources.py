@@ -42,7 +42,7 @@ from rebal.planner.rehearsal.engine.messages import (
 )
 from rebal.planner.rehearsal.engine.process import Process
 from tests.encoders import encode_assignment, encode_subscription
-from tests.groups.test_group_metadata import written
+from tests.groups.test_offsets_records import written_group
 
 BEGAN = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 GROUP, TOPIC = "checkout", "orders"
@@ -340,7 +340,7 @@ class Book:
                 for request, client, partitions in record.members
             ),
         )
-        self.records.append(OffsetsRecord(now, self.epoch, written(value)))
+        self.records.append(OffsetsRecord(now, self.epoch, written_group(value)))
 
     def loaded(self, broker: int) -> None:
         """Note that `broker` leads the group's partition in a new leader epoch."""
