@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from rebal.groups.model import GroupSnapshot
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.plan import Finding, Severity
 from tests.cli.conftest import Live, Rebal
+from tests.planner.builder import group_of
 
 Make = Callable[..., GroupSnapshot]
 
@@ -136,3 +138,32 @@ def test_a_shell_pattern_of_logs_is_files_not_groups(
     rebal("inspect", "-b", "h:1", "--client-log=a.log", "checkout")
     assert given == [["a.log", "b.log"], ["a.log"]]
     assert live.selected[0][0] == ["checkout"]
+
+
+RANGE = {"members": [{"id": "a", "list": ["range"]}, {"id": "b", "list": ["range"]}]}
+REJECTED = {"client": "c", "list": ["cooperative-sticky"]}
+
+
+@pytest.mark.parametrize(
+    ("command", "refusals", "code", "times"),
+    [
+        (["inspect"], [REJECTED], 3, 1),
+        (["inspect"], [{"client": "c", "list": []}], 4, 1),
+        (["inspect"], [], 0, 0),
+        (["plan-upgrade"], [REJECTED], 0, 1),
+        (["plan-upgrade", "--details"], [REJECTED], 0, 2),
+        (["plan-upgrade", "--ignore", "RB904", "--reason", "an old canary"], [REJECTED], 0, 0),
+    ],
+)
+def test_a_rejected_client_leads_the_screen(
+    command: list[str], refusals: list[Any], code: int, times: int, *, tmp_path: Path, rebal: Rebal
+) -> None:
+    """Of `plan-upgrade` too; one that is not proven to repeat exits with 4."""
+    file = str(files.save_snapshot(group_of({**RANGE, "refusals": refusals}), tmp_path))
+    text = rebal(*command, "--snapshot", file, code=code).out
+    assert text.startswith("REJECTED    RB904 c was rejected once") is bool(times)
+    assert text.count("RB904 c was rejected once") == times
+    if command == ["inspect"]:
+        body = rebal(*command, "--snapshot", file, "-o", "json", code=code).body
+        urgent = [one["rule"] for one in body["groups"][0]["findings"] if one["urgent"]]
+        assert (body["exit_code"], urgent) == (code, ["RB904"] * times)
