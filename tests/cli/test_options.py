@@ -24,6 +24,7 @@ from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka import listing
 from rebal.inspectors.kafka.listing import GroupFailure
 from tests.cli.conftest import Live, Rebal
+from tests.inspectors.test_request_log import join, line
 
 Make = Callable[..., GroupSnapshot]
 Said = pytest.CaptureFixture[str]
@@ -81,20 +82,11 @@ def test_a_live_group_is_read_and_its_failure_is_the_error(
         snapshot_for("chekout", None, somewhere)
 
 
-JOIN = (
-    '[2026-11-20 09:13:00,000] DEBUG Completed request:{"isForwarded":false,"requestHeader":'
-    '{"requestApiKey":11,"requestApiVersion":9,"correlationId":5,"clientId":"checkout-3",'
-    '"requestApiKeyName":"JOIN_GROUP"},"request":{"groupId":"checkout","sessionTimeoutMs":6000,'
-    '"rebalanceTimeoutMs":300000,"memberId":"%(id)s","groupInstanceId":null,'
-    '"protocolType":"consumer","protocols":[{"name":"cooperative-sticky","metadata":"AAE="},'
-    '{"name":"range","metadata":"AAE="}],"reason":"x"},"response":{"throttleTimeMs":0,'
-    '"errorCode":0,"generationId":8,"protocolType":"consumer","protocolName":"range",'
-    '"leader":"l","skipAssignment":false,"memberId":"%(id)s","members":[]},"connection":"c",'
-    '"totalTimeMs":3.0,"requestQueueTimeMs":0.1,"localTimeMs":2.0,"remoteTimeMs":0.0,'
-    '"throttleTimeMs":0,"responseQueueTimeMs":0.0,"sendTimeMs":0.1,"securityProtocol":"PLAINTEXT",'
-    '"principal":"User:ANONYMOUS","listener":"PLAINTEXT","clientInformation":'
-    '{"softwareName":"apache-kafka-java","softwareVersion":"3.9.1"}} (kafka.request.logger)\n'
-)
+def sent(member_id: str) -> str:
+    """A line of the request log: the join of this member."""
+    made = join(("cooperative-sticky", "range"), member_id, member_id)
+    made = made.replace('"groupId":"g"', '"groupId":"checkout"')
+    return line(made, "[2026-11-20 09:13:00,000] DEBUG {} (kafka.request.logger)\n")
 
 
 def test_a_saved_group_keeps_the_clients_that_its_logs_named(
@@ -102,7 +94,7 @@ def test_a_saved_group_keeps_the_clients_that_its_logs_named(
 ) -> None:
     nameless = [replace(member, software=None) for member in group().members]
     saved = files.save_snapshot(group(members=tuple(nameless)), folder)
-    (folder / "r.log").write_text("".join(JOIN % {"id": m.member_id} for m in nameless))
+    (folder / "r.log").write_text("".join(sent(each.member_id) for each in nameless))
     words = ["--snapshot", str(saved), "--request-log", "r.log"]
     screen = rebal("inspect", *words, "--save-to", "b.yaml").out
     assert screen.endswith(f"{' '.join(words)}\n")
@@ -172,7 +164,7 @@ def test_a_request_log_shows_a_list_and_its_time_zone_when_it_was_sent(
     assert third.assignors.knowledge is Knowledge.BOUNDED
     saved = files.save_snapshot(group(), folder / "g.yaml")
     (folder / "logs").mkdir()
-    (folder / "logs" / "broker-1.log").write_text(JOIN % {"id": third.member_id})
+    (folder / "logs" / "broker-1.log").write_text(sent(third.member_id))
     logs = {"request_log": [folder / "logs"]}
     assert snapshot_for(None, saved, files=EvidenceFiles(**logs)).members[2].joined_at is None
     found = snapshot_for(None, saved, files=EvidenceFiles(**logs, log_timezone=zone)).members[2]
