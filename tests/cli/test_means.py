@@ -62,7 +62,8 @@ def test_files_are_found_from_any_folder(
 def test_an_option_that_is_given_again_takes_the_place_of_the_plans_own(
     live: Live, keep: Keep, rebal: Rebal
 ) -> None:
-    keep("-b", "kafka-1:9092", "-X", "security.protocol=SSL", "--probe", "--client-log", "logs")
+    way = ["-b", "kafka-1:9092", "-X", "security.protocol=SSL", "--probe", "--assignor", "sticky"]
+    keep(*way, "--client-log", "logs")
     Path("new.log").write_bytes(LOG.read_bytes())
     again = ["-b", "kafka-2:9092", "--client-log", "new.log"]
     said = rebal("verify", PLAN, *again, "--expect-members", "2", code=4)
@@ -83,16 +84,9 @@ def test_an_option_that_is_given_again_takes_the_place_of_the_plans_own(
         rebal("verify", PLAN, *words, code=4)
         config = live.connections[-1]
         assert (config.bootstrap, config.protocol) == (host, "SSL"), words
+    # A command that lacks an option takes its value for no group.
     rebal("diff", PLAN)
     assert (live.connections[-1], live.asked[-1][0]) == (live.connections[0], ["checkout"])
-
-
-def test_an_option_that_a_command_lacks_names_no_group_for_it(
-    live: Live, keep: Keep, rebal: Rebal
-) -> None:
-    keep("-b", "kafka-1:9092", "--probe", "--assignor", "sticky")
-    rebal("diff", PLAN)
-    assert live.asked[-1][0] == ["checkout"]
 
 
 def test_a_secret_is_named_by_its_variable_and_asked_for(

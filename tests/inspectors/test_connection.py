@@ -1,4 +1,6 @@
-"""One description of a connection: where settings come from, and what both clients get."""
+"""One description of a connection: where settings come from, and what each client gets."""
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,13 @@ from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.commands import Command
 from rebal.inspectors.connection.config import ClusterConfig, config_path, parse_servers, resolve
 from rebal.inspectors.connection.properties import parse_properties
 from rebal.inspectors.connection.tokens import token_of
-from rebal.inspectors.connection.translate import to_confluent, to_kafka_python
+from rebal.inspectors.connection.translate import to_confluent, to_kafka_python, words_of
 from rebal.inspectors.errors import SettingError
+from rebal.planner.commands import Given
 
 PLAIN = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 SECRET = "hunter2-s3cret"
@@ -381,3 +385,66 @@ def test_any_properties_are_read_or_refused(text: str) -> None:
     except SettingError as error:
         refused = str(error)
     assert refused.startswith("f line")
+
+
+LOGIN = ("sasl.mechanism=SCRAM-SHA-512", "sasl.username=ann", "sasl.password=hunter2")
+TLS = ("security.protocol=SSL", "ssl.ca.location=ca.pem")
+
+
+@pytest.fixture
+def pem_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ca.pem", "own.pem", "a=b.pem"):
+        Path(name).write_text("x")
+
+
+@pytest.mark.usefixtures("pem_files")
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ((), ""),
+        (("security.protocol=SASL_PLAINTEXT", *LOGIN), "-S SASL_PLAINTEXT -M SCRAM-SHA-512"),
+        (TLS, "-S SSL -C ssl_cafile=ca.pem"),
+        (
+            ("security.protocol=SASL_SSL", TLS[1], *LOGIN,
+             "ssl.endpoint.identification.algorithm="),
+            "-S SASL_SSL -M SCRAM-SHA-512 -C ssl_cafile=ca.pem -C ssl_check_hostname=False",
+        ),
+        (
+            (*TLS, "ssl.keystore.location=own.pem"),
+            "-S SSL -C ssl_cafile=ca.pem -C ssl_certfile=own.pem -C ssl_keyfile=own.pem",
+        ),
+    ],
+)  # fmt: skip
+def test_every_setting_has_its_option(settings: tuple[str, ...], line: str) -> None:
+    assert " ".join(words_of(made(*settings))) == line
+
+
+@pytest.mark.usefixtures("pem_files")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER",
+         "sasl.oauthbearer.token.endpoint.url=file:///token"),
+        ("security.protocol=SSL", "ssl.ca.pem=x"),
+        ("security.protocol=SSL", "ssl.ca.location=a=b.pem"),
+        (*TLS, "ssl.keystore.location=own.pem", "ssl.key.password=x"),
+    ],
+)  # fmt: skip
+def test_what_has_no_option_gives_no_words_and_no_command(settings: tuple[str, ...]) -> None:
+    assert words_of(made(*settings)) is None
+    assert not list(Given(brokers="b:1", client=None).remove_static("g", ["s"]))
+
+
+def test_login_comes_from_variables_that_the_use_names() -> None:
+    client = words_of(made("security.protocol=SASL_PLAINTEXT", *LOGIN))
+    (removal,) = Given(brokers="b:1", client=client).remove_static("$g", ["s 1"])
+    assert removal.use == (
+        "only if s 1 is gone for good, and with REBAL_X_SASL_USERNAME and REBAL_X_SASL_PASSWORD "
+        "set: remove its entry"
+    )
+    assert removal.line == Command.read(
+        "python -m kafka.admin -b b:1 -S SASL_PLAINTEXT -M SCRAM-SHA-512 "
+        '-U "$REBAL_X_SASL_USERNAME" -P "$REBAL_X_SASL_PASSWORD" '
+        "groups remove-members -g '$g' -i 's 1'"
+    )
