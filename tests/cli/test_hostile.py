@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rebal.cli import app
 from rebal.cli.files import save_snapshot
@@ -40,14 +40,14 @@ def test_a_hostile_client_id_reaches_no_output_as_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     members = tuple(
-        msgspec.structs.replace(
+        replace(
             member,
             client_id=f"{HOSTILE}{n}",
             member_id=f"{HOSTILE}{n}-{n}",
             host=HOSTILE,
             instance_id=f"{HOSTILE}{n}" if static else None,
             assignment={f"orders{HOSTILE}": Partitions([n])},
-            subscription=msgspec.structs.replace(member.subscription, topics=(f"orders{HOSTILE}",)),
+            subscription=replace(member.subscription, topics=(f"orders{HOSTILE}",)),
         )
         for n, member in enumerate(group().members)
     )

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import (
@@ -151,7 +152,7 @@ def test_a_client_called_like_a_class_or_an_assignor_does_not_change_the_list() 
         member_id=f"acme-{UUID.format(9)}", client_id="acme", assignors=known,
         subscribed_topics=("acme",),
     )  # fmt: skip
-    made = redact(msgspec.structs.replace(SNAPSHOT, members=(one,))).members[0]
+    made = redact(replace(SNAPSHOT, members=(one,))).members[0]
     assert (made.assignors.classes, made.subscribed_topics) == (known.classes, ("acme",))
     assert made.client_id != "acme"
     assert redact(SNAPSHOT).members[2].client_id.startswith("id-")
@@ -160,8 +161,8 @@ def test_a_client_called_like_a_class_or_an_assignor_does_not_change_the_list() 
 
 @pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
 def test_sticky_user_data_stays_for_the_simulation(assignor: str) -> None:
-    group = msgspec.structs.replace(SNAPSHOT.group, assignor=assignor)
-    made = redact(msgspec.structs.replace(SNAPSHOT, group=group))
+    group = replace(SNAPSHOT.group, assignor=assignor)
+    made = redact(replace(SNAPSHOT, group=group))
     assert made.members[0].subscription == SNAPSHOT.members[0].subscription
 
 

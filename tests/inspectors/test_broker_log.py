@@ -137,20 +137,6 @@ def test_the_wording_of_a_release(text: str, kind: type, instance_id: str | None
     assert all((o.group_id, o.member_id, o.instance_id) == ("g", "m", instance_id) for o in found)
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda text: f"2026-11-24T17:14:05.000Z {text}",
-        lambda text: json.dumps({"log": f"{text}\n", "time": "2026-11-24T17:14:05Z"}),
-    ],
-    ids=["aws logs tail", "docker"],
-)
-def test_a_wrapped_line_is_read_at_the_time_of_its_wrapper(wrap) -> None:
-    reading = read(wrap(printed("[GroupCoordinator 3]: Stabilized group g generation 7")))
-    (one,) = reading.observations
-    assert (one.at, one.local) == (datetime(2026, 11, 24, 17, 14, 5, tzinfo=UTC), False)
-
-
 def test_other_lines_show_how_far_the_log_goes() -> None:
     last = "[2026-11-24 18:00:00,000] INFO [SnapshotEmitter id=1] Done (org.apache.kafka.x)"
     reading = read(printed("[GroupCoordinator 1]: Stabilized group g generation 7"), last)
