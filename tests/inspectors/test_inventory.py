@@ -1,10 +1,19 @@
-"""The inventory: what clients' own configuration files declare."""
+"""The inventory: what configuration files and Kubernetes manifests declare of clients."""
 
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
 import re
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+import yaml
 
-from rebal.groups.model import Source
+from rebal.groups.model import KubernetesWorkload, Source
 from rebal.inspectors.inventory.reader import read_inventory
 from tests.inspectors.declared_files import BOTH, FILES, JAVA, one, write
 
@@ -187,3 +196,159 @@ def test_other_settings_are_no_consumer(tmp_path, text):
     assert reading.declared == ()
     assert reading.notes == (f"{tmp_path}/a.properties: declares no consumer "
                              "(no group.id, no assignors).",)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shop():
+    return read_inventory(FILES / "kube")
+
+
+def _of(shop, group_id):
+    return [d for d in shop.declared if d.group_id == group_id]
+
+
+def test_a_deployments_environment_overrides_its_config_map(shop):
+    (orders,) = _of(shop, "orders")
+    assert (orders.list, orders.replicas, orders.max_surge) == (BOTH, 4, "1")
+    assert orders.family == "java"
+    assert "Deployment shop/orders, container app" in orders.where
+    assert orders.evidence.workload == KubernetesWorkload(
+        kind="Deployment", name="orders", namespace="shop"
+    )
+    # orders-$(POD_NAME): a Deployment's pod names are not known before they start.
+    assert orders.client_id is None
+
+
+def test_a_stateful_sets_pod_names_are_counted_out(shop):
+    billing = _of(shop, "billing")
+    assert [(d.instance_id, d.replicas) for d in billing] == [
+        ("billing-0", 1),
+        ("billing-1", 1),
+        ("billing-2", 1),
+    ]
+    assert {d.list for d in billing} == {("cooperative-sticky",)}
+    # Its environment is known in full, so the default of ${BILLING_GROUP:billing} holds.
+    assert {d.max_surge for d in billing} == {"0"}
+    assert len({d.where for d in billing}) == 3
+    assert len({d.evidence.workload for d in billing}) == 1
+
+
+def test_what_a_secret_holds_is_not_known_and_that_is_said(shop):
+    hidden = [d for d in shop.declared if "shop/hidden" in d.where]
+    assert [(d.group_id, d.list, d.replicas) for d in hidden] == [(None, ("range",), None)]
+    assert any("shop/hidden" in n and "group.id" in n for n in shop.notes)
+
+
+def test_a_config_map_nobody_mounts_is_a_file_of_its_own(shop):
+    (loose,) = _of(shop, "loose-group")
+    assert (loose.list, loose.replicas) == ((), None)
+    assert loose.evidence.workload is None
+    assert any("broken.yaml" in note and "YAML" in note for note in shop.notes)
+
+
+def test_no_value_of_a_secret_comes_out():
+    everything = repr(read_inventory(FILES))
+    assert "hunter2" not in everything
+    assert "aHVudGVyMg" not in everything
+    assert "secret-group" not in everything
+    assert "c2VjcmV0" not in everything
+
+
+def test_json_and_standard_input_say_the_same(tmp_path, monkeypatch, shop):
+    text = (FILES / "kube/shop.yaml").read_text()
+    path = write(tmp_path, "shop.json", json.dumps(yaml.safe_load(text)))
+
+    def facts(reading):
+        return [(d.group_id, d.instance_id, d.list, d.replicas) for d in reading.declared]
+
+    assert facts(read_inventory(path)) == facts(shop)
+    packed = gzip.compress(text.encode())
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(packed)))
+    from_stdin = read_inventory(Path("-"))
+    assert facts(from_stdin) == facts(shop)
+    assert from_stdin.declared[0].where.startswith("standard input: ")
+
+
+def _deployment(container, **spec):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "app"},
+        "spec": {"template": {"spec": {"containers": [{"name": "c", **container}]}}, **spec},
+    }
+
+
+def test_arguments_override_the_environment(tmp_path):
+    container = {
+        "command": ["java", "-Dspring.kafka.consumer.group-id=from-d", "-jar", "a.jar"],
+        "args": [f"--spring.kafka.consumer.properties.partition.assignment.strategy={JAVA}"
+                 "RangeAssignor"],
+        "env": [{"name": "SPRING_KAFKA_CONSUMER_GROUPID", "value": "from-env"}],
+        "envFrom": [{"configMapRef": {"name": "gone"}}],
+    }  # fmt: skip
+    text = json.dumps(_deployment(container, replicas=2))
+    declared, notes = one(write(tmp_path, "d.json", text))
+    assert any("gone" in note for note in notes)
+    assert (declared.group_id, declared.list) == ("from-d", ("range",))
+    assert (declared.replicas, declared.max_surge) == (2, "25%")
+
+
+def test_equal_groups_of_one_container_are_one_consumer(tmp_path):
+    container = {
+        "env": [
+            {"name": "KAFKA_GROUP_ID", "value": "g"},
+            {"name": "SPRING_KAFKA_CONSUMER_GROUP_ID", "value": "$(KAFKA_GROUP_ID)"},
+            {
+                "name": "SPRING_KAFKA_CONSUMER_PROPERTIES_PARTITION_ASSIGNMENT_STRATEGY",
+                "value": f"{JAVA}RangeAssignor",
+            },
+        ]
+    }
+    declared, _ = one(write(tmp_path, "d.json", json.dumps(_deployment(container))))
+    assert (declared.group_id, declared.list) == ("g", ("range",))
+
+
+def _deployed(times: dict[str, str | None], *, exported: bool) -> str:
+    """A Deployment and its ConfigMap, each with the time of its last change."""
+
+    def metadata(name: str) -> dict[str, object]:
+        made: dict[str, object] = {"name": name}
+        if exported:
+            fields = [{"manager": "x", "subresource": "status", "time": "2026-11-20T23:00:00Z"}]
+            if times[name] is not None:
+                fields.append({"manager": "kubectl", "time": times[name]})
+            made |= {"creationTimestamp": "2026-11-01T08:00:00Z", "managedFields": fields}
+        return made
+
+    settings = {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("settings"),
+        "data": {"SPRING_KAFKA_CONSUMER_GROUP_ID": "orders"},
+    }  # fmt: skip
+    app = _deployment({"envFrom": [{"configMapRef": {"name": "settings"}}]}, replicas=1)
+    return yaml.safe_dump_all([settings, {**app, "metadata": metadata("orders")}])
+
+
+@pytest.mark.parametrize(
+    ("times", "written"),
+    [
+        (("2026-11-20T09:00:00Z", "2026-11-20T08:00:00Z"), 9),
+        (("2026-11-20T09:00:00Z", "2026-11-20T10:00:00Z"), 10),
+        (("2026-11-20T09:00:00Z", None), None),
+    ],
+)
+def test_objects_of_a_cluster_are_as_old_as_their_last_change(
+    tmp_path: Path, times: tuple[str, str | None], written: int | None
+) -> None:
+    changed = dict(zip(("orders", "settings"), times, strict=True))
+    declared, _ = one(write(tmp_path, "kube.yaml", _deployed(changed, exported=True)))
+    at = None if written is None else datetime(2026, 11, 20, written, tzinfo=UTC)
+    assert declared.evidence.at == at
+    assert declared.created_at == datetime(2026, 11, 1, 8, tzinfo=UTC)
+
+
+def test_a_manifest_is_as_old_as_its_file(tmp_path: Path) -> None:
+    file = write(tmp_path, "kube.yaml", _deployed({}, exported=False))
+    os.utime(file, (0, 1_700_000_000))
+    declared, _ = one(file)
+    assert declared.evidence.at == datetime.fromtimestamp(1_700_000_000, UTC)
+    assert declared.created_at is None
