@@ -65,17 +65,17 @@ def key(kind: int, rest: bytes = b"") -> bytes:
         (b"\xff\xff", UnknownKey(version=-1)),
     ],
 )
-def test_keys_by_kind(data, expected):
+def test_keys_by_kind(data: bytes, expected: records.Key) -> None:
     assert decode_key(data) == expected
 
 
 @pytest.mark.parametrize("data", [b"", *(key(kind)[:4] for kind in sorted(records.KINDS))])
-def test_a_key_that_is_cut_off_is_refused(data):
+def test_a_key_that_is_cut_off_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):
         decode_key(data)
 
 
-def test_kinds_have_kafkas_names_and_the_type_of_their_group():
+def test_kinds_have_kafkas_names_and_the_type_of_their_group() -> None:
     assert records.kind_name(8) == "CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT"
     assert records.kind_name(99) == "UNKNOWN_KIND_99"
     types = Counter(records.group_type(kind) for kind in records.KINDS)
@@ -124,7 +124,7 @@ def written_commit(value: OffsetCommit) -> bytes:
 
 
 @given(commits())
-def test_every_version_of_an_offset_commit_is_read(value):
+def test_every_version_of_an_offset_commit_is_read(value: OffsetCommit) -> None:
     assert decode_offset_commit(written_commit(value)) == value
 
 
@@ -282,20 +282,20 @@ values = st.one_of(
 
 
 @given(values)
-def test_every_kip_848_value_is_read(value):
+def test_every_kip_848_value_is_read(value: records.Value) -> None:
     kind, data = written(value)
     assert records.decode_consumer_group_record(kind, data) == value
 
 
 @given(values, st.data())
-def test_a_cut_off_kip_848_value_is_a_wire_error(value, data):
+def test_a_cut_off_kip_848_value_is_a_wire_error(value: records.Value, data: st.DataObject) -> None:
     kind, whole = written(value)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(WireError):
         records.decode_consumer_group_record(kind, cut)
 
 
-def test_another_version_of_a_value_is_named():
+def test_another_version_of_a_value_is_named() -> None:
     with pytest.raises(WireError, match="CONSUMER_GROUP_METADATA: version 1 is not 0"):
         records.decode_consumer_group_record(3, b"\x00\x01")
     for decode, version in [(decode_group_metadata, -1), (decode_group_metadata, 5),
