@@ -26,7 +26,7 @@ from tests.assignors.connect_jar import answer, read, written
 
 DATA = Path(__file__).parents[1] / "data"
 ORACLE = Path(os.environ.get("REBAL_ORACLE") or DATA / "oracle")
-FAILS = Path(__file__).with_name("leader_fails.jsonl").read_text(encoding="utf-8").splitlines()
+FAILS = Path(__file__).with_name("leader_fails.jsonl").read_text().splitlines()
 USER_DATA = {"sticky": "sticky_user_data", "cooperative-sticky": "coop_user_data"}
 
 
@@ -75,7 +75,7 @@ def test_every_line_of_the_oracle_is_exact() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", map(json.loads, FAILS), ids=lambda case: f"{case['case']}: {case['java']}"
+    "case", [*map(json.loads, FAILS)], ids=lambda case: f"{case['case']}: {case['java']}"
 )
 def test_what_kills_the_leader_is_said(case: dict[str, Any]) -> None:
     with pytest.raises(LeaderWouldFail) as caught:
