@@ -15,7 +15,7 @@ from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
     from rebal.inspectors.fleet.job import Say
-    from rebal.inspectors.fleet.spark.progress import Tasks
+    from rebal.inspectors.fleet.spark.tasks import Tasks
 
 
 def command(

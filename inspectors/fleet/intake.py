@@ -30,14 +30,14 @@ from rebal.groups.evidence.logs import zone_name, zone_offset
 from rebal.groups.wire.offsets_topic import GROUP_METADATA, KINDS, generation_in, kind_name
 from rebal.inspectors.fleet.commits import CommitSums, name_topics
 from rebal.inspectors.fleet.files import of_groups, read_rows
-from rebal.inspectors.fleet.increments.choice import encoded, summed
+from rebal.inspectors.fleet.increments import encoded, summed
 from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import ReadLog
-from rebal.inspectors.fleet.runs import in_order, pack, runs_of
+from rebal.inspectors.fleet.runs import gathered, in_order, pack, runs_of
 from rebal.inspectors.fleet.schemas import (
     ERRORS,
     RUNS,
@@ -103,18 +103,12 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
 
 def _each_once(rows: DataFrame) -> DataFrame:
     """Return rows of `SOURCE` with each record once."""
-    place = ("partition", "offset")
-    others = [name for name in SOURCE.names if name not in (*place, "source")]
     # What is no record may have no place, and is never a copy.
     broken = sql.when(sql.col("problem").isNotNull(), sql.monotonically_increasing_id())
-    return (
-        rows.groupBy(*place, broken.alias("broken"))
-        .agg(
-            *(sql.first(name).alias(name) for name in others),
-            sql.min("source").alias("source"),
-        )
-        .drop("broken")
-    )
+    copies = rows.groupBy("partition", "offset", broken.alias("broken"))
+    columns = sorted(SOURCE.names, key="source".__ne__)
+    first = copies.agg(sql.min(sql.struct(columns)).alias("first"))
+    return first.select([f"first.{name}" for name in SOURCE.names])
 
 
 def check_records(names: Sequence[str], ended: Mapping[str, int], before: bool) -> None:
@@ -263,32 +257,31 @@ def take_in(share: Any, target: Target, read: Read, latest: int) -> Iterator[pa.
     `read` makes batches of `SOURCE` of the share. `latest` is the last time that can be, by the
     clock of the machine that scans.
     """
-    writer = PartWriter(target)
-    commits, runs = CommitSums(), _Runs("records", writer)
-    for batch in read(share):
+    writer, commits = PartWriter(target), CommitSums()
+    _write_runs("records", _history(read(share), commits, writer, latest), writer)
+    parts = commits.parts()
+    name_topics(parts, writer)
+    writer.write("commit_parts", parts)
+    yield from writer.report()
+
+
+def _history(
+    batches: Iterable[pa.RecordBatch], commits: CommitSums, writer: PartWriter, latest: int
+) -> Iterator[pa.Table]:
+    """Yield the records that tell of groups as `TIMELINE`; the others are counted."""
+    for batch in batches:
         rows = pa.Table.from_batches([batch])
-        if not len(rows):
-            continue
         writer.said.rows += len(rows)
         _note_extent(writer.said, rows, latest)
         found = sort_out(batch)
         counted = found.kinds[~found.doubtful]
         for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
             writer.said.records[kind_name(int(kind))] += int(amount)
-        if found.commits.any():
-            commits.add(rows.filter(pa.array(found.commits)))
-        if found.history.any():
-            kept = rows.filter(pa.array(found.history)).combine_chunks()
-            told = kept.append_column("group_id", _groups(kept["key"]))
-            told = told.append_column("at", kept["timestamp"])
-            runs.add(in_columns(told, TIMELINE))
-        if found.doubtful.any():
-            explain(writer, rows.filter(pa.array(found.doubtful)))
-    runs.end()
-    parts = commits.parts()
-    name_topics(parts, writer)
-    writer.write("commit_parts", parts)
-    yield from writer.report()
+        commits.add(rows.filter(pa.array(found.commits)))
+        explain(writer, rows.filter(pa.array(found.doubtful)))
+        told = rows.filter(pa.array(found.history)).combine_chunks()
+        told = told.append_column("group_id", _groups(told["key"]))
+        yield in_columns(told.append_column("at", told["timestamp"]), TIMELINE)
 
 
 def take_requests(
@@ -299,53 +292,33 @@ def take_requests(
     A time that names no zone is of `zone` (None: UTC); `latest` is as in `take_in`.
     """
     writer = PartWriter(target)
-    runs = _Runs("requests", writer)
-    times: list[pa.Array] = []
-    for rows in read_parts(share, zone, writer.said.lines):
-        is_broken = rows["problem"].is_valid()
-        broken = rows.filter(is_broken).select(["source", "position", "problem"])
-        writer.add("broken", [_line_error(row) for row in broken.to_pylist()])
-        runs.add(rows.filter(pc.invert(is_broken)))
-        times.append(rows["at"].combine_chunks())
-    runs.end()
-    writer.said.stretch(span_of(pa.chunked_array(times, TIME), latest))
+    _write_runs("requests", _lines(share, zone, writer, latest), writer)
     yield from writer.report()
 
 
-def _line_error(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of `errors` for a line that cannot be read."""
-    said = {"source": row["source"], "offset": row["position"], "error": row["problem"]}
-    return {**said, "what": "request log line"}
+def _lines(
+    share: Sequence[Part], zone: Zone, writer: PartWriter, latest: int
+) -> Iterator[pa.Table]:
+    """Yield the lines that tell of groups as `TIMELINE`; what is wrong with others is written."""
+    times: list[pa.Array] = []
+    for rows in read_parts(share, zone, writer.said.lines):
+        times += rows["at"].chunks
+        broken = rows.filter(rows["problem"].is_valid()).select(["source", "position", "problem"])
+        errors = broken.rename_columns(["source", "offset", "error"])
+        errors = errors.append_column("what", pa.repeat("request log line", len(broken)))
+        writer.write("broken", in_columns(errors, ERRORS))
+        yield rows.filter(rows["problem"].is_null())
+    writer.said.stretch(span_of(pa.chunked_array(times, TIME), latest))
 
 
-class _Runs:
-    """Writes rows in runs, sorted many at once, and reports the news of their groups."""
-
-    def __init__(self, kind: str, writer: PartWriter) -> None:
-        self._kind, self._writer = kind, writer
-        self._held: list[pa.Table] = []
-        self._bytes = 0
-        self._news: list[pa.Table] = []
-
-    def add(self, rows: pa.Table) -> None:
-        """Take rows."""
-        self._held.append(rows)
-        self._bytes += rows.nbytes
-        if self._bytes >= _HELD:
-            self._write()
-
-    def end(self) -> None:
-        """Write what is left, and report the news."""
-        self._write()
-        self._writer.said.news = encoded(summed(self._news))
-
-    def _write(self) -> None:
-        rows = in_order(self._held) if self._held else ()
-        self._held, self._bytes = [], 0
-        if len(rows):
-            runs = pack(rows)
-            self._writer.write(self._kind, runs)
-            self._news.append(summed([runs]))
+def _write_runs(kind: str, found: Iterable[pa.Table], writer: PartWriter) -> None:
+    """Write rows in runs, sorted many at once, and report the news of their groups."""
+    news: list[pa.Table] = []
+    for held in gathered(found, _HELD):
+        runs = pack(in_order(held))
+        writer.write(kind, runs)
+        news.append(summed([runs]))
+    writer.said.news = encoded(summed(news))
 
 
 def _later(rows: pa.Table, after: Mapping[int, int]) -> pa.Table:

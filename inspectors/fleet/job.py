@@ -14,14 +14,11 @@ from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.spark.process import SparkError, failed_job
-from rebal.inspectors.fleet.spark.progress import Tasks, describe, watch
 from rebal.inspectors.fleet.spark.session import SparkSettings, any_secret, require, spark_session
+from rebal.inspectors.fleet.spark.tasks import Tasks, describe, watch
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from rebal.inspectors.fleet.lake.place import Place
-    from rebal.inspectors.fleet.lake.run import Run
     from rebal.inspectors.fleet.sources.source import Source
 
 Say = Callable[[str], None]
@@ -52,11 +49,10 @@ class ScanOrder:
     def secrets(self) -> bool:
         """Return whether passwords or keys of the brokers or of the lake's store go to tasks."""
         known = self.config
-        if known is not None and (
+        login = known and (
             known.password or known.key or (known.oauth and known.oauth.client_secret)
-        ):
-            return True
-        return any_secret(self.out.options)
+        )
+        return bool(login) or any_secret(self.out.options)
 
 
 def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest:
@@ -67,6 +63,7 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
     """
     require(order.spark, secrets=order.secrets)
     from rebal.inspectors.fleet.lake.run import check_place, find_cluster, new_run
+    from rebal.inspectors.fleet.scan import scan
 
     check_place(order.out)
     source = _look(order)
@@ -81,7 +78,14 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
         with making as run, started.pop_all():
             try:
                 with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
-                    manifest = _carry_out(spark, run, order, source, say)
+                    manifest = scan(
+                        spark,
+                        run,
+                        source=source,
+                        request_logs=order.request_logs,
+                        log_timezone=order.log_timezone,
+                        say=say,
+                    )
             except RebalError:
                 raise
             except Exception as error:
@@ -137,29 +141,12 @@ def _look(order: ScanOrder) -> Source | None:
     return None
 
 
-def _carry_out(
-    spark: SparkSession, run: Run, order: ScanOrder, source: Source | None, say: Say
-) -> Manifest:
-    from rebal.inspectors.fleet.scan import scan
-
-    return scan(
-        spark,
-        run,
-        source=source,
-        request_logs=order.request_logs,
-        log_timezone=order.log_timezone,
-        say=say,
-    )
-
-
 def _in_words(error: Exception, order: ScanOrder) -> SparkError:
     """Return the error in one sentence, with the commands that help."""
     text, config = f"{error} {getattr(error, 'java_exception', '')}", order.config
-    if config is None:
-        return SparkError(failed_job(text))
-    if _UNAUTHORIZED in text:
+    if config is not None and _UNAUTHORIZED in text:
         from rebal.inspectors.fleet.sources.kafka import NEEDED, grant
 
         said = f"this user may not read the records of __consumer_offsets: {NEEDED}."
         return SparkError(said, grant(config))
-    return SparkError(failed_job(config.scrub(text)))
+    return SparkError(failed_job(text if config is None else config.scrub(text)))

@@ -6,7 +6,7 @@ timeline's inputs, unknown kinds are counted, and what is broken becomes a row o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,10 +28,9 @@ UNREADABLE: Final = "UNREADABLE"
 REPEATED: Final = "REPEATED"
 HISTORY: Final = frozenset(KINDS) - frozenset(OFFSET_COMMITS)
 """The kinds that the timeline is made of."""
-_SHORTEST: Final = {0: 20, 1: 28, 2: 20, 3: 24, 4: 24}
+_SHORTEST: Final = np.array([20, 28, 20, 24, 24])
 """Bytes of an offset commit's value with empty metadata, by its version."""
 _NONE: Final = -1
-_ENDLESS: Final = 2**31
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -53,46 +52,29 @@ def sort_out(rows: pa.RecordBatch) -> Sorted:
     time.
     """
     keys, values, problems = (rows.column(name) for name in ("key", "value", "problem"))
-    heads, versions = _heads(keys, 4), _heads(values, 2)
-    kinds = np.where(problems.is_null(), _of_each(heads, _kind), _NONE)
-    of_commit = np.isin(kinds, OFFSET_COMMITS)
-    long_enough = _sizes(values) >= _of_each(versions, _shortest)
-    commits = of_commit & (np.asarray(values.is_null()) | long_enough)
-    history = np.isin(kinds, list(HISTORY)) & (_sizes(keys) >= _of_each(heads, _end_of_group))
+    key_sizes, value_sizes = _sizes(keys), _sizes(values)
+    # A key begins with its kind and the length of the group's name, a value with its version.
+    (kinds, names), (versions, _) = _first_words(keys), _first_words(values)
+    kinds = np.where(np.asarray(problems.is_null()) & (key_sizes >= 2), kinds, _NONE)
+    known_version = (versions >= 0) & (versions < len(_SHORTEST))
+    long_enough = known_version & (value_sizes >= _SHORTEST.take(versions, mode="clip"))
+    commits = np.isin(kinds, OFFSET_COMMITS) & (np.asarray(values.is_null()) | long_enough)
+    history = np.isin(kinds, list(HISTORY)) & (names >= 0) & (key_sizes >= 4 + names)
     history &= np.asarray(rows.column("timestamp").is_valid())
     known = np.isin(kinds, [_NONE, *OFFSET_COMMITS, *HISTORY])
     return Sorted(kinds, commits, history, known & ~commits & ~history)
 
 
-def _heads(values: pa.Array, size: int) -> pa.DictionaryArray:
-    """Return the first bytes of each value: there are few different ones."""
-    return pc.fill_null(pc.binary_slice(values, 0, size), b"").dictionary_encode()
-
-
-def _of_each(heads: pa.DictionaryArray, number: Callable[[bytes], int]) -> Ints:
-    """Return a number for each value by its first bytes."""
-    found = np.array([number(head) for head in heads.dictionary.to_pylist()], np.int64)
-    return np.asarray(found[heads.indices])
+def _first_words(values: pa.Array) -> Ints:
+    """Return the first and the second 16-bit number of each value; zeros follow a shorter one."""
+    first = pc.fill_null(pc.binary_slice(values, 0, 4), b"")
+    whole = pc.binary_slice(pc.binary_join_element_wise(first, bytes(4), b""), 0, 4)
+    words = np.frombuffer(b"".join(whole.to_pylist()), ">i2").reshape(-1, 2)
+    return words.T.astype(np.int64)
 
 
 def _sizes(values: pa.Array) -> Ints:
     return np.asarray(pc.fill_null(pc.binary_length(values), 0))
-
-
-def _kind(head: bytes) -> int:
-    """Return the kind of a key that begins so; `_NONE` where it is too short to have one."""
-    return int.from_bytes(head[:2], "big", signed=True) if len(head) >= 2 else _NONE
-
-
-def _shortest(head: bytes) -> int:
-    """Return the least size, in bytes, of an offset commit's value of this version."""
-    return _SHORTEST.get(int.from_bytes(head, "big"), _ENDLESS)
-
-
-def _end_of_group(head: bytes) -> int:
-    """Return the least size, in bytes, of a key with this kind and length of a group's name."""
-    length = int.from_bytes(head[2:], "big", signed=True)
-    return 4 + length if len(head) == 4 and length >= 0 else _ENDLESS
 
 
 def group_in(key: bytes) -> bytes:

@@ -117,6 +117,22 @@ def joined(runs: pa.Table) -> pa.Table:
     return pa.concat_tables([alone.select(RUNS.names), *made])
 
 
+def gathered(
+    tables: Iterable[pa.Table], most_bytes: int, most_rows: int = _LAST
+) -> Iterator[list[pa.Table]]:
+    """Yield tables, as many at once as have so many bytes or rows; none without rows."""
+    held: list[pa.Table] = []
+    count = size = 0
+    for rows in tables:
+        held.append(rows)
+        count, size = count + len(rows), size + rows.nbytes
+        if size >= most_bytes or count >= most_rows:
+            yield held
+            held, count, size = [], 0, 0
+    if count:
+        yield held
+
+
 def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[PackedRun]:
     """Yield rows of `RUNS` as runs."""
     columns = (values_of(rows[one.name]) for one in RUNS)
@@ -130,18 +146,11 @@ def unpack(
 
     Rows have effective times (`clock.effective_times`); `span` is the time that all sources cover.
     """
-    held: list[pa.Table] = []
-    count = size = 0
     runs = chain.from_iterable(map(runs_of, batches))
-    for _, of_group in groupby(runs, key=attrgetter("group_id")):
-        for rows in _merged(_settled(list(of_group), span)):
-            held.append(rows)
-            count, size = count + len(rows), size + rows.nbytes
-            if count >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                yield _batch(held)
-                held, count, size = [], 0, 0
-    if held:
-        yield _batch(held)
+    by_group = groupby(runs, key=attrgetter("group_id"))
+    settled = (_settled(list(of_group), span) for _, of_group in by_group)
+    tables = chain.from_iterable(map(_merged, settled))
+    yield from map(_batch, gathered(tables, _BATCH_BYTES, _BATCH_ROWS))
 
 
 def _settled(runs: list[PackedRun], span: tuple[int, int] | None) -> list[PackedRun]:

@@ -9,7 +9,7 @@ states of groups with news ── gather ──────┴ tell  └ tell_co
 files of the scan before ── carry ───────────┴──────────┴── the lake's tables
 
 What a scan tells is in proportion to what is new: a group goes on from its state
-(increments/choice.py), and the rows that the scan before left open are written again.
+(increments.py), and the rows that the scan before left open are written again.
 """
 
 from __future__ import annotations
@@ -30,23 +30,20 @@ from pyspark.sql import DataFrame, SparkSession
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
 from rebal.inspectors.fleet.files import may_hold, of_groups, of_scans, read_rows
-from rebal.inspectors.fleet.increments.choice import (
+from rebal.inspectors.fleet.increments import (
     NEWEST,
+    NO_GROUPS,
     Choice,
+    Load,
+    carry,
     choose,
     decoded,
-    newest_states,
-    told_until,
-)
-from rebal.inspectors.fleet.increments.work import (
-    NO_GROUPS,
-    Load,
-    Piece,
-    carry,
     gather,
+    newest_states,
     pieces_of,
     tell,
     tell_commits,
+    told_until,
 )
 from rebal.inspectors.fleet.intake import Say, read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, Place
@@ -55,7 +52,7 @@ from rebal.inspectors.fleet.lake.table import find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
-from rebal.inspectors.fleet.spark.tasks import in_shares, in_tasks, is_local
+from rebal.inspectors.fleet.spark.tasks import in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter, Totals
@@ -113,13 +110,10 @@ def scan(
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
         totals = read_records(spark, run, source)
+        check_seen(run.place, totals)
     if request_logs:
-        if not is_local(spark):
-            # Their zone is found in the files of records.
-            check_seen(run.place, totals)
         say("reading the request logs")
         logs, ahead_ms = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
-    if not is_local(spark):
         check_seen(run.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
     news, states = decoded(totals.news), newest_states(run)
@@ -129,7 +123,10 @@ def scan(
     if source is not None and source.brokers is not None:
         _write_log_ends(now, source.brokers)
     manifest = _manifest(now, source, request_logs)
-    known = replace(manifest, log_ahead_ms=ahead_ms, logs=_logs(run.previous.logs, logs))
+    # The next scan knows again this scan's logs, and the last of earlier ones.
+    grown = {log.digest for log in logs}
+    before = [log for log in run.previous.logs if log.digest not in grown]
+    known = replace(manifest, log_ahead_ms=ahead_ms, logs=(*before[-_LOGS:], *logs))
     return run.finish(known, totals)
 
 
@@ -164,19 +161,17 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     """Return reports of tasks that write the rows of groups with news."""
     run, totals = now.run, now.totals
     going = choice.go_on["group_id"].combine_chunks()
-    pieces: list[Piece] = []
+    # Lines without a time are told again.
+    pieces = pieces_of("requests", run.earlier("requests"), going, pc.field("at").is_null())
     for kind in ("records", "requests"):
         pieces += pieces_of(kind, totals.files(kind))
         pieces += pieces_of(kind, run.earlier(kind), choice.anew)
     for kind in NEWEST:
         pieces += pieces_of(kind, run.earlier(kind), going, of_scans(choice.go_on))
-    timeless = pc.field("at").is_null()
-    pieces += pieces_of("requests", run.earlier("requests"), going, timeless)
     if not pieces:
         return None
     recorded = frozenset(choice.recorded.to_pylist())
-    until, span = told_until(now.news), totals.span
-    options = Options(totals.topics, now.breaks, recorded, until, span)
+    options = Options(totals.topics, now.breaks, recorded, told_until(now.news), totals.span)
     rows = gather(now.spark, run.place, pieces, RUNS).sortWithinPartitions("group_id")
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
@@ -291,12 +286,6 @@ def _breaks(run: Run, totals: Totals) -> dict[int, tuple[int, ...]]:
         if end is not None and totals.offsets[number] < last - end:
             found[number] = (*found.get(number, ()), end)
     return dict(sorted(found.items()))
-
-
-def _logs(before: Sequence[ReadLog], now: Sequence[ReadLog]) -> tuple[ReadLog, ...]:
-    """Return the logs that the next scan is to know: this scan's, and the last of earlier ones."""
-    digests = {log.digest for log in now}
-    return (*[log for log in before if log.digest not in digests][-_LOGS:], *now)
 
 
 def _add_earlier(totals: Totals, before: Manifest) -> None:

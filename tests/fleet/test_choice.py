@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.inspectors.fleet.increments.choice import (
+from rebal.inspectors.fleet.increments import (
     NEWS,
     Choice,
     choose,

@@ -14,7 +14,7 @@ from pyarrow.dataset import ParquetFileFormat
 
 from rebal.inspectors.fleet import writer
 from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
-from rebal.inspectors.fleet.increments.work import NO_GROUPS, Load, carry, tell
+from rebal.inspectors.fleet.increments import NO_GROUPS, Load, carry, tell
 from rebal.inspectors.fleet.intake import only_new, read_broken, take_in
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import ERRORS, RUNS, SCAN, STATES, TIMELINE, in_columns

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rebal.inspectors.fleet import scan as scanning
-from rebal.inspectors.fleet.increments.choice import Choice, choose
+from rebal.inspectors.fleet.increments import Choice, choose
 from rebal.inspectors.fleet.lake import table
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.table import LakeTable

@@ -84,13 +84,6 @@ def test_names_of_the_same_store(text: str, url: str) -> None:
     assert find_place(text).url == url
 
 
-def test_a_store_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "rebal.inspectors.fleet.lake.store", raising=False)
-    monkeypatch.setitem(sys.modules, "deltalake.fs", None)
-    with pytest.raises(LakeError, match=r"^s3://b/a: deltalake reaches the store and is not inst"):
-        find_place("s3://b/a").probe("x")
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [

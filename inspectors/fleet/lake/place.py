@@ -90,19 +90,14 @@ class Place:
         """Return the file system in which paths are relative to the lake.
 
         Raises:
-            LakeError: the place is a store, and its client is not installed or not configured.
+            LakeError: the place is a store, and its client is not configured.
         """
         from pyarrow import fs
 
         if self.folder is not None:
             return fs.SubTreeFileSystem(str(self.folder), fs.LocalFileSystem(use_mmap=True))
-        try:
-            from rebal.inspectors.fleet.lake.store import open_store
-        except ImportError:
-            raise LakeError(
-                f"{self}: deltalake reaches the store and is not installed: pip install "
-                "'rebal[lake]', on the executors too."
-            ) from None
+        from rebal.inspectors.fleet.lake.store import open_store
+
         with self.errors():
             return open_store(self.url, self.options)
 

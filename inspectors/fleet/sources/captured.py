@@ -9,6 +9,7 @@ brings rows with these columns to the form of `SOURCE`, wherever they come from.
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -261,14 +262,9 @@ def micros_in(time: Any) -> int | None:
     try:
         number = int(time)
     except (OverflowError, TypeError, ValueError):
-        return _micros_written(str(time))
+        with contextlib.suppress(ValueError):
+            written = datetime.fromisoformat(str(time))
+            return micros(written if written.tzinfo else written.replace(tzinfo=UTC))
+        return None
     found = number * 1000 if number < 10**14 else number if number < 10**17 else number // 1000
     return found if max(abs(number), abs(found)) < 2**63 else None
-
-
-def _micros_written(time: str) -> int | None:
-    try:
-        found = datetime.fromisoformat(time)
-    except ValueError:
-        return None
-    return micros(found if found.tzinfo else found.replace(tzinfo=UTC))

@@ -181,15 +181,10 @@ def _as_read(head: bytes, until: int) -> ReadLog:
 
 def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
     """Return the end of the last whole line between these bytes; `begin` where there is none."""
-    end = size
-    while end > begin:
-        start = max(begin, end - _BLOCK)
-        stream.seek(start)
-        found = stream.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return begin
+    start = max(begin, size - LONGEST_LINE)
+    stream.seek(start)
+    found = stream.read(size - start).rfind(b"\n")
+    return begin if found < 0 else start + found + 1
 
 
 def blocks(part: Part) -> Iterator[Block]:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from rebal.inspectors.errors import SettingError
-from rebal.inspectors.fleet.spark.process import SparkError, end, environment, is_loopback
+from rebal.inspectors.fleet.spark.process import (
+    SparkError,
+    end,
+    environment,
+    is_loopback,
+    require_packages,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,13 +48,7 @@ def require_server(url: str, *, secrets: bool) -> None:
         SparkError: it is not so.
         SettingError: secrets would travel in plain text.
     """
-    for name in ("grpc", "grpc_status", "google.rpc"):
-        try:
-            __import__(name)
-        except ImportError:
-            raise SparkError(
-                f"Spark Connect needs {name}: install it with pip install 'pyspark[connect]'."
-            ) from None
+    require_packages("Spark Connect", ("grpc", "grpc_status", "google.rpc"), "pyspark[connect]")
     if active_session() is not None:
         return
     parts = urlsplit(url)
@@ -58,7 +58,9 @@ def require_server(url: str, *, secrets: bool) -> None:
         host, port = None, _PORT
     if host is None:
         raise SparkError(f"{_named(url)}: name a host and a port, as in sc://spark-1:{_PORT}.")
-    if secrets and not is_loopback(host) and _is_plain(parts.path):
+    # A token brings TLS.
+    named = {word.partition("=")[0].strip() for word in parts.path.split(";")[1:]}
+    if secrets and not is_loopback(host) and not named & {"use_ssl", "token"}:
         raise SettingError(
             f"{_named(url)}: the passwords and keys of this scan would travel there "
             "in plain text: end the URL with /;use_ssl=true, or with /;use_ssl=false where a "
@@ -76,12 +78,6 @@ def require_server(url: str, *, secrets: bool) -> None:
 def _named(url: str) -> str:
     """Return the option that names a server, without the URL's parameters: a token is a secret."""
     return f"--master {url.partition('/;')[0]}"
-
-
-def _is_plain(path: str) -> bool:
-    """Return whether a URL's parameters leave out TLS without saying so; a token brings it."""
-    names = {word.partition("=")[0].strip() for word in path.split(";")[1:]}
-    return not names & {"use_ssl", "token"}
 
 
 @contextmanager
@@ -111,7 +107,9 @@ def remote_session(
             if ours is None:
                 end(session.interruptAll, session.stop)
             else:
-                end(partial(_restore, session, before))
+                changed = {key: value for key, value in before.items() if value is not None}
+                own = [partial(session.conf.unset, key) for key in before.keys() - changed]
+                end(*own, *(partial(session.conf.set, *pair) for pair in changed.items()))
 
 
 def _new_session(url: str) -> SparkSession:
@@ -139,14 +137,6 @@ def _set(session: SparkSession, key: str, value: str, *, given: bool) -> None:
                 "server when it is started."
             ) from None
         # A server that keeps its own value may run the scan all the same.
-
-
-def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
-    for key, value in before.items():
-        if value is None:
-            session.conf.unset(key)
-        else:
-            session.conf.set(key, value)
 
 
 def _reason(error: Exception) -> str:

@@ -6,6 +6,7 @@ The environment, Java, a thread to end it; why it did not start, or why a job of
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -132,6 +133,21 @@ def end(*calls: Callable[[], object]) -> None:
 def is_loopback(host: str) -> bool:
     """Return whether a host of a URL is this machine itself."""
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def require_packages(what: str, names: Sequence[str], extra: str) -> None:
+    """Check that what Spark needs of Python is there.
+
+    Raises:
+        SparkError: it is not; says how to get it.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            raise SparkError(
+                f"{what} needs {name}: install it with pip install '{extra}'."
+            ) from None
 
 
 def require_java() -> None:

@@ -25,11 +25,11 @@ import msgspec
 from rebal.groups.model import Record
 from rebal.inspectors.fleet.spark.connect import active_session, remote_session, require_server
 from rebal.inspectors.fleet.spark.process import (
-    SparkError,
     end,
     environment,
     is_loopback,
     require_java,
+    require_packages,
     start_error,
 )
 from rebal.inspectors.fleet.spark.tasks import ship
@@ -176,13 +176,8 @@ def require(settings: SparkSettings, *, secrets: bool) -> None:
         SparkError: one of them is missing or too old; says how to get it.
         SettingError: secrets would travel in plain text.
     """
-    for name in ("pyspark", "pyarrow", "pandas", "numpy", "deltalake"):
-        try:
-            __import__(name)
-        except ImportError:
-            raise SparkError(
-                f"the fleet pipeline needs {name}: install it with pip install 'rebal[fleet]'."
-            ) from None
+    needed = ("pyspark", "pyarrow", "pandas", "numpy", "deltalake")
+    require_packages("the fleet pipeline", needed, "rebal[fleet]")
     if settings.remote:
         secrets = secrets or any_secret(key for key, _ in settings.conf)
         require_server(settings.url, secrets=secrets)

@@ -1,0 +1,343 @@
+"""Scans that go on from the one before: which groups, from what, and what is written again.
+
+News of a scan are what the runs of new rows say of themselves (`schemas.RUNS`), summed up by group:
+once in each task, once more here. They stay columns, for there may be hundreds of thousands. A
+group goes on from its state if its new rows follow on what was told: its records in the order of
+offsets and of times, none before the latest of those that were read, its requests after the time up
+to which it was told. The rows of any other group that has news are made anew, from all records and
+requests that the lake holds of it.
+
+pieces ── gather ──┬─ sorted ── in_tasks(tell)
+                   └─ in_tasks(tell_commits)
+
+Executors read the lake's files with Arrow, so Spark itself needs no jar of the store's. `tell`
+makes rows of the timeline's tables and states, `tell_commits` those of `commits`. `carry` goes on
+with files of the scan before, without the rows that this one replaces: one that holds no row of a
+group that was told is kept as it is, and any other is written again without these groups, together
+with others of its kind; so are small files, once there are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from rebal.inspectors.fleet.commits import as_parts, commit_groups, merge_commits, write_commits
+from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows
+from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.lake.run import Run
+from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.runs import RECORDS, REQUESTS, in_order, pack, unpack
+from rebal.inspectors.fleet.schemas import (
+    COMMIT_PARTS,
+    COMMITS,
+    LONG,
+    RUNS,
+    SCAN,
+    STATES,
+    TEXT,
+    TIME,
+    TIMELINE,
+    in_columns,
+    with_columns,
+)
+from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, shares_of
+from rebal.inspectors.fleet.timeline.clock import DISORDER
+from rebal.inspectors.fleet.timeline.timeline import FORM, WAITING, Options, make_tables
+from rebal.inspectors.fleet.writer import RUN_KINDS, WRITTEN, PartWriter, Target
+
+NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])
+NEWEST: Final = ("states", "waiting")
+"""Kinds of which a group's newest rows count, whatever else is there."""
+_ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"]).append(SCAN)
+_SERIES: Final = ("group_id", "kind", "partition")
+
+
+class Choice(NamedTuple):
+    """The groups to be told, and how: those told `anew`, and of those that go on the scan that
+    wrote the state of each (`group_id`, `scan_id`). `recorded` are those that have records."""
+
+    groups: pa.Array
+    anew: pa.Array
+    go_on: pa.Table
+    recorded: pa.Array
+
+
+def summed(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return one row of `NEWS` for each group, kind and partition of these."""
+    rows = pa.concat_tables([NEWS.empty_table(), *(one.select(NEWS.names) for one in parts)])
+    rows = rows.sort_by([(name, "ascending") for name in (*_SERIES, "offset")]).combine_chunks()
+    if len(rows) > 1:
+        before, after = rows.slice(0, len(rows) - 1), rows.slice(1)
+        same = pc.and_(
+            pc.equal(before["group_id"], after["group_id"]),
+            pc.equal(before["partition"], after["partition"]),
+        )
+        overlap = pc.or_(
+            pc.less_equal(after["offset"], before["last_offset"]),
+            pc.less(after["at"], before["until"]),
+        )
+        broken = pc.fill_null(pc.and_(same, overlap), False).combine_chunks()
+        first = pa.array([False])
+        ordered = pc.and_not(rows["ordered"], pa.concat_arrays([first, broken]))
+        rows = with_columns(rows, {"ordered": ordered})
+    bounds = [("offset", "min"), ("last_offset", "max"), ("at", "min"), ("until", "max")]
+    found = rows.group_by(_SERIES, use_threads=False).aggregate([*bounds, ("ordered", "all")])
+    names = [*_SERIES, *(f"{name}_{how}" for name, how in bounds), "ordered_all"]
+    return found.select(names).rename_columns(NEWS.names).cast(NEWS)
+
+
+def encoded(news: pa.Table) -> list[bytes]:
+    """Return rows of `NEWS` as a report carries them."""
+    return [one.serialize().to_pybytes() for one in news.to_batches()]
+
+
+def decoded(parts: Iterable[bytes]) -> pa.Table:
+    """Return the rows of `NEWS` of all tasks, summed up."""
+    return summed([pa.Table.from_batches([pa.ipc.read_record_batch(one, NEWS)]) for one in parts])
+
+
+def newest_states(run: Run) -> pa.Table:
+    """Return what the scan before says of each group's newest state, without the state."""
+    found = [_ABOUT.empty_table()]
+    for file in run.earlier("states"):
+        found += read_rows(run.place, file.path, _ABOUT)
+    rows = pa.concat_tables(found).combine_chunks().sort_by([(SCAN.name, "descending")])
+    groups = rows["group_id"].combine_chunks()
+    first = pc.index_in(groups, groups)
+    return rows.filter(pc.equal(first, pa.array(range(len(rows)), first.type)))
+
+
+def told_until(news: pa.Table) -> int | None:
+    """Return up to which time what was read is whole; None: all of it is.
+
+    Where a scan read records and requests, one may go on after the other ends. Requests count
+    `DISORDER` early, and lines of another log may come as much late.
+    """
+    until = news["until"].cast(LONG)
+    of_kinds = (until.filter(pc.equal(news["kind"], kind)) for kind in (RECORDS, REQUESTS))
+    last = [pc.max(times).as_py() for times in of_kinds]
+    return None if None in last else min(last) - 2 * DISORDER
+
+
+def choose(
+    news: pa.Table,
+    states: pa.Table,
+    span: tuple[int, int] | None,
+    named: Collection[str],
+) -> Choice:
+    """Return the groups of which this scan writes rows, and those that go on from a state.
+
+    `states` are the newest ones of the lake (`newest_states`). `span` is the time that all sources
+    cover (microseconds since 1970), and `named` are the ids of topics whose names are new.
+    """
+    state = states.take(pc.index_in(news["group_id"], states["group_id"]))
+    is_record = pc.equal(news["kind"], RECORDS)
+    later = pc.greater(pc.subtract(news["at"].cast(LONG), DISORDER), state["told_until"])
+    goes_on = pc.and_(
+        pc.if_else(is_record, _records_follow(news, state), pc.fill_null(later, True)),
+        pc.equal(state["form"], FORM),
+    )
+    begins = pc.is_null(state["group_id"])
+    sure = pc.and_(news["ordered"], pc.or_(pc.invert(is_record), _within(news, span)))
+    follows = pc.and_(sure, pc.or_(begins, pc.fill_null(goes_on, False)))
+    unnamed = states["unnamed"].combine_chunks()
+    parents = pc.list_parent_indices(unnamed)
+    learned = parents.filter(pc.is_in(pc.list_flatten(unnamed), pa.array(named, pa.string())))
+    anew = _names(news.filter(pc.invert(follows)), states.take(learned))
+    groups = pc.unique(pa.concat_arrays([_names(news), anew]))
+    told = states.filter(_is_in(states, groups))
+    recorded = _names(news.filter(is_record), told.filter(told["recorded"]))
+    go_on = told.filter(pc.invert(_is_in(told, anew)))
+    return Choice(groups, anew, go_on.select(["group_id", SCAN.name]), recorded)
+
+
+def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
+    """Return for each row whether its records come after all those in its group's state."""
+    at = news["at"].cast(LONG)
+    tests = (
+        pc.equal(news["partition"], state["partition"]),
+        pc.greater(news["offset"], state["offset"]),
+        pc.greater_equal(at, state["told_until"]),
+        # A time that is before the latest is not the record's effective one (clock.effective).
+        pc.greater_equal(at, state["latest"]),
+    )
+    follows = state["recorded"]
+    for one in tests:
+        follows = pc.and_(follows, pc.fill_null(one, True))
+    return follows
+
+
+def _within(news: pa.Table, span: tuple[int, int] | None) -> pa.ChunkedArray:
+    """Return for each row whether all sources cover its times: only those may be believed."""
+    first, last = (-(2**63), 2**63 - 1) if span is None else span
+    inside = pc.and_(
+        pc.greater_equal(news["at"].cast(LONG), first),
+        pc.less_equal(news["until"].cast(LONG), last),
+    )
+    return pc.fill_null(inside, True)
+
+
+def _is_in(rows: pa.Table, groups: pa.Array | Collection[str]) -> pa.ChunkedArray:
+    return pc.is_in(rows["group_id"], pa.array(groups, pa.string()))
+
+
+def _names(*tables: pa.Table) -> pa.Array:
+    """Return the groups of these rows, each once."""
+    found = [chunk for one in tables for chunk in one["group_id"].chunks]
+    return pc.unique(pa.chunked_array(found, pa.string()))
+
+
+_SHARE: Final = 64 << 20
+"""Bytes of rows, unpacked, that one task sorts and tells, about."""
+_PACKED_BY: Final = 16
+"""How many times smaller a run is than its rows, at least."""
+_LITTLE: Final = 4 << 20
+"""Bytes of rows that one task tells alone: less than what another would cost."""
+
+
+class Piece(NamedTuple):
+    """A file of the lake and which of its rows are wanted."""
+
+    kind: str
+    path: str
+    size: int
+    wanted: pc.Expression | None = None
+
+
+def pieces_of(
+    kind: str,
+    files: Iterable[DataFile],
+    groups: pa.Array | None = None,
+    wanted: pc.Expression | None = None,
+) -> list[Piece]:
+    """Return the files that may hold rows of these groups (None: of any) as pieces.
+
+    Of their rows only those `wanted` are (None: all).
+    """
+    if groups is None:
+        return [Piece(kind, one.path, one.size, wanted) for one in files]
+    names, of = sorted(groups.to_pylist()), of_groups(groups)
+    both = of if wanted is None else of & wanted
+    return [
+        Piece(kind, one.path, one.size, both) for one in files if may_hold(one.low, one.high, names)
+    ]
+
+
+def gather(
+    spark: SparkSession, place: Place, pieces: Sequence[Piece], schema: pa.Schema
+) -> DataFrame:
+    """Return the rows of the pieces in this schema, `RUNS` or `COMMIT_PARTS`.
+
+    Those of a group are in one of its tasks: there is one, or a multiple of the cores.
+    """
+    cores = cores_of(spark)
+    shares = shares_of([(piece, piece.size) for piece in pieces], cores)
+    columns = from_arrow_schema(schema, prefer_timestamp_ntz=False)
+    rows = in_shares(spark, shares, partial(_read, place=place), columns)
+    size = sum(piece.size * (_PACKED_BY if piece.kind in RUN_KINDS else 1) for piece in pieces)
+    if size <= _LITTLE:
+        return rows.coalesce(1)
+    return rows.repartition(cores * -(-size // (_SHARE * cores)), "group_id")
+
+
+def _read(pieces: Sequence[Piece], place: Place) -> Iterator[pa.RecordBatch]:
+    """Yield the pieces' rows as `RUNS` or `COMMIT_PARTS`."""
+    for piece in pieces:
+        columns, made = _READ.get(piece.kind, (RUNS, None))
+        for rows in read_rows(place, piece.path, columns, piece.wanted):
+            yield from (rows if made is None else made(rows)).to_batches()
+
+
+def _packed(states: pa.Table) -> pa.Table:
+    return pack(in_columns(states, TIMELINE))
+
+
+NO_GROUPS: Final = pa.array([], TEXT)
+_STATE: Final = pa.schema([STATES.field(name) for name in ("group_id", "state")])
+_READ: Final[Mapping[str, tuple[pa.Schema, Callable[[pa.Table], pa.Table] | None]]] = {
+    "commits": (COMMITS, as_parts),
+    "commit_parts": (COMMIT_PARTS, None),
+    "states": (_STATE, _packed),
+}
+"""The columns in which kinds that are no runs are read, and what is made of them."""
+_GROUP: Final = pa.schema([("group_id", TEXT)])
+
+
+def tell(
+    batches: Iterable[pa.RecordBatch], target: Target, options: Options
+) -> Iterator[pa.RecordBatch]:
+    """Write the rows of the groups of these runs; yield reports."""
+    writer = PartWriter(target)
+    for kind, rows in make_tables(unpack(batches, options.span), options):
+        if kind == WAITING:
+            waiting = _waiting(pa.Table.from_batches([rows]))
+            if len(waiting):
+                writer.write(kind, pack(waiting))
+        else:
+            writer.write(kind, rows)
+    yield from writer.report()
+
+
+def _waiting(rows: pa.Table) -> pa.Table:
+    """Return the rows that are written again for the next scan.
+
+    Lines without a time are not: they wait for ever, and are among the requests. A line whose time
+    is not believed has it again, for the next scan may believe it.
+    """
+    rows = rows.filter(pc.or_(rows["at"].is_valid(), rows["told_at"].is_valid()))
+    is_request = pc.is_null(rows["key"])
+    at = pc.if_else(is_request, pc.coalesce(rows["told_at"], rows["at"]), rows["at"])
+    told_at = pc.if_else(is_request, pa.scalar(None, TIME), rows["told_at"])
+    return in_order([with_columns(rows, {"at": at, "told_at": told_at})])
+
+
+def tell_commits(
+    batches: Iterable[pa.RecordBatch],
+    target: Target,
+    *,
+    known: pa.Array,
+    leaving: pa.Array,
+    log: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Parts of groups' commits → files in the lake, and reports.
+
+    `known` are the groups that have a timeline, `leaving` those that leave; `log` is whether a
+    request log was read.
+    """
+    writer = PartWriter(target)
+    merged = merge_commits([pa.Table.from_batches([batch]) for batch in batches])
+    merged = merged.filter(pc.invert(pc.is_in(merged["group_id"], leaving)))
+    rows = write_commits(merged, writer)
+    writer.write("open_commit_groups", commit_groups(rows, known, log=log))
+    yield from writer.report()
+
+
+class Load(NamedTuple):
+    """Files of a kind that one task looks through, for the rows that are `staying`.
+
+    With `whole` they are written again even if all do.
+    """
+
+    kind: str
+    paths: tuple[str, ...]
+    staying: pc.Expression
+    whole: bool = False
+
+
+def carry(load: Load, target: Target) -> Iterator[pa.RecordBatch]:
+    """Carry out a load; yield a report."""
+    writer, columns = PartWriter(target), WRITTEN[load.kind].append(SCAN)
+    for path in load.paths:
+        going = read_rows(target.place, path, _GROUP, ~load.staying)
+        if load.whole or next(going, None) is not None:
+            writer.said.gone.add(path)
+            for rows in read_rows(target.place, path, columns, load.staying):
+                writer.write(load.kind, rows)
+    yield from writer.report()
