@@ -276,12 +276,8 @@ def tell(
     """Write the rows of the groups of these runs; yield reports."""
     writer = PartWriter(target)
     for kind, rows in make_tables(unpack(batches, options.span), options):
-        if kind == WAITING:
-            waiting = _waiting(pa.Table.from_batches([rows]))
-            if len(waiting):
-                writer.write(kind, pack(waiting))
-        else:
-            writer.write(kind, rows)
+        waits = kind == WAITING
+        writer.write(kind, pack(_waiting(pa.Table.from_batches([rows]))) if waits else rows)
     yield from writer.report()
 
 

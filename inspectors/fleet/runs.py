@@ -82,10 +82,10 @@ def pack(rows: pa.Table) -> pa.Table:
     starts = np.union1d(starts, np.arange(0, len(rows), _RUN_ROWS))
     backwards = np.diff(offsets, prepend=offsets[:1]) < 0
     backwards[starts] = False
-    batch = _batch([rows.select(TIMELINE.names)])
+    whole = rows.select(TIMELINE.names).combine_chunks()
     found = [
-        batch.slice(start, end - start).serialize()
-        for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)
+        whole.slice(start, end - start).to_batches()[0].serialize()
+        for start, end in zip(starts, np.append(starts, len(rows))[1:], strict=True)
     ]
     is_placed, has_time = is_record[starts], is_timed[starts]
     columns = {

@@ -117,7 +117,9 @@ def scan(
         check_seen(run.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
     news, states = decoded(totals.news), newest_states(run)
-    _add_earlier(totals, run.previous)
+    totals.topics = run.previous.topics | totals.topics
+    if run.previous.observed_from and run.previous.observed_until:
+        totals.stretch((micros(run.previous.observed_from), micros(run.previous.observed_until)))
     now = _Scan(spark, run, totals, news, states, _breaks(run, totals))
     _write(now, totals.topics.keys() - run.previous.topics.keys())
     if source is not None and source.brokers is not None:
@@ -286,10 +288,3 @@ def _breaks(run: Run, totals: Totals) -> dict[int, tuple[int, ...]]:
         if end is not None and totals.offsets[number] < last - end:
             found[number] = (*found.get(number, ()), end)
     return dict(sorted(found.items()))
-
-
-def _add_earlier(totals: Totals, before: Manifest) -> None:
-    """Add what earlier scans found: topics' names by their ids, and the time they cover."""
-    totals.topics = before.topics | totals.topics
-    if before.observed_from and before.observed_until:
-        totals.stretch((micros(before.observed_from), micros(before.observed_until)))

@@ -70,10 +70,6 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
             first, last = self.span or span
             self.span = min(first, span[0]), max(last, span[1])
 
-    def batch(self) -> pa.RecordBatch:
-        """Return the report as a row of `REPORT`."""
-        return pa.record_batch([pa.array([msgspec.msgpack.encode(self)])], schema=REPORT)
-
 
 class Totals(TaskReport):
     """The sum of what the tasks of one scan reported."""
@@ -197,7 +193,7 @@ class PartWriter:
         """Write what is held and say what there is: a row of `REPORT`."""
         for kind in list(self._held):
             self._write_file(kind)
-        yield self.said.batch()
+        yield pa.record_batch([[msgspec.msgpack.encode(self.said)]], schema=REPORT)
 
     def _write_file(self, kind: str) -> None:
         """Write a file of all that is held of a kind."""

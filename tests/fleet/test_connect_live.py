@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.errors import RebalError
-from rebal.inspectors.fleet.spark.connect import require_server
+from rebal.inspectors.fleet.spark.session import require_server
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_interrupt import refused

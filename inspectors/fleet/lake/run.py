@@ -126,12 +126,6 @@ class Run:
                 ]
         return found
 
-    def clear(self) -> None:
-        """Remove what tasks handed to each other."""
-        files = self.place.files()
-        with contextlib.suppress(LakeError), self.place.errors():
-            files.delete_dir(f"{WORK}/{self.target.token}")
-
     def _sweep(self, found: Finished, known: Known) -> None:
         """Remove what no scan needs any more; where many are kept, only now and then."""
         if self._last.run:
@@ -184,7 +178,9 @@ def new_run(
     try:
         yield run
     finally:
-        run.clear()
+        # What tasks handed to each other.
+        with contextlib.suppress(LakeError), place.errors():
+            place.files().delete_dir(f"{WORK}/{run.target.token}")
 
 
 def find_cluster(place: Place, named: str | None, told: str | None, *, whose: str) -> str:

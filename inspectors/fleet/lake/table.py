@@ -230,13 +230,8 @@ def _changes(
 
 
 def _statistics(file: DataFile) -> Mapping[str, Any]:
-    if file.low is None or file.high is None:
-        return {"numRecords": file.rows}
-    return {
-        "numRecords": file.rows,
-        "minValues": {"group_id": file.low},
-        "maxValues": {"group_id": file.high},
-    }
+    bounds = {"minValues": {"group_id": file.low}, "maxValues": {"group_id": file.high}}
+    return {"numRecords": file.rows, **(bounds if file.low is not None else {})}
 
 
 def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:

@@ -43,8 +43,8 @@ _PARQUET_MAGIC: Final = b"PAR1"
 _LINE: Final = SOURCE.remove(SOURCE.get_field_index("source")).append(pa.field("topic", TEXT))
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _BINARY: Final = (pa.binary(), pa.large_binary())
-_TASK: Final = 64 << 20
-"""Bytes of a file that one task reads, about."""
+_TASK: Final = 256 << 20
+"""Bytes of a file that one task reads, about, when they are unpacked."""
 _ROWS: Final = 1 << 16
 _BYTES: Final = 32 << 20
 """Rows and bytes of a batch, about, whichever is less."""
@@ -179,9 +179,7 @@ def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:
                 file = pq.ParquetFile(opened)
                 _check_columns(path, file.schema_arrow)
                 for number in range(file.num_row_groups):
-                    group = file.metadata.row_group(number)
-                    columns = (group.column(n) for n in range(group.num_columns))
-                    size = sum(column.total_compressed_size for column in columns)
+                    size = file.metadata.row_group(number).total_byte_size
                     groups.append((RowGroup(path, number), size))
         except pa.ArrowException:
             raise DocumentError(f"{path}: is no whole Parquet file; capture it again.") from None

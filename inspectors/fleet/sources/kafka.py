@@ -18,7 +18,6 @@ from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
-    Message,
     TopicPartition,
 )
 from msgspec.structs import replace
@@ -169,7 +168,10 @@ def read_partitions(
                     del left[number]
                     consumer.pause([TopicPartition(TOPIC, number)])
                 elif error is None:
-                    rows.append(_row(message, config.bootstrap))
+                    kind, at = message.timestamp()
+                    micros = None if kind == TIMESTAMP_NOT_AVAILABLE else at * 1000
+                    place = (number, offset, micros, config.bootstrap, None)
+                    rows.append((message.key(), message.value(), *place))
             yield batch_of(rows)
             if answered:
                 heard = time.monotonic()
@@ -189,13 +191,6 @@ def _settings(config: ClusterConfig) -> dict[str, Any]:
         "auto.offset.reset": "earliest",
         "queued.max.messages.kbytes": _QUEUED_KB,
     }
-
-
-def _row(message: Message, address: str) -> SourceRow:
-    kind, at = message.timestamp()
-    micros = None if kind == TIMESTAMP_NOT_AVAILABLE else at * 1000
-    key, value = message.key(), message.value()
-    return key, value, message.partition(), message.offset(), micros, address, None
 
 
 def carried(config: ClusterConfig) -> ClusterConfig:
