@@ -28,8 +28,8 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
     kind_name,
 )
-from rebal.inspectors.fleet.kinds import UNREADABLE, error_row
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS, in_columns
+from rebal.inspectors.fleet.sources.source import UNREADABLE, error_row
 from rebal.inspectors.fleet.timeline.rebalances import TOPIC
 from rebal.inspectors.fleet.writer import PartWriter
 
@@ -49,7 +49,6 @@ class CommitSums:
 
     def __init__(self) -> None:
         self._held: list[pa.Table] = []
-        self._rows = 0
         self._limit = _AT_ONCE
 
     def add(self, rows: pa.Table) -> None:
@@ -61,8 +60,7 @@ class CommitSums:
         columns["commits"] = alive.cast(pa.int64())
         columns["records"] = pa.array(np.ones(len(rows), np.int64))
         self._held.append(pa.table(columns))
-        self._rows += len(rows)
-        if self._rows >= self._limit:
+        if sum(map(len, self._held)) >= self._limit:
             self._reduce()
 
     def parts(self) -> pa.Table:
@@ -76,8 +74,7 @@ class CommitSums:
             return
         rows = pa.concat_tables(self._held)
         self._held = [reduced(rows, pc.binary_slice(rows["key"], _NAMED.start, _NAMED.stop))]
-        self._rows = len(self._held[0])
-        self._limit = _AT_ONCE + 2 * self._rows
+        self._limit = _AT_ONCE + 2 * len(self._held[0])
 
 
 def reduced(rows: pa.Table, partitions: pa.ChunkedArray) -> pa.Table:

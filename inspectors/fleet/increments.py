@@ -203,12 +203,16 @@ _LITTLE: Final = 4 << 20
 
 
 class Piece(NamedTuple):
-    """A file of the lake and which of its rows are wanted."""
+    """A file of the lake and which of its rows are wanted.
+
+    One that is carried on is written `anew` even if all its rows stay.
+    """
 
     kind: str
     path: str
     size: int
-    wanted: pc.Expression | None = None
+    wanted: pc.Expression = None
+    anew: bool = False
 
 
 def pieces_of(
@@ -315,25 +319,12 @@ def tell_commits(
     yield from writer.report()
 
 
-class Load(NamedTuple):
-    """Files of a kind that one task looks through, for the rows that are `staying`.
-
-    With `whole` they are written again even if all do.
-    """
-
-    kind: str
-    paths: tuple[str, ...]
-    staying: pc.Expression
-    whole: bool = False
-
-
-def carry(load: Load, target: Target) -> Iterator[pa.RecordBatch]:
-    """Carry out a load; yield a report."""
-    writer, columns = PartWriter(target), WRITTEN[load.kind].append(SCAN)
-    for path in load.paths:
-        going = read_rows(target.place, path, _GROUP, ~load.staying)
-        if load.whole or next(going, None) is not None:
+def carry(pieces: Sequence[Piece], target: Target) -> Iterator[pa.RecordBatch]:
+    """Write again the rows of pieces that stay, where others go; yield a report."""
+    writer = PartWriter(target)
+    for kind, path, _, staying, anew in pieces:
+        if anew or next(read_rows(target.place, path, _GROUP, ~staying), None) is not None:
             writer.said.gone.add(path)
-            for rows in read_rows(target.place, path, columns, load.staying):
-                writer.write(load.kind, rows)
+            for rows in read_rows(target.place, path, WRITTEN[kind].append(SCAN), staying):
+                writer.write(kind, rows)
     yield from writer.report()

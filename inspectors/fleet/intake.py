@@ -16,7 +16,7 @@ from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +25,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from rebal.groups.errors import DocumentError
+from rebal.groups.errors import DocumentError, WireError
 from rebal.groups.evidence.logs import zone_name, zone_offset
-from rebal.groups.wire.offsets_topic import GROUP_METADATA, KINDS, generation_in, kind_name
+from rebal.groups.wire.offsets_topic import (
+    GROUP_METADATA,
+    KINDS,
+    OFFSET_COMMITS,
+    decode_key,
+    decode_offset_commit,
+    generation_in,
+    kind_name,
+)
 from rebal.inspectors.fleet.commits import CommitSums, name_topics
 from rebal.inspectors.fleet.files import of_groups, read_rows
 from rebal.inspectors.fleet.increments import encoded, summed
-from rebal.inspectors.fleet.kinds import REPEATED, explain, group_in, sort_out
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
@@ -49,10 +56,17 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.sources.files import Part, share_out
 from rebal.inspectors.fleet.sources.requests import SYNCED, read_parts, read_syncs
-from rebal.inspectors.fleet.sources.source import SOURCE, TOPIC, Source
+from rebal.inspectors.fleet.sources.source import (
+    SKIPPED,
+    SOURCE,
+    TOPIC,
+    UNREADABLE,
+    Source,
+    error_row,
+)
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.clock import latest_time, span_of
-from rebal.inspectors.fleet.writer import REPORT_DDL, PartWriter, Target, TaskReport, Totals
+from rebal.inspectors.fleet.writer import REPORT_DDL, PartWriter, Target, TaskReport
 from rebal.inspectors.logs.lines import Zone
 
 Say = Callable[[str], None]
@@ -71,8 +85,17 @@ _BROKEN: Final = pa.schema(
     [(name, ERRORS.field(name).type) for name in ("source", "offset", "value")]
 )
 
+REPEATED: Final = "REPEATED"
+HISTORY: Final = frozenset(KINDS) - frozenset(OFFSET_COMMITS)
+"""The kinds that the timeline is made of."""
+_SHORTEST: Final = np.array([20, 28, 20, 24, 24])
+"""Bytes of an offset commit's value with empty metadata, by its version."""
+_NONE: Final = -1
+_Ints = np.ndarray[Any, np.dtype[np.int64]]
+_Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
+
+def read_records(spark: SparkSession, run: Run, source: Source) -> TaskReport:
     """Take in the records that no earlier scan has read; return what tasks report of them.
 
     Raises:
@@ -85,13 +108,13 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> Totals:
         broken = partial(read_broken, run.place, [one.path for one in run.earlier("broken")])
         read = partial(only_new, read=read, after=after, broken=broken)
     work = partial(take_in, target=run.target, latest=latest_time())
-    found = Totals()
+    found = TaskReport()
     found.take(in_shares(spark, shares, partial(work, read=read), REPORT_DDL).collect())
     if found.may_repeat:
         wrote = [Freed(one.path, one.size) for files in found.made.values() for one in files]
         remove(run.place, wrote)
         rows = in_shares(spark, shares, read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
-        once = Totals()
+        once = TaskReport()
         once.take(in_tasks(_each_once(rows), partial(work, read=iter), REPORT_DDL).collect())
         repeated = max(0, found.rows - once.rows)
         once.records[REPEATED] = repeated
@@ -151,7 +174,7 @@ def read_logs(
     spark: SparkSession,
     run: Run,
     paths: Sequence[str],
-    totals: Totals,
+    totals: TaskReport,
     *,
     zone: Zone,
     say: Say,
@@ -351,3 +374,78 @@ def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
             said.offsets[one["partition"]] += one["offset_count"]
             said.twice |= one["offset_count_distinct"] < one["offset_count"]
     said.stretch(span_of(rows["timestamp"].filter(pc.is_null(rows["problem"])), latest))
+
+
+class Sorted(NamedTuple):
+    """_Masks over the rows of a batch; a row that is in none of them is only counted."""
+
+    kinds: _Ints
+    commits: _Mask
+    history: _Mask
+    doubtful: _Mask
+
+
+def sort_out(rows: pa.RecordBatch) -> Sorted:
+    """Return the kind of each row of a source, by the first bytes of its key.
+
+    Commits are those that can be reduced: a tombstone, or a value of a known version that is long
+    enough. A doubtful row has a problem, is not what its key says, or tells of a group and has no
+    time.
+    """
+    keys, values, problems = (rows.column(name) for name in ("key", "value", "problem"))
+    key_sizes, value_sizes = _sizes(keys), _sizes(values)
+    # A key begins with its kind and the length of the group's name, a value with its version.
+    (kinds, names), (versions, _) = _first_words(keys), _first_words(values)
+    kinds = np.where(np.asarray(problems.is_null()) & (key_sizes >= 2), kinds, _NONE)
+    known_version = (versions >= 0) & (versions < len(_SHORTEST))
+    long_enough = known_version & (value_sizes >= _SHORTEST.take(versions, mode="clip"))
+    commits = np.isin(kinds, OFFSET_COMMITS) & (np.asarray(values.is_null()) | long_enough)
+    history = np.isin(kinds, list(HISTORY)) & (names >= 0) & (key_sizes >= 4 + names)
+    history &= np.asarray(rows.column("timestamp").is_valid())
+    known = np.isin(kinds, [_NONE, *OFFSET_COMMITS, *HISTORY])
+    return Sorted(kinds, commits, history, known & ~commits & ~history)
+
+
+def _first_words(values: pa.Array) -> _Ints:
+    """Return the first and the second 16-bit number of each value; zeros follow a shorter one."""
+    first = pc.fill_null(pc.binary_slice(values, 0, 4), b"")
+    whole = pc.binary_slice(pc.binary_join_element_wise(first, bytes(4), b""), 0, 4)
+    words = np.frombuffer(b"".join(whole.to_pylist()), ">i2").reshape(-1, 2)
+    return words.T.astype(np.int64)
+
+
+def _sizes(values: pa.Array) -> _Ints:
+    return np.asarray(pc.fill_null(pc.binary_length(values), 0))
+
+
+def group_in(key: bytes) -> bytes:
+    """Return the group that a key names, as written; for keys that `sort_out` calls history."""
+    return key[4 : 4 + int.from_bytes(key[2:4], "big")]
+
+
+def explain(writer: PartWriter, rows: pa.Table) -> None:
+    """Count rows that are not plain history, and say what is wrong with the broken ones."""
+    skipped = pc.fill_null(pc.starts_with(rows["problem"], SKIPPED), False)
+    for problem in rows["problem"].filter(skipped).to_pylist():
+        writer.said.skipped[problem.removeprefix(SKIPPED)] += 1
+    broken = rows.filter(pc.invert(skipped))
+    writer.said.records[UNREADABLE] += len(broken)
+    writer.add("broken", [_explained(row) for row in broken.to_pylist()])
+
+
+def _explained(row: Mapping[str, Any]) -> dict[str, Any]:
+    what, group_id, error = "record", None, row["problem"]
+    if error is None:
+        try:
+            if row["key"] is None:
+                raise WireError("The record has no key.")
+            key = decode_key(row["key"])
+            what, group_id = kind_name(key.version), getattr(key, "group_id", None)
+            if key.version in OFFSET_COMMITS:
+                decode_offset_commit(row["value"])
+            if key.version in HISTORY and row["timestamp"] is None:
+                raise WireError("The record has no time.")
+            error = f"These bytes are not a record of the kind {what}."
+        except WireError as wrong:
+            error = str(wrong)
+    return error_row(row, what, group_id, error)

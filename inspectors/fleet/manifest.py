@@ -85,11 +85,6 @@ NOTHING: Final = Manifest(run=0, finished_at=datetime(1970, 1, 1, tzinfo=UTC))
 """What the first scan of a cluster goes on from."""
 
 
-def dump_manifest(manifest: Manifest) -> str:
-    """Return the document, in a stable order."""
-    return msgspec.json.encode(manifest).decode()
-
-
 def load_manifest(text: str, place: str) -> Manifest:
     """Return the manifest of a scan in the lake `place`.
 

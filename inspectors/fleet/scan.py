@@ -34,7 +34,7 @@ from rebal.inspectors.fleet.increments import (
     NEWEST,
     NO_GROUPS,
     Choice,
-    Load,
+    Piece,
     carry,
     choose,
     decoded,
@@ -55,7 +55,7 @@ from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.rows import OPEN
 from rebal.inspectors.fleet.timeline.timeline import Options
-from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter, Totals
+from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _COMMITS: Final = ("commits", "open_commit_groups")
@@ -78,7 +78,7 @@ class _Scan:
 
     spark: SparkSession
     run: Run
-    totals: Totals
+    totals: TaskReport
     news: pa.Table
     states: pa.Table
     breaks: Mapping[int, tuple[int, ...]]
@@ -101,7 +101,7 @@ def scan(
         DocumentError: what was named holds no record of a group.
         LakeError: this machine does not see what the executors wrote.
     """
-    totals = Totals()
+    totals = TaskReport()
     logs: Sequence[ReadLog] = ()
     ahead_ms = run.previous.log_ahead_ms
     if source is not None:
@@ -132,7 +132,7 @@ def scan(
     return run.finish(known, totals)
 
 
-def check_seen(place: Place, totals: Totals) -> None:
+def check_seen(place: Place, totals: TaskReport) -> None:
     """Check that this machine sees the files that tasks report.
 
     Raises:
@@ -231,7 +231,7 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
     newest = of_scans(now.states.filter(pc.invert(told)))
     known = now.states.filter(told)["group_id"].combine_chunks()
     again = known.filter(pc.is_in(known, choice.anew))
-    loads: list[Load] = []
+    shares: list[list[Piece]] = []
     for kind, table in FOLDERS.items():
         files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
         small = find_small(files)
@@ -242,17 +242,14 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
         left = NO_GROUPS if table == "errors" else leaving
         gone = pa.concat_arrays([told_again, left])
         names, staying = sorted(gone.to_pylist()), ~of_groups(gone)
-        touched = tuple(
-            one.path for one in files if one not in small and may_hold(one.low, one.high, names)
-        )
-        if small:
-            rest = staying & newest if kind in NEWEST else staying
-            loads.append(Load(kind, tuple(one.path for one in small), rest, whole=True))
-        if touched:
-            loads.append(Load(kind, touched, staying))
-    if not loads:
+        rest = staying & newest if kind in NEWEST else staying
+        shares.append([Piece(kind, one.path, one.size, rest, anew=True) for one in small])
+        others = [one for one in files if one not in small and may_hold(one.low, one.high, names)]
+        shares.append([Piece(kind, one.path, one.size, staying) for one in others])
+    if not any(shares):
         return None
-    return in_shares(now.spark, loads, partial(carry, target=run.target), REPORT_DDL)
+    work = partial(carry, target=run.target)
+    return in_shares(now.spark, [one for one in shares if one], work, REPORT_DDL)
 
 
 def _manifest(now: _Scan, source: Source | None, request_logs: Sequence[str]) -> Manifest:
@@ -279,7 +276,7 @@ def _manifest(now: _Scan, source: Source | None, request_logs: Sequence[str]) ->
     )
 
 
-def _breaks(run: Run, totals: Totals) -> dict[int, tuple[int, ...]]:
+def _breaks(run: Run, totals: TaskReport) -> dict[int, tuple[int, ...]]:
     """Return the last offsets of earlier scans after which records are missing, by partition."""
     before = run.previous
     found = dict(before.breaks)

@@ -2,7 +2,7 @@
 
 Runs on the executors. A file counts only when the driver has got its task's report, which is one
 row with one document in it (msgpack): what a task that failed or was started twice has left behind
-is never looked at. `Totals` adds reports up.
+is never looked at. Reports add up to one of the scan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BY_KEY: Final = ("made", "skipped", "records", "lines", "stretches", "offsets")
 
 
 class TaskReport(Struct, omit_defaults=True, array_like=True):
-    """Files that one task wrote and replaced, and its counts.
+    """Files that one task wrote and replaced, and its counts, or those of all tasks of a scan.
 
     `made` are its files by kind, with their paths in the lake; `gone` are files of earlier scans
     that they replace. `rows` is the number of the source's rows, `skipped` how many of them are no
@@ -70,10 +70,6 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
             first, last = self.span or span
             self.span = min(first, span[0]), max(last, span[1])
 
-
-class Totals(TaskReport):
-    """The sum of what the tasks of one scan reported."""
-
     @property
     def read(self) -> int:
         """Records of the source."""
@@ -93,27 +89,21 @@ class Totals(TaskReport):
     def take(self, reports: Iterable[Any]) -> None:
         """Add rows of `REPORT`."""
         for row in reports:
-            self.add(_DECODER.decode(row["report"]))
+            one = msgspec.msgpack.decode(row["report"], type=TaskReport)
+            for name in _BY_KEY:
+                found = getattr(self, name)
+                for key, more in getattr(one, name).items():
+                    found[key] = found[key] + more if key in found else more
+            self.rows += one.rows
+            self.news += one.news
+            self.twice |= one.twice
+            self.gone |= one.gone
+            self.topics |= one.topics
+            self.stretch(one.span)
 
     def files(self, kind: str) -> list[DataFile]:
         """Return the files of a kind that tasks wrote, sorted."""
         return sorted(self.made.get(kind, ()))
-
-    def add(self, one: TaskReport) -> None:
-        """Add another report."""
-        for name in _BY_KEY:
-            found = getattr(self, name)
-            for key, more in getattr(one, name).items():
-                found[key] = found[key] + more if key in found else more
-        self.rows += one.rows
-        self.news += one.news
-        self.twice |= one.twice
-        self.gone |= one.gone
-        self.topics |= one.topics
-        self.stretch(one.span)
-
-
-_DECODER: Final = msgspec.msgpack.Decoder(TaskReport)
 
 
 WORK: Final = "_work"

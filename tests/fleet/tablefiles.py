@@ -18,7 +18,7 @@ from rebal.inspectors.fleet.lake.scans import SCANS
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import Target, TaskReport, Totals
+from rebal.inspectors.fleet.writer import Target, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.reader import open_tables
 
@@ -101,9 +101,9 @@ def target_in(folder: Path, number: int = 1) -> Target:
     return Target(find_place(str(folder)), f"{number:08d}-test", number)
 
 
-def reported(batches: Iterable[pa.RecordBatch]) -> Totals:
+def reported(batches: Iterable[pa.RecordBatch]) -> TaskReport:
     """What tasks report to the driver."""
-    totals = Totals()
+    totals = TaskReport()
     for batch in batches:
         totals.take(batch.to_pylist())
     return totals

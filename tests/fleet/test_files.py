@@ -14,14 +14,14 @@ from pyarrow.dataset import ParquetFileFormat
 
 from rebal.inspectors.fleet import writer
 from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
-from rebal.inspectors.fleet.increments import NO_GROUPS, Load, carry, tell
+from rebal.inspectors.fleet.increments import NO_GROUPS, Piece, carry, tell
 from rebal.inspectors.fleet.intake import only_new, read_broken, take_in
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import ERRORS, RUNS, SCAN, STATES, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import Options
-from rebal.inspectors.fleet.writer import PartWriter, Totals
+from rebal.inspectors.fleet.writer import PartWriter, TaskReport
 from tests.fleet.tablefiles import reported, target_in
 from tests.fleet.timeline_input import request_rows
 
@@ -32,7 +32,7 @@ LEAVE = b"""Completed request:{"requestHeader":{"requestApiKeyName":"LEAVE_GROUP
 ONE_GROUP = of_groups(pa.array(["group-17"]))
 
 
-def records(target_folder: Path, numbers: range = range(GROUPS * EACH)) -> Totals:
+def records(target_folder: Path, numbers: range = range(GROUPS * EACH)) -> TaskReport:
     """What a task makes of records of 40 groups that come in turn."""
     names = [b"group-%02d" % (number % GROUPS) for number in numbers]
     given = {
@@ -74,8 +74,8 @@ def test_files_of_many_scans_that_become_one_are_sorted_by_group(
     """Each scan has a few records of every group; they become one run of it."""
     scans, each = 9, 5
     numbers = range(scans * each * GROUPS)
-    paths = [
-        file.path
+    files = [
+        file
         for scan in range(scans)
         for file in records(tmp_path, numbers[scan * each * GROUPS :][: each * GROUPS]).files(
             "records"
@@ -83,8 +83,9 @@ def test_files_of_many_scans_that_become_one_are_sorted_by_group(
     ]
     monkeypatch.setattr(writer, "_FEW", 5)
     target = target_in(tmp_path, scans + 1)
-    load = Load("records", tuple(paths), ~of_groups(NO_GROUPS), whole=True)
-    (file,) = reported(carry(load, target)).files("records")
+    every = ~of_groups(NO_GROUPS)
+    pieces = [Piece("records", one.path, one.size, every, anew=True) for one in files]
+    (file,) = reported(carry(pieces, target)).files("records")
     assert file.rows == GROUPS
     assert row_groups_read(tmp_path, file.path, ONE_GROUP) == 1
     found = rows_of(tmp_path, file.path)

@@ -103,25 +103,21 @@ def test_a_range_ends_with_a_later_record_or_the_end_of_the_partition(read: Any)
     assert broker.closed
 
 
-def test_records_that_are_all_aborted_or_gone_are_no_error(read: Any) -> None:
-    assert list(read(Broker([end(0, 8)], [end(9, 2)]))) == []
-
-
-def test_who_may_not_see_the_group_reads_all_the_same(read: Any) -> None:
+def test_records_that_are_gone_and_groups_that_may_not_be_seen_are_no_error(read: Any) -> None:
     denied = message(-1, -1, KafkaError.GROUP_AUTHORIZATION_FAILED, topic=None)
+    assert list(read(Broker([end(0, 8)], [end(9, 2)]))) == []
     assert list(read(Broker([denied], [message(0, 4), end(0, 6), end(9, 2)]))) == [(0, 4)]
 
 
-def test_a_broker_that_rejects_or_falls_silent_is_an_error(read: Any) -> None:
+def test_a_broker_that_rejects_or_only_has_errors_or_falls_silent_is_an_error(
+    read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker = Broker([message(0, 3), message(9, 0, KafkaError.TOPIC_AUTHORIZATION_FAILED)])
     with pytest.raises(RequestError, match="TOPIC_AUTHORIZATION_FAILED"):
         list(read(broker))
     assert broker.closed
     with pytest.raises(ConnectError, match=r"no answer within 60 s: .*connection lost"):
         list(read(Broker([message(0, 3)])))
-
-
-def test_errors_alone_are_no_answer(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(0, 1000, 40))
     monkeypatch.setattr(kafka, "time", SimpleNamespace(monotonic=lambda: next(times)))
     down = [[message(-1, -1, KafkaError._ALL_BROKERS_DOWN, topic=None)] for _ in range(5)]

@@ -15,7 +15,7 @@ from rebal.inspectors.fleet.scan import check_seen
 from rebal.inspectors.fleet.spark import session
 from rebal.inspectors.fleet.spark.process import SparkError, failed_job, start_error
 from rebal.inspectors.fleet.spark.session import SparkSettings, _configuration
-from rebal.inspectors.fleet.writer import Totals
+from rebal.inspectors.fleet.writer import TaskReport
 from tests.fleet.conftest import OFFSETS
 from tests.fleet.tablefiles import last_scan
 
@@ -128,7 +128,7 @@ def test_why_a_job_failed_is_one_sentence(said: str, told: str) -> None:
 
 
 def test_files_that_executors_wrote_to_a_disk_of_their_own_are_an_error(tmp_path: Path) -> None:
-    totals = Totals(made={"records": [DataFile("records/1-a/one.parquet", 1, 9)]})
+    totals = TaskReport(made={"records": [DataFile("records/1-a/one.parquet", 1, 9)]})
     with pytest.raises(LakeError, match="the executors wrote where this machine cannot see it"):
         check_seen(Place(str(tmp_path)), totals)
     (tmp_path / "records" / "1-a").mkdir(parents=True)

@@ -68,7 +68,6 @@ class Run:
         self._last = found.last()
         self.previous = NOTHING if full else self._last
         self.retain = self._last.retain if retain is None else retain
-        self._app = app_of(cluster)
 
     def earlier(self, kind: str) -> tuple[DataFile, ...]:
         """Return the files of a kind that the scan before has, with their paths in the lake."""
@@ -89,11 +88,11 @@ class Run:
         Raises:
             LakeError: another scan of this cluster came first, or the store does not let it happen.
         """
-        made = self._files(report)
+        made, app = self._files(report), app_of(self.cluster)
 
         def commit(name: str) -> TableEntry:
             files = made[name]
-            version = self._table(name).become(self.cluster, files, self._app, self.number)
+            version = self._table(name).become(self.cluster, files, app, self.number)
             if version is None:
                 raise lost(self.place, self.cluster)
             return TableEntry(rows=sum(one.rows for one in files), version=version)
@@ -110,7 +109,7 @@ class Run:
             inputs={name: entry for name, entry in entries.items() if name not in TABLES},
         )
         scans = Scans(self.place)
-        found = scans.finish(finished, self._found, self._app, self.target.token)
+        found = scans.finish(finished, self._found, app, self.target.token)
         self._sweep(found, {finished.run: made})
         return finished
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -24,7 +25,6 @@ from rebal.inspectors.fleet.manifest import (
     NOTHING,
     Manifest,
     TableEntry,
-    dump_manifest,
     load_manifest,
 )
 
@@ -293,6 +293,6 @@ def _written(manifest: Manifest, row: Row) -> pa.Table:
         "versions": list(row.versions.items()),
         "rows": [(name, entry.rows) for name, entry in _entries(manifest).items()],
         "folders": row.folders,
-        "document": dump_manifest(manifest),
+        "document": msgspec.json.encode(manifest).decode(),
     }
     return pa.Table.from_pylist([made], SCHEMA)

@@ -18,6 +18,8 @@ beside records it is."""
 SourceRow = tuple[bytes | None, bytes | None, int | None, int | None, int | None, str, str | None]
 """A row of `SOURCE`; its time is microseconds since 1970."""
 SKIPPED: Final = "skipped: "
+UNREADABLE: Final = "UNREADABLE"
+"""What a record counts as that is not what its key says."""
 
 
 @dataclass(frozen=True)
@@ -43,3 +45,20 @@ def batch_of(rows: Sequence[SourceRow]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) or [()] * len(SOURCE)
     arrays = [pa.array(column, one.type) for one, column in zip(SOURCE, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SOURCE)
+
+
+def error_row(
+    row: Mapping[str, Any], what: str, group_id: str | None, error: str
+) -> dict[str, Any]:
+    """Return a row of `errors` for a row of a source."""
+    return {
+        "source": row["source"],
+        "partition": row["partition"],
+        "offset": row["offset"],
+        "at": row["timestamp"],
+        "group_id": group_id,
+        "what": what,
+        "error": error,
+        "key": row["key"],
+        "value": row["value"],
+    }

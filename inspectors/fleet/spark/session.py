@@ -244,9 +244,8 @@ def _configuration(settings: SparkSettings) -> dict[str, str]:
 
 
 def _loopback(settings: SparkSettings) -> bool:
-    if settings.local:
-        return True
-    return is_loopback(urlsplit(settings.url.split(",")[0]).hostname or "")
+    host = urlsplit(settings.url.split(",")[0]).hostname or ""
+    return settings.local or is_loopback(host)
 
 
 def active_session() -> SparkSession | None:

@@ -181,6 +181,11 @@ def watch(spark: SparkSession, tasks: Tasks) -> contextlib.AbstractContextManage
     return _told_by_server(spark, tasks) if is_connect(spark) else _asked(spark, tasks)
 
 
+def _add_up(stages: Sequence[tuple[int, int]], tasks: Tasks) -> None:
+    if stages:
+        tasks(*map(sum, zip(*stages, strict=True)))
+
+
 @contextmanager
 def _asked(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
     over = threading.Event()
@@ -191,9 +196,7 @@ def _asked(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
             with contextlib.suppress(Exception):
                 stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
                 seen = [stage for stage in stages if stage is not None]
-                if seen:
-                    done = sum(stage.numCompletedTasks for stage in seen)
-                    tasks(done, sum(stage.numTasks for stage in seen))
+                _add_up([(stage.numCompletedTasks, stage.numTasks) for stage in seen], tasks)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -208,9 +211,7 @@ def _asked(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
 def _told_by_server(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
     def look(stages: Any, **_: Any) -> None:
         running = [stage for stage in stages or () if not stage.done]
-        if running:
-            done = sum(stage.num_completed_tasks for stage in running)
-            tasks(done, sum(stage.num_tasks for stage in running))
+        _add_up([(stage.num_completed_tasks, stage.num_tasks) for stage in running], tasks)
 
     spark.registerProgressHandler(look)
     try:
