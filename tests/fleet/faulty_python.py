@@ -10,47 +10,15 @@ that Spark gives to a Python.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import runpy
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from collections.abc import Iterator
 from typing import Any
 
-PARTS = "rebal.inspectors.fleet.writer"
 LONGEST = 100.0
-
-
-class StoppingLoader(Loader):
-    """Loads the module as `loader` does, and makes its writer stop at the places."""
-
-    def __init__(self, loader: Loader, folder: str) -> None:
-        self._loader, self._folder = loader, folder
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        stop_at_places(module, self._folder)
-
-
-class StoppingFinder(MetaPathFinder):
-    """Finds the module of `PartWriter` alone."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(name, path) if name == PARTS else None
-        if spec is not None and spec.loader is not None:
-            spec.loader = StoppingLoader(spec.loader, self._folder)
-        return spec
 
 
 def stop_at_places(module: Any, folder: str) -> None:
@@ -85,6 +53,7 @@ if __name__ == "__main__":
     # python faulty_python.py FOLDER -m MODULE …
     del sys.path[0]
     _, place, _, name, *rest = sys.argv
-    sys.meta_path.insert(0, StoppingFinder(place))
+    # Tasks are forks of this process.
+    stop_at_places(importlib.import_module("rebal.inspectors.fleet.writer"), place)
     sys.argv = [name, *rest]
     runpy.run_module(name, run_name="__main__", alter_sys=True)

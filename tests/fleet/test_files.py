@@ -98,30 +98,33 @@ def rows_of(folder: Path, path: str) -> pa.Table:
     return pa.concat_tables([run.rows() for run in runs_of(rows)])
 
 
+def written(folder: Path, kind: str, rows: pa.Table) -> str:
+    """The path of the file of the first scan that has these rows."""
+    writer = PartWriter(target_in(folder))
+    writer.write(kind, rows)
+    (file,) = reported(writer.report()).files(kind)
+    return file.path
+
+
 def test_of_requests_without_a_time_no_others_are_read(tmp_path: Path) -> None:
     rows = [
         {"group_id": f"group-{n:05d}", "at": 1_760_000_000_000_000 + n, "value": b"request"}
         for n in range(9000)
     ]
-    writer = PartWriter(target_in(tmp_path))
-    writer.write("requests", pack(pa.Table.from_pylist([*rows, {"group_id": "z"}], TIMELINE)))
-    (file,) = reported(writer.report()).files("requests")
-    timeless = pc.field("at").is_null()
-    assert row_groups_read(tmp_path, file.path, timeless) == 1
-    assert [
-        len(rows) for rows in read_rows(target_in(tmp_path).place, file.path, RUNS, timeless)
-    ] == [1]
+    runs = pack(pa.Table.from_pylist([*rows, {"group_id": "z"}], TIMELINE))
+    path, timeless = written(tmp_path, "requests", runs), pc.field("at").is_null()
+    assert row_groups_read(tmp_path, path, timeless) == 1
+    (found,) = read_rows(target_in(tmp_path).place, path, RUNS, timeless)
+    assert len(found) == 1
 
 
 def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
-    writer = PartWriter(target_in(tmp_path))
-    writer.write("states", pa.Table.from_pylist([{"group_id": "a"}, {"group_id": "b"}], STATES))
-    (file,) = reported(writer.report()).files("states")
-    place, number = target_in(tmp_path).place, target_in(tmp_path).number
-    older = of_scans(pa.table({"group_id": ["a"], "scan_id": [number + 1]}))
-    assert row_groups_read(tmp_path, file.path, older) == 0
-    newest = of_scans(pa.table({"group_id": ["a", "b"], "scan_id": [number, number - 1]}))
-    (rows,) = read_rows(place, file.path, STATES.append(SCAN), newest)
+    rows = pa.Table.from_pylist([{"group_id": "a"}, {"group_id": "b"}], STATES)
+    path = written(tmp_path, "states", rows)
+    older = of_scans(pa.table({"group_id": ["a"], "scan_id": [2]}))
+    assert row_groups_read(tmp_path, path, older) == 0
+    newest = of_scans(pa.table({"group_id": ["a", "b"], "scan_id": [1, 0]}))
+    (rows,) = read_rows(target_in(tmp_path).place, path, STATES.append(SCAN), newest)
     assert rows["group_id"].to_pylist() == ["a"]
 
 
@@ -153,11 +156,9 @@ def test_a_line_with_a_time_that_is_not_believed_waits_until_it_is(tmp_path: Pat
 
 
 def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:
-    writer = PartWriter(target_in(tmp_path))
     lines = [{"source": "a", "value": b"broken"}, {"source": "b", "value": b"x", "offset": 3}]
-    writer.write("broken", pa.Table.from_pylist(lines, ERRORS))
-    (file,) = reported(writer.report()).files("broken")
-    broken = partial(read_broken, target_in(tmp_path).place, [file.path])
+    path = written(tmp_path, "broken", pa.Table.from_pylist(lines, ERRORS))
+    broken = partial(read_broken, target_in(tmp_path).place, [path])
     given = [
         {"source": "a", "value": b"broken"},
         {"source": "b", "value": b"broken"},

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import base64
-import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.hashes import SHA256
 
 from rebal.inspectors.fleet.sources import kafka as kafka_source
 from rebal.inspectors.fleet.sources.kafka import find_records
 from tests.fleet.conftest import read_tables, without_sources
 from tests.fleet.test_sources_live import commit
 from tests.kafka.broker import Broker
-from tests.kafka.issuer import Issuer
+from tests.kafka.issuer import Issuer, token
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
@@ -27,55 +23,10 @@ Scan = Callable[..., str]
 SECRET = 'cl"ient\\s3cret; x=1'
 
 
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-
-class Signer:
-    """A key of an issuer, and the tokens that it signs (RFC 7519, RS256)."""
-
-    def __init__(self) -> None:
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-
-    def token(self, life: float = 600, **claims: str) -> str:
-        now = int(time.time())
-        parts = [{"alg": "RS256", "kid": "k"}, {"iat": now, "exp": now + int(life), **claims}]
-        signed = ".".join(_text(json.dumps(part).encode()) for part in parts)
-        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), SHA256())
-        return f"{signed}.{_text(signature)}"
-
-    def jwks(self) -> str:
-        """The public key (RFC 7517)."""
-        numbers = self._key.public_key().public_numbers()
-        n = _text(numbers.n.to_bytes(256, "big"))
-        key = {"kty": "RSA", "kid": "k", "alg": "RS256", "use": "sig", "n": n, "e": "AQAB"}
-        return json.dumps({"keys": [key]})
-
-    def answer(self, **claims: str) -> bytes:
-        """What a token endpoint says."""
-        body = {"access_token": self.token(**claims), "expires_in": 600, "token_type": "Bearer"}
-        return json.dumps(body).encode()
-
-
 @pytest.fixture(scope="module")
-def signer() -> Signer:
-    return Signer()
-
-
-@pytest.fixture(scope="module")
-def broker(signer: Signer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """It checks signatures, as real ones do."""
-    keys = tmp_path_factory.mktemp("keys") / "jwks.json"
-    keys.write_text(signer.jwks())
-    package = "org.apache.kafka.common.security.oauthbearer"
-    prefix = "listener.name.sasl_ssl.oauthbearer.sasl"
-    settings = {
-        f"{prefix}.server.callback.handler.class": f"{package}.OAuthBearerValidatorCallbackHandler",
-        f"{prefix}.oauthbearer.jwks.endpoint.url": f"file://{keys}",
-        # Issuers have claims of their own for the user.
-        f"{prefix}.oauthbearer.sub.claim.name": "user",
-    }
-    with Broker("3.9.1", settings=settings) as made:
+def broker() -> Iterator[Broker]:
+    """One with commits of two groups."""
+    with Broker("3.9.1") as made:
         topic = made.create_topic("orders")
         for group in ("checkout", "billing"):
             made.wait_coordinator(group)
@@ -106,10 +57,9 @@ def properties(broker: Broker, url: str, folder: Path) -> Path:
     return path
 
 
-def test_tokens_of_an_endpoint(broker: Broker, signer: Signer, scan: Scan, tmp_path: Path) -> None:
+def test_tokens_of_an_endpoint(broker: Broker, scan: Scan, tmp_path: Path) -> None:
     """The tables are those of a scan over PLAINTEXT."""
-    with Issuer(600) as issuer:
-        issuer.body = signer.answer(user="admin")
+    with Issuer(600, sub="admin") as issuer:
         file = properties(broker, issuer.url, tmp_path)
         said = scan("--command-config", file, "--out", tmp_path / "out")
     scan("-b", broker.bootstrap, "--out", tmp_path / "plain")
@@ -135,16 +85,15 @@ def test_tokens_of_an_endpoint(broker: Broker, signer: Signer, scan: Scan, tmp_p
 )
 def test_a_token_is_there_no_more_when_tasks_ask(
     broker: Broker, scan: Scan, tmp_path: Path, *,
-    signer: Signer, fault: str, says: str, monkeypatch: pytest.MonkeyPatch,
+    fault: str, says: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     kept = tmp_path / "token"
-    kept.write_text(signer.token(user="admin"))
-    with Issuer(600) as issuer:
-        issuer.body = signer.answer(user="admin")
+    kept.write_text(token(600, sub="admin"))
+    with Issuer(600, sub="admin") as issuer:
 
         def found_late(*words: Any) -> Any:
             made = find_records(*words)
-            issuer.status, issuer.body = 401, None
+            issuer.status = 401
             kept.unlink()
             return made
 

@@ -159,13 +159,6 @@ def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
     assert read_tables(out) == local_tables
 
 
-def test_records_of_another_topic_alone_are_no_report(scan: Scan, tmp_path: Path) -> None:
-    file = tmp_path / "other.jsonl"
-    file.write_text(json.dumps(line(1, b"k", b"v", topic="orders")) + "\n")
-    said = scan("--offsets", file, "--out", tmp_path / "out", code=1)
-    assert "no record of __consumer_offsets is in there" in said
-
-
 def test_request_logs_alone_and_with_records_later(
     scan: Scan, local_tables: Tables, tmp_path: Path
 ) -> None:
