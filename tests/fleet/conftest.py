@@ -43,6 +43,13 @@ def run_rebal(*words: object, timeout: float = 170, **env: str) -> subprocess.Co
     )
 
 
+def script(path: Path, text: str) -> Path:
+    """A program of the shell."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def lines_in(packed: Path) -> list[bytes]:
     """The lines of a captured file."""
     return gzip.decompress(packed.read_bytes()).splitlines(keepends=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
 import sysconfig
@@ -14,7 +13,7 @@ import pytest
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.fleet.spark.session import require_server
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal, script
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_interrupt import refused
 from tests.kafka import jars
@@ -58,12 +57,9 @@ spark.stop()
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
     """This Python with its third-party packages, and without rebal."""
-    path = tmp_path / "bare-python"
     packages = sysconfig.get_paths()["purelib"]
-    path.write_text(
-        f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"\n'
-    )
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    words = f'PYTHONPATH="$PYTHONPATH:{packages}" exec {sys.executable} -S "$@"'
+    path = script(tmp_path / "bare-python", words)
     for module, there in (("pyarrow", True), ("rebal.groups", False)):
         done = subprocess.run([path, "-c", f"import {module}"], capture_output=True, check=False)
         assert (done.returncode == 0) is there, done.stderr

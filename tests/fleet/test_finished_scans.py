@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any, Final
 
 import duckdb
@@ -31,13 +31,9 @@ DOC: Final = (ROOT / "docs" / "fleet-tables.md").read_text()
 QUERIES: Final = re.findall(r"```sql\n(.*?);\n```", DOC, re.DOTALL)
 
 
-def shipped() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("finished_scans", SHIPPED)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def shipped() -> Any:
+    """The example's functions."""
+    return SimpleNamespace(**runpy.run_path(str(SHIPPED)))
 
 
 @pytest.fixture(scope="module")
@@ -126,13 +122,10 @@ def test_the_example_reads_the_last_scan(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 PROGRAM: Final = """
-import importlib.util, json, sys
+import json, runpy, sys
 from pyspark.sql import SparkSession
 
 path, lake, jars, script, *queries = sys.argv[1:]
-spec = importlib.util.spec_from_file_location("finished_scans", path)
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
 spark = (
     SparkSession.builder.master("local[1]")
     .config("spark.jars", jars)
@@ -152,7 +145,7 @@ spark = (
 def answers():
     return [[list(row) for row in spark.sql(query).collect()] for query in queries]
 
-module.spark_views(spark, lake, "west")
+runpy.run_path(path)["spark_views"](spark, lake, "west")
 by_function = answers()
 for view in spark.catalog.listTables():
     spark.catalog.dropTempView(view.name)

@@ -23,6 +23,7 @@ from rebal.cli.metrics import LakeMetrics
 from rebal.cli.params import Lake
 from rebal.groups.model import Cluster
 from rebal.inspectors.kafka.brokers import ClusterReading
+from tests.fleet.conftest import script
 from tests.fleet.synthetic import fleet
 from tests.fleet.tablefiles import AT, write_tables
 
@@ -97,9 +98,7 @@ def calls_of(line: str, folder: Path, **variables: str) -> list[list[str]]:
     log, programs = folder / "calls", folder / "bin"
     log.unlink(missing_ok=True)
     programs.mkdir(exist_ok=True)
-    stub = programs / "rebal"
-    stub.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "" >> {shlex.quote(str(log))}\n')
-    stub.chmod(0o755)
+    script(programs / "rebal", f'printf "%s\\n" "$@" "" >> {shlex.quote(str(log))}')
     env = {**variables, "PATH": f"{programs}:{os.environ['PATH']}"}
     subprocess.run(["/bin/sh", "-c", line], env=env, check=True, timeout=20)
     return [call.split("\n") for call in log.read_text().rstrip("\n").split("\n\n")]

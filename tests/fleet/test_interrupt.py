@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import time
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.fleet.conftest import (
     lines_in,
     read_tables,
     run_rebal,
+    script,
     without_sources,
 )
 from tests.fleet.tablefiles import last_scan
@@ -146,10 +146,8 @@ def refused(tmp_path: Path, *words: str, code: int = 1, **env: str) -> str:
 )
 def test_without_a_java_that_is_new_enough(tmp_path: Path, java: str | None, says: str) -> None:
     if java is not None:
-        path = tmp_path / "bin" / "java"
-        path.parent.mkdir()
-        path.write_text(f"#!/bin/sh\necho '{java}' >&2\n")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        (tmp_path / "bin").mkdir()
+        script(tmp_path / "bin" / "java", f"echo '{java}' >&2")
     assert says in refused(tmp_path, JAVA_HOME=str(tmp_path))
 
 

@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import STORED, WORK, columns_of
 from tests.fleet import faulty_python
-from tests.fleet.conftest import OFFSETS, REBAL, REQUEST_LOG, Tables, lines_in, read_tables
+from tests.fleet.conftest import OFFSETS, REBAL, REQUEST_LOG, Tables, lines_in, read_tables, script
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_cluster import cluster_of
 from tests.fleet.test_finished_scans import shipped
@@ -81,11 +81,8 @@ class Faulty:
     def __init__(self, master: str, folder: Path, words: Sequence[str], **conf: str) -> None:
         self.places = folder / "places"
         self.places.mkdir(exist_ok=True)
-        python = folder / "faulty-python"
-        python.write_text(
-            f'#!/bin/sh\nexec {sys.executable} {faulty_python.__file__} {self.places} "$@"\n'
-        )
-        python.chmod(0o755)
+        faulty = f'exec {sys.executable} {faulty_python.__file__} {self.places} "$@"'
+        python = script(folder / "faulty-python", faulty)
         conf = {**_CONF, **conf, "spark.pyspark.python": str(python)}
         options = [word for pair in conf.items() for word in ("--spark-conf", "=".join(pair))]
         self.command = [REBAL, "fleet", "scan", "--master", master, *options, *words]

@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.sources.captured import find_files
 from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.tables.reader import Tables as LakeTables
 from rebal.inspectors.tables.reader import open_tables
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time, run_rebal
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time, run_rebal, script
 from tests.fleet.stores import STORES, Store
 from tests.fleet.test_cluster import cluster_of
 from tests.fleet.test_lake import check_clusters_at_once, finish, new_run, of, seen_in
@@ -217,10 +217,9 @@ def test_executors_that_share_nothing_with_the_driver(
 
     The Python of the first scan has the standard library alone: an archive gives it the packages.
     """
-    driver, empty_python = tmp_path / "driver", tmp_path / "empty-python"
+    driver = tmp_path / "driver"
     driver.mkdir()
-    empty_python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    empty_python.chmod(0o755)
+    empty_python = script(tmp_path / "empty-python", f'exec {sys.executable} -S "$@"')
     for module in ("numpy", "pandas", "pyarrow", "msgspec", "yaml", "kafka", "rebal.groups"):
         words = [empty_python, "-c", f"import {module}"]
         assert subprocess.run(words, capture_output=True, check=False).returncode == 1, module
