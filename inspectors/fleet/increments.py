@@ -145,16 +145,20 @@ def choose(
         pc.equal(state["form"], FORM),
     )
     begins = pc.is_null(state["group_id"])
-    sure = pc.and_(news["ordered"], pc.or_(pc.invert(is_record), _within(news, span)))
+    first, last = (-(2**63), 2**63 - 1) if span is None else span
+    # Only times that all sources cover may be believed.
+    is_early = pc.less(news["at"].cast(LONG), first)
+    is_outside = pc.fill_null(pc.or_(is_early, pc.greater(news["until"].cast(LONG), last)), False)
+    sure = pc.and_not(news["ordered"], pc.and_(is_record, is_outside))
     follows = pc.and_(sure, pc.or_(begins, pc.fill_null(goes_on, False)))
     unnamed = states["unnamed"].combine_chunks()
     parents = pc.list_parent_indices(unnamed)
     learned = parents.filter(pc.is_in(pc.list_flatten(unnamed), pa.array(named, pa.string())))
     anew = _names(news.filter(pc.invert(follows)), states.take(learned))
     groups = pc.unique(pa.concat_arrays([_names(news), anew]))
-    told = states.filter(_is_in(states, groups))
+    told = states.filter(pc.is_in(states["group_id"], groups))
     recorded = _names(news.filter(is_record), told.filter(told["recorded"]))
-    go_on = told.filter(pc.invert(_is_in(told, anew)))
+    go_on = told.filter(pc.invert(pc.is_in(told["group_id"], anew)))
     return Choice(groups, anew, go_on.select(["group_id", SCAN.name]), recorded)
 
 
@@ -172,20 +176,6 @@ def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
     for one in tests:
         follows = pc.and_(follows, pc.fill_null(one, True))
     return follows
-
-
-def _within(news: pa.Table, span: tuple[int, int] | None) -> pa.ChunkedArray:
-    """Return for each row whether all sources cover its times: only those may be believed."""
-    first, last = (-(2**63), 2**63 - 1) if span is None else span
-    inside = pc.and_(
-        pc.greater_equal(news["at"].cast(LONG), first),
-        pc.less_equal(news["until"].cast(LONG), last),
-    )
-    return pc.fill_null(inside, True)
-
-
-def _is_in(rows: pa.Table, groups: pa.Array | Collection[str]) -> pa.ChunkedArray:
-    return pc.is_in(rows["group_id"], pa.array(groups, pa.string()))
 
 
 def _names(*tables: pa.Table) -> pa.Array:

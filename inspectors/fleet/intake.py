@@ -360,7 +360,8 @@ def _hashed(rows: pa.Table) -> Iterator[tuple[str, bytes]]:
 def _groups(keys: pa.ChunkedArray) -> pa.Array:
     """Return the groups that these keys name."""
     found = keys.combine_chunks().dictionary_encode()
-    names = [group_in(key).decode("utf-8", "replace") for key in found.dictionary.to_pylist()]
+    keys = found.dictionary.to_pylist()
+    names = [key[4 : 4 + int.from_bytes(key[2:4])].decode("utf-8", "replace") for key in keys]
     return pa.array(names, TEXT).take(found.indices)
 
 
@@ -416,11 +417,6 @@ def _first_words(values: pa.Array) -> _Ints:
 
 def _sizes(values: pa.Array) -> _Ints:
     return np.asarray(pc.fill_null(pc.binary_length(values), 0))
-
-
-def group_in(key: bytes) -> bytes:
-    """Return the group that a key names, as written; for keys that `sort_out` calls history."""
-    return key[4 : 4 + int.from_bytes(key[2:4], "big")]
 
 
 def explain(writer: PartWriter, rows: pa.Table) -> None:

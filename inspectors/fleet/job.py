@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rebal.inspectors.fleet.sources.source import Source
 
 Say = Callable[[str], None]
-_UNAUTHORIZED: Final = "TOPIC_AUTHORIZATION_FAILED"
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def _look(order: ScanOrder) -> Source | None:
 def _in_words(error: Exception, order: ScanOrder) -> SparkError:
     """Return the error in one sentence, with the commands that help."""
     text, config = f"{error} {getattr(error, 'java_exception', '')}", order.config
-    if config is not None and _UNAUTHORIZED in text:
+    if config is not None and "TOPIC_AUTHORIZATION_FAILED" in text:
         from rebal.inspectors.fleet.sources.kafka import NEEDED, grant
 
         said = f"this user may not read the records of __consumer_offsets: {NEEDED}."

@@ -6,7 +6,7 @@ A scan's row of the lake's table `scans` carries it as a document.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -85,6 +85,10 @@ NOTHING: Final = Manifest(run=0, finished_at=datetime(1970, 1, 1, tzinfo=UTC))
 """What the first scan of a cluster goes on from."""
 
 
+class _Head(msgspec.Struct):
+    schema: str
+
+
 def load_manifest(text: str, place: str) -> Manifest:
     """Return the manifest of a scan in the lake `place`.
 
@@ -92,7 +96,7 @@ def load_manifest(text: str, place: str) -> Manifest:
         DocumentError: it is damaged, or of another version.
     """
     try:
-        schema = msgspec.json.decode(text, type=dict[str, Any]).get("schema")
+        schema = msgspec.json.decode(text, type=_Head).schema
         if schema != SCHEMA:
             raise DocumentError(
                 f"{place}: the schema of its last scan is {schema}, this rebal reads {SCHEMA}: "

@@ -245,8 +245,6 @@ def is_lake(place: Place) -> bool:
     from deltalake import DeltaTable
 
     with place.errors():
-        if place.folder is not None and not place.folder.is_dir():
-            return False
         return DeltaTable.is_deltatable(place.table(SCANS), dict(place.options))
 
 

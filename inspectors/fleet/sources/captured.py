@@ -39,7 +39,6 @@ from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, Source
 from rebal.inspectors.fleet.spark.tasks import shares_of
 
 _TEXT: Final = (".jsonl", ".ndjson", ".json")
-_PARQUET_MAGIC: Final = b"PAR1"
 _LINE: Final = SOURCE.remove(SOURCE.get_field_index("source")).append(pa.field("topic", TEXT))
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _BINARY: Final = (pa.binary(), pa.large_binary())
@@ -163,7 +162,7 @@ def _form(path: str) -> str:
     head = head_of(path)
     if not head:
         raise DocumentError(f"{path}: is empty; capture the records of {TOPIC} again.")
-    return "parquet" if head.startswith(_PARQUET_MAGIC) else "text"
+    return "parquet" if head.startswith(b"PAR1") else "text"
 
 
 def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:

@@ -36,9 +36,6 @@ SYNCED: Final = "group_id string, generation long, at long"
 """Rows of `read_syncs`; times are microseconds since 1970."""
 Row = dict[str, Any]
 """Columns of a row of `TIMELINE`."""
-_SYNC: Final = SYNC.encode()
-_ROWS: Final = 4000
-"""Rows that a task hands over at once, about."""
 
 
 def read_parts(
@@ -46,25 +43,21 @@ def read_parts(
 ) -> Iterator[pa.Table]:
     """Yield the rows of parts of logs as `TIMELINE`; their lines are added to `counts`."""
     found = RequestLines(zone, counts)
-    rows: list[Row] = []
     for part in parts:
         name = Path(part.path).name
         for position, text, problem in blocks(part):
             end = position + len(text)
-            rows += found.read(text, name, position, growing=end >= part.end)
+            rows = [*found.read(text, name, position, growing=end >= part.end)]
             if problem is not None:
                 rows.append({"problem": problem, "source": name, "position": end})
-            if len(rows) >= _ROWS:
-                yield pa.Table.from_pylist(rows, TIMELINE)
-                rows = []
-    yield pa.Table.from_pylist(rows, TIMELINE)
+            yield pa.Table.from_pylist(rows, TIMELINE)
 
 
 def read_syncs(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
     """Yield the times of leaders' syncs in parts of logs that name no zone, as if in UTC."""
     for part in parts:
         for position, text, _ in blocks(part):
-            lines = (line for line in text.split(b"\n") if MARK in line and _SYNC in line)
+            lines = (line for line in text.split(b"\n") if MARK in line and SYNC.encode() in line)
             read = (parse(line, part.path, position, None) for line in lines)
             rows = [
                 {"group_id": one.group_id, "generation": one.generation, "at": micros(one.at)}

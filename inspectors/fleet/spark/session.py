@@ -66,7 +66,6 @@ _YOUNG_JVM: Final = "-XX:TieredStopAtLevel=1"
 _DRIVER: Final = "spark.driver.extraJavaOptions"
 _PORT: Final = 15002
 _ANSWER_SECONDS: Final = 10
-_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 _NOT_THE_SESSIONS: Final = ("spark.master", "spark.remote")
 
 
@@ -313,7 +312,7 @@ def remote_session(
     """
     ours = active_session()
     # Spark's functions are those for Connect as long as the variable is there.
-    with environment(**{_MODE: "1"}):
+    with environment(SPARK_CONNECT_MODE_ENABLED="1"):
         session = ours or _new_session(url)
         given = dict(chosen)
         settings = {**defaults, **given}

@@ -170,9 +170,8 @@ _EVERY: Final = 0.5
 def describe(spark: SparkSession) -> str:
     """Return where tasks run, and how many at a time, in words."""
     session: Any = spark
-    server = is_connect(spark)
-    place = f"Spark Connect at {session.client.host}" if server else session.sparkContext.master
-    tasks = cores_of(spark)
+    at = f"Spark Connect at {session.client.host}" if is_connect(spark) else None
+    place, tasks = at or session.sparkContext.master, cores_of(spark)
     return f"{place}, {tasks} {'task' if tasks == 1 else 'tasks'} at a time"
 
 
