@@ -172,9 +172,8 @@ def as_parts(rows: pa.Table) -> pa.Table:
 def name_topics(parts: pa.Table, writer: PartWriter) -> None:
     """Report the names of topics by their ids, as commits of Kafka 4.1 and later tell them."""
     told = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
-    for row in told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist():
-        if row["topic"] is not None:
-            writer.said.topics[row["topic_id"]] = row["topic"]
+    rows = told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist()
+    writer.said.topics |= {row["topic_id"]: row["topic"] for row in rows if row["topic"]}
 
 
 def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:

@@ -278,10 +278,10 @@ def _manifest(now: _Scan, source: Source | None, request_logs: Sequence[str]) ->
 
 def _breaks(run: Run, totals: TaskReport) -> dict[int, tuple[int, ...]]:
     """Return the last offsets of earlier scans after which records are missing, by partition."""
-    before = run.previous
-    found = dict(before.breaks)
-    for number, last in totals.last.items():
-        end = before.offsets.get(number)
-        if end is not None and totals.offsets[number] < last - end:
-            found[number] = (*found.get(number, ()), end)
-    return dict(sorted(found.items()))
+    before, last = run.previous, totals.last
+    found = {
+        number: (*before.breaks.get(number, ()), end)
+        for number, end in before.offsets.items()
+        if number in last and totals.offsets[number] < last[number] - end
+    }
+    return dict(sorted({**before.breaks, **found}.items()))

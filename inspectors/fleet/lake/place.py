@@ -180,20 +180,13 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
             f"{text}: delta-rs finds no such path on HDFS: name one of the letters a to z, digits "
             "and - _ . = only."
         )
-    for name in _unlike_urls(made):
-        raise LakeError(f"{text}: {name} is no URL such as https://store:9000.")
-    return made
-
-
-def _unlike_urls(place: Place) -> list[str]:
-    """Return the names of endpoints that the store's client would panic at, not their values."""
-    own = _ENVIRONMENT.get(place._scheme, "/")
+    own = _ENVIRONMENT.get(made._scheme, "/")
     known = {name: value for name, value in os.environ.items() if name.startswith(own)}
-    return [
-        name
-        for name, value in {**known, **place.options}.items()
-        if _ENDPOINT.fullmatch(name) and not _URL.fullmatch(value)
-    ]
+    for name, value in {**known, **made.options}.items():
+        # The store's client would panic at it; it may hold a secret.
+        if _ENDPOINT.fullmatch(name) and not _URL.fullmatch(value):
+            raise LakeError(f"{text}: {name} is no URL such as https://store:9000.")
+    return made
 
 
 def _reason(error: BaseException) -> str:

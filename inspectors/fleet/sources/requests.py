@@ -123,7 +123,6 @@ def _says_nothing(found: Request, steady: set[tuple[str, str]]) -> bool:
     if not is_steady(found):
         return False
     member = (found.group_id, found.member_id)
-    if member in steady:
-        return True
+    is_known = member in steady
     steady.add(member)
-    return False
+    return is_known

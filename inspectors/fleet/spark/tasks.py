@@ -113,11 +113,6 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def is_local(spark: SparkSession) -> bool:
-    """Return whether tasks run on this machine, with its disks and its packages."""
-    return not is_connect(spark) and str(spark.sparkContext.master).startswith("local")
-
-
 @lru_cache(maxsize=4)
 def cores_of(spark: SparkSession) -> int:
     """Return how many tasks run at once."""
@@ -135,7 +130,7 @@ ROOMS: Final = ("groups", "inspectors")
 
 def ship(spark: SparkSession) -> None:
     """Let a session's tasks import rebal, wherever they run; a second time changes nothing."""
-    if not is_local(spark):
+    if is_connect(spark) or not str(spark.sparkContext.master).startswith("local"):
         spark.addArtifacts(str(_zip()), pyfile=True)
 
 
