@@ -411,7 +411,7 @@ def _first_words(values: pa.Array) -> _Ints:
     """Return the first and the second 16-bit number of each value; zeros follow a shorter one."""
     first = pc.fill_null(pc.binary_slice(values, 0, 4), b"")
     whole = pc.binary_slice(pc.binary_join_element_wise(first, bytes(4), b""), 0, 4)
-    words = np.frombuffer(b"".join(whole.to_pylist()), ">i2").reshape(-1, 2)
+    words = np.frombuffer(whole.buffers()[2] or b"", ">i2", 2 * len(whole)).reshape(-1, 2)
     return words.T.astype(np.int64)
 
 
