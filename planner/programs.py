@@ -5,7 +5,7 @@ Their assignor lists show little: Streams always has [stream], and every worker 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from rebal.groups.model import GroupState, Knowledge, RebalanceProtocol, Source, Tri
@@ -16,6 +16,7 @@ from rebal.groups.streams import (
     user_data_of,
 )
 from rebal.planner.context import Context, Facts
+from rebal.planner.plan import Aim, Step
 from rebal.planner.verdict import opposite
 
 INCREMENTAL: Final = ("compatible", "sessioned")
@@ -50,6 +51,41 @@ def above_eager(context: Context, facts: Facts) -> Tri:
     answer = opposite(facts.older_than(EAGER_UNTIL))
     eager = context.runs(facts).value is RebalanceProtocol.EAGER
     return Tri.NO if answer is Tri.CANNOT_TELL and eager else answer
+
+
+def _is_cooperative(context: Context, facts: Facts) -> Tri:
+    return Tri.YES if context.runs(facts).value is RebalanceProtocol.COOPERATIVE else Tri.NO
+
+
+_EXCLUDED: Final[Mapping[Aim, Callable[[Context, Facts], Tri]]] = {
+    Aim.STREAMS_COOPERATIVE: below_cooperative,
+    Aim.STREAMS_EAGER: above_eager,
+    Aim.STREAMS_OLD: _is_cooperative,
+}
+
+
+def excluded(context: Context, aim: Aim) -> dict[Tri, list[Facts]]:
+    """Return the members beside which no instance takes a step of `aim`, by answer: their version
+    cannot run the protocol that it brings, or they run COOPERATIVE while an old version comes back.
+    """
+    asked = _EXCLUDED.get(aim, lambda *_: Tri.NO)
+    answers = [(asked(context, facts), facts) for facts in context.members]
+    return {answer: [facts for each, facts in answers if each is answer] for answer in Tri}
+
+
+def hindered(context: Context, step: Step, *, first: bool) -> tuple[Tri, str]:
+    """Return whether a member excludes a restart of `step`, and why; a version that nothing shows
+    counts in the `first` step alone, since what follows is of its versions.
+    """
+    by = excluded(context, step.aim)
+    if by[Tri.YES]:
+        return (
+            Tri.YES,
+            f"step {step.id} excludes the version or protocol of {context.named(by[Tri.YES])}",
+        )
+    if by[Tri.CANNOT_TELL] and first:
+        return Tri.CANNOT_TELL, f"the version of {context.named(by[Tri.CANNOT_TELL])} is not known"
+    return Tri.NO, ""
 
 
 def comes_from(facts: Facts) -> str:

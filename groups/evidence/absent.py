@@ -86,12 +86,12 @@ class _Joins:
         for join in found:
             if join.evidence.source is Source.CLIENT_LOG and join.member_id in dated:
                 # The brokers' times count; within its own log the order of the lines is certain.
-                if join.new and join.accepted:
-                    self._by[join.log, join.client_id].append(join)
+                if join.accepted and (join.new or join.instance_id):
+                    self._by[join.log, client_of(join)].append(join)
                 continue
             if join.new:
                 self._new[join.member_id].append(join)
-            for key in (*_keys(join), (join.log, join.client_id)) if join.accepted else ():
+            for key in (*_keys(join), (join.log, client_of(join))) if join.accepted else ():
                 self._by[key].append(join)
 
     def after(
@@ -132,7 +132,8 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
     """Return the rejection's record; `alone`: no member of the group has its client id.
 
     A client's own log has no address, and one that several processes share does not tell them
-    apart: its later join is the client's where no other process has its client id.
+    apart: its later join is that of the instance id, or the client's where no other process has
+    its client id.
     """
     made = Refusal(
         at=one.at,
@@ -146,8 +147,8 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
         software=one.software,
         evidence=one.evidence,
     )
-    alone = alone and not is_automatic(one.group_id, one.client_id)
-    own = [(one.log, one.client_id)] if alone and one.log and not one.host else []
+    told = one.instance_id or (alone and not is_automatic(one.group_id, one.client_id))
+    own = [(one.log, client_of(one))] if told and one.log and not one.host else []
     return _rejoined(made, joins.after(made, lambda join: _is_later(join, one), *own))
 
 
@@ -321,7 +322,7 @@ def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Depa
     return tuple(known[-MOST_DEPARTED:])
 
 
-def client_of(one: Departed | Refusal | Member) -> str:
+def client_of(one: Departed | Refusal | Refused | Joined | Member) -> str:
     """Return what names the client: its instance id, else its client id."""
     return one.instance_id or one.client_id
 

@@ -45,6 +45,7 @@ from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.kinds import Action
 from rebal.planner.kip848 import allows, clients, online
 from rebal.planner.plan import Advice, Aim, Plan, Step, StepKind
+from rebal.planner.programs import hindered
 from rebal.planner.risks import Risk, stop_risk
 from rebal.planner.settings import classic_change, consumer_change
 from rebal.planner.verdict import worst
@@ -83,8 +84,8 @@ def step_action(
         change = classic_change(families.pop() if len(families) == 1 else None)
         made = worded(replace(made, change=change))
     command = context.given.verify() if context.given.plan is not None else step.gate.command
-    barred = tuple(replace(one, step=step.id) for one in withheld)
-    return replace(made, command=made.command or command, step=step.id), barred
+    made = replace(made, command=made.command or command, step=step.id)
+    return made, tuple(replace(one, step=step.id) for one in withheld)
 
 
 def _of_aim(
@@ -98,8 +99,8 @@ def _of_aim(
     aim = step.aim
     risk = stop_risk(plan.path)
     if risk is not None and not risk.accepted_in(ignore):
-        agreed = context.accepting(risk.rule, AGREED).line
-        return replace(stop(step.precondition), command=agreed), ()
+        stops = stop(step.precondition)
+        return replace(stops, command=context.accepting(risk.rule, AGREED).line), ()
     if step.kind is StepKind.CUT_OVER:
         if not to_do:
             return replan(context, "no member is left to stop"), ()
@@ -114,11 +115,19 @@ def _of_aim(
     if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC, Aim.CLIENT) and step.target_list:
         made, withheld = narrowing(context, to_do, step.target_list, wide_list(plan, context))
         return _accepted(with_setting(made, step), withheld, ignore)
+    answer, why = hindered(context, step, first=step is plan.steps[0])
+    if answer is not Tri.NO:
+        return replan(context, why) if answer is Tri.YES else show(context, Needs.LISTS, why), ()
     made = restart_of(context, to_do[0])
     own, members = to_do[0].member.member_id, context.snapshot.members
-    if (named := process_names(members).get(own)) is not None:
-        threads = tuple(one.member_id for one in threads_of(members)[own])
-        made = worded(replace(made, members=threads, names=(named,)))
+    if (process := process_names(members).get(own)) is not None:
+        made = worded(
+            replace(
+                made,
+                members=tuple(one.member_id for one in threads_of(members)[own]),
+                names=(process,),
+            )
+        )
     return with_setting(made, step), ()
 
 
@@ -142,9 +151,8 @@ def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, s
     chosen = next((one for one in withheld if acceptable(one, ignore)), None)
     if made.recommended or chosen is None:
         return made, withheld
-    rest = tuple(one for one in withheld if one is not chosen)
-    reason = f"accepted by you: {chosen.reason}"
-    return worded(replace(chosen, verdict=Tri.YES, reason=reason)), rest
+    taken = replace(chosen, verdict=Tri.YES, reason=f"accepted by you: {chosen.reason}")
+    return worded(taken), tuple(one for one in withheld if one is not chosen)
 
 
 def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:

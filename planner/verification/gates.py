@@ -30,7 +30,7 @@ from rebal.groups.model import (
 )
 from rebal.planner.context import COOPERATIVE, Context, Facts
 from rebal.planner.plan import Aim, Plan, Step, StepKind
-from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers
+from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, excluded, offers
 from rebal.planner.verdict import agreed, opposite
 from rebal.planner.verification.journal import JournalEntry, PlanContext, assumed, looks_of
 
@@ -185,14 +185,13 @@ def _protocol(context: Context, step: Step, facts: Facts) -> Proof:
         return Proof(done=Tri.CANNOT_TELL, why=_NOT_SHOWN, by_hand=True)
     if told.value is not (RebalanceProtocol.COOPERATIVE if up else RebalanceProtocol.EAGER):
         return Proof(done=Tri.NO, why=told.why)
-    unable = [
-        each
-        for each in context.members
-        if (below_cooperative(context, each) if up else above_eager(context, each)) is Tri.YES
-    ]
+    unable = excluded(context, step.aim)[Tri.YES]
     if unable:
-        why = f"{told.why}, but {context.named(unable)} cannot run it: the step before is not done"
-        return Proof(done=Tri.CANNOT_TELL, why=why)
+        return Proof(
+            done=Tri.CANNOT_TELL,
+            why=f"{told.why}, but {context.named(unable)} cannot run it: the step before is not "
+            "done",
+        )
     return Proof(done=Tri.YES, why=told.why)
 
 

@@ -256,9 +256,10 @@ def heed_danger(look: Look) -> Advice | None:
     first = next((each for each in look.dangers if each.kind is not DangerKind.REJECTED), None)
     if first is None:
         return None
-    made = advised.stop(f"{first.message} {first.fix}")
     owners = look.members(first.members) if first.kind is DangerKind.LAG else ()
-    return replace(made, commands=look.context.removals(owners))
+    return replace(
+        advised.stop(f"{first.message} {first.fix}"), commands=look.context.removals(owners)
+    )
 
 
 def heed_finding(look: Look) -> Advice | None:

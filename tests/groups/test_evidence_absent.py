@@ -82,6 +82,18 @@ def test_a_log_without_addresses_shows_the_client_s_return_where_no_other_has_it
     assert (one.rejoined_as is not None) is back
 
 
+def test_a_static_client_s_own_log_orders_its_join_that_a_broker_dates_too() -> None:
+    first = refused(instance_id="i", host="", log="i.log", evidence=OWN)
+    own, broker = (
+        rejoin(instance_id="i", at=first.at + timedelta(seconds=3), **more)
+        for more in ({"host": "", "log": "i.log", "evidence": OWN}, {"log": "request.log"})
+    )
+    (one,) = merge(group(member("a")), [first, own, broker]).refusals
+    assert one.rejoined_as == "pod-id"
+    (one,) = merge(group(member("a")), [first, broker]).refusals
+    assert one.rejoined_as is None
+
+
 @pytest.mark.parametrize("known", [[], [joined("pod", COOP, minute=0, host="h1", new=True)]])
 def test_an_older_member_of_the_same_name_that_rejoins_is_not_the_rejected_client(
     known: list[Any],

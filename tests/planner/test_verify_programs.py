@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
 from msgspec.structs import replace
 
 from rebal.cli.output import render
@@ -98,6 +99,34 @@ def test_down_goes_over_the_bridge_to_eager_to_the_old_version() -> None:
     old = tell(streams(6, one(0, 4, "2.3.1"), eager[1]))
     assert (old.step, done(old)) == (3, {"s-0": "yes", "s-1": "no"})
     assert tell(streams(7, one(0, 4, "2.3.1"), one(1, 4, "2.3.1"))).finished
+
+
+OLD, NEW, EAGER, KEPT = "2.3.1", "3.9.1", {"ran": "EAGER"}, {"ran": "COOPERATIVE"}
+
+
+@pytest.mark.parametrize(
+    ("to", "planned", "now"),
+    [
+        ("cooperative", [one(0, 1, NEW, **EAGER), one(1, 1, NEW, **EAGER)],
+         [one(0, 1, NEW, **EAGER), one(1, 2, OLD)]),
+        ("cooperative", [one(0, 1, None), one(1, 1, None)], [one(0, 1, OLD), one(1, 1, OLD)]),
+        ("eager", [one(0, 1, NEW, **KEPT), one(1, 1, NEW, **KEPT)],
+         [one(0, 1, NEW, **KEPT), one(1, 2, "4.1.1")]),
+    ],
+)  # fmt: skip
+def test_no_instance_restarts_beside_one_whose_version_the_step_excludes(
+    to: str, planned: list[dict[str, Any]], now: list[dict[str, Any]]
+) -> None:
+    tell = Story(make_plan(streams(0, *planned), to, expect_members=2))
+    standing = tell(streams(1, *now))
+    assert standing.next.startswith("make a new plan: step 1 excludes the version or protocol of")
+    assert "s-1" in standing.next
+
+
+def test_an_instance_of_unknown_version_shows_it_before_upgrade_from_is_set() -> None:
+    unknown = [one(n, 1, None, owned=True) for n in range(2)]
+    made = make_plan(streams(0, *unknown), "eager", expect_members=2)
+    assert "the version of s-0, s-1 is not known" in Story(made)(streams(1, *unknown)).next
 
 
 def test_an_instance_whose_state_must_catch_up_first_is_no_danger() -> None:
