@@ -68,8 +68,8 @@ def excluded(context: Context, aim: Aim) -> dict[Tri, list[Facts]]:
     """Return the members beside which no instance takes a step of `aim`, by answer: their version
     cannot run the protocol that it brings, or they run COOPERATIVE while an old version comes back.
     """
-    asked = _EXCLUDED.get(aim, lambda *_: Tri.NO)
-    answers = [(asked(context, facts), facts) for facts in context.members]
+    asked = _EXCLUDED.get(aim)
+    answers = [(asked(context, each) if asked else Tri.NO, each) for each in context.members]
     return {answer: [facts for each, facts in answers if each is answer] for answer in Tri}
 
 

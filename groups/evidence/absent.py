@@ -357,6 +357,9 @@ def _lives(seen: Sequence[Observation]) -> dict[str, _Life]:
     # The brokers' own last: their times are of the same clock as their joins.
     leaves.sort(key=lambda one: one.evidence.source is not Source.CLIENT_LOG)
     left = {one.member_id: one for one in leaves}
+    # A log that begins later shows the leave alone of a member that had joined.
+    for one in (each for each in left.values() if each.client_id):
+        joins.setdefault(one.member_id, [_join_before(one)])
     for found in joins.values():
         found.sort(key=lambda join: (when(join.at), join.log, join.line))
     return {
@@ -366,6 +369,23 @@ def _lives(seen: Sequence[Observation]) -> dict[str, _Life]:
         if any(join.accepted for join in found)
         or (name in left and left[name].evidence.source is Source.BROKER_LOG)
     }
+
+
+def _join_before(one: Left) -> Joined:
+    """Return the join that this leave shows, at the latest time that it may have."""
+    return Joined(
+        log=one.log,
+        line=one.line,
+        origin=one.origin,
+        local=one.local,
+        group_id=one.group_id,
+        at=one.at,
+        evidence=one.evidence,
+        member_id=one.member_id,
+        client_id=one.client_id,
+        instance_id=one.instance_id,
+        host=one.host,
+    )
 
 
 def _by_address(life: _Life) -> Hashable:

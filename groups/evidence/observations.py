@@ -117,10 +117,15 @@ class Refused(Join, frozen=True, kw_only=True):
 
 
 class Left(Seen, frozen=True, kw_only=True):
-    """One member that left by request, or whose session `expired` (in a broker's log)."""
+    """One member that left by request, or whose session `expired` (in a broker's log).
+
+    `client_id` and `host` are of the client that asked, where it asked for itself.
+    """
 
     member_id: str
+    client_id: str = ""
     instance_id: str | None = None
+    host: str = ""
     reason: str | None = None
     expired: bool = False
 

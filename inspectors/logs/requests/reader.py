@@ -251,12 +251,16 @@ def _left(request: Request, history: _History) -> Iterator[Observation]:
         key = (request.group_id, member.group_instance_id or "")
         before = history.instances.pop(key, "")
         if member.member_id or member.group_instance_id:
+            # An administrator's request has the client id of a tool.
+            own = member.member_id.startswith(f"{request.client_id}-")
             yield Left(
                 **_where(request),
                 group_id=request.group_id,
                 member_id=member.member_id or before,
                 at=request.at,
+                client_id=request.client_id if own else "",
                 instance_id=member.group_instance_id or None,
+                host=request.host if own else "",
                 reason=member.reason or None,
                 evidence=_evidence(request),
             )
