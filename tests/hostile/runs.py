@@ -29,6 +29,7 @@ from rebal.inspectors.connection import auth, settings
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.sources.files import blocks, share_out
+from rebal.inspectors.fleet.sources.segments import read_partition
 from rebal.inspectors.fleet.spark.process import SparkError
 from tests.hostile.broker import WAYS, WrongBroker
 from tests.hostile.ground import KINDS, LAKE, SECRET, make_ground
@@ -299,10 +300,11 @@ class Range:
             # Nothing starts a JVM: a scan reads its sources and ends where Spark would begin.
             (job, "require", lambda *_, **__: None),
             (job, "spark_session", lambda *_, **__: contextlib.nullcontext()),
-            (job, "_carry_out", _read_sources),
             (lake_run, "new_run", _no_run),
         ):
             self._stand_ins.enter_context(mock.patch.object(module, name, stand_in))
+        scan = {"rebal.inspectors.fleet.scan": SimpleNamespace(scan=_read_sources)}
+        self._stand_ins.enter_context(mock.patch.dict("sys.modules", scan))
         self.places = make_ground(folder)
         self.broker = WrongBroker()
         live = f"127.0.0.1:{self.broker.port}"
@@ -402,12 +404,12 @@ def _no_run(*_: Any, **__: Any) -> Any:
     return contextlib.nullcontext(SimpleNamespace(previous=None))
 
 
-def _read_sources(_: Any, __: Any, order: job.ScanOrder, source: Any, ___: Any) -> Any:
+def _read_sources(*_: Any, source: Any, request_logs: Any, **__: Any) -> Any:
     """Read what the tasks of a scan would read."""
-    for share in source.share(1, {}) if order.segments else ():
+    for share in source.share(1, {}) if source and source.read is read_partition else ():
         for rows in source.read(share):
             rows.validate()
-    parts = share_out(order.request_logs, 1)[0] if order.request_logs else []
+    parts = share_out(request_logs, 1)[0] if request_logs else []
     for part in itertools.chain.from_iterable(parts):
         for block in itertools.islice(blocks(part), 20):
             block.text.splitlines()
