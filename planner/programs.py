@@ -57,18 +57,16 @@ def _is_cooperative(context: Context, facts: Facts) -> Tri:
     return Tri.YES if context.runs(facts).value is RebalanceProtocol.COOPERATIVE else Tri.NO
 
 
-_EXCLUDED: Final[Mapping[Aim, Callable[[Context, Facts], Tri]]] = {
-    Aim.STREAMS_COOPERATIVE: below_cooperative,
-    Aim.STREAMS_EAGER: above_eager,
-    Aim.STREAMS_OLD: _is_cooperative,
+_EXCLUDED: Final[Mapping[Aim, tuple[Callable[[Context, Facts], Tri], str]]] = {
+    Aim.STREAMS_COOPERATIVE: (below_cooperative, "versions below 2.4 have no COOPERATIVE"),
+    Aim.STREAMS_EAGER: (above_eager, "versions from 4.0 on have no EAGER"),
+    Aim.STREAMS_OLD: (_is_cooperative, "no version below 2.4 may run beside COOPERATIVE members"),
 }
 
 
 def excluded(context: Context, aim: Aim) -> dict[Tri, list[Facts]]:
-    """Return the members beside which no instance takes a step of `aim`, by answer: their version
-    cannot run the protocol that it brings, or they run COOPERATIVE while an old version comes back.
-    """
-    asked = _EXCLUDED.get(aim)
+    """Return the members of a version or a protocol that a step of `aim` excludes, by answer."""
+    asked, _ = _EXCLUDED.get(aim, (None, ""))
     answers = [(asked(context, each) if asked else Tri.NO, each) for each in context.members]
     return {answer: [facts for each, facts in answers if each is answer] for answer in Tri}
 
@@ -79,10 +77,7 @@ def hindered(context: Context, step: Step, *, first: bool) -> tuple[Tri, str]:
     """
     by = excluded(context, step.aim)
     if by[Tri.YES]:
-        return (
-            Tri.YES,
-            f"step {step.id} excludes the version or protocol of {context.named(by[Tri.YES])}",
-        )
+        return Tri.YES, f"{_EXCLUDED[step.aim][1]}: {context.named(by[Tri.YES])}"
     if by[Tri.CANNOT_TELL] and first:
         return Tri.CANNOT_TELL, f"the version of {context.named(by[Tri.CANNOT_TELL])} is not known"
     return Tri.NO, ""

@@ -257,10 +257,11 @@ _SURGE: Final = timedelta(minutes=2)
 
 
 class _Life:
-    """One member id: its joins in the order of the log, and its leave.
+    """One member id: its joins in the order of the log, and its leave; one of them is there.
 
     `first` is any join, also one that only gave it its id; `last` is the newest accepted one, if a
-    log shows one. Both are by the brokers' clocks where their logs show an accepted one.
+    log shows one. Both are by the brokers' clocks where their logs show an accepted one; without a
+    join, both are the leave.
     """
 
     def __init__(self, joins: Sequence[Joined], left: Left | None) -> None:
@@ -268,8 +269,9 @@ class _Life:
         self.joins = joins
         logged = [join for join in joins if join.evidence.source is not Source.CLIENT_LOG]
         timed = logged if any(join.accepted for join in logged) else joins
-        self.first = timed[0]
-        self.last = next((join for join in reversed(timed) if join.accepted), timed[-1])
+        shown: list[Joined | Left] = [*timed] or [one for one in (left,) if one is not None]
+        self.first = shown[0]
+        self.last = next((join for join in reversed(timed) if join.accepted), shown[-1])
         self.is_new = any(join.new for join in joins)
 
     def record(self) -> Departed:
@@ -358,34 +360,16 @@ def _lives(seen: Sequence[Observation]) -> dict[str, _Life]:
     leaves.sort(key=lambda one: one.evidence.source is not Source.CLIENT_LOG)
     left = {one.member_id: one for one in leaves}
     # A log that begins later shows the leave alone of a member that had joined.
-    for one in (each for each in left.values() if each.client_id):
-        joins.setdefault(one.member_id, [_join_before(one)])
+    alone = [name for name, one in left.items() if one.client_id and name not in joins]
     for found in joins.values():
         found.sort(key=lambda join: (when(join.at), join.log, join.line))
-    return {
+    return {name: _Life([], left[name]) for name in alone} | {
         name: _Life(found, left.get(name))
         for name, found in joins.items()
         # A broker's log shows no join that comes while others join, and only members leave there.
         if any(join.accepted for join in found)
         or (name in left and left[name].evidence.source is Source.BROKER_LOG)
     }
-
-
-def _join_before(one: Left) -> Joined:
-    """Return the join that this leave shows, at the latest time that it may have."""
-    return Joined(
-        log=one.log,
-        line=one.line,
-        origin=one.origin,
-        local=one.local,
-        group_id=one.group_id,
-        at=one.at,
-        evidence=one.evidence,
-        member_id=one.member_id,
-        client_id=one.client_id,
-        instance_id=one.instance_id,
-        host=one.host,
-    )
 
 
 def _by_address(life: _Life) -> Hashable:

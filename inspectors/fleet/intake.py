@@ -378,7 +378,7 @@ def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
 
 
 class Sorted(NamedTuple):
-    """_Masks over the rows of a batch; a row that is in none of them is only counted."""
+    """Masks over the rows of a batch; a row that is in none of them is only counted."""
 
     kinds: _Ints
     commits: _Mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from rebal.groups.model import Member, Tri
 from rebal.groups.streams import threads_of
 from rebal.planner.facts import listed, names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
-from rebal.planner.rehearsal.engine.process import refusal
+from rebal.planner.rehearsal.engine.process import Process, refusal
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 
 _PROTOCOLS: Final = {
@@ -46,47 +46,34 @@ def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
     roll-out brings, and what that takes for granted: the plan's step upgrades them.
     """
     lists = {event.assignors for event in script.events if event.assignors and not event.family}
-    old = {
-        one.process.name: replace(one.process, version=None)
-        for one in scene.running
-        for asked in [[replace(one.process, assignors=each) for each in lists]]
-        if any(refusal(each) and not refusal(replace(each, version=None)) for each in asked)
-    }
-    return (
-        replace(
-            scene,
-            running=tuple(
-                replace(one, process=old.get(one.process.name, one.process))
-                for one in scene.running
-            ),
-        ),
-        (f"{listed([*old])}: upgraded in the restart that brings the list, as the plan says",)
-        if old
-        else (),
-    )
+    old = {}
+    for running in scene.running:
+        asked = [replace(running.process, assignors=each) for each in lists]
+        if any(refusal(each) and not refusal(replace(each, version=None)) for each in asked):
+            old[running.process.name] = replace(running.process, version=None)
+    here = tuple(replace(r, process=old.get(r.process.name, r.process)) for r in scene.running)
+    said = f"{listed([*old])}: upgraded in the restart that brings the list, as the plan says"
+    return replace(scene, running=here), (said,) if old else ()
 
 
 def too_old(scene: Scene, script: Script) -> str:
     """Return which step clients that are too old for KIP-848 block; empty if none does."""
-    old = {
-        one.process.name: one
-        for one in scene.running
-        if (own := family(one.process.family)) and own.kip848(one.process.version) is Tri.NO
-    }
-    phases: Iterable[str] = accumulate(
-        (event.phase for event in script.events), lambda before, own: own or before
-    )
-    blocked = [
-        phase or "the script"
-        for phase, event in zip(phases, script.events, strict=True)
-        if event.protocol == "consumer" and not old.keys().isdisjoint(event.members)
-    ]
-    return (
-        f"{blocked[0]} is blocked: {listed([*old])} cannot use group.protocol=consumer. Nothing is "
-        "rehearsed until they can: plan-upgrade --to consumer says what they need first."
-        if blocked
-        else ""
-    )
+    old = [one.process.name for one in scene.running if _lacks_kip848(one.process)]
+    phase = ""
+    for event in script.events:
+        phase = event.phase or phase
+        if event.protocol == "consumer" and not {*old}.isdisjoint(event.members):
+            return (
+                f"{phase or 'the script'} is blocked: {listed(old)} cannot use "
+                "group.protocol=consumer. Nothing is rehearsed until they can: plan-upgrade --to "
+                "consumer says what they need first."
+            )
+    return ""
+
+
+def _lacks_kip848(process: Process) -> bool:
+    own = family(process.family)
+    return own is not None and own.kip848(process.version) is Tri.NO
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:

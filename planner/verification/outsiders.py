@@ -208,14 +208,15 @@ def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iter
     lists, clients = known_before(looks_of(plan, seen))
     then = PlanContext(plan, plan.baseline)
     # A client that came later, or whose bytes left it open, may not accept a mixed list.
-    mixed = {
-        facts.member.instance_id or facts.member.client_id: then.may_take_mixed(facts)
-        for facts in sorted(then.members, key=lambda f: then.may_take_mixed(f) is not Tri.YES)
+    mixed = {facts.member.instance_id or facts.member.client_id for facts in then.members} - {
+        facts.member.instance_id or facts.member.client_id
+        for facts in then.members
+        if then.may_take_mixed(facts) is not Tri.YES
     }
     for member in sorted(gone, key=lambda member: natural(labels[member.member_id])):
         known = lists.get(member.member_id)
         family = proven_family(clients.get(member.member_id)) or stated_in(said, member)
-        open_ = family is None and mixed.get(member.instance_id or member.client_id) is not Tri.YES
+        open_ = family is None and (member.instance_id or member.client_id) not in mixed
         yield Outsider(
             kind=OutsiderKind.MISSING,
             name=labels[member.member_id],
