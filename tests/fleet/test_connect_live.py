@@ -79,6 +79,8 @@ def server(tmp_path: Path, bare_python: Path) -> Iterator[str]:
         "spark.app.name": "connect",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
+        # By default a stage that is over within two seconds reports nothing.
+        "spark.connect.progress.reportInterval": "100ms",
         "spark.pyspark.python": str(bare_python),
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
