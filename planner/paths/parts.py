@@ -199,12 +199,27 @@ def cost_of(context: Context, rest: Sequence[Facts], names: Sequence[str]) -> Co
     None without a pricing.
     """
     eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
+    eager = _eager(context, names, eager_after=eager_after)
+    return roll_cost(context, rest, eager, names, after=eager_after)
+
+
+def roll_cost(
+    context: Context,
+    rest: Sequence[Facts],
+    eager: Sequence[Facts],
+    names: Sequence[str],
+    *,
+    after: bool,
+) -> Cost | None:
+    """Return the cost of restarting `rest` with the list `names` while `eager` run EAGER; `after`:
+    a restarted member does. None without a pricing.
+    """
     return by_assignors(
         Roll(
             snapshot=priced(context),
-            eager_after=eager_after,
+            eager_after=after,
             order=ids(rest),
-            eager=ids(_eager(context, names, eager_after=eager_after)),
+            eager=ids(eager),
             target=tuple(names),
             speed=context.speed,
             pricing=context.pricing,

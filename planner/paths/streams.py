@@ -17,7 +17,7 @@ from rebal.groups.streams import BRIDGE, EAGER_VALUES
 from rebal.planner.advice.wording import ONE_INSTANCE
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
-from rebal.planner.paths.parts import PlannedPath, cost_of, everyone, gate_of
+from rebal.planner.paths.parts import PlannedPath, everyone, gate_of, roll_cost
 from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.programs import above_eager, below_cooperative, comes_from, running
 from rebal.planner.settings import program_settings
@@ -35,6 +35,7 @@ _GO_BACK: Final = (
     "the instances ran this version when the plan was made that is left here; Streams' assignor "
     "is the same, so none is rejected",
 )
+_LIST: Final = ("stream",)
 _LOG: Final = "check in the log of each instance's start (StreamsConfig values): "
 _EVIDENCE: Final = (
     "--client-log of each instance's start (2.4 to 3.9 log the enabled rebalance protocol), or "
@@ -117,7 +118,7 @@ def _up(
             by_hand=f"{_LOG}upgrade.from={value}, and the new version",
         ),
         rollback="put the old version back, without upgrade.from, one instance at a time",
-        cost=cost_of(context, [*old, *unknown], ("stream",)),
+        cost=roll_cost(context, [*old, *unknown], context.members, _LIST, after=True),
         exit_code=exit_code(Tri.NO if kept else Tri.YES),
     )
     return PlannedPath(
@@ -170,7 +171,7 @@ def _remove(context: Context, number: int, *, blocked: bool) -> Step:
             by_hand=f"{_LOG}no upgrade.from, or one of 2.4 and later",
         ),
         rollback="set upgrade.from back to what it was, one instance at a time",
-        cost=cost_of(context, rest, ("stream",)),
+        cost=roll_cost(context, rest, rest, _LIST, after=False),
         exit_code=exit_code(Tri.CANNOT_TELL if blocked else Tri.YES),
     )
 
@@ -279,7 +280,9 @@ def _latest(context: Context, number: int) -> Step:
             by_hand=f"{_LOG}the old version",
         ),
         rollback="put the bridge release back, one instance at a time",
-        cost=cost_of(context, rest, ("stream",)),
+        cost=roll_cost(
+            context, rest, running(context, RebalanceProtocol.EAGER), _LIST, after=False
+        ),
     )
 
 
@@ -312,7 +315,7 @@ def _bridge(context: Context, new: Sequence[Facts]) -> Step:
             by_hand=f"{_LOG}a version below 4.0",
         ),
         rollback="put the new version back, one instance at a time",
-        cost=cost_of(context, new, ("stream",)),
+        cost=roll_cost(context, new, running(context, RebalanceProtocol.EAGER), _LIST, after=False),
     )
 
 
@@ -358,7 +361,7 @@ def _eager(
             by_hand=f"{_LOG}upgrade.from=2.3, or the version you go back to",
         ),
         rollback="remove upgrade.from again, one instance at a time",
-        cost=cost_of(context, rest, ("stream",)),
+        cost=roll_cost(context, rest, done, _LIST, after=True),
         exit_code=exit_code(holds),
     )
 
@@ -393,7 +396,7 @@ def _old(context: Context, number: int, kept: Sequence[Facts]) -> Step:
             by_hand=f"{_LOG}the old version",
         ),
         rollback="put the new version back with upgrade.from=2.3",
-        cost=cost_of(context, rest, ("stream",)),
+        cost=roll_cost(context, rest, context.members, _LIST, after=True),
         exit_code=exit_code(holds),
     )
 

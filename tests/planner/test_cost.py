@@ -227,3 +227,26 @@ def test_kafka_streams_counts_until_its_session_ends() -> None:
     assert "a member that is closed does not leave" in eager.text
     slow = restarts(snapshot, ("stream",), eager_after=True, speed=Speed(restart=60))
     assert by_assignors(slow).rebalances == 6, "its session has ended before it comes back"
+
+
+STOP_ALL = "each rebalance stops all"
+OLD_STOP = "members that are not restarted yet stop all"
+EAGER_STOP = "members that run EAGER stop all"
+LESS = "at each rebalance only what moves stops"
+
+
+@pytest.mark.parametrize(
+    ("version", "runs", "target", "stops"),
+    [
+        ("2.3.1", {}, "cooperative", [STOP_ALL, OLD_STOP]),
+        ("3.9.1", {"ran": "EAGER"}, "cooperative", [OLD_STOP]),
+        ("3.9.1", {"owned": True}, "eager", [EAGER_STOP, STOP_ALL]),
+        ("4.1.1", {}, "eager", [LESS, EAGER_STOP, STOP_ALL]),
+    ],
+)
+def test_a_step_of_kafka_streams_stops_what_its_instances_run(
+    version: str, runs: dict[str, Any], target: str, stops: list[str]
+) -> None:
+    snapshot = on("stream", 3, family="streams", version=version, **runs)
+    costs = [step.cost for step in make_plan(snapshot, target).steps]
+    assert all(cost and cost.text.startswith(x) for cost, x in zip(costs, stops, strict=True))
