@@ -318,8 +318,7 @@ def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[st
         step.target_list or (look.context.members and _may_hold_another(look))
     ):
         return [()]
-    bounces = step.aim in (Aim.WIDEN, Aim.NARROW)
-    return look.lists(out, wide=bounces or not step.target_list)
+    return look.lists(out, wide=step.aim in (Aim.WIDEN, Aim.NARROW) or not step.target_list)
 
 
 def _may_hold_another(look: Look) -> bool:
@@ -360,6 +359,13 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
     if not lists and not look.change:
         return wait_for_stable(look) or advised.wait(_NO_LIST)
 
+    # Once all that are here have started anew, the others follow them.
+    brings = step.aim is Aim.CLIENT or (
+        step.kind is StepKind.CUT_OVER
+        and not look.change
+        and context.by_id.keys() <= set(context.restarted)
+    )
+
     def start(number: int) -> Advice:
         made = advised.start_of(
             context,
@@ -369,7 +375,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
             instances=[one.instance_id for one in out[:number]],
             change=look.change,
         )
-        return with_setting(made, step) if step.aim is Aim.CLIENT else made
+        return with_setting(made, step) if brings else made
 
     together, alone = start(len(out)), start(1)
     if together.verdict is Tri.YES or alone.verdict is not Tri.YES:

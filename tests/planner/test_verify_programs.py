@@ -167,6 +167,15 @@ def test_of_workers_the_last_one_is_known_by_what_is_elected() -> None:
     assert (done(made), made.exit_code) == ({"w-0": "yes"}, 0)
 
 
+def test_a_worker_starts_as_those_did_that_are_back() -> None:
+    started = [worker(number, 1) for number in range(3)]
+    seen = Story(make_plan(workers(0, "sessioned", *started), "eager", expect_members=3))
+    crashed = seen(workers(1, "sessioned", *started[:2]))
+    assert "start w-2 with its CURRENT list" in crashed.next
+    back = seen(workers(2, "default", worker(0, 2), worker(1, 2)))
+    assert "start w-2 with the configuration of step 1" in back.next
+
+
 def test_a_log_or_what_an_instance_does_tells_enough_of_a_version_that_nobody_named() -> None:
     by_log = (Evidence(source=Source.CLIENT_LOG, detail="s-0.log:1"),)
 
