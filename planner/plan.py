@@ -92,6 +92,9 @@ class Aim(StrEnum):
         return self in (Aim.NARROW, Aim.CLIENT)
 
 
+_VERSIONS: Final = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
+
+
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The condition on the live group before the next step: a command and the state it shows.
 
@@ -216,6 +219,13 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
     def aim(self) -> Aim:
         """Return the change that the step makes."""
         return self.gate.aim
+
+    @property
+    def brings(self) -> str:
+        """Return what a start has to show of the step: a list, a version, another setting."""
+        if self.target_list or not self.config:
+            return "list"
+        return "version and configuration" if self.aim in _VERSIONS else "configuration"
 
 
 class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):

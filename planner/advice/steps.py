@@ -141,9 +141,7 @@ def with_setting(made: Advice, step: Step) -> Advice:
         return worded(replace(made, change=f"{step.config[0].family} in place of the old library"))
     if step.target_list:
         return made
-    versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
-    brings = "version and configuration" if step.aim in versions else "configuration"
-    return worded(replace(made, change=f"the {brings} of step {step.id}"))
+    return worded(replace(made, change=f"the {step.brings} of step {step.id}"))
 
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:

@@ -55,8 +55,8 @@ def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
     if step is not None and step.exit_code == BLOCKED:
         return advised.stop(step.precondition)
     unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
-    if unseen:
-        why = f"the list of {listed(unseen)} was not seen"
+    if step is not None and unseen:
+        why = f"nothing shows the {step.brings} of {listed(unseen)}"
         return advised.show(context, Needs.LISTS, why)
     if step is None:
         # No look changes a goal that is none of this group.

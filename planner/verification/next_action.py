@@ -483,7 +483,7 @@ def show_lists(look: Look) -> Advice | None:
         return None
     rest = [each for each in now.unknown if each not in now.by_hand]
     named, target = look.context.named(look.members(rest)), look.context.target
-    why = f"the list of {named} was not seen"
+    why = f"nothing shows the {look.step.brings} of {named}"
     if look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO:
         why = f"the probe shows that the list of one or more of {named} has no {target}"
     needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
