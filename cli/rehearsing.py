@@ -331,7 +331,7 @@ def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:
     for member in found.members:
         if member.host:
             hosts.setdefault(member.host, []).append(called[member.member_id])
-    threads = processes(found.members, called)
+    threads = processes(found, called)
     pace = Pace(hosts=hosts, processes=threads, batch=asked.batch)
     made = ready_script(asked.script or "", scene, pace)
     assert made is not None, "the name was checked"

@@ -7,17 +7,13 @@ tests/live/test_streams_live.py shows that 4.1.1 does not start with upgrade.fro
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from typing import Final
-from uuid import UUID
 
 from rebal.groups.clients import older
 from rebal.groups.errors import WireError
-from rebal.groups.model import Member, RebalanceProtocol, Software, Subscription, Tri
+from rebal.groups.model import RebalanceProtocol, Software, Subscription, Tri
 from rebal.groups.wire.user_data import StreamsUserData, decode_streams
 
-_THREAD: Final = "-StreamThread-"
 COOPERATIVE_SINCE: Final = "2.4"
 EAGER_UNTIL: Final = "4.0"
 """The first version that knows only COOPERATIVE, and does not start with an older upgrade.from."""
@@ -75,45 +71,6 @@ def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
         return decode_streams(subscription.user_data)
     except WireError:
         return None
-
-
-def threads_of(members: Iterable[Member]) -> dict[str, tuple[Member, ...]]:
-    """Return member id → all members of its process, by the process id that Streams sends.
-
-    The threads of a program restart together. A member that sends no process id stands alone.
-    """
-    by_process: dict[UUID, list[Member]] = {}
-    found: dict[str, tuple[Member, ...]] = {}
-    for member in members:
-        data = user_data_of(member.subscription)
-        if data is None or data.process_id is None:
-            found[member.member_id] = (member,)
-        else:
-            by_process.setdefault(data.process_id, []).append(member)
-    for threads in by_process.values():
-        found |= dict.fromkeys((one.member_id for one in threads), tuple(threads))
-    return found
-
-
-def process_names(members: Iterable[Member]) -> dict[str, str]:
-    """Return member id → name of its process, such as `app (3 threads)`, for those of several
-    threads; with the end of a member id where programs have one name.
-    """
-    several = {id_: threads for id_, threads in threads_of(members).items() if len(threads) > 1}
-    processes = {threads[0].member_id: threads for threads in several.values()}
-    programs = {id_: _program(threads[0]) for id_, threads in processes.items()}
-    often = Counter(programs.values())
-    named = {
-        id_: f"{name}{f' …{id_[-6:]}' if often[name] > 1 else ''} ({len(processes[id_])} threads)"
-        for id_, name in programs.items()
-    }
-    return {id_: named[threads[0].member_id] for id_, threads in several.items()}
-
-
-def _program(thread: Member) -> str:
-    """Return what Streams makes its threads' client ids of: the program's own, or one it made."""
-    program, _, number = thread.client_id.rpartition(_THREAD)
-    return program if number and program else thread.client_id
 
 
 def releases_of(subscription: Subscription) -> str | None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Knowledge, Tri
-from rebal.groups.streams import process_names, threads_of
+from rebal.groups.processes import process_names, threads_of
 from rebal.planner.admission.check import Admission, Needs, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, memory_of
 from rebal.planner.advice import wording as text
@@ -84,7 +84,7 @@ def step_action(
         change = classic_change(families.pop() if len(families) == 1 else None)
         made = worded(replace(made, change=change))
     command = context.given.verify() if context.given.plan is not None else step.gate.command
-    made = replace(made, command=made.command or command, step=step.id)
+    made = replace(_of_process(context, made), command=made.command or command, step=step.id)
     return made, tuple(replace(one, step=step.id) for one in withheld)
 
 
@@ -118,17 +118,18 @@ def _of_aim(
     answer, why = hindered(context, step, first=step is plan.steps[0])
     if answer is not Tri.NO:
         return replan(context, why) if answer is Tri.YES else show(context, Needs.LISTS, why), ()
-    made = restart_of(context, to_do[0])
-    own, members = to_do[0].member.member_id, context.snapshot.members
-    if (process := process_names(members).get(own)) is not None:
-        made = worded(
-            replace(
-                made,
-                members=tuple(one.member_id for one in threads_of(members)[own]),
-                names=(process,),
-            )
-        )
-    return with_setting(made, step), ()
+    return with_setting(restart_of(context, to_do[0]), step), ()
+
+
+def _of_process(context: Context, made: Advice) -> Advice:
+    """Return the advice with all threads of the process that it restarts: where one of them may
+    start with a list, the others may, too.
+    """
+    own = made.members[0] if made.action is Action.RESTART else ""
+    if (process := process_names(context.snapshot).get(own)) is None:
+        return made
+    threads = tuple(one.member_id for one in threads_of(context.snapshot)[own])
+    return worded(replace(made, members=threads, names=(process,)))
 
 
 def with_setting(made: Advice, step: Step) -> Advice:

@@ -10,8 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.clients import family, worker_list
-from rebal.groups.model import Member, Tri
-from rebal.groups.streams import threads_of
+from rebal.groups.model import GroupSnapshot, Tri
+from rebal.groups.processes import threads_of
 from rebal.planner.facts import listed, names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.rehearsal.engine.process import Process, refusal
@@ -78,14 +78,14 @@ def _lacks_kip848(process: Process) -> bool:
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:
     """Return the processes that the step restarts, those included of unknown state."""
-    return processes(plan.baseline.members, (*step.to_do, *step.unknown))
+    return processes(plan.baseline, (*step.to_do, *step.unknown))
 
 
-def processes(members: Sequence[Member], ids: Iterable[str]) -> list[tuple[str, ...]]:
+def processes(snapshot: GroupSnapshot, ids: Iterable[str]) -> list[tuple[str, ...]]:
     """Return the processes of these members (ids), each as the names of those of them that are its
     threads; all threads of a process stop and start together.
     """
-    called, threads = names(members), threads_of(members)
+    called, threads = names(snapshot.members), threads_of(snapshot)
     found: dict[str, list[str]] = {}
     for id_ in ids:
         if id_ in called:

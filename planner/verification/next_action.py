@@ -486,8 +486,7 @@ def show_lists(look: Look) -> Advice | None:
     why = f"nothing shows the {look.step.brings} of {named}"
     if look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO:
         why = f"the probe shows that the list of one or more of {named} has no {target}"
-    needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
-    return advised.show(look.context, needs, why)
+    return advised.show(look.context, Needs.DECLARED if now.by_hand_list else Needs.LISTS, why)
 
 
 def begin_next_step(look: Look) -> Actions | None:

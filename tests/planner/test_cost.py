@@ -56,6 +56,19 @@ def test_bounce_one_stops_everything_twice_for_each_member() -> None:
     assert 1 < made.longest_seconds < 3.6
 
 
+def test_threads_of_one_process_restart_together() -> None:
+    def rebalances(*hosts: str) -> int | None:
+        members = [
+            {"id": f"m{n}", "client": f"consumer-checkout-{n + 1}", "host": f"/{host}",
+             "list": ["range"]}
+            for n, host in enumerate(hosts)
+        ]  # fmt: skip
+        return by_assignors(restarts(group_of({"members": members}), MIXED)).rebalances
+
+    assert rebalances("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4") == 8
+    assert rebalances("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2") == 4
+
+
 def test_the_worst_is_told_beside_what_is_expected() -> None:
     snapshot = on("range", 4, timeouts=[10_000, 60_000])
     made = by_assignors(restarts(snapshot, MIXED))

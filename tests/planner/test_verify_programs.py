@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.streams import process_names
+from rebal.groups.processes import process_names
 from rebal.groups.wire.user_data import StreamsUserData
 from rebal.planner.context import Context, names
 from rebal.planner.paths import make_plan
@@ -213,8 +214,30 @@ def test_threads_of_one_process_are_one_instance() -> None:
                subscription=sent(11, 11, n // 2))
         for n in range(4)
     )  # fmt: skip
-    named = process_names(members)
+    named = process_names(replace(streams(0), members=members))
     assert sorted(set(named.values())) == ["app …m0 (2 threads)", "app …m2 (2 threads)"]
+
+
+def test_consumers_that_java_numbered_at_one_address_are_threads_of_one_process() -> None:
+    """Those of one number are of two processes, which may have one address, as behind a NAT."""
+    at = {"10.0.0.1": [1, 2, 3], "10.0.0.2": [1, 1], "10.0.0.3": [1, 2, 1, 2]}
+    found = [
+        {"id": f"{host}.{n}", "client": f"consumer-checkout-{number}", "host": f"/{host}"}
+        for host, numbers in at.items()
+        for n, number in enumerate(numbers)
+    ]
+    named = process_names(look(0, found))
+    made = "consumer-checkout at 10.0.0"
+    assert Counter(named.values()) == {
+        f"{made}.1 (3 threads)": 3,
+        f"{made}.3 …0-0f0f (2 threads)": 2,
+        f"{made}.3 …2-0f0f (2 threads)": 2,
+    }
+    first = make_plan(look(0, [{**one, "list": ["range"]} for one in found[:3]], elected="range"))
+    assert first.advice.names == (f"{made}.1 (3 threads)",)
+    assert first.advice.members == first.steps[0].to_do
+    own = [{"id": n, "client": f"consumer-orders-{n}", "host": "/10.0.0.1"} for n in "12"]
+    assert not process_names(look(0, own)), "a name that somebody chose"
 
 
 def test_one_restart_is_advised_listed_and_priced_for_all_threads_of_a_process() -> None:

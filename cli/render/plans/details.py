@@ -33,7 +33,7 @@ from rebal.cli.render.text import (
     to_run,
 )
 from rebal.groups.commands import Command
-from rebal.groups.streams import process_names
+from rebal.groups.processes import process_names
 from rebal.planner.context import names
 from rebal.planner.plan import Plan, Setting, Severity, Step
 
@@ -78,7 +78,7 @@ def step_view(plan: Plan, number: int, now: datetime, *, wide: bool = False) -> 
 
 
 def _body(plan: Plan, step: Step, config: Sequence[Setting], now: datetime, *, wide: bool) -> View:
-    labels = names(plan.baseline.members) | process_names(plan.baseline.members)
+    labels = names(plan.baseline.members) | process_names(plan.baseline)
     before = facts(_before(plan, step, labels, wide, now), label=LABEL, indent=3)
     after = facts(_after(plan, step), label=LABEL, indent=3)
     return [before, *config_view(config, wide=wide), after]

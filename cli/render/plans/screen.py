@@ -43,7 +43,7 @@ from rebal.cli.render.text import (
     to_run,
 )
 from rebal.groups.model import Tri
-from rebal.groups.streams import process_names
+from rebal.groups.processes import process_names
 from rebal.planner.commands import ACCEPT, ANSWER, READ_MORE, show
 from rebal.planner.context import names
 from rebal.planner.plan import Finding, Plan, Setting, Severity, Step, Verdict
@@ -139,7 +139,7 @@ def _how(plan: Plan) -> tuple[str, ...]:
 
 def _members(plan: Plan, step: Step, *, wide: bool) -> Rows:
     """Yield the step's members on one line, which names as many as there is room for."""
-    labels = names(plan.baseline.members) | process_names(plan.baseline.members)
+    labels = names(plan.baseline.members) | process_names(plan.baseline)
     done = f"done: {len(step.done)} of {len(plan.baseline.members)}" if step.done else ""
     groups = [
         (word, list(dict.fromkeys(labels.get(key, key) for key in ids)))

@@ -95,7 +95,7 @@ class RehearsedRoll:
         members = roll.snapshot.members
         called = names(members)
         self._order = [called[id_] for id_ in roll.order]
-        self._units = processes(members, roll.order)
+        self._units = processes(roll.snapshot, roll.order)
         # Some stay, so the others wait for nothing but the rebalance.
         self._stay = len(roll.order) < len(members)
         self._quiet = {
