@@ -182,13 +182,13 @@ def _other_first(look: Look, made: Advice) -> Actions | None:
 def _changed_nothing(look: Look, made: Advice) -> bool:
     """Return whether this remedy, which brings no list, was carried out and is needed still.
 
-    A temporary member has joined and left since a look advised it, or one member has restarted, and
-    all others are the same. A look without the need ends it.
+    A temporary member has joined and left since a look advised it, or one process has restarted,
+    and all others are the same. A look without the need ends it.
     """
     if not (made.recommended and made.changes_nothing):
         return False
     # A restart may be over in one rebalance, which waits for a stopped static member.
-    changed, rebalances = (0, 2) if made.action is Action.TEMPORARY else (2, 1)
+    rebalances = 2 if made.action is Action.TEMPORARY else 1
     ids, now = look.context.by_id.keys(), look.context.generation or 0
     for entry in reversed(look.seen):
         same = entry.advised
@@ -196,7 +196,7 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
             return False
         if (
             same.changes_nothing
-            and len(ids ^ entry.ids) == changed
+            and len(ids ^ entry.ids) == 2 * len(made.members)
             and entry.generation is not None
             and now - entry.generation >= rebalances
         ):

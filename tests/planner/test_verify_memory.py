@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import Coordinator, CoordinatorKind, GroupSnapshot
@@ -43,6 +44,25 @@ def test_second_reload_is_cured_like_the_first() -> None:
     second = tell(look(3, members, generation=7, cluster=NO_LIMIT, reloaded=True))
     assert second.advice.action is Action.RESTART
     assert "changed nothing" not in second.next
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_restart_of_a_process_that_changed_nothing_is_not_advised_again(threads: int) -> None:
+    rest = {**app(9, list=BOTH), "instance": "app-9"}
+
+    def at(minutes: float, start: int) -> GroupSnapshot:
+        own = [
+            {"id": f"m{n}.{start}", "client": f"consumer-checkout-{n}", "host": "/10.0.0.1",
+             "list": BOTH}
+            for n in range(threads)
+        ]  # fmt: skip
+        more = {"cluster": NO_LIMIT, "reloaded": bool(minutes), "generation": 4 + start}
+        return look(minutes, [*own, rest], **more)
+
+    tell = Story(make_plan(at(0, 1)))
+    first = tell(at(1, 1))
+    assert (first.advice.action, len(first.advice.members)) == (Action.RESTART, threads)
+    assert "the rebalance changed nothing" in tell(at(2, 2)).next
 
 
 def test_second_growth_of_a_topic_gets_an_owner_like_the_first() -> None:
