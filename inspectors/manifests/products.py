@@ -21,14 +21,25 @@ from rebal.groups.model import Record
 _PARTS: Final = re.compile(r"(?:\Av?|(?<=\d)\.)\d+")
 # Past every patch release of a line.
 _END: Final = 1_000_000
-_SCALA: Final = re.compile(r"_(?:2\.1\d|3)\Z")
+# Spellings of one name: with Scala's version, and with any of three signs (PEP 503).
+_SPELLINGS: Final = {"maven": (r"_(?:2\.1\d|3)\Z", ""), "pypi": (r"[-_.]+", "-")}
 
 
-class Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Versions of a product, both ends included; without `last` all later ones too."""
+class Facts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is so of the versions of a product, both ends included; without `last` of all later
+    ones too. A fault has a protocol and an effect.
+    """
 
-    first: str
+    first: str = "0"
     last: str | None = None
+    inside: str | None = None
+    library: str | None = None
+    list: tuple[str, ...] | None = None
+    list_key: str | None = None
+    refuses: str | None = None
+    source: str | None = None
+    protocol: Literal["cooperative", "consumer", ""] = ""
+    effect: str = ""
 
     def holds(self, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
         """Return whether a version from `low` to `high` is one of them."""
@@ -36,44 +47,18 @@ class Versions(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return reached and (version_tuple(self.first) or ()) <= high
 
 
-class Release(Versions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Versions of a product, and what differs from its other versions."""
-
-    inside: str | None = None
-    library: str | None = None
-    list: tuple[str, ...] | None = None
-    list_key: str | None = None
-    refuses: str | None = None
-    source: str | None = None
-
-
-class ProductFault(Versions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Versions of a product that do something wrong under a protocol."""
-
-    protocol: Literal["cooperative", "consumer"]
-    effect: str
-    source: str
-
-
-# A version that was not looked up.
-_OTHER: Final = Release(first="0", last="0")
-
-
-class Product(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One entry of products.yaml; the comment at its top explains the fields."""
+class Product(Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of products.yaml, with the facts of all its versions; the comment at the top of the
+    file explains the fields.
+    """
 
     product: str
     names: tuple[str, ...]
-    source: str
-    library: str | None = None
     own_version: bool = False
-    bom: bool = False
+    bom: str = ""
     group_protocol: bool = True
-    list: tuple[str, ...] | None = None
-    list_key: str | None = None
-    refuses: str | None = None
-    releases: tuple[Release, ...] = ()
-    faults: tuple[ProductFault, ...] = ()
+    releases: tuple[Facts, ...] = ()
+    faults: tuple[Facts, ...] = ()
 
 
 @cache
@@ -85,26 +70,22 @@ def products() -> dict[tuple[str, str], Product]:
 
 
 @cache
-def hints(ecosystem: str) -> tuple[str, ...]:
+def hints(ecosystem: str) -> frozenset[str]:
     """Return words of which each text that names a product of the ecosystem holds one."""
     names = [name for (kind, name), one in products().items() if kind == ecosystem and not one.bom]
     # A Python package's name has many spellings; an image's is short without its folder.
     last = {"docker": "^charts/", "pypi": "-"}.get(ecosystem, "[:/]")
-    words = {"kafka" if "kafka" in name else re.split(last, name)[-1] for name in names}
-    return tuple(word.lower() for word in words)
+    words = ("kafka" if "kafka" in name else re.split(last, name)[-1] for name in names)
+    return frozenset(word.lower() for word in words)
 
 
 def product_of(ecosystem: str, name: str) -> Product | None:
     """Return the product that a package or image is; an image may come from a mirror."""
-    plain = _SCALA.sub("", name) if ecosystem == "maven" else name
-    if ecosystem == "pypi":
-        # Registries compare the names of Python's packages so (PEP 503).
-        plain = re.sub(r"[-_.]+", "-", name).lower()
-    found = products().get((ecosystem, plain))
-    while found is None and ecosystem == "docker" and plain.count("/") > 1:
-        plain = plain.partition("/")[2]
-        found = products().get((ecosystem, plain))
-    return found
+    spelling, plain = _SPELLINGS.get(ecosystem, (r"\A", ""))
+    parts = re.sub(spelling, plain, name.lower() if ecosystem == "pypi" else name).split("/")
+    folders = range(len(parts) - 1 if ecosystem == "docker" and len(parts) > 2 else 1)
+    found = (products().get((ecosystem, "/".join(parts[folder:]))) for folder in folders)
+    return next(filter(None, found), None)
 
 
 def library_of(
@@ -147,8 +128,8 @@ def library_of(
     )
 
 
-def _release(product: Product, low: tuple[int, ...], high: tuple[int, ...]) -> Release:
+def _release(product: Product, low: tuple[int, ...], high: tuple[int, ...]) -> Facts:
     """Return what was looked up of a version between these two."""
     held = [one for one in product.releases if one.holds(low, high)]
     alike = {replace(one, first="", last="") for one in held}
-    return held[0] if len(alike) == 1 else _OTHER
+    return held[0] if len(alike) == 1 else Facts()

@@ -7,8 +7,10 @@ nearest Directory.Packages.props (.NET). Only files below the root that is read 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any, Final
@@ -16,15 +18,14 @@ from typing import Any, Final
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import ParseError, fromstring
 
-from rebal.inspectors.inventory.documents import UnreadableDocument, substituted
+from rebal.inspectors.inventory.documents import UnreadableDocument
 from rebal.inspectors.inventory.reader import configuration_text
-from rebal.inspectors.manifests.texts import CLIENTS, OR, Named, together
+from rebal.inspectors.manifests.texts import CLIENTS, Named, resolved, together
 
 _PROPERTY: Final = re.compile(r"\$[{(]([^${}()]+)[)}]")
 _CENTRAL: Final = "Directory.Packages.props"
 _TEST_SDK: Final = "microsoft.net.test.sdk"
 _MOST_PARENTS: Final = 20
-_NONE: Final = Named("", None)
 # Spring Boot's parent reads the version of Kafka's packages from this property.
 _BOOT_PROPERTY: Final = "kafka.version"
 _BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
@@ -32,165 +33,139 @@ _BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
 
 @dataclass
 class Sheet:
-    """One project file; `chain` are the files it takes versions from, itself first. `boms` are
-    those that no file below the root is; `parent` is Maven's, with its `relativePath`.
+    """One project file: its own versions and properties first, those that it takes over behind.
+
+    `parents` may be in the files `above`; `boms` are those that no file below the root is.
     """
 
-    named: list[Named] = field(default_factory=list)
-    managed: dict[str, str | None] = field(default_factory=dict)
+    named: list[Named]
+    managed: ChainMap[str, str]
+    properties: ChainMap[str, str]
+    parents: Sequence[Named]
+    above: Sequence[PurePosixPath]
     boms: list[Named] = field(default_factory=list)
-    imports: list[Sheet] = field(default_factory=list)
-    properties: dict[str, str] = field(default_factory=dict)
-    chain: list[Sheet] = field(default_factory=list)
     artifact: str = ""
-    parent: Named = _NONE
-    above: str = ""
-
-    def property(self, name: str) -> str | None:
-        """Return the value of a property, here or in a parent; None if none has it."""
-        return next((one.properties[name] for one in self.chain if name in one.properties), None)
-
-    def version_of(self, name: str) -> str | None:
-        """Return the version that this sheet or a parent manages; None if none does."""
-        for sheet in self.chain:
-            for one in (sheet, *sheet.imports):
-                if name in one.managed:
-                    # A BOM has its own properties; those of a parent are overridden below it.
-                    return (self if one is sheet else one).resolved(one.managed[name])
-        return None
-
-    def resolved(self, version: str | None) -> str | None:
-        """Return the version with its properties replaced; as it is where one is not known."""
-        for _ in range(_MOST_PARENTS):
-            text = substituted(_PROPERTY, version or "", lambda match: self.property(match[1]))
-            if not text or text == version or len(text) > 200:
-                break
-            version = text
-        return version
 
 
 class Projects:
     """The project files below one root by relative path, each read once it is asked for."""
 
-    def __init__(self, files: Mapping[PurePosixPath, Path]) -> None:
-        self._files = files
+    def __init__(self, files: Iterable[tuple[str, Path]]) -> None:
+        self._files = {PurePosixPath(name): path for name, path in files}
         self._sheets: dict[PurePosixPath, Sheet] = {}
-        self._folders: dict[str, list[PurePosixPath]] = {}
-        for path in files:
-            self._folders.setdefault(path.parent.name, []).append(path)
 
-    def read(self, path: PurePosixPath) -> Iterator[Named]:
+    def read(self, name: str) -> Iterator[Named]:
         """Yield the packages that one project names, and the BOMs that give versions to them.
 
         Raises:
             UnreadableDocument: the file, or one that it takes versions from, is no such XML.
         """
-        sheet = self._sheet(path, 0)
-        versions = ((one, one.version or sheet.version_of(one.name)) for one in sheet.named)
-        yield from together(one._replace(version=sheet.resolved(text)) for one, text in versions)
-        for name, managed in sheet.managed.items():
-            yield Named(name, sheet.resolved(managed))
-        boms = [bom for one in sheet.chain for bom in one.boms]
-        override = sheet.property(_BOOT_PROPERTY)
-        if override and any(bom.name == _BOOT for bom in boms):
-            yield Named(CLIENTS, sheet.resolved(override), gives=True)
-        for bom in boms:
-            yield Named(sheet.resolved(bom.name) or "", sheet.resolved(bom.version), gives=True)
+        sheet = self._sheet(PurePosixPath(name), 0)
+        value = partial(resolved, _PROPERTY, sheet.properties)
+        versions = ((one, one.version or sheet.managed.get(one.name, "")) for one in sheet.named)
+        yield from together(one._replace(version=value(text)) for one, text in versions)
+        for managed, text in sheet.managed.maps[0].items():
+            yield Named(managed, value(text))
+        override = sheet.properties.get(_BOOT_PROPERTY)
+        if override and any(bom.name == _BOOT for bom in sheet.boms):
+            yield Named(CLIENTS, value(override), gives=True)
+        for bom in sheet.boms:
+            yield Named(value(bom.name), value(bom.version), gives=True)
 
     def _sheet(self, path: PurePosixPath, depth: int) -> Sheet:
         if path not in self._sheets:
-            root = self._parsed(path)
-            maven = path.suffix == ".xml"
-            sheet = _maven(root) if maven else _msbuild(root)
-            self._sheets[path] = sheet
-            sheet.chain.append(sheet)
-            beside = PurePosixPath(normpath(path.parent / sheet.above))
-            central = [folder / _CENTRAL for folder in path.parents]
-            places = [beside, beside / "pom.xml"] if maven else central
-            above = self._found(sheet.parent, places, depth)
-            if above is not None:
-                sheet.chain += above.chain
-            elif sheet.parent.name:
-                sheet.boms.insert(0, sheet.parent)
+            read = _maven if path.suffix == ".xml" else _msbuild
+            self._sheets[path] = sheet = read(self._parsed(path), path)
             for bom in [*sheet.boms]:
-                below = self._found(bom, self._folders.get(_artifact(bom), ()), depth)
+                below = self._found(bom, (), depth)
                 if below is not None:
+                    # A BOM has its own properties; those of a parent are overridden below it.
+                    value = partial(resolved, _PROPERTY, below.properties)
+                    managed = {name: value(text) for name, text in below.managed.items()}
+                    sheet.managed.maps.append(managed)
                     sheet.boms.remove(bom)
-                    sheet.imports.append(below)
+            for parent in sheet.parents:
+                above = self._found(parent, sheet.above, depth)
+                if above is None:
+                    sheet.boms.insert(0, parent)
+                else:
+                    sheet.managed.maps += above.managed.maps
+                    sheet.properties.maps += above.properties.maps
+                    sheet.boms += above.boms
         return self._sheets[path]
 
-    def _found(self, one: Named, places: Sequence[PurePosixPath], depth: int) -> Sheet | None:
-        """Return the first of these files that has the artifact's name; None if none has."""
-        known = (path for path in places if path in self._files and depth < _MOST_PARENTS)
-        sheets = (self._sheet(path, depth + 1) for path in known)
-        return next((sheet for sheet in sheets if sheet.artifact == _artifact(one)), None)
+    def _found(self, one: Named, above: Sequence[PurePosixPath], depth: int) -> Sheet | None:
+        """Return the first file, of those above and those in a folder of the artifact's name, that
+        is the artifact's; None if none is.
+        """
+        artifact = one.name.partition(":")[2]
+        folders = (path for path in self._files if path.parent.name == artifact != "")
+        known = [path for path in (*above, *folders) if path in self._files]
+        sheets = (self._sheet(path, depth + 1) for path in known if depth < _MOST_PARENTS)
+        return next((sheet for sheet in sheets if sheet.artifact == artifact), None)
 
     def _parsed(self, path: PurePosixPath) -> Any:
         """Return the root of a file's XML: names without their namespaces, texts without spaces."""
         try:
             root = fromstring(configuration_text(self._files[path]), forbid_dtd=True)
-        except DefusedXmlException:
-            raise UnreadableDocument(
-                str(path), "declares a DTD, which no project file does"
-            ) from None
         except (ParseError, ValueError, RecursionError) as error:
-            raise UnreadableDocument(str(path), f"not valid XML: {error}") from None
+            dtd = isinstance(error, DefusedXmlException)
+            why = "declares a DTD, which no project file does" if dtd else f"not valid XML: {error}"
+            raise UnreadableDocument(str(path), why) from None
         for element in root.iter():
             element.tag = str(element.tag).rpartition("}")[2]
             element.text = (element.text or "").strip()
         return root
 
 
-def _artifact(one: Named) -> str:
-    return one.name.partition(":")[2]
-
-
-def _maven(root: Any) -> Sheet:
-    properties = {one.tag: one.text for one in root.findall("properties/*")}
-    for one in root.findall("profiles/profile/properties/*"):
-        # The command line decides which profile counts.
-        known = properties.setdefault(one.tag, one.text)
-        if one.text not in known.split(OR):
-            properties[one.tag] = f"{known}{OR}{one.text}"
-    for key in ("version", "parent/version"):
-        if found := root.findtext(key):
-            properties.setdefault("project.version", found)
-    managing = root.findall("dependencyManagement/dependencies/dependency")
-    central = {each: each.findtext("scope") for each in managing}
-    of_tools = root.findall(".//plugin/dependencies/dependency")
-    others = {*central, *of_tools}
-    own = [each for each in root.iter("dependency") if each not in others]
-    managed = [_coordinates(each) for each, scope in central.items() if scope != "import"]
-    parent = root.find("parent")
+def _maven(root: Any, path: PurePosixPath) -> Sheet:
+    # The command line decides which profile counts.
+    parts = [root, *root.findall("profiles/profile")]
+    texts = [each for part in parts for each in part.findall("properties/*")]
+    needs = [each for part in parts for each in part.findall("dependencies/dependency")]
+    central = [
+        each for part in parts for each in part.findall("dependencyManagement/dependencies/*")
+    ]
+    properties = _versions(Named(each.tag, each.text) for each in texts)
+    own = root.findtext("version") or root.findtext("parent/version", "")
+    properties.setdefault("project.version", own)
+    beside = path.parent / root.findtext("parent/relativePath", "../pom.xml")
     return Sheet(
-        named=[_coordinates(each) for each in own if each.findtext("scope") != "test"],
-        managed={one.name: one.version for one in managed},
-        boms=[_coordinates(each) for each, scope in central.items() if scope == "import"],
+        named=[_coordinates(each) for each in needs if each.findtext("scope") != "test"],
+        managed=_versions(_coordinates(e) for e in central if e.findtext("scope") != "import"),
         properties=properties,
+        parents=[_coordinates(each) for each in root.findall("parent")],
+        above=[PurePosixPath(normpath(each)) for each in (beside, beside / "pom.xml")],
+        boms=[_coordinates(each) for each in central if each.findtext("scope") == "import"],
         artifact=root.findtext("artifactId", ""),
-        parent=_NONE if parent is None else _coordinates(parent),
-        above="" if parent is None else parent.findtext("relativePath", "../pom.xml"),
     )
+
+
+def _versions(named: Iterable[Named]) -> ChainMap[str, str]:
+    return ChainMap({one.name: one.version for one in together(named)})
 
 
 def _coordinates(element: Any) -> Named:
     keys = ("groupId", "artifactId", "version")
     group, artifact, version = (element.findtext(key, "") for key in keys)
-    return Named(f"{group}:{artifact}", version or None)
+    return Named(f"{group}:{artifact}", version)
 
 
-def _msbuild(root: Any) -> Sheet:
+def _msbuild(root: Any, path: PurePosixPath) -> Sheet:
     central = [_package(each, "Version") for each in root.iter("PackageVersion")]
     named = [_package(each, "VersionOverride", "Version") for each in root.iter("PackageReference")]
     of_tests = any(one.name == _TEST_SDK for one in named)
+    texts = root.findall(".//PropertyGroup/*")
     return Sheet(
         named=[one._replace(tests=of_tests) for one in named],
-        managed={one.name: one.version for one in central},
-        properties={one.tag: one.text for one in root.findall(".//PropertyGroup/*")},
+        managed=_versions(central),
+        properties=_versions(Named(each.tag, each.text) for each in texts),
+        parents=[Named("")],
+        above=[folder / _CENTRAL for folder in path.parents],
     )
 
 
 def _package(element: Any, *keys: str) -> Named:
     name = element.get("Include") or element.get("Update") or ""
     versions = (element.get(key) or element.findtext(key) for key in keys)
-    return Named(name.strip().lower(), next(filter(None, versions), None))
+    return Named(name.strip().lower(), next(filter(None, versions), ""))

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from rebal.inspectors.inventory.documents import (
     documents,
     flatten,
+    json_tree,
     mapping,
     text_of,
     toml_tree,
 )
-from rebal.inspectors.manifests.texts import (
-    OF_TESTS,
-    Named,
-    image,
-    marker,
-    plain_version,
-    requirement,
-)
+from rebal.inspectors.manifests.texts import IMAGE, OF_TESTS, REQUIREMENT, Named, matches
 
+# Files that name packages below some keys; `*` stands for any key.
+TABLES: Final = (
+    ("package.json", "npm", json_tree,
+     ("dependencies", "optionalDependencies", "devDependencies")),
+    ("package-lock.json npm-shrinkwrap.json", "npm", json_tree,
+     ("packages", "dependencies", "dependencies.*.dependencies")),
+    ("poetry.lock uv.lock pdm.lock", "pypi", toml_tree, ("package",)),
+    ("pyproject.toml", "pypi", toml_tree,
+     ("project.dependencies", "project.optional-dependencies.*", "dependency-groups.*",
+      "tool.poetry.dependencies", "tool.poetry.dev-dependencies",
+      "tool.poetry.group.*.dependencies", "tool.uv.dev-dependencies",
+      "tool.pdm.dev-dependencies.*")),
+    ("Pipfile", "pypi", toml_tree, ("packages", "dev-packages")),
+    ("Pipfile.lock", "pypi", json_tree, ("default",)),
+    ("Cargo.lock", "cargo", toml_tree, ("package",)),
+)  # fmt: skip
 _INSTALLED: Final = "node_modules/"
 # How Helm values and Kustomize name an image in two keys.
 _TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "newName": "newTag", "image": "tag"}
@@ -33,22 +43,19 @@ _ENTRY: Final = re.compile(
 _ACTION: Final = re.compile(r"\{\{.*?\}\}")
 
 
-def tables(
-    parse: Callable[[str, str], object], *paths: str
-) -> Callable[[str, str], Iterator[Named]]:
-    """Return the reader of a format that names packages at these paths; `*` stands for any key.
+def read_tables(
+    parse: Callable[[str, str], object], paths: Sequence[str], text: str, name: str
+) -> Iterator[Named]:
+    """Yield the packages that a document names at these paths of keys.
 
     There are tables by name, lists of tables, or lists of requirements.
     """
-
-    def read(text: str, name: str) -> Iterator[Named]:
-        tree = parse(text, name)
-        for path in paths:
-            for place, found in _at(tree, path.split(".")):
-                of_tests = OF_TESTS.search(place) is not None
-                yield from (one._replace(tests=of_tests) for one in _packages(found))
-
-    return read
+    tree = parse(text, name)
+    for path in paths:
+        for place, found in _at(tree, path.split(".")):
+            of_tests = OF_TESTS.search(place) is not None
+            for one in matches(REQUIREMENT, "\n".join(_requirements(found))):
+                yield one._replace(line=0, tests=of_tests)
 
 
 def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, object]]:
@@ -61,16 +68,14 @@ def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, o
         yield from _at(table.get(key), path[1:], f"{place}.{key}")
 
 
-def _packages(found: object) -> Iterator[Named]:
-    """Yield the packages of a table by name, or of a list."""
+def _requirements(found: object) -> Iterator[str]:
+    """Yield the packages of a table by name, or of a list, each as one requirement."""
     listed = [("", value) for value in found] if isinstance(found, list) else []
     for key, value in [*mapping(found).items(), *listed]:
         table = mapping(value)
-        named = text_of(table.get("name")) or key.rpartition(_INSTALLED)[2]
-        version = value if isinstance(value, str) else text_of(table.get("version"))
-        one = Named(named, plain_version(version)) if named else requirement(version or "")
-        if one:
-            yield one
+        name = text_of(table.get("name")) or key.rpartition(_INSTALLED)[2]
+        version = text_of(value) or text_of(table.get("version")) or ""
+        yield f"{name} {version}".strip()
 
 
 def read_catalog(text: str, name: str) -> Iterator[Named]:
@@ -82,9 +87,10 @@ def read_catalog(text: str, name: str) -> Iterator[Named]:
         named = module or f"{flat.get(f'{entry}.group')}:{flat.get(f'{entry}.name')}"
         reference = flat.get(f"{entry}.version.ref")
         at = f"versions.{reference}" if reference else f"{entry}.version"
-        rich = (flat.get(f"{at}{key}") for key in (".prefer", ".strictly", ".require", ""))
-        plain = version or next(filter(None, rich), None)
-        yield Named(marker(named) if entry.startswith("plugins") else named, plain)
+        rich = (flat.get(f"{at}{key}", "") for key in (".prefer", ".strictly", ".require", ""))
+        # Gradle finds a plugin by its marker artifact.
+        marker = f"{named}:{named}.gradle.plugin" if entry.startswith("plugins") else named
+        yield Named(marker, version or next(filter(None, rich), ""))
 
 
 def read_images(text: str, name: str) -> Iterator[Named]:
@@ -92,19 +98,16 @@ def read_images(text: str, name: str) -> Iterator[Named]:
     files, and the charts that Helm, Argo CD and Flux install.
     """
     for document in documents(_ACTION.sub("", text), name):
-        resource = document.resource
-        flat = document.settings if resource is None else flatten(resource, name)
+        flat = flatten(document.resource, name) if document.resource else document.settings
         for path, value in flat.items():
             parent, _, key = path.rpartition(".")
             tag = flat.get(f"{parent}.{_TAG_KEYS.get(key, '')}".removeprefix("."))
             chart = flat.get(f"{parent}.targetRevision") or flat.get(f"{parent}.version")
+            # Kustomize puts another image in its place.
+            replaced = key == "name" and f"{parent}.newName" in flat
             if chart and (key == "chart" or parent.startswith("dependencies")):
                 # The version of a chart is not its image's.
                 yield Named(f"charts/{value.rpartition('/')[2]}", f"chart {chart}")
-            elif key == "name" and f"{parent}.newName" in flat:
-                # Kustomize puts another image in its place.
-                continue
-            elif tag is not None:
-                yield image(value)._replace(version=tag)
-            elif key.lower().endswith(("image", "repository", "newname")):
-                yield image(value)
+            elif tag or key.lower().endswith(("image", "repository", "newname")):
+                found = () if replaced else matches(IMAGE, value)
+                yield from (one._replace(version=tag or one.version, line=0) for one in found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -75,8 +75,7 @@ def folder_tree(path: Path) -> Tree:
     for folder, below, names in os.walk(path):
         inside = Path(folder).relative_to(path).as_posix()
         below[:] = sorted(name for name in below if is_read(PurePosixPath(inside, name, "a.yaml")))
-        files = (name for name in names if os.path.isfile(os.path.join(folder, name)))
-        found += (PurePosixPath(inside, name).as_posix() for name in files)
+        found += (PurePosixPath(inside, name).as_posix() for name in names)
     return _tree(path, found)
 
 
@@ -88,7 +87,7 @@ def work_tree(path: Path) -> Tree:
     """
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     names = _git(path, *words).decode("utf-8", "surrogateescape").split("\0")
-    return _tree(path, (name for name in names if name and os.path.isfile(path / name)))
+    return _tree(path, names)
 
 
 def revision_tree(path: Path, revision: str, into: Path) -> Tree:
@@ -105,37 +104,37 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
     unknown = f"--base {revision}: this repository has no such revision; fetch it, or name another."
     commit = _git(path, *wanted, otherwise=unknown).decode().strip()
     listing = _git(path, "ls-tree", "-r", "-z", "-l", commit).decode("utf-8", "surrogateescape")
-    found = _FILE.findall(listing)
     # Git prints BAD for contents that the clone lacks; only those of files to read count.
     blobs = {
-        name: blob for blob, size, name in found if not size.isdigit() or int(size) <= _LARGEST
+        into / name: blob
+        for blob, size, name in _FILE.findall(listing)
+        if is_read(PurePosixPath(name)) and (not size.isdigit() or int(size) <= _LARGEST)
     }
-    tree = _tree(into, blobs)
-    _write(path, tree, [blobs[name] for name in tree.files])
-    return tree
+    _write(path, blobs)
+    return folder_tree(into)
 
 
 def is_read(name: PurePosixPath) -> bool:
     """Return whether rebal reads a file of this name."""
     folders = name.parts[:-1]
-    if any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders):
-        return False
-    if ".." in folders or any(folders[n : n + 2] == _TESTS for n in range(len(folders))):
-        return False
+    skipped = any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders)
+    of_tests = any(folders[n : n + 2] == _TESTS for n in range(len(folders)))
     ending = name.name.rpartition(".")[2].lower()
     known = ending in (*ENDINGS, *_BUILD) or name.name.startswith(_NAMES)
-    return known or _SOURCES.fullmatch(name.as_posix()) is not None
+    known = known or _SOURCES.fullmatch(name.as_posix()) is not None
+    return known and not skipped and not of_tests
 
 
 def _tree(root: Path, names: Iterable[str]) -> Tree:
-    return Tree(root=root, files=tuple(sorted(n for n in names if is_read(PurePosixPath(n)))))
+    files = (name for name in names if is_read(PurePosixPath(name)))
+    return Tree(root=root, files=tuple(sorted(n for n in files if os.path.isfile(root / n))))
 
 
-def _write(path: Path, tree: Tree, blobs: Sequence[str]) -> None:
-    """Write the contents of `blobs`, one for each file of the tree."""
-    asked = "".join(f"{blob}\n" for blob in blobs).encode()
+def _write(path: Path, blobs: Mapping[Path, str]) -> None:
+    """Write the contents of each blob to its file."""
+    asked = "".join(f"{blob}\n" for blob in blobs.values()).encode()
     answers = BytesIO(_git(path, "cat-file", "--batch", given=asked))
-    for _, file in tree.paths():
+    for file in blobs:
         *_, size = answers.readline().decode().split()
         if not size.isdigit():
             raise RepositoryError(f"{file.name}: this clone lacks its contents; fetch them first.")

@@ -94,7 +94,7 @@ KEPT: dict[str, tuple[Files, str]] = {
         }, "kafka-clients 3.9.1 build.gradle:2"),
     "two constants of one name": (
         CONSTANT | {"build.gradle": "ext.v = [kafka: '2.8.2']\n" + GRADLE.format("$kafka")},
-        "kafka-clients None build.gradle:2; ($kafka)"),
+        "kafka-clients None build.gradle:2; (2.8.2 or 3.9.1)"),
     **{
         f"{name} of Kotlin": (
             {"build.gradle.kts": f"{kept}\n" + GRADLE.format(used)},
@@ -167,9 +167,7 @@ KEPT: dict[str, tuple[Files, str]] = {
         {
             "build.gradle": "plugins { id 'org.springframework.boot' version '4.0.0' }\n"
             "api 'org.springframework.boot:spring-boot-starter-kafka'\n"
-        },
-        "org.springframework.boot.gradle.plugin 4.0.0 build.gradle:1; "
-        "spring-boot-starter-kafka None build.gradle:2"),
+        }, "spring-boot-starter-kafka 4.0.0 build.gradle:2"),
     "a workspace of Go": (
         {"go.work": WORK, "pay/go.mod": "require github.com/IBM/sarama v1.43.3\n"},
         "franz-go v1.18.0 pay/go.mod:1"),
