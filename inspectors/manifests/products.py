@@ -65,18 +65,17 @@ class Product(Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def products() -> dict[tuple[str, str], Product]:
     """Return all products by ecosystem and name."""
     data = load_data("products.yaml", dict[str, tuple[Product, ...]])
-    named = ((*name.partition(":"), one) for one in data["products"] for name in one.names)
-    return {(ecosystem, plain): one for ecosystem, _, plain, one in named}
+    return {name.partition(":")[::2]: one for one in data["products"] for name in one.names}
 
 
 @cache
-def hints(ecosystem: str) -> frozenset[str]:
-    """Return words of which each text that names a product of the ecosystem holds one."""
+def hints(ecosystem: str) -> re.Pattern[str]:
+    """Return the pattern of words of which each text that names a product holds one."""
     names = [name for (kind, name), one in products().items() if kind == ecosystem and not one.bom]
     # A Python package's name has many spellings; an image's is short without its folder.
     last = {"docker": "^charts/", "pypi": "-"}.get(ecosystem, "[:/]")
-    words = ("kafka" if "kafka" in name else re.split(last, name)[-1] for name in names)
-    return frozenset(word.lower() for word in words)
+    words = {"kafka" if "kafka" in name else re.split(last, name)[-1] for name in names}
+    return re.compile("|".join(map(re.escape, words)), re.IGNORECASE)
 
 
 def product_of(ecosystem: str, name: str) -> Product | None:

@@ -62,8 +62,10 @@ class Projects:
         """
         sheet = self._sheet(PurePosixPath(name), 0)
         value = partial(resolved, _PROPERTY, sheet.properties)
-        versions = ((one, one.version or sheet.managed.get(one.name, "")) for one in sheet.named)
-        yield from together(one._replace(version=value(text)) for one, text in versions)
+        yield from together(
+            one._replace(version=value(one.version or sheet.managed.get(one.name, "")))
+            for one in sheet.named
+        )
         for managed, text in sheet.managed.maps[0].items():
             yield Named(managed, value(text))
         override = sheet.properties.get(_BOOT_PROPERTY)
@@ -109,8 +111,11 @@ class Projects:
         try:
             root = fromstring(configuration_text(self._files[path]), forbid_dtd=True)
         except (ParseError, ValueError, RecursionError) as error:
-            dtd = isinstance(error, DefusedXmlException)
-            why = "declares a DTD, which no project file does" if dtd else f"not valid XML: {error}"
+            why = (
+                "declares a DTD, which no project file does"
+                if isinstance(error, DefusedXmlException)
+                else f"not valid XML: {error}"
+            )
             raise UnreadableDocument(str(path), why) from None
         for element in root.iter():
             element.tag = str(element.tag).rpartition("}")[2]
@@ -127,8 +132,9 @@ def _maven(root: Any, path: PurePosixPath) -> Sheet:
         each for part in parts for each in part.findall("dependencyManagement/dependencies/*")
     ]
     properties = _versions(Named(each.tag, each.text) for each in texts)
-    own = root.findtext("version") or root.findtext("parent/version", "")
-    properties.setdefault("project.version", own)
+    properties.setdefault(
+        "project.version", root.findtext("version") or root.findtext("parent/version", "")
+    )
     beside = path.parent / root.findtext("parent/relativePath", "../pom.xml")
     return Sheet(
         named=[_coordinates(each) for each in needs if each.findtext("scope") != "test"],

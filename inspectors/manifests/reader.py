@@ -7,9 +7,9 @@ or as another file of the folder gives it; one that depends on anything else is 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache, cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
@@ -125,35 +125,41 @@ class _Reader:
             text = configuration_text(path)
             if "\x00" in text:
                 raise DocumentError(f"{place}: is a binary file, which no manifest is.")
-            lower = text.lower()
-            if any(word in lower for word in hints(known.ecosystem)):
-                given = self._given(name) if known.read in _SCRIPTS else ""
-                named = known.read(text + given, place) if known.read else self._projects.read(name)
+            if hints(known.ecosystem).search(text):
+                named = (
+                    known.read(text + self._given(known, name), place)
+                    if known.read
+                    else self._projects.read(name)
+                )
                 # A requirement file of developers says so in its name.
                 of_tests = path.suffix == ".txt" and OF_TESTS.search(path.name) is not None
                 self._keep(known.ecosystem, place, () if of_tests else named)
         except DocumentError as error:
             self.notes.append(_printable(str(error)))
 
-    def _given(self, place: str) -> str:
+    def _given(self, known: _Format, place: str) -> str:
         """Return what files of the same folder and above give to a script: the constants of
         Gradle's and sbt's builds, and what Go's workspaces replace.
         """
-        above = {*PurePosixPath(place).parents}
-        return "".join(lines for folder, lines in self._shared if folder in above)
+        above = reversed(PurePosixPath(place).parents if known.read in _SCRIPTS else ())
+        return "".join(self._shared.get(folder, "") for folder in above)
 
     @cached_property
-    def _shared(self) -> list[tuple[PurePosixPath, str]]:
-        found = []
+    def _shared(self) -> dict[PurePosixPath, str]:
+        found: dict[PurePosixPath, str] = defaultdict(str)
         for name, path in self._paths.items():
             reads = {known.read for known in _formats(name)}
             if reads & _GIVERS or path.name in ("gradle.properties", "go.work"):
                 text = configuration_text(path)
-                catalog = trees.read_catalog in reads
-                named = trees.read_catalog(text, name) if catalog else texts.mentions(text)
+                named = (
+                    trees.read_catalog(text, name)
+                    if trees.read_catalog in reads
+                    else texts.mentions(text)
+                )
                 given = texts.given(text, filter(_gives, named))
-                lines = f"\n{text}" if path.name == "go.work" else given
-                found.append((PurePosixPath(scope_of(name)), lines))
+                found[PurePosixPath(scope_of(name))] += (
+                    f"\n{text}" if path.name == "go.work" else given
+                )
         return found
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
@@ -175,8 +181,9 @@ class _Reader:
         used = [one for one, p in brought if not one.tests and p.product not in of_tests]
         # An indirect module of Go counts where the project needs no known one itself.
         used = used or [one for one, _ in brought if ecosystem == "golang"]
-        boms = ((one, p.bom) for one, p in known if p and p.bom and one.version)
-        bom, group = next(boms, (Named(""), ""))
+        bom, group = next(
+            ((one, p.bom) for one, p in known if p and p.bom and one.version), (Named(""), "")
+        )
         inside = library_of(ecosystem, bom.name, _plain(bom.version)) or Library()
         of_boot = (one.version for one, _ in known if one.gives and one.name == CLIENTS)
         versions = {group: bom.version, _KAFKA: next(of_boot, inside.version)}
@@ -187,8 +194,11 @@ class _Reader:
         # Kafka's own version, where it is written, replaces that of the BOM.
         fixed = any(one.name.startswith(_KAFKA) and one.version for one in used)
         shown = [bom] if bom.name and not fixed and not all(one.version for one in used) else []
-        others = (one for one, product in known if one.gives and one.version and not product)
-        givers = " and ".join(f"{one.name} {one.version}" for one in others)
+        givers = " and ".join(
+            f"{one.name} {one.version}"
+            for one, product in known
+            if one.gives and one.version and not product
+        )
         for one in (*used, *shown):
             silent = bool(shown) or (fixed and not one.name.startswith(_KAFKA))
             unclear = givers and not silent and ("$" in one.version or not one.version)
@@ -230,9 +240,7 @@ def _plain(version: str) -> str | None:
 @cache
 def _formats(name: str) -> list[_Format]:
     """Return the formats of a file, by its name or by that of its folder too."""
-    last = name.rpartition("/")[2]
-    ends = (last, f"{PurePosixPath(name).parent.name}/{last}")
-    found = [one for one in _FORMATS if any(fnmatchcase(end, one.pattern) for end in ends)]
+    found = [one for one in _FORMATS if PurePosixPath(name).match(one.pattern)]
     return [one for one in found if one.pattern == found[0].pattern]
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 # A requirement (PEP 508), or a package of npm; a version that is not pinned keeps its sign.
 _REQUIREMENT: Final = (
-    r"""(?P<name>@?[A-Za-z0-9][\w./-]*)[ \t]*(?:\[[^\]\n]*\])?[ \t(]*=*[ \t]*"""
+    r"""(?P<name>@?[A-Za-z0-9][\w./-]*)[ \t]*(?:\[[^\]\n]{0,200}\])?[ \t(]*=*[ \t]*"""
     r"""(?P<version>(?:(?! --)[^;#\\"')\r\n])*)"""
 )
 REQUIREMENT: Final = re.compile(rf"^{_REQUIREMENT}", re.MULTILINE)
@@ -36,7 +36,7 @@ LINES: Final = tuple(
          r"""^  ['"]?/?(?P<name>(?:@[\w.-]+/)?[\w.-]+)[@/](?P<version>\d[\w.+-]*)['"]?[(:_]"""),
         # An alias names the package behind `@npm:`.
         ("yarn.lock", "npm",
-         r"""^"?(?:[^\s#]+?@npm:)?(?P<name>(?:@[\w.-]+/)?[\w.-]+)@[^\n]*\n"""
+         r"""^"?(?:[^\s#]{1,200}?@npm:)?(?P<name>(?:@[\w.-]+/)?[\w.-]+)@[^\n]*\n"""
          r"""  version:? "?(?P<version>[^"\s]+)"""),
         ("*requirements*.txt requirements/*.txt setup.cfg environment.yml environment.yaml", "pypi",
          rf"""^[ \t]*(?:- +)?["']?{_REQUIREMENT}"""),
@@ -46,7 +46,7 @@ LINES: Final = tuple(
          r"""^[ \t]*gem[ \t(]*["'](?P<name>[\w.-]+)["']"""
          r"""(?:[ \t]*,[ \t]*["'](?P<version>[^"'\n]+)["'])?"""),
         ("Gemfile.lock", "gem",
-         r"^    (?P<name>[\w.-]+) \((?P<version>[^)\s-]+)[^)\n]*\)[ \r]*$"),
+         r"^    (?P<name>[\w.-]+) \((?P<version>[^)\s-]++)[^)\n]*+\)[ \r]*$"),
         ("mix.lock", "hex",
          r'^ *"(?P<name>\w+)": *\{(?::hex, *:\w+, *"(?P<version>[^"\n]+)"|:git|:path)'),
         (_DOCKERFILES, "docker", rf"^[ \t]*(?i:FROM)[ \t]+(?:--\S+[ \t]+)*{_REFERENCE}"),
@@ -120,7 +120,9 @@ _RULE: Final = re.compile(
     r"""requested\.group\s*==\s*["']([\w.-]+)["'][^}]{0,500}?useVersion[\s(]*["']([^"'\n]+)["']"""
 )
 # A configuration of tests, such as testImplementation or integrationTestRuntimeOnly.
-_OF_TESTS: Final = re.compile(r"^(?:.*[ \t{])?(?:test|\w+Test)[A-Z]\w*[ \t(].*", re.MULTILINE)
+_OF_TESTS: Final = re.compile(
+    r"^(?:.*[ \t{])?(?:test|\w{1,99}Test)[A-Z]\w{0,99}[ \t(].*", re.MULTILINE
+)
 # Names of the groups, and of the files, of what only developers install.
 OF_TESTS: Final = re.compile(
     r"(?<![a-z])(?:dev(?:elop(?:ment)?)?|tests?|testing|lint|docs|typing|ci)(?![a-z])"
@@ -198,8 +200,7 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     values = {one.name: one.version for one in (*together(constants), *together(numbers))}
     value = partial(resolved, _VARIABLE, values)
     named = [
-        one._replace(name=value(one.name), version=value(one.version))
-        for one in mentions(text)
+        one._replace(name=value(one.name), version=value(one.version)) for one in mentions(text)
     ]
     for group, version in _RULE.findall(script):
         ruled = [one for one in named if one.name.startswith(f"{group}:")]

@@ -32,7 +32,6 @@ TABLES: Final = (
     ("Pipfile.lock", "pypi", json_tree, ("default",)),
     ("Cargo.lock", "cargo", toml_tree, ("package",)),
 )  # fmt: skip
-_INSTALLED: Final = "node_modules/"
 # How Helm values and Kustomize name an image in two keys.
 _TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "newName": "newTag", "image": "tag"}
 # A key of a catalog: an entry, or a part of one.
@@ -53,9 +52,8 @@ def read_tables(
     tree = parse(text, name)
     for path in paths:
         for place, found in _at(tree, path.split(".")):
-            of_tests = OF_TESTS.search(place) is not None
             for one in matches(REQUIREMENT, "\n".join(_requirements(found))):
-                yield one._replace(line=0, tests=of_tests)
+                yield one._replace(line=0, tests=OF_TESTS.search(place) is not None)
 
 
 def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, object]]:
@@ -73,7 +71,7 @@ def _requirements(found: object) -> Iterator[str]:
     listed = [("", value) for value in found] if isinstance(found, list) else []
     for key, value in [*mapping(found).items(), *listed]:
         table = mapping(value)
-        name = text_of(table.get("name")) or key.rpartition(_INSTALLED)[2]
+        name = text_of(table.get("name")) or key.rpartition("node_modules/")[2]
         version = text_of(value) or text_of(table.get("version")) or ""
         yield f"{name} {version}".strip()
 

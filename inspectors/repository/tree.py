@@ -120,8 +120,11 @@ def is_read(name: PurePosixPath) -> bool:
     skipped = any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders)
     of_tests = any(folders[n : n + 2] == _TESTS for n in range(len(folders)))
     ending = name.name.rpartition(".")[2].lower()
-    known = ending in (*ENDINGS, *_BUILD) or name.name.startswith(_NAMES)
-    known = known or _SOURCES.fullmatch(name.as_posix()) is not None
+    known = (
+        ending in (*ENDINGS, *_BUILD)
+        or name.name.startswith(_NAMES)
+        or _SOURCES.fullmatch(name.as_posix()) is not None
+    )
     return known and not skipped and not of_tests
 
 
@@ -139,23 +142,25 @@ def _write(path: Path, blobs: Mapping[Path, str]) -> None:
         if not size.isdigit():
             raise RepositoryError(f"{file.name}: this clone lacks its contents; fetch them first.")
         file.parent.mkdir(parents=True, exist_ok=True)
-        with open(file, "wb") as written:
-            written.write(answers.read(int(size)))
+        file.write_bytes(answers.read(int(size)))
         answers.readline()
 
 
 def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> bytes:
     """Return what git prints; `otherwise` is the error where git fails without a word."""
     quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    command = ["git", "-C", str(path), *words]
     try:
         done = subprocess.run(
-            command, check=False, input=given, capture_output=True, env=os.environ | quiet
+            ["git", "-C", str(path), *words],
+            check=False,
+            input=given,
+            capture_output=True,
+            env=os.environ | quiet,
         )
     except FileNotFoundError:
         raise RepositoryError("--base needs git, which is not installed here.") from None
     if done.returncode == 0:
         return done.stdout
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    why = said[0].removeprefix("fatal: ") if said else ""
+    said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+    why = said.removeprefix("fatal: ")
     raise RepositoryError(otherwise or f"--base: {path}: git says: {why}")

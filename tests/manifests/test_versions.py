@@ -192,6 +192,17 @@ KEPT: dict[str, tuple[Files, str]] = {
     "pip in a Dockerfile": (
         {"Dockerfile": "FROM x\nRUN pip install \\\n  'confluent-kafka[avro]==2.3.0' && a==b\n"},
         "confluent-kafka 2.3.0 Dockerfile:3"),
+    "npm in a Dockerfile": (
+        {"Dockerfile": "# RUN yarn add node-rdkafka@2.0.0\nRUN npm i -g kafkajs@2.2.4 a@$b; :\n"
+         "RUN pnpm add @confluentinc/kafka-javascript@$V\n"},
+        "kafka-javascript None Dockerfile:3; kafkajs 2.2.4 Dockerfile:2; ($V)"),
+    "a BOM with two versions": (
+        {"pom.xml": pom(artifact(CLIENTS), parent=artifact(BOOT, "${k}"), more=KAFKA_K.format("3.5.3")
+         + f"<profiles><profile>{KAFKA_K.format('3.1.0')}</profile></profiles>")},
+        "kafka-clients None pom.xml; spring-boot-starter-parent None pom.xml; (3.5.3 or 3.1.0)"),
+    "a map of Gradle on two lines": (
+        {"build.gradle": "def v = '3.9.1'\napi group: 'org.apache.kafka', name: 'kafka-clients',\n"
+         "  version: v\n"}, "kafka-clients 3.9.1 build.gradle:2"),
     "a Gemfile": (
         {"Gemfile": "gem 'ruby-kafka', '0.7.10'\n"}, "ruby-kafka 0.7.10 Gemfile:1"),
     "a folder of requirements": (
