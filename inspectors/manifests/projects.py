@@ -152,8 +152,9 @@ def _versions(named: Iterable[Named]) -> ChainMap[str, str]:
 
 
 def _coordinates(element: Any) -> Named:
-    keys = ("groupId", "artifactId", "version")
-    group, artifact, version = (element.findtext(key, "") for key in keys)
+    group, artifact, version = (
+        element.findtext(key, "") for key in ("groupId", "artifactId", "version")
+    )
     return Named(f"{group}:{artifact}", version)
 
 
@@ -161,11 +162,12 @@ def _msbuild(root: Any, path: PurePosixPath) -> Sheet:
     central = [_package(each, "Version") for each in root.iter("PackageVersion")]
     named = [_package(each, "VersionOverride", "Version") for each in root.iter("PackageReference")]
     of_tests = any(one.name == _TEST_SDK for one in named)
-    texts = root.findall(".//PropertyGroup/*")
     return Sheet(
         named=[one._replace(tests=of_tests) for one in named],
         managed=_versions(central),
-        properties=_versions(Named(each.tag, each.text) for each in texts),
+        properties=_versions(
+            Named(each.tag, each.text) for each in root.findall(".//PropertyGroup/*")
+        ),
         parents=[Named("")],
         above=[folder / _CENTRAL for folder in path.parents],
     )

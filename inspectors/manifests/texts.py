@@ -164,7 +164,7 @@ def together(named: Iterable[Named]) -> Iterator[Named]:
         by_name[one.name].append(one)
     for found in by_name.values():
         versions = (text for one in found for text in one.version.split(OR) if text)
-        yield found[0]._replace(version=OR.join(dict.fromkeys(versions)))
+        yield found[0]._replace(version=OR.join(dict.fromkeys(versions))[:_LONGEST])
 
 
 def resolved(variable: re.Pattern[str], values: Mapping[str, str], text: str) -> str:

@@ -106,6 +106,8 @@ def read_images(text: str, name: str) -> Iterator[Named]:
             if chart and (key == "chart" or parent.startswith("dependencies")):
                 # The version of a chart is not its image's.
                 yield Named(f"charts/{value.rpartition('/')[2]}", f"chart {chart}")
-            elif tag or key.lower().endswith(("image", "repository", "newname")):
-                found = () if replaced else matches(IMAGE, value)
-                yield from (one._replace(version=tag or one.version, line=0) for one in found)
+            elif not replaced and (tag or key.lower().endswith(("image", "repository", "newname"))):
+                yield from (
+                    one._replace(version=tag or one.version, line=0)
+                    for one in matches(IMAGE, value)
+                )

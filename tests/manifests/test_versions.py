@@ -197,9 +197,10 @@ KEPT: dict[str, tuple[Files, str]] = {
          "RUN pnpm add @confluentinc/kafka-javascript@$V\n"},
         "kafka-javascript None Dockerfile:3; kafkajs 2.2.4 Dockerfile:2; ($V)"),
     "a BOM with two versions": (
-        {"pom.xml": pom(artifact(CLIENTS), parent=artifact(BOOT, "${k}"), more=KAFKA_K.format("3.5.3")
-         + f"<profiles><profile>{KAFKA_K.format('3.1.0')}</profile></profiles>")},
-        "kafka-clients None pom.xml; spring-boot-starter-parent None pom.xml; (3.5.3 or 3.1.0)"),
+        boot("${k}", f"{KAFKA_K.format('3.5.3')}<profiles><profile>{KAFKA_K.format('3.1.0')}"
+             "</profile></profiles>"),
+        "kafka-clients None pom.xml; spring-boot-starter-parent None pom.xml; "
+        "spring-kafka None pom.xml; (3.5.3 or 3.1.0)"),
     "a map of Gradle on two lines": (
         {"build.gradle": "def v = '3.9.1'\napi group: 'org.apache.kafka', name: 'kafka-clients',\n"
          "  version: v\n"}, "kafka-clients 3.9.1 build.gradle:2"),
