@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -20,9 +18,8 @@ from rebal.cli.libraries import with_libraries
 from rebal.cli.output import say
 from rebal.cli.render.check import CheckDocument
 from rebal.cli.sources import Source, read_live, scan_snapshots, with_evidence
-from rebal.groups.model import GroupSnapshot, Tri
+from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.inspectors.files import read_text
-from rebal.inspectors.inventory.documents import words
 from rebal.inspectors.inventory.reader import OF_A_PROFILE, is_configuration, read_declared
 from rebal.inspectors.manifests.reader import read_manifests
 from rebal.inspectors.repository.tree import (
@@ -63,9 +60,6 @@ _A_GROUP: Final = re.compile(
 )
 _BUILDS: Final = (".gradle", ".kts", ".sbt", ".xml")
 _COMMENTED: Final = re.compile(r"^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", re.MULTILINE)
-_NOT_READ: Final = (
-    "a setting of assignors, or of the group's name or protocol, changes, and is not understood"
-)
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
 _PLACEHOLDER: Final = re.compile(
     r"((?:group|assign|strateg|application)[^\n:=]{0,80}[:=][^\n]{0,200}?)[$][{(]([\w.-]+)([^\n]*)",
@@ -77,63 +71,56 @@ _VARIABLE: Final = re.compile(r"[$][{(]?(\w[\w.]*)")
 _LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
 
 
-@dataclass(frozen=True)
-class Side:
-    """One version: its files, the next starts that they declare, and notes with relative names.
-
-    `unread` are the notes on manifests.
+class Side(Record, frozen=True, kw_only=True):
+    """One version: its files, the next starts that they declare, and notes with relative names,
+    each with its file. `unread` are those on manifests.
     """
 
     tree: Tree
     starts: tuple[Start, ...]
-    notes: tuple[str, ...]
-    unread: tuple[str, ...] = ()
+    notes: tuple[tuple[str, str], ...]
+    unread: tuple[tuple[str, str], ...]
 
     def text(self, file: str) -> str:
         """Return the text of a file; empty where it is missing or no text."""
-        try:
+        with suppress(OSError):
             return read_text(self.tree.root / file)
-        except OSError:
-            return ""
+        return ""
 
 
-def sides(before: str | None, after: str | None, base: str | None, stack: ExitStack) -> list[Side]:
-    """Return both versions; a git revision is written to a folder that `stack` removes.
-
-    Raises:
-        UsageError: a path, the repository or the revision does not exist.
-        RebalError: a single file cannot be read.
-    """
-    try:
-        if base is None:
-            trees = [folder_tree(Path(before or "")), folder_tree(Path(after or ""))]
-        else:
-            path = Path(before or ".")
-            into = Path(stack.enter_context(TemporaryDirectory(prefix="rebal-check-")))
-            trees = [revision_tree(path, base, into), work_tree(path)]
-    except RepositoryError as error:
-        raise UsageError(str(error)) from None
-    number = sum(len(tree.files) for tree in trees)
-    if number > _MANY and sys.stderr.isatty():
-        say(f"reading {number:,} files …")
-    # Both versions of many files are read at once, on two processors.
-    return list((mapped if number > _MANY else map)(_read, trees))
-
-
-def check(one: Side, two: Side, source: Source, names: tuple[str, str]) -> CheckDocument:
-    """Return what the change from `one` to `two` does, to the groups that `source` shows as they
-    run too; `names` are those of the two versions.
+def check(before: str | None, after: str | None, base: str | None, source: Source) -> CheckDocument:
+    """Return what the change from one version to the other does, to the groups that `source` shows
+    as they run too. With `base`, a git revision, the first one is what it has of the folder.
 
     Raises:
-        UsageError: an option adds evidence, but none names a group to add it to.
-        RebalError: a group or a file cannot be read.
+        UsageError: a path, the repository or the revision does not exist; or an option adds
+            evidence, but none names a group to add it to.
+        RebalError: a group or a single file cannot be read.
     """
+    path = Path(before or ".")
+    with TemporaryDirectory(prefix="rebal-check-") if base is not None else nullcontext("") as into:
+        try:
+            if base is None:
+                trees = [folder_tree(path), folder_tree(Path(after or ""))]
+            else:
+                trees = [revision_tree(path, base, Path(into)), work_tree(path)]
+        except RepositoryError as error:
+            raise UsageError(str(error)) from None
+        number = sum(len(tree.files) for tree in trees)
+        if number > _MANY and sys.stderr.isatty():
+            say(f"reading {number:,} files …")
+        # Both versions of many files are read at once, on two processors.
+        one, two = mapped(_read, trees, worth_it=number > _MANY)
+        return _compared(one, two, source, (base or str(before), after or before or "."))
+
+
+def _compared(one: Side, two: Side, source: Source, names: tuple[str, str]) -> CheckDocument:
+    """Return what the change from `one` to `two` does; `names` are those of the two versions."""
     differ = list(worlds(one.starts, two.starts))
     live = _live_groups(source, list(dict.fromkeys(w.group_id for w in differ if w.group_id)))
     unknown = dict(_unknown(one, two))
-    both = {*one.tree.files} & {*two.tree.files}
-    if one.tree.alone and two.tree.alone:
-        both.update(one.tree.files)
+    alone = one.tree.files if one.tree.alone and two.tree.alone else ()
+    both = {*one.tree.files} & {*two.tree.files} | {*alone}
     kept = {file: unknown.get(file, "") for file in both}
     judged = [(world, judge(world, kept, live.get(world.group_id or ""))) for world in differ]
     found = [
@@ -144,13 +131,21 @@ def check(one: Side, two: Side, source: Source, names: tuple[str, str]) -> Check
     known = {change.file for judgement in found for change in judgement.changes}
     found += [unread(file, note) for file, note in unknown.items() if file not in known]
     located = (replace(each, changes=_located(each, one, two)) for each in found)
-    groups = {start.group_id or start.folder for side in (one, two) for start in side.starts}
+    groups = {
+        start.declared.group_id or start.folder for side in (one, two) for start in side.starts
+    }
+    about = (
+        note
+        for file, note in two.notes
+        if not (text := two.text(file)) or _ABOUT_KAFKA.search(text)
+    )
     return CheckDocument(
         before=names[0],
         after=names[1],
         declared=max(len(groups), len(found)),
         groups=tuple(sorted(located, key=lambda each: WORST_FIRST.index(each.verdict))),
-        notes=(*_about_kafka(two), *two.unread),
+        # Those on files that say a word about Kafka, or that cannot be read as text.
+        notes=(*about, *(note for _, note in two.unread)),
     )
 
 
@@ -173,9 +168,13 @@ def _live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapsho
 
 
 def _read_by_name(source: Source, names: Sequence[str]) -> Sequence[GroupSnapshot]:
-    config = source.connection.config()
     found, failures = read_live(
-        config, names, match=None, all_groups=False, probe=source.probe, assignors=()
+        source.connection.config(),
+        names,
+        match=None,
+        all_groups=False,
+        probe=source.probe,
+        assignors=(),
     )
     for failure in failures:
         if failure.kind != "not-found":
@@ -191,13 +190,19 @@ def _read(tree: Tree) -> Side:
         if tree.alone or (is_configuration(path) and path.name not in _LOCKS)
     ]
     found = read_declared(configuration, alone=tree.alone)
-    own, names = f"{tree.root}{os.sep}", frozenset(tree.files)
-    places = [(declared.where.removeprefix(own), declared) for declared in found.declared]
-    starts = [Start(file=_file_of(w, names), where=w, declared=each) for w, each in places]
-    notes = tuple(n.replace(own, "") for n in found.notes if not n.endswith(OF_A_PROFILE))
     manifests = read_manifests(tree)
+    own, files = f"{tree.root}/", frozenset(tree.files)
+    starts = [
+        Start(file=_file_of(where, files), where=where, declared=each)
+        for each in found.declared
+        for where in [each.where.removeprefix(own)]
+    ]
+    said = [note.replace(own, "") for note in found.notes if not note.endswith(OF_A_PROFILE)]
+    notes, unread = (
+        tuple((_file_of(note, files), note) for note in each) for each in (said, manifests.notes)
+    )
     starts = with_libraries(starts, manifests.libraries)
-    return Side(tree, tuple(starts), notes, manifests.notes)
+    return Side(tree=tree, starts=tuple(starts), notes=notes, unread=unread)
 
 
 def _file_of(where: str, names: Collection[str]) -> str:
@@ -213,27 +218,31 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     """Yield each file whose consumers a reader does not know whole, where what decides them
     changed.
     """
-    files = frozenset((*one.tree.files, *two.tree.files))
-    texts = ((file, one.text(file), two.text(file)) for file in sorted(files))
+    files = sorted({*one.tree.files, *two.tree.files})
+    texts = ((file, one.text(file), two.text(file)) for file in files)
     changed = {file: (was, now) for file, was, now in texts if was != now}
     starts = (*one.starts, *two.starts)
     # A reader understood the settings of these files that `_A_START` finds.
     read = {
         start.file
         for start in starts
-        if start.declared.list or start.declared.group_protocol or start.is_static
+        if start.declared.list
+        or start.declared.group_protocol
+        or start.declared.instance_id is not None
     }
-    grouped = {start.file for start in starts if start.group_id is not None}
+    # Builds publish under a group of their own.
+    grouped = {start.file for start in starts if start.declared.group_id is not None}
+    grouped.update(file for file in changed if file.endswith(_BUILDS))
     for file, (was, now) in changed.items():
         about = "kafka" in f"{file} {was} {now}".lower() and was and now
-        # Builds publish under a group of their own.
-        understood = {*grouped, file} if file.endswith(_BUILDS) else grouped
-        for setting, known in ((_A_START, read), (_A_GROUP, understood)):
-            moved = _settings(setting, was) != _settings(setting, now)
-            if about and moved and file not in known:
-                yield file, f"{file}: {_NOT_READ}"
-    for note in (*two.notes, *one.notes):
-        file = _file_of(note, files)
+        for setting, known in ((_A_START, read), (_A_GROUP, grouped)):
+            if about and file not in known and _settings(setting, was) != _settings(setting, now):
+                yield (
+                    file,
+                    f"{file}: a setting of assignors, or of the group's name or protocol, changes, "
+                    "and is not understood",
+                )
+    for file, note in (*two.notes, *one.notes):
         was, now = one.text(file), two.text(file)
         old, new = (_PLACEHOLDER.findall(text) for text in (was, now))
         moved = old != new if _OPEN in note else any(_decides(each, file) for each in changed)
@@ -242,12 +251,14 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
             moved or any(_sets(named, after + before) for before, after in changed.values())
         ):
             yield file, note
-    pairs = [({*was.splitlines()}, {*now.splitlines()}) for was, now in changed.values()]
-    lines = "\n".join(line for was, now in pairs for line in sorted(was ^ now))
-    for note in two.unread:
-        file = _file_of(note, files)
+    lines = (
+        each for was, now in changed.values() for each in {*was.splitlines()} ^ {*now.splitlines()}
+    )
+    moved_lines = "\n".join(sorted(lines))
+    for file, note in two.unread:
         given = {part for name in _VARIABLE.findall(note) for part in (name, *name.split("."))}
-        if file in one.tree.files and (note not in one.unread or _sets(given, lines)):
+        came = (file, note) not in one.unread
+        if file in one.tree.files and (came or _sets(given, moved_lines)):
             yield file, note
 
 
@@ -255,15 +266,6 @@ def _settings(pattern: re.Pattern[str], text: str) -> list[str]:
     """Return the settings that a pattern finds, without comments, spaces and quotes."""
     found = pattern.findall(_COMMENTED.sub("", text))
     return [re.sub(r"[\s\"']", "", each) for each in found]
-
-
-def _about_kafka(side: Side) -> Iterator[str]:
-    """Yield the notes on files that say a word about Kafka, or that cannot be read as text."""
-    files = frozenset(side.tree.files)
-    for note in side.notes:
-        text = side.text(_file_of(note, files))
-        if not text or _ABOUT_KAFKA.search(text):
-            yield note
 
 
 def _sets(names: Collection[str], text: str) -> bool:
@@ -275,32 +277,31 @@ def _sets(names: Collection[str], text: str) -> bool:
 def _decides(file: str, other: str) -> bool:
     """Return whether a file decides what the other one says: itself, or values of a template."""
     chart, templates, _ = other.rpartition("/templates/")
-    values = templates and file.startswith(f"{chart}/") and not file.endswith("/Chart.yaml")
-    return file == other or bool(values)
+    values = file.startswith(f"{chart}/") and not file.endswith("/Chart.yaml")
+    return file == other or bool(templates and values)
 
 
 def _located(found: Judgement, one: Side, two: Side) -> tuple[Changed, ...]:
     """Return the changes with the lines of the settings that they name."""
+    texts = {each.file: two.text(each.file) or one.text(each.file) for each in found.changes}
     return tuple(
         each
         if each.line
-        else replace(
-            each, line=_line(each, found.group_id, two.text(each.file) or one.text(each.file))
-        )
+        else replace(each, line=_line(each, found.group_id, texts[each.file].splitlines()))
         for each in found.changes
     )
 
 
-def _line(change: Changed, group_id: str | None, text: str) -> int:
+def _line(change: Changed, group_id: str | None, lines: Sequence[str]) -> int:
     """Return the line of the changed setting that is nearest to the group's own; 0: none."""
-    lines = text.splitlines()
-    anchors = [n for n, line in enumerate(lines, 1) if group_id and group_id in line]
     letters = _LETTERS.get(change.what, change.what.replace(".", "").removesuffix("ms"))
-    found = [n for n, line in enumerate(lines, 1) if letters in "".join(words(line))]
-    near = anchors[0] if anchors else 0
+    own = [n for n, line in enumerate(lines, 1) if group_id and group_id in line]
+    found = [
+        n for n, line in enumerate(lines, 1) if letters in re.sub("[^A-Za-z0-9]", "", line).lower()
+    ]
     version = change.after.rpartition(" ")[2].strip("()")
-    anchors = anchors or [n for n, line in enumerate(lines, 1) if version in line]
-    return min(found or anchors, key=lambda n: abs(n - near), default=0)
+    versions = [n for n, line in enumerate(lines, 1) if version in line]
+    return min(found or own or versions, key=lambda n: abs(n - (own or [0])[0]), default=0)
 
 
 _LETTERS: Final = {"assignor list": "strateg", "consumer": "groupid"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -58,17 +57,14 @@ def command(
     if (base is None) != (before is not None and after is not None):
         raise UsageError("give BEFORE and AFTER, or --base REV with at most one folder.")
     from rebal.cli import sources
-    from rebal.cli.checking import check, sides
+    from rebal.cli.checking import check
     from rebal.cli.render.check import check_github, check_markdown, check_sarif, check_view
     from rebal.planner.verdict import SAFE, exit_code
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = sources.EvidenceFiles(request_log, client_log, None, log_timezone, broker_log)
-    names = (base or str(before), after or before or ".")
-    with ExitStack() as stack:
-        one, two = sides(before, after, base, stack)
-        source = sources.Source(None, snapshot, connection, probe, files, lake)
-        found = check(one, two, source, names)
+    source = sources.Source(None, snapshot, connection, probe, files, lake)
+    found = check(before, after, base, source)
     code = SAFE if exit_zero else exit_code(*(each.verdict for each in found.groups))
     texts = {"markdown": check_markdown, "github": check_github}
     if form == "text":

@@ -25,13 +25,16 @@ _LABELS: Final = {
     Tri.YES: Text("safe", style="green"),
 }
 _LEVELS: Final = {Tri.NO: "error", Tri.CANNOT_TELL: "warning", Tri.YES: "note"}
-_RULE: Final = "next-start"
-_ABOUT: Final = (
-    "A change of a consumer's assignor list, rebalance protocol or client library decides whether "
-    "the coordinator admits its next start (INCONSISTENT_GROUP_PROTOCOL)."
-)
+_RULE: Final = {
+    "id": "next-start",
+    "shortDescription": {"text": "The next start of a consumer changes."},
+    "fullDescription": {
+        "text": "A change of a consumer's assignor list, rebalance protocol or client library "
+        "decides whether the coordinator admits its next start (INCONSISTENT_GROUP_PROTOCOL)."
+    },
+}
+# Notes on files that a screen shows; documents have all.
 _NOTES: Final = 5
-"""Notes on files that a screen shows; documents have all."""
 
 
 class CheckDocument(Document, frozen=True, kw_only=True):
@@ -53,7 +56,8 @@ def check_view(found: CheckDocument) -> View:
     found = shown(found)
     view: View = [Text(_headline(found), style="bold")]
     for one in found.groups:
-        view += [Text(""), facts(_rows(one), label=len("NOT VERIFIED"))]
+        title = (_LABELS[one.verdict], Text(one.group, style="bold"))
+        view += [Text(""), facts([title, *_rows(one)], label=len("NOT VERIFIED"))]
     if found.notes:
         more = len(found.notes) - _NOTES
         said = [*found.notes[:_NOTES], *([f"and {more:,} more: -o json"] if more > 0 else [])]
@@ -63,7 +67,15 @@ def check_view(found: CheckDocument) -> View:
 
 def check_markdown(found: CheckDocument) -> str:
     """Return the answer as Markdown, for a comment on the pull request."""
-    return "\n".join(_markdown(shown(found))) + "\n"
+    found = shown(found)
+    lines = [f"### rebal check: {plain(_headline(found))}"]
+    for one in found.groups:
+        lines += ["", f"**{plain(_LABELS[one.verdict].plain)}** {plain(one.group)}", ""]
+        said = [(line.strip(), line.startswith(" ")) for line in _lines(one)]
+        lines += (f"{'  ' if below else ''}- {plain(text)}" for text, below in said)
+    if found.notes:
+        lines += ["", "Not known:", "", *(f"- {plain(note)}" for note in found.notes)]
+    return "\n".join(lines) + "\n"
 
 
 def check_github(found: CheckDocument) -> str:
@@ -72,7 +84,7 @@ def check_github(found: CheckDocument) -> str:
         github_command(
             COMMANDS[_LEVELS[one.verdict]],
             f"rebal {one.group}: {_LABELS[one.verdict]}",
-            "\n".join(_sentences(one)),
+            "\n".join(_lines(one)),
             one.changes[0].file,
             one.changes[0].line,
         )
@@ -83,14 +95,9 @@ def check_github(found: CheckDocument) -> str:
 
 def check_sarif(found: CheckDocument, code: int) -> str:
     """Return one SARIF run with a result for each group."""
-    rule = {
-        "id": _RULE,
-        "shortDescription": {"text": "The next start of a consumer changes."},
-        "fullDescription": {"text": _ABOUT},
-    }
     return sarif_of(
         {
-            "tool": {"driver": {"name": "rebal", "version": VERSION, "rules": [rule]}},
+            "tool": {"driver": {"name": "rebal", "version": VERSION, "rules": [_RULE]}},
             "results": [_result(one) for one in found.groups],
             "invocations": [{"executionSuccessful": True, "exitCode": code}],
         }
@@ -98,28 +105,36 @@ def check_sarif(found: CheckDocument, code: int) -> str:
 
 
 def _headline(found: CheckDocument) -> str:
-    if not found.groups:
-        whole = f"{count(found.declared, 'group')} declared"
-        return f"no group starts differently: {whole if found.declared else 'no file declares one'}"
     verdicts = [one.verdict for one in found.groups]
-    said = [f"{verdicts.count(v)} {_LABELS[v].plain.lower()}" for v in _LABELS if v in verdicts]
-    starts = "starts" if len(found.groups) == 1 else "start"
     whole = count(found.declared, "group")
-    return f"{len(found.groups)} of {whole} {starts} differently: {', '.join(said)}"
+    if not verdicts:
+        declared = f"{whole} declared" if found.declared else "no file declares one"
+        return f"no group starts differently: {declared}"
+    said = [f"{verdicts.count(v)} {_LABELS[v].plain.lower()}" for v in _LABELS if v in verdicts]
+    starts = "starts" if len(verdicts) == 1 else "start"
+    return f"{len(verdicts)} of {whole} {starts} differently: {', '.join(said)}"
 
 
 def _rows(one: Judgement) -> Rows:
-    yield _LABELS[one.verdict], Text(one.group, style="bold")
+    """Yield what every form says of one group."""
     yield from labelled("change", map(_change, one.changes))
-    yield from labelled("runs", _runs(one))
+    stages = (("", one.before), ("during the roll-out ", one.during), ("then ", one.after))
+    runs = [f"{label}{_stage(at)}" for label, at in stages if at is not None and at.assignor]
+    known = one.before is not None and one.before.assignor is not None and len(runs) > 1
+    yield from labelled("runs", [" · ".join(runs)] if known else [])
     asked = "live group" if one.live else "roll-out"
     yield asked, one.reason + (f" ({', '.join(one.rules)})" if one.rules else "")
-    for number, path in enumerate(one.paths, 1):
-        yield ("instead" if number == 1 else "or"), path.name
+    for number, path in enumerate(one.paths):
+        yield ("or" if number else "instead"), path.name
         for step in path.steps:
             yield "", f"  {step.brings}"
             yield from (("", to_paste(line, 4)) for line in step.setting)
     yield from labelled("look at", (f"{each.source}: {each.text}" for each in one.hazards))
+
+
+def _lines(one: Judgement) -> Iterator[str]:
+    """Yield the rows of one group, where no column has their labels."""
+    return (f"{label}: {text}" if str(label) else f"  {text}" for label, text in _rows(one))
 
 
 def _change(change: Changed) -> str:
@@ -128,58 +143,29 @@ def _change(change: Changed) -> str:
     return f"{change.what}{values}   {change.file}{at}"
 
 
-def _runs(one: Judgement) -> Iterator[str]:
-    """Yield what the group elects before, during and after the roll-out, where it is known."""
-    stages = (("", one.before), ("during the roll-out ", one.during), ("then ", one.after))
-    said = [f"{label}{_stage(at)}" for label, at in stages if at is not None and at.assignor]
-    if one.before is not None and one.before.assignor is not None and len(said) > 1:
-        yield " · ".join(said)
-
-
 def _stage(stage: Stage) -> str:
     unknown = stage.protocol is RebalanceProtocol.CANNOT_TELL
     return f"{stage.assignor}" + ("" if unknown else f" ({stage.protocol.value})")
 
 
-def _sentences(one: Judgement) -> Iterator[str]:
-    yield from map(_change, one.changes)
-    yield one.reason
-    for path in one.paths:
-        yield f"Instead: {path.name}"
-        lines = ("  ".join([step.brings, *step.setting]) for step in path.steps)
-        yield from (f"  {line}" for line in lines)
-    yield from (f"Look at {each.source}: {each.text}" for each in one.hazards)
-
-
-def _markdown(found: CheckDocument) -> Iterator[str]:
-    yield f"### rebal check: {plain(_headline(found))}"
-    for one in found.groups:
-        yield from ("", f"**{plain(_LABELS[one.verdict].plain)}** {plain(one.group)}", "")
-        yield from (f"- {plain(line.strip())}" for line in _sentences(one))
-    if found.notes:
-        yield from ("", "Not known:", "")
-        yield from (f"- {plain(note)}" for note in found.notes)
-
-
 def _result(one: Judgement) -> dict[str, Any]:
     """Return the result of one group, with the first change of each file as its places."""
-    first: dict[str, Changed] = {}
-    for change in one.changes:
-        first.setdefault(change.file, change)
+    first = {change.file: change for change in reversed(one.changes)}
+    where = {"fullyQualifiedName": f"consumer-groups/{one.group}", "kind": "resource"}
     return {
-        "ruleId": _RULE,
+        "ruleId": _RULE["id"],
         "ruleIndex": 0,
         "level": _LEVELS[one.verdict],
-        "message": {"text": "\n".join(_sentences(one))},
-        "locations": [_location(change, one.group) for change in first.values()],
+        "message": {"text": "\n".join(_lines(one))},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": uri_of(Path(file))},
+                    **({"region": {"startLine": first[file].line}} if first[file].line else {}),
+                },
+                "logicalLocations": [{"name": one.group, **where}],
+            }
+            for file in dict.fromkeys(change.file for change in one.changes)
+        ],
         "partialFingerprints": {"group/v1": sha256(one.group.encode()).hexdigest()[:32]},
-    }
-
-
-def _location(change: Changed, group: str) -> dict[str, Any]:
-    region = {"region": {"startLine": change.line}} if change.line else {}
-    name = {"name": group, "fullyQualifiedName": f"consumer-groups/{group}", "kind": "resource"}
-    return {
-        "physicalLocation": {"artifactLocation": {"uri": uri_of(Path(change.file))}, **region},
-        "logicalLocations": [name],
     }

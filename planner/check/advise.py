@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
 from rebal.planner.bridge import STATELESS, read_each_other
-from rebal.planner.check.before import planned
 from rebal.planner.check.compare import World
 from rebal.planner.check.starts import BY_BROKERS, Start, is_unset
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed
@@ -25,21 +25,16 @@ from rebal.planner.kinds import PathKind
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.settings import settings_for
-from rebal.planner.verdict import BLOCKED
+from rebal.planner.verdict import BLOCKED, first_reason
 
 _JAVAS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 # CONFIGURATION.md of librdkafka; tulios/kafkajs, src/consumer/assigners.
-_BRINGS: Final = {
+BRINGS: Final = {
     "librdkafka": _JAVAS - {"sticky"},
     "kafkajs": frozenset({"RoundRobinAssigner"}),
     "segmentio": frozenset({"range", "roundrobin"}),
     "aiokafka": frozenset({"range", "roundrobin", "sticky"}),
 }
-_KAFKAS: Final = "org.apache.kafka.clients.consumer."
-_COMMENT: Final = ("#", "//")
-_STOP: Final = "cut-over: no member of the old version runs when the first new one joins"
-_NEW_GROUP: Final = "a new group id, with the offsets of the old group copied before it starts"
-_AS_BEFORE: Final = "one roll-out with the old list written; its change later"
 
 
 class PathStep(Record, frozen=True, kw_only=True):
@@ -56,15 +51,6 @@ class SafePath(Record, frozen=True, kw_only=True):
     steps: tuple[PathStep, ...] = ()
 
 
-def assignor_it_lacks(start: Start) -> str | None:
-    """Return the first name in the list that this client has no assignor for and cannot be given
-    one: librdkafka takes none of the application's own, and nobody else adds to Kafka's package.
-    """
-    brings = _BRINGS["librdkafka"] if start.family == "librdkafka" else start.names
-    named = (name for name in start.names if not is_unset(name))
-    return next((n for n in named if n.startswith((_KAFKAS, "class ")) or n not in brings), None)
-
-
 def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
     """Return the plan from the earlier declarations, or the live group, to the later ones; None
     where there is none.
@@ -74,22 +60,15 @@ def plan_of(world: World, live: GroupSnapshot | None = None) -> Plan | None:
         for one, two in world.both
         if one.same_client(two) and not one.same_list(two) and _are_known(one, two)
     ]
-    if not moves:
+    snapshot = live or world.planned()
+    unelected = snapshot.group.type is GroupType.CLASSIC and snapshot.group.assignor is None
+    if not moves or unelected:
         return None
     one, two = moves[0]
-    snapshot = live or planned(world.pairs)
-    if snapshot.group.type is GroupType.CLASSIC and snapshot.group.assignor is None:
-        return None
-    try:
+    with suppress(NotPlannedError):
         given = Given(brokers=two.declared.brokers)
         return make_plan(snapshot, _goal(one, two), pricing=None, given=given)
-    except NotPlannedError:
-        return None
-
-
-def _are_known(one: Start, two: Start) -> bool:
-    """Return whether both assignor lists are known."""
-    return not any(map(is_unset, (*one.names, *two.names)))
+    return None
 
 
 def paths_of(world: World) -> Iterator[SafePath]:
@@ -102,51 +81,64 @@ def paths_of(world: World) -> Iterator[SafePath]:
     if not differ:
         return
     one, two = differ[0]
-    same = one.same_client(two)
-    known = _are_known(one, two)
-    classic = BY_BROKERS.keys().isdisjoint((one.protocol, two.protocol))
-    plan = plan_of(world)
+    same, plan = one.same_client(two), plan_of(world)
+    by_lists = BY_BROKERS.keys().isdisjoint((one.protocol, two.protocol))
+    known = by_lists and _are_known(one, two)
     read = same or read_each_other(one.family or "", two.family or "")
-    kept = same or (read and {*one.names[:1]} <= {*STATELESS})
-    written = two.declared.list and same
-    if classic and known and kept and not written and _runs(two, one.names):
-        yield SafePath(name=_AS_BEFORE, steps=(_step(two, one.names),))
-    if classic and known and read and not same:
-        yield from _bridge(one, two)
-    shown = plan is not None and (classic or plan.path.stops_the_group or plan.exit_code != BLOCKED)
-    if plan is not None and plan.path.label and shown:
-        lists = [step.target_list for step in plan.steps if step.target_list and classic]
-        if all(_runs(two, names) for names in lists):
-            yield SafePath(name=plan.path.label, steps=tuple(_step(two, each) for each in lists))
-    if classic and (plan is None or plan.path is not PathKind.CUT_OVER):
-        yield SafePath(name=". ".join(filter(None, (_STOP, two.library.refuses))))
-    if not same:
-        yield SafePath(name=_NEW_GROUP)
+    kept = not two.declared.list if same else read and {*one.names[:1]} <= {*STATELESS}
+    shared = [name for name in STATELESS if name in two.names and not same and read]
+    bridging = tuple(dict.fromkeys((*shared[:1], *one.names)))
+    path = plan.path if plan is not None else PathKind.NONE
+    steps = plan.steps if plan is not None and by_lists else ()
+    brought = [step.target_list for step in steps if step.target_list]
+    begins = by_lists or path.stops_the_group or (plan and plan.exit_code != BLOCKED)
+    stop = "cut-over: no member of the old version runs when the first new one joins"
+    rows: tuple[tuple[object, str, list[tuple[Start, Sequence[str]]]], ...] = (
+        (
+            known and kept and _runs(two, one.names),
+            "one roll-out with the old list written; its change later",
+            [(two, one.names)],
+        ),
+        (
+            known and shared and _setting(one, bridging),
+            f"two roll-outs, the first with {one.client}",
+            [(one, bridging), (two, two.names)],
+        ),
+        (
+            path.label and begins and all(_runs(two, names) for names in brought),
+            path.label,
+            [(two, names) for names in brought],
+        ),
+        (
+            by_lists and path is not PathKind.CUT_OVER,
+            ". ".join(filter(None, (stop, two.library.refuses))),
+            [],
+        ),
+        (not same, "a new group id, with the offsets of the old group copied before it starts", []),
+    )
+    for name, taken in ((name, taken) for holds, name, taken in rows if holds):
+        yield SafePath(name=name, steps=tuple(_step(start, names) for start, names in taken))
 
 
-def _bridge(one: Start, two: Start) -> Iterator[SafePath]:
-    """Yield the path on which the old library takes an assignor of the new one first."""
-    shared = [name for name in STATELESS if name in two.names]
-    names = tuple(dict.fromkeys((*shared[:1], *one.names)))
-    if shared and _setting(one, names):
-        yield SafePath(
-            name=f"two roll-outs, the first with {one.client}",
-            steps=(_step(one, names), _step(two, two.names)),
-        )
+def _are_known(one: Start, two: Start) -> bool:
+    """Return whether both assignor lists are known."""
+    return not any(map(is_unset, (*one.names, *two.names)))
 
 
 def _goal(one: Start, two: Start) -> str:
-    if two.protocol in BY_BROKERS:
-        return two.protocol
-    if one.protocol == STREAMS:
-        return CLASSIC
-    if is_mixed(two.names) and not is_mixed(one.names):
-        return COOPERATIVE
-    if one.protocol == CONSUMER:
-        return two.names[0]
-    if all(cooperative(name) is Tri.YES for name in two.names):
-        return COOPERATIVE if COOPERATIVE_STICKY in two.names else two.names[0]
-    return next((name for name in two.names if cooperative(name) is Tri.NO), EAGER)
+    """Return the goal of a plan that leads from one start to the other."""
+    first, *_ = (*two.names, EAGER)
+    kinds = {name: cooperative(name) for name in two.names}
+    sticky = COOPERATIVE_STICKY in two.names
+    rows = (
+        (two.protocol in BY_BROKERS, str(two.protocol)),
+        (one.protocol == STREAMS, CLASSIC),
+        (is_mixed(two.names) and not is_mixed(one.names), COOPERATIVE),
+        (one.protocol == CONSUMER, first),
+        ({*kinds.values()} == {Tri.YES}, COOPERATIVE if sticky else first),
+        *((kind is Tri.NO, name) for name, kind in kinds.items()),
+    )
+    return first_reason(rows) or EAGER
 
 
 def _step(start: Start, names: Sequence[str]) -> PathStep:
@@ -155,7 +147,7 @@ def _step(start: Start, names: Sequence[str]) -> PathStep:
 
 def _runs(start: Start, names: Sequence[str]) -> bool:
     """Return whether this client is known to run this list, and its product to take it."""
-    brings = _BRINGS.get(start.family or "", _JAVAS)
+    brings = BRINGS.get(start.family or "", _JAVAS)
     return (
         bool(_setting(start, names))
         and (start.library.refuses is None or len(names) == 1)
@@ -168,8 +160,8 @@ def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
     """Return the setting that gives this client the list; empty where it is not known how."""
     if start.library.product and start.library.list_key:
         return (f"{start.library.list_key}: {', '.join(names)}",)
-    for one in settings_for(start.family or "", names, start.group_id or ""):
-        lines = one.text.splitlines()
-        # The first comment names the members, which files do not.
-        return tuple(lines[1:] if lines[0].startswith(_COMMENT) else lines)
-    return ()
+    texts = [
+        one.text for one in settings_for(start.family or "", names, start.declared.group_id or "")
+    ]
+    # The first line is a comment that names the members, which files do not.
+    return tuple("".join(texts[:1]).splitlines()[1:])

@@ -7,8 +7,8 @@ A live group takes the place of that snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from rebal.groups.brokers import other_brokers
 from rebal.groups.clients import older, version_tuple
 from rebal.groups.model import (
     GroupSnapshot,
+    GroupType,
     Member,
     RebalanceProtocol,
     Record,
@@ -24,21 +25,23 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol
-from rebal.groups.streams import EAGER_UNTIL, EAGER_VALUES
-from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted, restart
+from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
+from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.bridge import STATELESS, read_each_other
-from rebal.planner.check.advise import SafePath, assignor_it_lacks, paths_of, plan_of
-from rebal.planner.check.before import (
+from rebal.planner.check.advise import BRINGS, SafePath, paths_of, plan_of
+from rebal.planner.check.compare import Changed, Pair, World
+from rebal.planner.check.starts import (
+    BY_BROKERS,
     FIRST,
-    has_lists,
-    one_of_each,
-    planned,
+    PROGRAMS,
+    Start,
+    aspects,
+    is_open,
+    is_unset,
     snapshot_of,
     snapshots_of,
 )
-from rebal.planner.check.compare import Changed, Pair, World
-from rebal.planner.check.starts import BY_BROKERS, PROGRAMS, Start, aspects, is_open, is_unset
 from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
 from rebal.planner.facts import listed
@@ -48,7 +51,7 @@ from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.timeouts import waits
 from rebal.planner.verdict import answer_of, first_reason
 
-_INCREMENTAL: Final = (2, 4)
+_KAFKAS: Final = "org.apache.kafka.clients.consumer."
 # Java's default in ms, of Connect and Kafka Streams too.
 _HEARTBEAT: Final = 3_000
 # Java's default of session.timeout.ms before 3.0 (KIP-735).
@@ -111,47 +114,26 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     `kept` are the files that both versions have, each with why its consumers are not all known
     (empty: they are). `live` is the group as it runs.
     """
-    changed = world.changed
-    news = [pair.after for pair in changed if pair.after is not None]
-    answers = list(_answers(world, kept, live))
-    decisive = next(one for answer in WORST_FIRST for one in answers if one.verdict is answer)
-    before = _stage(snapshot_of(world.befores) if live is None else live)
+    news = [pair.start for pair in world.changed if not pair.gone]
+    decisive = min(_answers(world, kept, live), key=lambda each: WORST_FIRST.index(each.verdict))
+    before = _stage(live or snapshot_of(world.befores))
     after = _stage(snapshot_of(world.afters))
     return Judgement(
-        group=(world.group_id or f"the groups of {world.folder}")
-        + (f" (profile {world.profile})" if world.profile else ""),
+        group=world.name,
         group_id=world.group_id,
         # The pods of one workload change alike.
-        changes=tuple(dict.fromkeys(change for pair in changed for change in pair.changes)),
+        changes=tuple(dict.fromkeys(each for pair in world.pairs for each in pair.changes())),
         verdict=decisive.verdict,
-        reason=decisive.reason + _unread_code(changed, decisive),
+        reason=decisive.reason + _unread_code(world, decisive),
         error=decisive.error,
         before=before,
-        during=_stage(snapshot_of([*world.befores, *news])) if live is None else None,
+        during=None if live else _stage(snapshot_of([*world.befores, *news])),
         after=after,
         paths=() if decisive.verdict is Tri.YES else tuple(paths_of(world)),
-        rules=_rules(world, live),
-        hazards=(*_known_of(news), *(_hazards(world, live) if before != after else ())),
+        rules=() if live else _rules(world),
+        hazards=tuple(_hazards(world, live, moves=before != after)),
         live=live is not None,
     )
-
-
-def _unread_code(changed: Sequence[Pair], answer: Admission) -> str:
-    """Return the condition of an answer that rests on lists that no file writes.
-
-    Where the client stays, code that sets its list sets it before and after.
-    """
-    starts = [start for pair in changed for start in (pair.before, pair.after) if start]
-    swapped = len({start.client for start in starts}) > 1
-    said = (
-        (all(start.writes_list for start in starts), ""),
-        (
-            answer.verdict is Tri.YES and swapped,
-            ". That holds where no code sets the list, which is not read",
-        ),
-        (answer.error == INCONSISTENT, ". Code that sets the list is not read"),
-    )
-    return first_reason(said) or ""
 
 
 def unread(file: str, note: str) -> Judgement:
@@ -165,73 +147,76 @@ def unread(file: str, note: str) -> Judgement:
     )
 
 
+def _unread_code(world: World, answer: Admission) -> str:
+    """Return the condition of an answer that rests on lists that no file writes.
+
+    Where the client stays, code that sets its list sets it before and after.
+    """
+    starts = [each for pair in world.changed for each in (pair.before, pair.start) if each]
+    said = (
+        (all(start.writes_list for start in starts), ""),
+        (
+            answer.verdict is Tri.YES and len({start.client for start in starts}) > 1,
+            ". That holds where no code sets the list, which is not read",
+        ),
+        (answer.error == INCONSISTENT, ". Code that sets the list is not read"),
+    )
+    return first_reason(said) or ""
+
+
 def _stage(snapshot: GroupSnapshot) -> Stage:
-    shown = snapshot.group.assignor
-    named = None if shown is None or is_open(shown) else shown
-    return Stage(assignor=named, protocol=group_protocol(snapshot).value)
+    elected, runs = snapshot.group.assignor, group_protocol(snapshot).value
+    return Stage(assignor=None if elected is None or is_open(elected) else elected, protocol=runs)
 
 
-def _rules(world: World, live: GroupSnapshot | None) -> tuple[str, ...]:
+def _rules(world: World) -> tuple[str, ...]:
     """Return the ids of the blocking rules that the next starts break, by the declarations."""
-    if live is not None:
-        return ()
-    found = evaluate(Context(planned(world.pairs)))
-    blocking = (f for f in found if f.severity is Severity.BLOCK and has(f, Trait.NEXT_START))
-    return tuple(dict.fromkeys(finding.rule for finding in blocking))
+    found = [f for f in evaluate(Context(world.planned())) if f.severity is Severity.BLOCK]
+    return tuple(dict.fromkeys(one.rule for one in found if has(one, Trait.NEXT_START)))
 
 
-def _known_of(news: Sequence[Start]) -> Iterator[Hazard]:
-    """Yield what products and brokers do under the protocol of these starts."""
-    for start in dict.fromkeys(news):
-        library, brokers = start.library, other_brokers(start.declared.brokers)
+def _hazards(world: World, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
+    """Yield what products and brokers do under the protocol of the changed starts, and where the
+    group `moves`, what rules say on the code, the clients and the settings.
+    """
+    said: list[tuple[str, str]] = []
+    for start in dict.fromkeys(pair.start for pair in world.changed if not pair.gone):
+        brokers, title = other_brokers(start.declared.brokers), start.library.product_title
         first = [cooperative(name) for name in start.names[:1]]
         runs = COOPERATIVE if first == [Tri.YES] else start.protocol
-        shown = (text for protocol, text in library.faults if protocol == runs)
-        yield from (Hazard(source=library.product_title, text=text) for text in shown)
+        said += [(title, text) for protocol, text in start.library.faults if protocol == runs]
         if brokers is not None:
-            said = brokers.under(start.protocol, {start.family}, static=start.is_static)
-            yield from (Hazard(source=brokers.name, text=text) for text in said)
+            static = start.declared.instance_id is not None
+            differs = brokers.under(start.protocol, {start.family}, static=static)
+            said += [(brokers.name, text) for text in differs]
+    # Rules name a consumer by its file alone.
+    plan = plan_of(world, live or world.planned(copies=1)) if moves else None
+    shown = [one for one in (plan.findings if plan else ()) if has(one, Trait.REVIEW)]
+    said += [(one.rule, f"{one.message} {one.fix}".strip()) for one in shown]
+    return (Hazard(source=source, text=text) for source, text in said)
 
 
-def _hazards(world: World, live: GroupSnapshot | None) -> Iterator[Hazard]:
-    """Yield what rules say on the code, the clients and the settings of this change."""
-    plan = plan_of(world, live or one_of_each(planned(world.pairs)))
-    for finding in plan.findings if plan is not None else ():
-        if has(finding, Trait.REVIEW):
-            yield Hazard(source=finding.rule, text=f"{finding.message} {finding.fix}".strip())
+def _said(rows: Iterable[tuple[object, Tri, str]]) -> Iterator[Admission]:
+    """Yield the answers whose conditions hold."""
+    return (Admission(verdict=verdict, reason=text) for holds, verdict, text in rows if holds)
 
 
 def _answers(
     world: World, kept: Mapping[str, str], live: GroupSnapshot | None
 ) -> Iterator[Admission]:
     """Yield the answers to every start with the change, at each moment of the roll-out."""
-    starts = [*world.befores, *world.afters]
-    if len({start.family == "connect" for start in starts}) > 1:
-        yield _said(
-            Tri.NO,
-            f"Connect workers and consumers cannot share a group ({INCONSISTENT}): a sink "
-            "connector's group is connect-NAME, or its consumer.override.group.id",
-        )
-    for pair in world.changed:
-        early = _early(pair, kept)
-        if early is not None:
-            yield early
-        elif live is not None:
-            context = Context(live)
-            members = [entry.member_id for entry in context.memory.everybody]
-            for id_ in members:
-                yield _asked(context, _live_events(context.memory, id_, pair), live=True)
-            if len(members) < 2:
-                # A new process may start before the only one has stopped.
-                room = Context(with_default_settings(live)) if members else context
-                yield _asked(room, _events(pair, ""), live=True)
-        else:
-            events = _events(pair, "" if pair.before is None else FIRST)
-            for number, running in enumerate(dict.fromkeys(_moments(world, pair))):
-                for snapshot in snapshots_of(running):
-                    # A later moment without a common assignor comes behind a rejection.
-                    if number == 0 or snapshot.group.assignor or not has_lists(snapshot):
-                        yield _asked(Context(snapshot), events, live=False)
+    workers = {start.family == "connect" for start in (*world.befores, *world.afters)}
+    mixed = (
+        f"Connect workers and consumers cannot share a group ({INCONSISTENT}): a sink "
+        "connector's group is connect-NAME, or its consumer.override.group.id"
+    )
+    yield from _said([(len(workers) > 1, Tri.NO, mixed)])
+    early = [(pair, list(islice(_early(pair, kept), 1))) for pair in world.changed]
+    asked = [pair for pair, answers in early if not answers]
+    for pair, answers in early:
+        asks = _moments(world, pair, live, asked) if pair in asked else ()
+        yield from answers
+        yield from (_asked(context, events, live=bool(live)) for context, events in asks)
         yield from _fenced(pair)
     yield from _moved(world, live)
     yield from _other_libraries(world)
@@ -248,25 +233,55 @@ def _other_libraries(world: World) -> Iterator[Admission]:
     old = {start.family for start in sure if start.family is not None}
     new = {start.family for start in world.afters if start.family is not None} - old
     both = snapshots_of([*world.befores, *world.afters])
-    elected = {snapshot.group.assignor or "" for snapshot in both}
-    with_data = sorted(elected - {"", *STATELESS})
+    with_data = sorted({each.group.assignor or "" for each in both} - {"", *STATELESS})
     for one, two in product(sorted(new), sorted(old)):
-        if not read_each_other(one, two):
-            reason = f"{one} and {two} do not read each other's subscriptions (RB119)"
-            yield _said(Tri.NO, reason)
-        elif with_data:
-            reason = f"{one} and {two} may not read each other's data for {listed(with_data)}"
-            yield _said(Tri.CANNOT_TELL, reason)
+        unread = f"{one} and {two} do not read each other's subscriptions (RB119)"
+        unsure = f"{one} and {two} may not read each other's data for {listed(with_data)}"
+        rows = (
+            (not read_each_other(one, two), Tri.NO, unread),
+            (with_data, Tri.CANNOT_TELL, unsure),
+        )
+        yield from islice(_said(rows), 1)
 
 
-def _moments(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:
-    """Yield what the group may run when a member of this consumer starts with the change.
+def _moments(
+    world: World, pair: Pair, live: GroupSnapshot | None, asked: Sequence[Pair]
+) -> Iterator[tuple[Context, tuple[Event, ...]]]:
+    """Yield what the group may run when a member of this consumer starts with the change, with the
+    events of that start; `asked` are all consumers that may have started before with theirs.
+    """
+    if live is None:
+        own = "" if pair.before is None else FIRST
+        for number, running in enumerate(dict.fromkeys(_runnings(world, pair))):
+            for context in map(Context, snapshots_of(running)):
+                by_lists = context.group.type is GroupType.CLASSIC and context.members
+                # A later moment without a common assignor comes behind a rejection.
+                if number == 0 or context.group.assignor or not by_lists:
+                    yield context, tuple(_events(context.memory, pair, own))
+        return
+    now, room = Context(live), Context(with_default_settings(live))
+    members = [entry.member_id for entry in now.memory.everybody]
+    others = {one.start.names: one for one in asked if one.start.names != pair.start.names}
+    beside = [event for one in others.values() for event in _events(now.memory, one, "")]
+    # A consumer that a file names for the first time may have run before.
+    starts = [(now, member_id) for member_id in members]
+    if pair.before is None or len(members) < 2:
+        # A new process may start before the only one has stopped.
+        starts.append((room if members else now, ""))
+    for context, member_id in starts:
+        events = tuple(_events(context.memory, pair, member_id))
+        yield context, events
+        if beside:
+            yield room, (*beside, *events)
+
+
+def _runnings(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:
+    """Yield the starts that may run then.
 
     Other consumers are before their change, in the middle of it or behind it: services are rolled
     out in any order. The consumer itself comes first: before its change, or in the middle of it.
     """
-    own, others = _stages(pair), [one for one in world.pairs if one is not pair]
-    stages = [_stages(one) for one in others]
+    own, stages = _stages(pair), [_stages(one) for one in world.pairs if one is not pair]
     free = sum(len(each) > 1 for each in stages)
     together = zip(*(each if len(each) > 1 else each * 3 for each in stages), strict=True)
     for running in product(*stages) if free <= _FREE else together:
@@ -276,141 +291,140 @@ def _moments(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:
 
 def _stages(pair: Pair) -> list[tuple[Start, ...]]:
     """Return what a consumer runs before, in the middle of and behind its change."""
-    one, two = (() if start is None else (start,) for start in (pair.before, pair.after))
-    if not pair.changes:
-        return [one]
+    one = () if pair.before is None else (pair.before,)
+    two = () if pair.gone else (pair.start,)
     # A static member is one process: it is never in the middle.
-    return [one, one if any(start.is_static for start in one) else one + two, two]
+    middle = one if any(start.declared.instance_id is not None for start in one) else one + two
+    return [one, middle, two] if any(pair.changes()) else [one]
 
 
 def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
-    """Yield the answer of the plan where a consumer leaves the classic protocol, or the streams
-    protocol, or a new one joins a group of another protocol.
+    """Yield the answer of the plan where a start has another protocol than those before it, and the
+    brokers assign under one of them; a move back to the classic protocol is a start as any other.
     """
-    if any(_moves(world, pair) for pair in world.changed):
-        plan = plan_of(world, live)
-        answer = answer_of(plan.exit_code) if plan is not None else Tri.CANNOT_TELL
-        yield _said(answer, plan.summary if plan else "no plan of its protocol can be made")
-
-
-def _moves(world: World, pair: Pair) -> bool:
-    """Return whether this start has another protocol than those before it, and the brokers assign
-    under one of them.
-    """
-    was = [pair.before] if pair.before is not None else world.befores
-    kinds = {pair.start.protocol, *(start.protocol for start in was)}
-    back = pair.start.protocol == CLASSIC and STREAMS not in kinds
-    return len(kinds) > 1 and not back and not kinds.isdisjoint(BY_BROKERS)
+    for pair in world.changed:
+        was = [pair.before] if pair.before is not None else world.befores
+        kinds = {start.protocol for start in (pair.start, *was)}
+        back = pair.start.protocol == CLASSIC and STREAMS not in kinds
+        if len(kinds) > 1 and not back and not kinds.isdisjoint(BY_BROKERS):
+            plan = plan_of(world, live)
+            yield Admission(
+                verdict=answer_of(plan.exit_code) if plan is not None else Tri.CANNOT_TELL,
+                reason=plan.summary if plan is not None else "no plan of its protocol can be made",
+            )
+            return
 
 
 def _fenced(pair: Pair) -> Iterator[Admission]:
     """Yield the answer where a group.instance.id is new, and no file counts its processes."""
     was = pair.before.declared.instance_id if pair.before is not None else None
     now = pair.start.declared
-    if pair.after is not None and now.instance_id not in (None, was) and now.replicas is None:
-        reason = "no file says how many processes have this group.instance.id: of several, "
-        yield _said(Tri.CANNOT_TELL, reason + _FENCES)
+    alone = now.instance_id in (None, was) or now.replicas is not None
+    unsure = f"no file says how many processes have this group.instance.id: of several, {_FENCES}"
+    return _said([(not alone, Tri.CANNOT_TELL, unsure)])
 
 
-def _early(pair: Pair, kept: Mapping[str, str]) -> Admission | None:
-    """Return the answer where the coordinator is not asked; None where it is."""
-    one, two = pair.before, pair.after
-    if two is None:
-        why = kept.get(pair.start.file)
-        if why is not None:
-            return _said(Tri.CANNOT_TELL, why or "its file declares it no more, and may start it")
-        return _said(Tri.YES, "it is declared no more, and its members leave the group")
+def _early(pair: Pair, kept: Mapping[str, str]) -> Iterator[Admission]:
+    """Yield the answers where the coordinator is not asked; the first one counts."""
+    one, two = pair.before, pair.start
     failing = _fails(two)
     default = f"not set, and its default in {two.family} {two.library.version}"
     protocol = f"{two.protocol}, and that" if two.protocol else default
-    hidden = "" if two.group_id else "no file names its group, which may run already"
+    hidden = "" if two.declared.group_id else "no file names its group, which may run already"
+    unknown = kept.get(two.file) or hidden
     was, now = one.declared.brokers if one is not None else None, two.declared.brokers
     streams = one is not None and one.family == two.family == "streams"
     old, new = (version_tuple(each.library.version) if each else None for each in (one, two))
-    crosses = old and new and (old < _INCREMENTAL) != (new < _INCREMENTAL)
-    rows = (
+    edge = version_tuple(COOPERATIVE_SINCE) or ()
+    return _said(
         (
-            not two.library.group_protocol,
-            Tri.YES,
-            f"{two.library.product} joins no group: no list is compared",
-        ),
-        (failing, Tri.NO, failing or ""),
-        (
-            two.protocol not in (CLASSIC, *BY_BROKERS),
-            Tri.CANNOT_TELL,
-            f"group.protocol is {protocol} is not known",
-        ),
-        (
-            STREAMS in (two.protocol, one.protocol if one is not None else None),
-            Tri.YES,
-            "it is held against no list",
-        ),
-        (
-            one is None and (kept.get(two.file) or hidden),
-            Tri.CANNOT_TELL,
-            kept.get(two.file) or hidden,
-        ),
-        (
-            one is not None and one.group_id != two.group_id,
-            Tri.CANNOT_TELL,
-            "the group of the new name has no committed offsets: auto.offset.reset decides where "
-            "it reads from, and the lag of the old group stays",
-        ),
-        (
-            was and now and {*was.split(",")}.isdisjoint(now.split(",")),
-            Tri.CANNOT_TELL,
-            "no bootstrap server stays: another cluster has no committed offsets of this group",
-        ),
-        (
-            two.family in ("java", "streams")
-            and two.protocol == CLASSIC
-            and new is None
-            and not two.declared.session_timeout_ms
-            and (two.declared.heartbeat_ms or 0) >= _OLD_SESSION
-            # What started before starts again.
-            and (one is None or any(aspects(one)[n] != aspects(two)[n] for n in _OF_SESSIONS)),
-            Tri.CANNOT_TELL,
-            f"Java before 3.0 does not start with a heartbeat.interval.ms of {_OLD_SESSION} or "
-            "more where no session.timeout.ms is set, and no file names the version",
-        ),
-        (
-            streams and old != new and not (old and new),
-            Tri.CANNOT_TELL,
-            "the version of Kafka Streams is not known on both sides",
-        ),
-        (
-            streams and crosses and two.declared.upgrade_from is None,
-            Tri.NO,
-            "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
-            "understand: two roll-outs are needed, the first with upgrade.from",
-        ),
+            (
+                pair.gone and two.file in kept,
+                Tri.CANNOT_TELL,
+                kept.get(two.file) or "its file declares it no more, and may start it",
+            ),
+            (pair.gone, Tri.YES, "it is declared no more, and its members leave the group"),
+            (
+                not two.library.group_protocol,
+                Tri.YES,
+                f"{two.library.product} joins no group: no list is compared",
+            ),
+            (failing, Tri.NO, failing or ""),
+            (
+                two.protocol not in (CLASSIC, *BY_BROKERS),
+                Tri.CANNOT_TELL,
+                f"group.protocol is {protocol} is not known",
+            ),
+            (
+                STREAMS in (two.protocol, one.protocol if one is not None else None),
+                Tri.YES,
+                "it is held against no list",
+            ),
+            (one is None and unknown, Tri.CANNOT_TELL, unknown),
+            (
+                one is not None and one.declared.group_id != two.declared.group_id,
+                Tri.CANNOT_TELL,
+                "the group of the new name has no committed offsets: auto.offset.reset decides "
+                "where it reads from, and the lag of the old group stays",
+            ),
+            (
+                was and now and {*was.split(",")}.isdisjoint(now.split(",")),
+                Tri.CANNOT_TELL,
+                "no bootstrap server stays: another cluster has no committed offsets of this group",
+            ),
+            (
+                two.family in ("java", "streams")
+                and two.protocol == CLASSIC
+                and new is None
+                and not two.declared.session_timeout_ms
+                and (two.declared.heartbeat_ms or 0) >= _OLD_SESSION
+                # What started before starts again.
+                and (one is None or any(aspects(one)[n] != aspects(two)[n] for n in _OF_SESSIONS)),
+                Tri.CANNOT_TELL,
+                f"Java before 3.0 does not start with a heartbeat.interval.ms of {_OLD_SESSION} or "
+                "more where no session.timeout.ms is set, and no file names the version",
+            ),
+            (
+                streams and old != new and not (old and new),
+                Tri.CANNOT_TELL,
+                "the version of Kafka Streams is not known on both sides",
+            ),
+            (
+                streams
+                and ((old or ()) < edge) != ((new or ()) < edge)
+                and two.declared.upgrade_from is None,
+                Tri.NO,
+                "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
+                "understand: two roll-outs are needed, the first with upgrade.from",
+            ),
+        )
     )
-    return next((_said(verdict, reason) for holds, verdict, reason in rows if holds), None)
 
 
 def _fails(start: Start) -> str | None:
     """Return why the client does not start with this configuration; None where it does."""
     declared, names = start.declared, start.names
-    can = able(start.family or "", start.library.version)
     online = start.protocol == CONSUMER
     left = [*(["an assignor list"] if declared.list else []), *declared.classic_only]
     software = Software(family=start.family, version=start.library.version)
     brokers = other_brokers(declared.brokers)
-    without = brokers.name if brokers is not None and brokers.kip848 is False else None
-    lacks = assignor_it_lacks(start)
     rdkafka, have = start.family == "librdkafka", version_tuple(start.library.version)
+    # librdkafka takes no assignor of the application's own, and nobody adds to Kafka's package.
+    brings = BRINGS["librdkafka"] if rdkafka else names
+    foreign = [n for n in names if n.startswith((_KAFKAS, "class ")) or n not in brings]
+    lacks = "".join([name for name in foreign if not is_unset(name)][:1])
     times = waits(Member(member_id="", software=software, declared=declared))
     session, beat = int(times.session * 1000), declared.heartbeat_ms or _HEARTBEAT
     # A version that is not known, and a product's image, may have another default.
     sure = declared.session_timeout_ms or (have and start.library.ecosystem != "docker")
     rows = (
         (
-            lacks is not None,
+            lacks,
             f"{start.family or 'the client'} has no assignor {lacks}, and does not start with it",
         ),
         (
-            online and without,
-            f"the brokers are {without}'s, without KIP-848 groups",
+            online and brokers is not None and brokers.kip848 is False,
+            f"the brokers are {brokers and brokers.name}'s, without KIP-848 groups",
         ),
         (
             online and left,
@@ -422,7 +436,8 @@ def _fails(start: Start) -> str | None:
             f"{start.family} does not start with eager and cooperative assignors in one list",
         ),
         (
-            can.cooperative is Tri.NO and any(cooperative(name) is Tri.YES for name in names),
+            able(start.family, start.library.version).cooperative is Tri.NO
+            and any(cooperative(name) is Tri.YES for name in names),
             f"{' '.join(filter(None, (start.family, start.library.version)))} has no cooperative "
             "assignor",
         ),
@@ -459,83 +474,72 @@ def _fails(start: Start) -> str | None:
     return first_reason(rows)
 
 
-def _events(pair: Pair, member_id: str) -> tuple[Event, ...]:
-    """Return the events of one member's restart with the later declaration.
+def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[Event]:
+    """Yield the events of a start with the later declaration: the restart of the member of this
+    id, or where there is none, one more.
 
     A static member does not leave; where its id changes, the old one stays until its session ends.
     """
     one, two = pair.before, pair.start
-    stays = not member_id or (one is not None and one.is_static)
-    leave = () if stays else (Leave(member_id=member_id),)
-    join = Join(
+    running = next((each for each in memory.everybody if each.member_id == member_id), None)
+    own = running.instance_id if running is not None else None
+    if running is not None and own is None:
+        yield Leave(member_id=member_id)
+    changed = one is not None and one.declared.instance_id != two.declared.instance_id
+    sessions = [
+        None if each is None or each.protocol == CONSUMER else each.declared.session_timeout_ms
+        for each in (one, two)
+    ]
+    yield Join(
         assignors=two.names,
         name=two.where,
-        instance_id=two.declared.instance_id,
+        # A member that runs may have an id that the files do not show.
+        instance_id=two.declared.instance_id if changed or own is None else own,
         protocol_type="connect" if two.family == "connect" else "consumer",
-        session_ms=_new_session(pair),
+        # One that stays was admitted before, and one of a KIP-848 member is the brokers'.
+        session_ms=None if sessions[0] == sessions[1] else sessions[1],
         kip848=two.protocol == CONSUMER,
     )
-    return (*leave, join)
 
 
-def _live_events(memory: CoordinatorMemory, member_id: str, pair: Pair) -> tuple[Event, ...]:
-    """Return the events of a live member's restart with the later declaration."""
-    if pair.start.protocol == CONSUMER:
-        return (Leave(member_id=member_id), Join(assignors=(), kip848=True))
-    return restart(memory, member_id, pair.start.names, session_ms=_new_session(pair))
-
-
-def _new_session(pair: Pair) -> int | None:
-    """Return the session timeout where it changes; one that stays was admitted before, and one of a
-    KIP-848 member is the brokers'.
-    """
-    was, now = (
-        None if start is None or start.protocol == CONSUMER else start.declared.session_timeout_ms
-        for start in (pair.before, pair.after)
-    )
-    return None if was == now else now
-
-
-def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admission:
-    """Return the coordinator's answer; a name that is not known proves no rejection."""
+def _asked(context: Context, events: tuple[Event, ...], *, live: bool) -> Admission:
+    """Return the coordinator's answer to a start; a name that is not known proves no rejection."""
     answer = admitted(context.memory, events)
     names = [n for event in events if isinstance(event, Join) for n in event.assignors or ()]
     members = context.snapshot.members
-    blamed = [m for m in members if not answer.blame or m.member_id in answer.blame]
-    held = [name for m in blamed for name in m.assignors.list]
-    sure = [m for m in blamed if not any(map(is_open, m.assignors.list))]
-    unsure = sorted({name for name in (*names, *([] if sure else held)) if is_open(name)})
-    if unsure and answer.verdict is not Tri.YES and answer.error in (None, INCONSISTENT):
-        return _said(Tri.CANNOT_TELL, _unsure(unsure))
+    blamed = [m.assignors.list for m in members if not answer.blame or m.member_id in answer.blame]
+    sure = any(not any(map(is_open, each)) for each in blamed)
+    met = {*names, *(name for each in blamed for name in each if not sure)}
+    open_ = sorted(filter(is_open, met))
+    if open_ and answer.verdict is not Tri.YES and answer.error in (None, INCONSISTENT):
+        classes = listed([name for name in open_ if not is_unset(name)])
+        return Admission(
+            verdict=Tri.CANNOT_TELL,
+            reason=f"the assignor name of {classes} is not known: it may be a common one"
+            if classes
+            else "the default list is not known: no file names the version, or nobody looked it up",
+        )
     return answer if live else replace(answer, reason=_by_files(context, answer, names))
-
-
-def _unsure(names: Sequence[str]) -> str:
-    classes = [name for name in names if not is_unset(name)]
-    if classes:
-        return f"the assignor name of {listed(classes)} is not known: it may be a common one"
-    return "the default list is not known: no file names the version, or nobody looked it up"
 
 
 def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
     """Return the reason of an answer that rests on files alone."""
     names = [name for name in dict.fromkeys(names) if not is_unset(name)]
     elected, shown = context.group.assignor, f"[{', '.join(names)}]"
-    blamed = [context.by_id[id_].member for id_ in answer.blame if id_ in context.by_id]
+    members = context.snapshot.members
     lists = dict.fromkeys(
         ", ".join(member.assignors.list)
-        for member in blamed
-        if not any(map(is_unset, member.assignors.list))
+        for member in members
+        if member.member_id in answer.blame and not any(map(is_unset, member.assignors.list))
     )
-    held = [member.assignors.list for member in context.snapshot.members]
     common = [
         name
         for name in names
-        if name in context.memory.in_all or all(name in each for each in held)
+        if name in context.memory.in_all or all(name in each.assignors.list for each in members)
     ]
     rows = (
         (
-            answer.error == INCONSISTENT and blamed,
+            answer.error == INCONSISTENT and lists,
             f"a member that joins with {shown} is rejected ({INCONSISTENT}) while one with "
             f"[{'] or ['.join(lists)}] runs: no assignor in common",
         ),
@@ -555,7 +559,3 @@ def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
         ),
     )
     return first_reason(rows) or answer.reason
-
-
-def _said(verdict: Tri, reason: str) -> Admission:
-    return Admission(verdict=verdict, reason=reason)

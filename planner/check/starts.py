@@ -1,27 +1,53 @@
 """The next start of one consumer, as a version of a repository declares it.
 
 `Start` joins what a configuration file declares and what a lock, build or image file says of the
-client library. What neither says is None, and an assignor list that is not known has an `open_name`
-in it: it is equal only to itself, so that nothing unknown counts as common.
+client library. What neither says is None, and an assignor list that is not known has a name in it
+that stands for the rest: it is equal only to itself, so that nothing unknown counts as common.
+
+Starts make a group too, whose members run what the files say. A rolling restart meets members that
+still run the earlier version, so a dynamic consumer counts as two members, however many its files
+say.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import zip_longest
 from typing import Final
+
+from msgspec.structs import replace
 
 from rebal.groups.clients import default_list, family, version_tuple
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.libraries import Library
-from rebal.groups.model import Evidence, Record, Source
+from rebal.groups.model import (
+    AssignorList,
+    CoordinatorKind,
+    Evidence,
+    Group,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Knowledge,
+    Member,
+    Record,
+    Software,
+    Source,
+)
+from rebal.groups.vote import elect
 from rebal.planner.clients import custom
-from rebal.planner.context import CONSUMER, STREAMS
+from rebal.planner.context import CLASSIC, CONSUMER, STREAMS
+from rebal.planner.risks import with_default_settings
 
 # Families whose library is Java's.
 PROGRAMS: Final = ("streams", "connect")
 # Values of group.protocol under which the brokers assign: no list is compared.
 BY_BROKERS: Final = {CONSUMER: "none (KIP-848)", STREAMS: "none (KIP-1071)"}
+LIST: Final = "assignor list"
+# The id of the first member of a group that starts make.
+FIRST: Final = "0.0"
 _OPEN: Final = "?"
 _PROFILE: Final = re.compile(r" \(profile (.+)\)\Z")
 # From this version on, Java's default of group.protocol is consumer (KIP-1274).
@@ -40,16 +66,6 @@ class Start(Record, frozen=True, kw_only=True):
     declared: Declared
     library: Library = Library()
     configured: bool = True
-
-    @property
-    def group_id(self) -> str | None:
-        """Return the group id; None where no file says it."""
-        return self.declared.group_id
-
-    @property
-    def is_static(self) -> bool:
-        """Return whether it starts with a group.instance.id."""
-        return self.declared.instance_id is not None
 
     @property
     def folder(self) -> str:
@@ -90,11 +106,10 @@ class Start(Record, frozen=True, kw_only=True):
     @property
     def protocol(self) -> str | None:
         """Return group.protocol; None where it is unset and the default is not known."""
-        if self.declared.group_protocol is not None:
-            return "classic" if self.ignores_protocol else self.declared.group_protocol
-        have = version_tuple(self.library.version)
-        newer = have is not None and have >= _CONSUMER_BY_DEFAULT
-        return None if newer and self.family == "java" else "classic"
+        if self.declared.group_protocol is not None and not self.ignores_protocol:
+            return self.declared.group_protocol
+        have = version_tuple(self.library.version) or ()
+        return None if self.family == "java" and have >= _CONSUMER_BY_DEFAULT else CLASSIC
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,7 +118,7 @@ class Start(Record, frozen=True, kw_only=True):
             return ()
         written = self.library.default_list if self.library.family == self.family else None
         by_family = default_list(self.family, self.library.version)
-        return _taken(self) or written or by_family or (*_heads(self), open_name(self))
+        return _taken(self) or written or by_family or _unknown_list(self)
 
     @property
     def writes_list(self) -> bool:
@@ -135,24 +150,21 @@ def _taken(start: Start) -> tuple[str, ...]:
     Java takes classes, librdkafka its own names.
     """
     spelled, written = start.declared.spelled, start.declared.list
-    both = zip(spelled, written, strict=False)
-    java = tuple(name if "." in own else f"class {own}" for own, name in both)
+    java = tuple(
+        name if "." in own else f"class {own}" for own, name in zip(spelled, written, strict=False)
+    )
     return {"librdkafka": spelled, "java": java}.get(start.family or "") or written
 
 
-def _heads(start: Start) -> tuple[str, ...]:
-    """Return the assignor that every version of the library has first by default, if one is."""
-    known = family(start.family)
-    hidden = start.library.product and start.library.own_list
+def _unknown_list(start: Start) -> tuple[str, ...]:
+    """Return the assignor that every version of the library has first by default, if one is, and
+    the name that stands for the rest: equal inputs give equal names.
+    """
+    known, library = family(start.family), start.library
+    hidden = library.product and library.own_list
     first = {default.list[0] for default in known.defaults} if known and not hidden else set()
-    return tuple(first) if len(first) == 1 else ()
-
-
-def open_name(start: Start) -> str:
-    """Return the name that stands for a list that is not known: equal inputs give equal names."""
-    library = start.library
     inputs = (start.family, library.version, library.product, library.product_version)
-    return _OPEN + "|".join(map(str, inputs))
+    return (*(first if len(first) == 1 else ()), _OPEN + "|".join(map(str, inputs)))
 
 
 def is_open(name: str) -> bool:
@@ -168,10 +180,7 @@ def is_unset(name: str) -> bool:
 
 
 def aspects(start: Start) -> dict[str, str]:
-    """Return what decides how the consumer starts, by name and in words.
-
-    The assignor list is not among them: where it is from may change while it stays the same.
-    """
+    """Return what decides how the consumer starts, by name and in words."""
     declared, library = start.declared, start.library
     note = f" ({library.version} ignores it)" if start.ignores_protocol else ""
     unread = dict.fromkeys(declared.classic_only, "set")
@@ -186,13 +195,14 @@ def aspects(start: Start) -> dict[str, str]:
     }
     several = f" ({declared.replicas} processes)" if (declared.replicas or 1) > 1 else ""
     return {
-        "group.id": start.group_id or "not known",
+        LIST: start.list_text,
+        "group.id": declared.group_id or "not known",
         "bootstrap.servers": declared.brokers or "not known",
         "group.protocol": f"{declared.group_protocol}{note}"
         if declared.group_protocol
         else "not set",
         "group.instance.id": f"{declared.instance_id}{several}"
-        if start.is_static
+        if declared.instance_id is not None
         else "not set (dynamic member)",
         **times,
         "upgrade.from": declared.upgrade_from or "not set",
@@ -201,10 +211,76 @@ def aspects(start: Start) -> dict[str, str]:
     }
 
 
-def of_profile(starts: Iterable[Start], profile: str | None) -> list[Start]:
+def of_profile(starts: Sequence[Start], profile: str | None) -> list[Start]:
     """Return the starts while `profile` is active: its own replace those of the same folder."""
-    found = list(starts)
-    own = [start for start in found if start.profile == profile]
+    own = [start for start in starts if start.profile == profile]
     replaced = {start.folder for start in own}
-    base = [s for s in found if s.profile is None and s.folder not in replaced]
-    return own if profile is None else [*own, *base]
+    base = (each for each in starts if each.profile is None and each.folder not in replaced)
+    return [*own, *base]
+
+
+def snapshot_of(
+    starts: Sequence[Start], laters: Sequence[Start | None] = (), copies: int = 2
+) -> GroupSnapshot:
+    """Return the group whose members run these starts, and start with `laters` next.
+
+    The assignor is None unless all vote for it: how many members a consumer has is not known.
+    """
+    first, *others = snapshots_of(starts, laters, copies)
+    return replace(first, group=replace(first.group, assignor=None)) if others else first
+
+
+def snapshots_of(
+    starts: Sequence[Start], laters: Sequence[Start | None] = (), copies: int = 2
+) -> list[GroupSnapshot]:
+    """Return that group with each assignor that it may have elected; once with none where the lists
+    have nothing in common. Kafka's defaults are the brokers' settings.
+
+    `copies` are the members of a dynamic consumer.
+    """
+    members = [
+        member
+        for number, (now, later) in enumerate(zip_longest(starts, laters))
+        for member in _members(number, now, later, copies)
+    ]
+    kinds = [GroupType(now.protocol) for now in starts if now.protocol in BY_BROKERS]
+    connect = any(now.family == "connect" for now in starts)
+    group = Group(
+        group_id=next((now.declared.group_id for now in starts if now.declared.group_id), ""),
+        state=GroupState.STABLE if members else GroupState.EMPTY,
+        type=kinds[0] if kinds else GroupType.CLASSIC,
+        protocol_type="connect" if connect else "consumer",
+    )
+    # Declarations have no time.
+    at = datetime(2000, 1, 1, tzinfo=UTC)
+    made = with_default_settings(GroupSnapshot(group=group, captured_at=at, members=tuple(members)))
+    lists = [] if kinds else [member.assignors.list for member in members]
+    votes = elect(lists, CoordinatorKind.UNKNOWN).votes
+    return [replace(made, group=replace(group, assignor=each)) for each in votes or [None]]
+
+
+def _members(number: int, now: Start, later: Start | None, copies: int) -> Iterator[Member]:
+    said = Evidence(source=Source.ASSUMED, detail=now.where)
+    stays = later if later is not None and now.same_client(later) else now
+    version = stays.library.version or now.library.version
+    online = now.protocol in BY_BROKERS
+    known = AssignorList(knowledge=Knowledge.EXACT, list=now.names, evidence=(said,))
+    for copy in range(copies if now.declared.instance_id is None else 1):
+        yield Member(
+            member_id=f"{number}.{copy}",
+            client_id=now.where,
+            instance_id=now.declared.instance_id,
+            software=Software(family=now.family, version=version, evidence=(said,))
+            if now.family is not None
+            else None,
+            assignors=AssignorList() if online else known,
+            # The list is the one by default where none is written.
+            declared=replace(
+                later.declared,
+                list=later.declared.list or later.names,
+                group_protocol=None if later.ignores_protocol else later.declared.group_protocol,
+            )
+            if later is not None
+            else None,
+            protocol_type=now.protocol if online else None,
+        )

@@ -197,7 +197,7 @@ def test_documents_name_group_file_and_line(repository: Path, screen: Screen) ->
     place = result["locations"][0]["physicalLocation"]
     assert (place["region"], place["artifactLocation"]["uri"]) == ({"startLine": 6}, FILE)
     (line,) = screen("--base", "HEAD", repository, "-o", "github")[1].splitlines()
-    assert line.startswith(f"::error file={FILE},line=6,title=rebal pay%3A REJECTED::assignor list")
+    assert line.startswith(f"::error file={FILE},line=6,title=rebal pay%3A REJECTED::change: ")
     assert "%0A" in line
     assert "**REJECTED** pay" in screen("--base", "HEAD", repository, "-o", "markdown")[1]
 

@@ -107,12 +107,13 @@ ADMITTED = {
         for version in ("3.0.0", "3.9.0")
     ),
 }
+PARTING: Case = (
+    [start("range", "sticky"), start("range", "sticky", file="bill/app.yaml")],
+    [start("range"), start("sticky", file="bill/app.yaml")],
+)
 REJECTED = {
     "a default list under a written one": listed("roundrobin", "", lib=lib("java", "2.8.2")),
-    "two services part": (
-        [start("range", "sticky"), start("range", "sticky", file="bill/app.yaml")],
-        [start("range"), start("sticky", file="bill/app.yaml")],
-    ),
+    "two services part": PARTING,
     "the static member's own old list": tuple(
         [start(name, instance_id="pay-1")] for name in ("range", "sticky")
     ),
@@ -331,22 +332,31 @@ def test_the_file_of_a_profile_takes_the_place_of_the_base() -> None:
     ]
 
 
+ALONE = listed("range", "cooperative-sticky")
+
+
 @pytest.mark.parametrize(
-    ("lists", "verdict"),
+    ("change", "lists", "verdict"),
     [
-        ([BOTH, BOTH], Tri.YES),
-        ([BOTH, ["range"]], Tri.NO),
-        ([BOTH], Tri.YES),
+        (ALONE, [BOTH, BOTH], Tri.YES),
+        (ALONE, [BOTH, ["range"]], Tri.NO),
+        (ALONE, [BOTH], Tri.YES),
         # The new process may start before the only one has stopped.
-        ([["range"]], Tri.NO),
-        ([], Tri.YES),
+        (ALONE, [["range"]], Tri.NO),
+        (ALONE, [], Tri.YES),
+        # A new consumer is one more member: no member that runs makes room for it.
+        (([], [start("x", "y")]), [["range", "x"], ["range", "y"]], Tri.NO),
+        (PARTING, [["range", "sticky"], ["range", "sticky"]], Tri.NO),
+        (upgraded("connect", "3.8.0", "3.9.0"), [["sessioned"], ["sessioned"]], Tri.NO),
     ],
 )
-def test_the_live_group_answers_instead_of_the_files(lists: list[list[str]], verdict: Tri) -> None:
+def test_the_live_group_answers_instead_of_the_files(
+    change: Case, lists: list[list[str]], verdict: Tri
+) -> None:
     members = [{"id": f"m{number}", "list": each} for number, each in enumerate(lists)]
     state = {} if members else {"state": "Empty"}
     live = group_of({"members": members, "reloaded": False} | state)
-    found = judged([start("range")], [start("cooperative-sticky")], live=live)
+    found = judged(*change, live=live)
     assert (found.verdict, found.live) == (verdict, True)
 
 
