@@ -28,22 +28,16 @@ from rebal.groups.wire.offsets_topic import (
 from rebal.inspectors.fleet.timeline.rebalances import TOPIC, Generation
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import (
-    NOTHING,
     Assignment,
-    Identity,
     Member,
     Named,
     PartitionList,
-    Sent,
     Subscription,
+    partition_list,
     read_subscription,
 )
 
 _STABLE: Final = 0
-_CHANGES_MEMBERS: Final = frozenset(
-    {kinds.CONSUMER_GROUP_MEMBER_METADATA, kinds.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-     kinds.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER}
-)  # fmt: skip
 Epoch = tuple[Generation, Named]
 """An epoch as a generation, and its members."""
 
@@ -56,12 +50,8 @@ class MemberRecords(Struct, array_like=True):
     current: CurrentAssignment | None = None
 
 
-class Waiting(Struct, array_like=True):
-    """A member's record that waits for what is written with it; `record` is None in a tombstone."""
-
-    kind: int
-    member_id: str
-    record: MemberRecords | None
+Waiting = tuple[str, MemberRecords | None]
+"""A member, by its id, and its record that waits for what is written with it; None: it went."""
 
 
 class ConsumerGroup(Struct, array_like=True):
@@ -88,8 +78,9 @@ class ConsumerGroup(Struct, array_like=True):
         """
         self.timed &= timed
         over = self._replaced(rows) if self._is_replaced(key, value) else []
-        if isinstance(key, kinds.MemberKey) and key.version in _CHANGES_MEMBERS:
-            self._member(key, value, at, rows)
+        if isinstance(key, kinds.MemberKey):
+            if value is not None or key.version == kinds.CONSUMER_GROUP_MEMBER_METADATA:
+                self._member(key.member_id, value, at, rows)
         elif isinstance(value, GroupEpoch):
             if self.epoch not in (None, value.epoch):
                 over += self.generation(at, rows)
@@ -105,20 +96,23 @@ class ConsumerGroup(Struct, array_like=True):
             self.learned.update({topic.topic_id: topic.name for topic in value.topics})
         return over
 
-    def _member(self, key: kinds.MemberKey, value: kinds.Value | None, at: int, rows: Rows) -> None:
-        record = MemberRecords(
-            value if isinstance(value, ConsumerGroupMember) else None,
-            value if isinstance(value, TargetAssignment) else None,
-            value if isinstance(value, CurrentAssignment) else None,
+    def _member(self, member_id: str, value: kinds.Value | None, at: int, rows: Rows) -> None:
+        record = (
+            None
+            if value is None
+            else MemberRecords(
+                value if isinstance(value, ConsumerGroupMember) else None,
+                value if isinstance(value, TargetAssignment) else None,
+                value if isinstance(value, CurrentAssignment) else None,
+            )
         )
-        known = self.members.get(key.member_id, MemberRecords()).metadata
-        one = Waiting(key.version, key.member_id, None if value is None else record)
-        comes_or_goes = value is None or (record.metadata is not None and known is None)
+        known = self.members.get(member_id, MemberRecords()).metadata
+        comes_or_goes = record is None or (record.metadata is not None and known is None)
         if comes_or_goes or self.waiting:
-            self.waiting.append(one)
+            self.waiting.append((member_id, record))
             self.waiting_at = at
         else:
-            self._take(one, at, rows)
+            self._take(member_id, record, at, rows)
 
     def generation(self, at: int, rows: Rows) -> list[Epoch]:
         """Return the members as they are in this epoch; none without an epoch."""
@@ -147,7 +141,7 @@ class ConsumerGroup(Struct, array_like=True):
 
         Gives the epochs that were not told yet, the last one as it is at `at`.
         """
-        if ended is not None and all(one.record is None for one in self.waiting):
+        if ended is not None and all(record is None for _, record in self.waiting):
             self.waiting = []
         over = self._replaced(rows) if self.waiting else []
         return over + self.generation(at, rows)
@@ -166,7 +160,7 @@ class ConsumerGroup(Struct, array_like=True):
 
     def waits_for(self, member_id: str) -> bool:
         """Return whether this member's records wait for what is written with them."""
-        return any(one.member_id == member_id for one in self.waiting)
+        return member_id in dict(self.waiting)
 
     def _is_replaced(self, key: kinds.Key, value: kinds.Value | None) -> bool:
         """Return whether this record shows that what waits replaced a static member.
@@ -174,7 +168,7 @@ class ConsumerGroup(Struct, array_like=True):
         A new member's assignment (8) is written before a group epoch (3) only then; what follows,
         and is not the rest of that write (its own record again, or an epoch), is another write.
         """
-        if not any(one.record is not None and one.record.current for one in self.waiting):
+        if not any(record is not None and record.current for _, record in self.waiting):
             return False
         if isinstance(value, GroupEpoch):
             return False
@@ -191,17 +185,15 @@ class ConsumerGroup(Struct, array_like=True):
 
     def _take_waiting(self, rows: Rows) -> None:
         waiting, self.waiting = self.waiting, []
-        for one in waiting:
-            self._take(one, self.waiting_at, rows)
+        for member_id, record in waiting:
+            self._take(member_id, record, self.waiting_at, rows)
 
-    def _take(self, one: Waiting, at: int, rows: Rows) -> None:
-        record = one.record
+    def _take(self, member_id: str, record: MemberRecords | None, at: int, rows: Rows) -> None:
         if record is None:
-            if one.kind == kinds.CONSUMER_GROUP_MEMBER_METADATA:
-                self.members.pop(one.member_id, None)
-                self._look(at)
+            self.members.pop(member_id, None)
+            self._look(at)
             return
-        member = self.members.setdefault(one.member_id, MemberRecords())
+        member = self.members.setdefault(member_id, MemberRecords())
         member.metadata = record.metadata or member.metadata
         member.target = record.target or member.target
         member.current = record.current or member.current
@@ -240,14 +232,13 @@ class ConsumerGroup(Struct, array_like=True):
     def _seen(
         self, member_id: str, known: ConsumerGroupMember, member: MemberRecords, rows: Rows
     ) -> tuple[Member, int | None]:
-        sent = Sent(Subscription(topics=known.topics))
+        said, generation = Subscription(topics=known.topics), None
         if known.supported_protocols:
-            sent = read_subscription(known.supported_protocols[0].metadata)
-        said = sent.subscription
+            said, generation = read_subscription(known.supported_protocols[0].metadata)
         if known.rack_id not in (None, said.rack):
             said = replace(said, rack=known.rack_id)
         now, target = member.current, member.target
-        identity = Identity(
+        seen = Member(
             member_id,
             known.instance_id,
             known.client_id,
@@ -255,29 +246,23 @@ class ConsumerGroup(Struct, array_like=True):
             known.rebalance_timeout_ms,
             known.session_timeout_ms,
             "consumer" if known.supported_protocols is None else "classic",
-        )
-        seen = Member(
-            identity,
             said,
-            Assignment(NOTHING if now is None else self._list(now.assigned, rows)),
+            Assignment(() if now is None else self._list(now.assigned, rows)),
             None if target is None else self._list(target.partitions, rows),
             known.topic_regex,
         )
-        return seen, sent.generation
+        return seen, generation
 
     def _assignor(self) -> str | None:
         """Return the server-side assignor that all members ask for; None: the broker decides."""
         asked = {one.metadata.server_assignor for one in self.members.values() if one.metadata}
         return asked.pop() if len(asked) == 1 else None
 
-    def _list(self, partitions: TopicIdPartitions, rows: Rows) -> PartitionList:
-        named: dict[str, bytes] = {}
+    def _list(self, partitions: TopicIdPartitions, rows: Rows) -> PartitionList | None:
+        named: dict[str, list[int]] = {}
         for topic_id, numbers in partitions:
-            name = rows.topic(topic_id, self.learned)
-            raw = b"".join(n.to_bytes(4, "big", signed=True) for n in sorted(numbers))
-            named[name] = named.get(name, b"") + raw
-        topics = tuple(sorted(named))
-        return PartitionList(topics, tuple(named[topic] for topic in topics))
+            named.setdefault(rows.topic(topic_id, self.learned), []).extend(sorted(numbers))
+        return partition_list(named)
 
 
 def _unlike(some: TopicIdPartitions, others: TopicIdPartitions) -> bool:

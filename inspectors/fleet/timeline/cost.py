@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from rebal.groups.model import GroupType, RebalanceProtocol
-from rebal.inspectors.fleet.timeline.facts import MILLI
+from rebal.inspectors.fleet.timeline.facts import MILLI, UNHEARD
 from rebal.inspectors.fleet.timeline.protocol import Kind, group_ran, ran
 from rebal.inspectors.fleet.timeline.rebalances import (
     Generation,
@@ -13,34 +11,7 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     Rebalance,
     may_be_slow,
 )
-from rebal.inspectors.fleet.timeline.values import NOTHING, Assignment, Member, partitions_in
-
-Software = tuple[tuple[str, ...] | None, str | None, str | None]
-"""A member's list, and its software and version, as the log shows them."""
-Asked = tuple[Software | None, bool, bool, str | None]
-"""What decides on a member's kind in a given generation: its software (None: no log shows it),
-whether it kept or gave up partitions (`Kind`), and the protocol that it speaks."""
-_UNSAID: Final = (None, None, None)
-
-
-class Ran(dict[Asked, RebalanceProtocol | None]):
-    """The protocols that the members of a generation ran, of each kind asked for once."""
-
-    def __init__(self, generation: Generation) -> None:
-        super().__init__()
-        self._generation = generation
-        self.kinds: set[Kind] = set()
-
-    def __missing__(self, asked: Asked) -> RebalanceProtocol | None:
-        said, kept, gave_up, speaks = asked
-        now = self._generation
-        kind = Kind(
-            now.type, now.protocol_type, now.assignor, *(said or _UNSAID), kept, gave_up,
-            speaks if now.type is GroupType.CONSUMER else None,
-        )  # fmt: skip
-        self.kinds.add(kind)
-        self[asked] = ran(kind)
-        return self[asked]
+from rebal.inspectors.fleet.timeline.values import Assignment, Member, partitions_in
 
 
 def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
@@ -52,47 +23,46 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
     before may show that one had not yet.
     """
     old, new = of.old, of.new
-    now = then = Ran(new)
-    if old is not None:
-        same = (old.assignor, old.type, old.protocol_type)
-        if same != (new.assignor, new.type, new.protocol_type):
-            then = Ran(old)
-    software = {
-        member_id: (one.assignors, one.software_name, one.software_version)
-        for member_id, one in of.facts.members.items()
-    }
     late = frozenset() if of.before is None else of.before.unsynced - of.before.synced
+    kinds: set[Kind] = set()
     counts: list[int | None] = []
     for span, member in of.stayed:
-        had, who, gave_up = span.member.assignment, member.identity, False
+        had, gave_up = span.member.assignment, False
         if member is not span.member:
             if _never_opened(of, span, member):
-                had = Assignment(NOTHING)
+                had = Assignment(())
             else:
                 span.kept, gave_up = _showed(of, span, member)
-        asked = software.get(who.member_id), span.kept, gave_up, who.protocol_type
-        protocol = now[asked]
-        if then is not now:
-            protocol = then[asked]
+        kinds.add(_kind(of, new, member, span.kept, gave_up))
         if had.count:
-            if who.member_id in late and had.count > 0:
-                had = Assignment(member.subscription.owned or NOTHING)
+            if member.member_id in late and had.count > 0:
+                had = Assignment(member.subscription.owned or ())
+            protocol = ran(_kind(of, old or new, member, span.kept, gave_up))
             counts.append(_stopped(protocol, had, member.assignment))
     for member in of.new_members:
-        who, kept = member.identity, bool(member.subscription.owned)
-        now[software.get(who.member_id), kept, False, who.protocol_type]
+        kinds.add(_kind(of, new, member, member.owns, False))
         counts.append(_revoked_late(of, member))
     is_known = of.told and None not in counts
-    return group_ran(frozenset(now.kinds)), sum(filter(None, counts)) if is_known else None
+    return group_ran(frozenset(kinds)), sum(filter(None, counts)) if is_known else None
+
+
+def _kind(of: Rebalance, now: Generation, member: Member, kept: bool, gave_up: bool) -> Kind:
+    """Return what decides which protocol a member runs in this generation."""
+    logged = of.facts.members.get(member.member_id, UNHEARD)
+    return Kind(
+        now.type, now.protocol_type, now.assignor,
+        logged.assignors, logged.software_name, logged.software_version, kept, gave_up,
+        member.protocol_type if now.type is GroupType.CONSUMER else None,
+    )  # fmt: skip
 
 
 def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool]:
     """Return whether the member kept what it had when it rejoined, and whether it gave it up."""
     said, before = member.subscription, span.member
-    if said.owned:
+    if member.owns:
         return True, False
     had = before.assignment.partitions
-    if of.old is None or not had or said == before.subscription:
+    if of.old is None or not partitions_in(had) or said == before.subscription:
         return span.kept, False
     synced = of.before is not None and member.member_id in of.before.synced
     rejoined = of.members[member] == of.old.number
@@ -106,10 +76,12 @@ def _never_opened(of: Rebalance, span: MemberSpan, member: Member) -> bool:
     drops it because it does not subscribe to all of its topics, and rejoins at once.
     """
     old, had, topics = of.old, span.member.assignment.partitions, member.subscription.topics
-    joined, longest = span.joined_at or 0, member.identity.rebalance_timeout_ms or 0
+    joined, longest = span.joined_at or 0, member.rebalance_timeout_ms or 0
     if old is None or joined <= old.completed or had is None or topics is None:
         return False
-    return of.new.ended - joined <= longest * MILLI and not set(had.topics) <= set(topics)
+    return of.new.ended - joined <= longest * MILLI and not {topic for topic, _ in had} <= set(
+        topics
+    )
 
 
 def _revoked_late(of: Rebalance, member: Member) -> int | None:
@@ -118,11 +90,11 @@ def _revoked_late(of: Rebalance, member: Member) -> int | None:
     Java before 2.4 revokes what it had when it polls again and joins under a new member id; 2.4
     and later call it lost (KIP-429). None where no log tells that from a restart.
     """
-    logged, facts = of.facts.members.get(member.member_id), of.facts
-    if logged is not None and logged.software_name is not None:
+    facts, gone = of.facts, [one.member for one in of.gone]
+    logged = facts.members.get(member.member_id, UNHEARD)
+    if logged.software_name is not None:
         return 0
-    gone = [one.member for one in of.gone]
-    if logged is not None and logged.before is not None:
+    if logged.before is not None:
         counts = [one.assignment.count for one in gone if one.member_id == logged.before]
         left = facts.left.get(logged.before)
         had = left.had if left is not None else None

@@ -92,6 +92,10 @@ class LoggedMember(Struct, array_like=True):
         self.last_at = max(at, self.last_at)
 
 
+UNHEARD: Final = LoggedMember()
+"""A member of which no line tells."""
+
+
 class LoggedGeneration(Struct, array_like=True):
     """One generation as its joins and syncs show it.
 

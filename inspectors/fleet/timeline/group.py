@@ -31,11 +31,9 @@ from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import GroupState, Tombstone
 from rebal.inspectors.fleet.timeline.values import (
     KEPT,
-    Identity,
     Member,
     Named,
     Subscription,
-    Value,
     read_value,
 )
 from rebal.inspectors.logs.requests.lines import Request
@@ -171,7 +169,7 @@ def _write_members(
     for member_id, logged in sorted(members.items()):
         if logged.first_epoch is None:
             continue
-        identity = Identity(
+        member = Member(
             member_id,
             logged.instance_id,
             logged.client_id,
@@ -179,8 +177,8 @@ def _write_members(
             logged.rebalance_timeout_ms,
             None,
             "consumer",
+            Subscription(topics=logged.topics),
         )
-        member = Member(identity, Subscription(topics=logged.topics))
         number = logged.last_epoch or logged.first_epoch
         history.write(
             state,
@@ -228,9 +226,9 @@ def _apply(state: GroupState, rows: Rows, record: Record, key: kinds.Key, value:
     if kind in (GroupType.SHARE, GroupType.STREAMS):
         state.type = kind
         return
-    if isinstance(value, Value):
+    if value is not None and key.version == kinds.GROUP_METADATA:
         _became(state, rows, GroupType.CLASSIC, record.at)
-        _classic(state, rows, record, value.group, value.members)
+        _classic(state, rows, record, *value)
         return
     ends = key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA)
     if value is None and ends:
@@ -288,7 +286,7 @@ def _goes_on(
     now = state.generation
     if isinstance(key, kinds.MemberKey) and key.member_id in state.members:
         return True
-    number = value.group.generation if isinstance(value, Value) else None
+    number = value[0].generation if isinstance(value, tuple) else None
     number = value.epoch if isinstance(value, GroupEpoch) else number
     goes_on = now is not None and number is not None and 1 < now.number <= number
     return goes_on or record.own_at == dying.own_at
@@ -369,7 +367,5 @@ def _ended(at: int, value: GroupMetadata, members: Named) -> int:
     stamp = (value.state_timestamp_ms or -1) * MILLI
     if not members or not 0 < stamp <= at:
         return at
-    longest = max(
-        one.identity.rebalance_timeout_ms or one.identity.session_timeout_ms or 0 for one in members
-    )
+    longest = max(one.rebalance_timeout_ms or one.session_timeout_ms or 0 for one in members)
     return stamp if at - stamp > longest * MILLI else at

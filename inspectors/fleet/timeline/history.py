@@ -14,6 +14,7 @@ from rebal.inspectors.fleet.timeline import causes, incidents
 from rebal.inspectors.fleet.timeline.cost import cost_of
 from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
+    UNHEARD,
     LoggedGeneration,
     LoggedMember,
     RequestFacts,
@@ -35,15 +36,12 @@ from rebal.inspectors.fleet.timeline.state import GroupState, Logged
 from rebal.inspectors.fleet.timeline.values import (
     NOT_GIVEN,
     UNTOLD,
-    Identity,
     Member,
     Named,
-    Sent,
     read_assignment,
     read_subscription,
 )
 
-_UNHEARD: Final = LoggedMember()
 _MOST_SKIPPED: Final = 100
 """A longer gap of generation numbers is missing input, not so many rebalances that failed."""
 
@@ -80,7 +78,7 @@ def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> N
     if old is not None and is_again and old.type is not new.type:
         # what members ran before is no hint
         for span in state.members.values():
-            span.kept = bool(span.member.subscription.owned)
+            span.kept = span.member.owns
     state.generation = new
     generations = state.facts.generations
     for number in [number for number in generations if number < new.number]:
@@ -172,8 +170,8 @@ def _leave(
     """Write the last row of a member that left; `closed` is whether it was seen to leave."""
     del state.members[span.member_id]
     write(state, rows, span, left_at=left_at, left_reason=reason)
-    name, present = span.member.identity.client_id, state.members.values()
-    others = (one.member for one in present if one.member.identity.client_id == name)
+    name, present = span.member.client_id, state.members.values()
+    others = (one.member for one in present if one.member.client_id == name)
     state.incidents.left(span, left_at, reason, others, rows, closed=closed)
 
 
@@ -195,7 +193,7 @@ def write(
     if left_at is not None:
         # the clock of the log's broker may be behind the records'
         left_at = max(left_at, span.first_at)
-    logged = state.facts.members.get(span.member_id, _UNHEARD)
+    logged = state.facts.members.get(span.member_id, UNHEARD)
     if logged.replaced is not None:
         member = _as_heard(member, logged)
     rows.add(
@@ -221,17 +219,17 @@ def _said(member: Member, logged: LoggedMember) -> dict[str, Any]:
 
     What its records leave open is as the log shows it.
     """
-    known, sent, given = member.identity, member.subscription, member.assignment
+    sent, given = member.subscription, member.assignment
     return {
-        "member_id": known.member_id,
-        "instance_id": known.instance_id or logged.instance_id or None,
-        "client_id": known.client_id or logged.client_id or None,
-        "host": known.host or logged.host or None,
-        "protocol_type": known.protocol_type,
+        "member_id": member.member_id,
+        "instance_id": member.instance_id or logged.instance_id or None,
+        "client_id": member.client_id or logged.client_id or None,
+        "host": member.host or logged.host or None,
+        "protocol_type": member.protocol_type,
         "software_name": logged.software_name,
         "software_version": logged.software_version,
-        "session_timeout_ms": known.session_timeout_ms or logged.session_timeout_ms or None,
-        "rebalance_timeout_ms": known.rebalance_timeout_ms or logged.rebalance_timeout_ms or None,
+        "session_timeout_ms": member.session_timeout_ms or logged.session_timeout_ms or None,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms or logged.rebalance_timeout_ms or None,
         "subscription_version": sent.version,
         "topics": sent.topics,
         "topic_regex": member.regex,
@@ -248,11 +246,10 @@ def _said(member: Member, logged: LoggedMember) -> dict[str, Any]:
 
 def _as_heard(member: Member, logged: LoggedMember) -> Member:
     """Return a restarted static member: records keep its client id and host of before."""
-    known = member.identity
     host = logged.host
-    if host is not None and known.host is not None and known.host.startswith("/"):
+    if host is not None and member.host is not None and member.host.startswith("/"):
         host = f"/{host.removeprefix('/')}"
-    return member.under(known.member_id, logged.client_id, host)
+    return member.under(member.member_id, logged.client_id, host)
 
 
 def _leave_at_last(state: GroupState, rows: Rows) -> None:
@@ -327,7 +324,7 @@ def _settle(state: GroupState, rows: Rows, of: Rebalance) -> None:
         if left is not None:
             left.had = None if count < 0 else count
         elif reason == causes.EXPIRED:
-            who, went = span.member.identity, of.began or new.ended
+            who, went = span.member, of.began or new.ended
             name = who.instance_id or who.client_id or who.member_id
             said, ids = f"{name} left without a LEAVE_GROUP", (who.member_id,)
             incidents.add(rows, incidents.EXPIRED, (went, went), said, members=ids)
@@ -338,15 +335,14 @@ def _settle(state: GroupState, rows: Rows, of: Rebalance) -> None:
             write(state, rows, span)
             span.first_generation, span.first_at = new.number, new.ended
         span.member = member
-        span.kept |= bool(member.subscription.owned)
+        span.kept |= member.owns
     for span, member in of.stayed:
         span.generation = of.members[member]
     known = (of.old is not None and of.old.size is not None) or new.number <= 1
     for member in of.new_members:
         joined_at = new.ended if known or member.member_id in of.replaced else None
-        kept = bool(member.subscription.owned)
         state.members[member.member_id] = MemberSpan(
-            member, of.members[member], new.number, new.ended, joined_at, new.timed, kept
+            member, of.members[member], new.number, new.ended, joined_at, new.timed, member.owns
         )
 
 
@@ -402,8 +398,10 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
     given = logged.assignments or {}
     for member_id in sorted(logged.members.keys() | given.keys()) if given else ():
         instance_id, sent = logged.members.get(member_id, (None, None))
-        known = facts.members.get(member_id, LoggedMember())
-        identity = Identity(
+        known = facts.members.get(member_id, UNHEARD)
+        said, number = read_subscription(sent) if sent and consumer else (UNTOLD, None)
+        assigned = read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
+        member = Member(
             member_id,
             instance_id or known.instance_id,
             known.client_id,
@@ -411,10 +409,10 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
             known.rebalance_timeout_ms,
             known.session_timeout_ms,
             "classic",
+            said,
+            assigned,
         )
-        said = read_subscription(sent) if sent and consumer else Sent(UNTOLD)
-        assigned = read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
-        members[Member(identity, said.subscription, assigned)] = said.generation
+        members[member] = number
     generation = Generation(
         number=logged.number,
         ended=logged.last_at if logged.ended is None else logged.ended,

@@ -25,7 +25,7 @@ from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY
 from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.values import Member, shortest_session_ms
+from rebal.inspectors.fleet.timeline.values import Member
 from rebal.inspectors.logs.requests.lines import Request
 
 STORM: Final = "storm"
@@ -114,7 +114,7 @@ class Incidents(Struct, array_like=True):
 
     def _in_storm(self, new: Generation, members: Collection[Member], rows: Rows) -> None:
         started, storm = new.started or new.ended, self.streaks.get(_STORM)
-        soon = shortest_session_ms(members) * MILLI
+        soon = min(one.session_ms for one in members) * MILLI
         if storm is None or started - storm.last_at > soon:
             self._end(_STORM, rows)
             storm = self.streaks[_STORM] = Streak(started, started)
@@ -156,9 +156,7 @@ class Incidents(Struct, array_like=True):
         if began is None or stayed:
             self._end(client, rows)
             return
-        who = (
-            f"{member.identity.instance_id or member.identity.client_id} left soon after it joined"
-        )
+        who = f"{member.instance_id or member.client_id} left soon after it joined"
         self._again(client, Streak(began, began, who), at, member.member_id, rows)
 
     def rejected(self, request: Request, names: tuple[str, ...], at: int, rows: Rows) -> None:
@@ -223,6 +221,6 @@ def add(
 
 
 def _client(member: Member) -> Key | None:
-    if member.identity.instance_id is not None:
-        return "short", member.identity.instance_id
-    return ("short", *member.process) if member.identity.client_id else None
+    if member.instance_id is not None:
+        return "short", member.instance_id
+    return ("short", *member.process) if member.client_id else None

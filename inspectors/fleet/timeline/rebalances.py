@@ -9,9 +9,14 @@ from msgspec import Struct
 
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import causes
-from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, LoggedGeneration, RequestFacts
+from rebal.inspectors.fleet.timeline.facts import (
+    MILLI,
+    NEARLY,
+    UNHEARD,
+    LoggedGeneration,
+    RequestFacts,
+)
 from rebal.inspectors.fleet.timeline.values import (
-    NOTHING,
     Member,
     Named,
     Partition,
@@ -107,19 +112,19 @@ class Rebalance:
         self.stayed: list[tuple[MemberSpan, Member]] = []
         left = dict(before)
         for member in members:
-            span = left.pop(member.identity.member_id, None)
+            span = left.pop(member.member_id, None)
             if span is None:
                 self.new_members.append(member)
             else:
                 self.stayed.append((span, member))
         self.changed = [(span, member) for span, member in self.stayed if span.member is not member]
         self.gone = list(left.values())
-        instances = {one.member.identity.instance_id: one for one in self.gone}
+        instances = {one.member.instance_id: one for one in self.gone}
         instances.pop(None, None)
         self.replaced = {
-            member.member_id: instances[member.identity.instance_id]
+            member.member_id: instances[member.instance_id]
             for member in self.new_members
-            if member.identity.instance_id in instances
+            if member.instance_id in instances
         }
         self.came = [one for one in self.new_members if one.member_id not in self.replaced]
         back = {member.member_id for member in self.new_members}
@@ -158,10 +163,10 @@ def moved(of: Rebalance, withheld: Owners) -> tuple[int | None, Owners]:
     ]
     for member in of.new_members:
         before = of.replaced.get(member.member_id)
-        had = NOTHING if before is None else before.member.assignment.partitions
+        had = () if before is None else before.member.assignment.partitions
         pairs.append((member.member_id, had, member.assignment.partitions))
     for span in of.went:
-        pairs.append((span.member_id, span.member.assignment.partitions, NOTHING))
+        pairs.append((span.member_id, span.member.assignment.partitions, ()))
     if not pairs:
         return 0, withheld
     last, now = dict(withheld), {}
@@ -188,9 +193,8 @@ def departure(gone: MemberSpan, of: Rebalance) -> tuple[int, str | None]:
         return left.at, left.reason or causes.LEFT
     if not of.sure:
         return at, None
-    logged = facts.members.get(gone.member_id)
-    longest = logged.rebalance_timeout_ms if logged is not None else None
-    limit = member.identity.rebalance_timeout_ms or longest
+    longest = facts.members.get(gone.member_id, UNHEARD).rebalance_timeout_ms
+    limit = member.rebalance_timeout_ms or longest
     if of.began is not None and limit and at - of.began >= NEARLY * limit * MILLI:
         return at, causes.NOT_REJOINED
     return at, causes.EXPIRED
@@ -202,10 +206,10 @@ def may_be_slow(gone: Member, of: Rebalance) -> bool:
     That is one with a subscription of version 0, in its place for max.poll.interval.ms at least,
     of which no log shows a LEAVE_GROUP.
     """
-    longest, old, new = gone.identity.rebalance_timeout_ms, of.old, of.new
+    longest, old, new = gone.rebalance_timeout_ms, of.old, of.new
     return (
         gone.subscription.version == 0
-        and gone.identity.instance_id is None
+        and gone.instance_id is None
         and gone.member_id not in of.facts.left
         and old is not None
         and longest is not None

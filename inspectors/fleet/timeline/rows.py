@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
-from rebal.inspectors.fleet.schemas import PARTITIONS, STATES, TABLES, TIMELINE
-from rebal.inspectors.fleet.timeline.values import PartitionList
+from rebal.inspectors.fleet.schemas import STATES, TABLES, TIMELINE
 
 MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
 """The tables that the timeline makes, all but `commits`."""
@@ -25,9 +23,9 @@ OPEN: Final = "open_"
 class Rows:
     """Rows of one group after another waiting to be written, each column by its name.
 
-    Times are microseconds since 1970, partition lists `PartitionList`s; a column that is not told
-    is null. Rows are settled, or open, which is what is said of a group as if no row of it were to
-    come: `of_now` says which follow.
+    Times are microseconds since 1970, partition lists `values.PartitionList`s; a column that is not
+    told is null. Rows are settled, or open, which is what is said of a group as if no row of it
+    were to come: `of_now` says which follow.
 
     All groups of a scan share it, and with it topics' names by their ids and `breaks`, which says
     by partition where records may be missing. `unnamed` are ids of topics whose name was asked for
@@ -80,34 +78,8 @@ class Rows:
 
 def _batch(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
     schema = _SCHEMAS[table]
-    columns = ([row.get(name) for row in rows] for name in schema.names)
     arrays = [
-        partition_lists(column) if kind == PARTITIONS else pa.array(column, kind)
-        for column, kind in zip(columns, schema.types, strict=True)
+        pa.array([row.get(name) for row in rows], kind)
+        for name, kind in zip(schema.names, schema.types, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def partition_lists(column: Sequence[PartitionList | None]) -> pa.Array:
-    """Partition lists as a column of the tables."""
-    ends = [0]
-    topics: list[str] = []
-    raws: list[bytes] = []
-    for one in column:
-        if one is not None:
-            topics += one.topics
-            raws += one.numbers
-        ends.append(len(topics))
-    numbers = np.frombuffer(b"".join(raws), dtype=">i4").astype(np.int32)
-    bounds = np.zeros(len(raws) + 1, dtype=np.int32)
-    np.cumsum([len(raw) // 4 for raw in raws], out=bounds[1:])
-    structs = pa.StructArray.from_arrays(
-        [
-            pa.array(topics, pa.string()),
-            pa.ListArray.from_arrays(pa.array(bounds), pa.array(numbers)),
-        ],
-        names=["topic", "partitions"],
-    )
-    missing = pa.array([one is None for one in column], pa.bool_())
-    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, mask=missing)
-    return lists.cast(PARTITIONS)

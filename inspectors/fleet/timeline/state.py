@@ -22,7 +22,7 @@ from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.lists import Lists
 from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan, Owners
 
-SCHEMA: Final = 6
+SCHEMA: Final = 7
 """Raise it with every change of a type that a state holds; a release alone does not change it."""
 
 
@@ -99,7 +99,7 @@ class GroupState(Struct, kw_only=True, array_like=True):
     group at all; where none do, `logged` is what happens at its own time.
     """
 
-    schema: Literal[6] = SCHEMA
+    schema: Literal[7] = SCHEMA
     group_id: str
     type: GroupType = GroupType.UNKNOWN
     protocol_type: str | None = None
