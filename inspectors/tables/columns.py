@@ -1,25 +1,25 @@
-"""Columns of the tables as Python values, a whole column at a time.
+"""Columns of the tables as Python values, and their rows by group.
 
-pyarrow's own `to_pylist` makes one object after the other, a dict for each struct: here lists of
-texts and of partitions are cut out of their flat arrays, and equal ones are made once. Times stay
-microseconds since 1970: `clock.moment` makes one of them a datetime.
+Equal lists of texts, and equal lists of partition numbers, are made once. Times stay microseconds
+since 1970: `clock.moment` makes one of them a datetime.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rebal.groups.compact import Partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Row = TypeVar("_Row", bound=NamedTuple)
+_Row = TypeVar("_Row")
 Row = dict[str, Any]
 """A row's values by the names of its columns."""
+_partitions: Final = lru_cache(maxsize=16_384)(Partitions)
 
 
 def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
@@ -36,11 +36,11 @@ def named_rows(table: pa.Table) -> Iterator[Row]:
         yield dict(zip(table.column_names, values, strict=True))
 
 
-def by_group(table: pa.Table, kind: type[_Row]) -> dict[str, list[_Row]]:
-    """Return the rows of `table` as this kind of named tuple, by its first column, the group id."""
-    made: dict[str, list[_Row]] = defaultdict(list)
-    for row in map(kind._make, rows_of(table)):
-        made[row[0]].append(row)
+def by_group(table: pa.Table, kind: Callable[..., _Row]) -> defaultdict[str, list[_Row]]:
+    """Return the rows of `table`, each as this `kind` made of its columns, by their group."""
+    made: defaultdict[str, list[_Row]] = defaultdict(list)
+    for row in named_rows(table):
+        made[row["group_id"]].append(kind(**row))
     return made
 
 
@@ -48,30 +48,15 @@ def values(column: pa.ChunkedArray) -> Sequence[Any]:
     """Return one column's values; null is None."""
     from rebal.inspectors.fleet.schemas import PARTITIONS, TEXTS, values_of
 
+    found = values_of(column)
     if column.type == TEXTS:
-        return _texts(column.combine_chunks())
+        texts = [None if one is None else tuple(one) for one in found]
+        same = {one: one for one in texts}
+        return [same[one] for one in texts]
     if column.type == PARTITIONS:
-        return _partitions(column.combine_chunks())
-    return values_of(column)
+        return [None if one is None else dict(map(_of_topic, one)) for one in found]
+    return found
 
 
-def _texts(column: pa.ListArray) -> list[tuple[str, ...] | None]:
-    found = _cut(column, column.values.to_pylist(), tuple)
-    same = {one: one for one in found}
-    return [same[one] for one in found]
-
-
-def _partitions(column: pa.ListArray) -> list[dict[str, Partitions] | None]:
-    topics, lists = (column.values.field(name) for name in ("topic", "partitions"))
-    numbers = [tuple(one or ()) for one in lists.to_pylist()]
-    same = {one: Partitions(one) for one in set(numbers)}
-    return _cut(column, list(zip(topics.to_pylist(), map(same.get, numbers), strict=True)), dict)
-
-
-def _cut(column: pa.ListArray, items: Sequence[Any], kind: Callable[[Any], Any]) -> list[Any]:
-    """Return the lists of a column, whose values are `items`, as this kind; null is None."""
-    pairs, valid = pairwise(column.offsets.to_pylist()), column.is_valid().to_pylist()
-    return [
-        kind(items[low:high]) if there else None
-        for (low, high), there in zip(pairs, valid, strict=True)
-    ]
+def _of_topic(one: Row) -> tuple[str, Partitions]:
+    return one["topic"], _partitions(tuple(one["partitions"] or ()))

@@ -94,7 +94,8 @@ def read_observations(tables: Tables, group: str | None = None) -> Iterator[Obse
     A list that was sent more than once has the time when it was last seen. A member id that came
     after the first generation that the scan knows of its group was new then.
     """
-    for rows in by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen).values():
+    lists = by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen)
+    for rows in lists.values():
         first = min((row.generation for row in rows if row.generation is not None), default=0)
         for row in rows:
             made = _of_list(row, new=row.generation is not None and row.generation > first)
@@ -156,7 +157,7 @@ def software_of(name: str | None, version: str | None, evidence: Evidence) -> So
 
 
 class ScannedGroups:
-    """The rows of every group of the scan, or of the one named, if it is in it.
+    """The rows of every group of the scan, or of the one named, if it is in it; `names`, sorted.
 
     Raises:
         TablesError: a table cannot be read.
@@ -164,10 +165,8 @@ class ScannedGroups:
 
     def __init__(self, tables: Tables, group: str | None = None) -> None:
         members = tables.read("members", _MEMBER, group)
-        self._members: dict[str, list[Row]] = defaultdict(list)
         # Not a row of an earlier generation is worth making Python values of.
-        for row in named_rows(members.filter(members["current"])):
-            self._members[row["group_id"]].append(row)
+        self._members = by_group(members.filter(members["current"]), Row)
         self._seen: dict[str, list[Observation]] = defaultdict(list)
         for one in read_observations(tables, group):
             self._seen[one.group_id or ""].append(one)
@@ -177,11 +176,7 @@ class ScannedGroups:
         self._ids = {name: topic_id for topic_id, name in names.items()}
         groups = tables.read("groups", _GROUP, group)
         self._groups = {row["group_id"]: row for row in named_rows(groups)}
-
-    @property
-    def names(self) -> list[str]:
-        """The groups' names, sorted."""
-        return sorted(self._groups)
+        self.names = sorted(self._groups)
 
     def snapshot(self, name: str) -> GroupSnapshot:
         """Return the group as it last was.

@@ -15,7 +15,7 @@ from rebal.groups.model import Record
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.timeline.causes import EXPIRED, NOT_REJOINED, SLOW, is_slow
-from rebal.inspectors.tables.columns import by_group, named_rows, rows_of
+from rebal.inspectors.tables.columns import Row, by_group, named_rows, rows_of
 from rebal.inspectors.tables.reader import Tables
 
 _SECOND: Final = 1_000_000
@@ -32,6 +32,20 @@ _FACTS: Final = (
     "last_rebalance_at",
     "refused_total",
 )
+_RUN: Final = (
+    "group_id",
+    "member_id",
+    "instance_id",
+    "client_id",
+    "incarnation",
+    "first_generation",
+    "last_generation",
+    "last_at",
+    "left_at",
+    "left_reason",
+    "current",
+)
+"""The columns of a row of `members`, a run of generations, that its end is told by."""
 _MEASURED: Final = (
     "first_seen",
     "last_seen",
@@ -185,15 +199,16 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     """
     rebalances = by_group(tables.read("rebalances", Rebalance._fields, group), Rebalance)
     lists = by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen)
-    incidents = by_group(tables.read("incidents", _INCIDENT, group), Incident)
-    runs = by_group(tables.read("members", _Run._fields, group), _Run)
+    incidents = tables.read("incidents", _INCIDENT, group).rename_columns(Incident._fields)
+    happened = by_group(incidents, Incident)
+    runs = by_group(tables.read("members", _RUN, group), Row)
     groups = named_rows(tables.read("groups", (*_FACTS, *_MEASURED), group))
     made = {}
     for row in sorted(groups, key=itemgetter("group_id")):
         facts: dict[str, Any] = {name: row[name] for name in _FACTS}
         group_id = row["group_id"]
         since, until = observed(tables.manifest, row["first_seen"], row["last_seen"])
-        seen = sorted(rebalances.get(group_id, ()), key=_when)
+        seen = sorted(rebalances[group_id], key=_when)
         done = [one for one in seen if not one.failed]
         made[group_id] = GroupHistory(
             **facts,
@@ -201,14 +216,12 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
             observed_until=until,
             metrics=_metrics(row, since, until),
             rebalances=tuple(seen),
-            lists=tuple(sorted(lists.get(group_id, ()), key=lambda one: one.at or 0)),
-            incidents=tuple(
-                sorted(incidents.get(group_id, ()), key=lambda one: one.started_at or 0)
-            ),
+            lists=tuple(sorted(lists[group_id], key=lambda one: one.at or 0)),
+            incidents=tuple(sorted(happened[group_id], key=lambda one: one.started_at or 0)),
             stopped=_average([one.stopped for one in done]),
             moved=_average([one.moved for one in done]),
-            gone=_gone(runs.get(group_id, ())),
-            down=_down(runs.get(group_id, ()), facts["members"] or 0, facts["incarnation"], seen),
+            gone=_gone(runs[group_id]),
+            down=_down(runs[group_id], facts["members"] or 0, facts["incarnation"], seen),
         )
     return made
 
@@ -246,39 +259,24 @@ def _rate(count: int | None, hours: float) -> float | None:
     return count / hours if count is not None and hours > 0 else None
 
 
-class _Run(NamedTuple):
-    """One row of `members`, in the columns' order."""
-
-    group_id: str
-    member_id: str
-    instance_id: str | None
-    client_id: str | None
-    incarnation: int | None
-    first_generation: int | None
-    last_generation: int | None
-    last_at: int | None
-    left_at: int | None
-    left_reason: str | None
-    current: bool | None
-
-    @property
-    def client(self) -> tuple[int | None, str | None, str | None]:
-        """The client that a successor has too: its instance id, else its client id."""
-        return self.incarnation, self.instance_id, None if self.instance_id else self.client_id
+def _client(run: Row) -> tuple[int | None, str | None, str | None]:
+    """Return the client that a successor has too: its instance id, else its client id."""
+    instance_id = run["instance_id"]
+    return run["incarnation"], instance_id, None if instance_id else run["client_id"]
 
 
-def _gone(runs: Sequence[_Run]) -> dict[str, int]:
+def _gone(runs: Sequence[Row]) -> dict[str, int]:
     made: dict[str, int] = {}
-    here = {run.member_id for run in runs if run.current}
+    here = {run["member_id"] for run in runs if run["current"]}
     for run in runs:
-        end = run.left_at or run.last_at
-        if run.member_id not in here and end is not None:
-            made[run.member_id] = max(end, made.get(run.member_id, 0))
+        end = run["left_at"] or run["last_at"]
+        if run["member_id"] not in here and end is not None:
+            made[run["member_id"]] = max(end, made.get(run["member_id"], 0))
     return made
 
 
 def _down(
-    runs: Sequence[_Run], members: int, incarnation: int | None, rebalances: Sequence[Rebalance]
+    runs: Sequence[Row], members: int, incarnation: int | None, rebalances: Sequence[Rebalance]
 ) -> tuple[str, ...]:
     """Return the members that timed out and are missing since: instance, client or member ids.
 
@@ -288,28 +286,29 @@ def _down(
     lost = [
         run
         for run in runs
-        if run.incarnation == incarnation
-        and (run.left_reason in _TIMED_OUT or is_slow(run.left_reason))
+        if run["incarnation"] == incarnation
+        and (run["left_reason"] in _TIMED_OUT or is_slow(run["left_reason"]))
     ]
     if not lost:
         return ()
-    here = {run.member_id for run in runs if run.current}
+    here = {run["member_id"] for run in runs if run["current"]}
     counts = {one.generation: one.members for one in rebalances if one.incarnation == incarnation}
-    arrivals: dict[str, _Run] = {}
-    for run in sorted(runs, key=lambda one: one.first_generation or 0):
-        arrivals.setdefault(run.member_id, run)
+    arrivals: dict[str, Row] = {}
+    for run in sorted(runs, key=lambda one: one["first_generation"] or 0):
+        arrivals.setdefault(run["member_id"], run)
     found = []
-    for run in sorted(lost, key=lambda one: one.last_generation or 0):
+    for run in sorted(lost, key=lambda one: one["last_generation"] or 0):
+        last = run["last_generation"] or 0
         later = (
-            one.member_id
+            one["member_id"]
             for one in arrivals.values()
-            if one.client == run.client and (one.first_generation or 0) > (run.last_generation or 0)
+            if _client(one) == _client(run) and (one["first_generation"] or 0) > last
         )
         successor = next(later, None)
         if successor is not None:
             del arrivals[successor]
-        elif run.member_id not in here and members < (counts.get(run.last_generation) or inf):
-            found.append(run.instance_id or run.client_id or run.member_id)
+        elif run["member_id"] not in here and members < (counts.get(run["last_generation"]) or inf):
+            found.append(run["instance_id"] or run["client_id"] or run["member_id"])
     return tuple(dict.fromkeys(found))
 
 

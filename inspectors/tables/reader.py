@@ -31,11 +31,12 @@ class TablesError(RebalError):
 class Tables:
     """The tables of one finished scan; `manifest` says what it read, and when.
 
-    `scans` are the numbers of all its cluster's scans that can still be read, the last one last.
+    `place` is their lake; `scans` are the numbers of all its cluster's scans that can still be
+    read, the last one last.
     """
 
     def __init__(self, place: Place, finished: Finished, number: int) -> None:
-        self._place = place
+        self.place = place
         self._finished = finished
         self.manifest: Manifest = finished.load(number)
         self.scans = tuple(row.number for row in finished.rows)
@@ -48,24 +49,19 @@ class Tables:
             DocumentError: a version wrote it that this one does not read.
         """
         if number in self.scans:
-            return Tables(self._place, self._finished, number)
+            return Tables(self.place, self._finished, number)
         cluster = self.manifest.cluster
         of = f" of the cluster {cluster}" if cluster != UNNAMED else ""
         first, last = self.scans[0], self.scans[-1]
         known = f"scan {last}" if first == last else f"scans {first} to {last}"
         raise TablesError(
-            f"{self._place}: scan {number}{of} was removed or never finished; {known} can be read."
+            f"{self.place}: scan {number}{of} was removed or never finished; {known} can be read."
         )
-
-    @property
-    def place(self) -> Place:
-        """Its lake."""
-        return self._place
 
     @property
     def name(self) -> str:
         """Its lake and cluster, as LAKE#CLUSTER."""
-        return f"{self._place}#{self.manifest.cluster}"
+        return f"{self.place}#{self.manifest.cluster}"
 
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
         """Return these columns of the table `name`, of one `group` or of all, in the order written.
@@ -87,18 +83,18 @@ class Tables:
         parts: list[pa.Table] = []
         path = name
         try:
-            table = LakeTable(self._place, name, TABLES[name])
+            table = LakeTable(self.place, name, TABLES[name])
             for one in table.files(self.manifest.cluster, entry.version):
                 path = f"{name}/{one.path}"
                 if group is None or may_hold(one.low, one.high, [group]):
-                    found = list(read_rows(self._place, path, schema, wanted))
+                    found = list(read_rows(self.place, path, schema, wanted))
                     if group is None and (count := sum(map(len, found))) != one.rows:
                         raise LakeError(f"it has {count} rows, not {one.rows}")
                     parts += found
         except LakeError as error:
             raise TablesError(
-                f"{self._place}: {path} cannot be read ({str(error).rstrip('.')}): run the command "
-                f"again if a scan ended just now, else scan again: {_SCAN} {self._place}."
+                f"{self.place}: {path} cannot be read ({str(error).rstrip('.')}): run the command "
+                f"again if a scan ended just now, else scan again: {_SCAN} {self.place}."
             ) from None
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
@@ -112,21 +108,20 @@ def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
         TablesError: there is none.
         DocumentError: it cannot be read, or was written by a version that this one does not read.
     """
-    return _open(text, options, one=True)[0]
+    return open_clusters(text, options, one=True)[0]
 
 
-def open_clusters(text: str, options: Mapping[str, str] | None = None) -> tuple[Tables, ...]:
+def open_clusters(
+    text: str, options: Mapping[str, str] | None = None, *, one: bool = False
+) -> tuple[Tables, ...]:
     """Return the last finished scan of each cluster of a lake, or of the one in LAKE#CLUSTER.
+
+    `one` is whether that must be a single cluster.
 
     Raises:
         TablesError: there is none.
         DocumentError: one cannot be read, or was written by a version that this one does not read.
     """
-    return _open(text, options, one=False)
-
-
-def _open(text: str, options: Mapping[str, str] | None, *, one: bool) -> tuple[Tables, ...]:
-    """Return the last finished scan of each cluster, or of the only `one` or the one named."""
     if find_spec("pyarrow") is None or find_spec("deltalake") is None:
         raise TablesError(
             "a scan's tables are read with pyarrow and deltalake: pip install 'rebal[lake]'."
@@ -148,7 +143,7 @@ def _open(text: str, options: Mapping[str, str] | None, *, one: bool) -> tuple[T
     if one or cluster is not None:
         found = (choose_cluster(place, found, cluster),)
     lasts = (scans.of(name) for name in found)
-    return tuple(Tables(place, one, one.rows[-1].number) for one in lasts)
+    return tuple(Tables(place, last, last.rows[-1].number) for last in lasts)
 
 
 def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:
