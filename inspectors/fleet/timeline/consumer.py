@@ -267,6 +267,4 @@ class ConsumerGroup(Struct, array_like=True):
 
 def _unlike(some: TopicIdPartitions, others: TopicIdPartitions) -> bool:
     """Return whether they are other partitions; coordinators write them in any order."""
-    if some == others:
-        return False
     return {(i, frozenset(of)) for i, of in some} != {(i, frozenset(of)) for i, of in others}

@@ -177,15 +177,13 @@ class RequestFacts(Struct, array_like=True):
 
     def list_before(self, member_id: str) -> tuple[str, ...]:
         """Return the list of a static member before its restart; () unless it has another now."""
-        now = self.members.get(member_id)
-        before = self.members.get(now.replaced or "") if now is not None else None
-        if now is None or before is None or before.assignors == now.assignors:
-            return ()
-        return before.assignors or ()
+        now = self.members.get(member_id, UNHEARD)
+        before = self.members.get(now.replaced or "", UNHEARD).assignors
+        return () if before is None or before == now.assignors else before
 
     def joined(self, request: Request, at: int, start: int) -> LoggedGeneration | None:
         """Note a join without an error; return its generation unless that was done before."""
-        found = self._generation(request.generation)
+        found = self.generation(request.generation)
         if found is None or (found.ended is not None and start >= found.ended):
             return None
         member_id = request.member_id
@@ -203,7 +201,7 @@ class RequestFacts(Struct, array_like=True):
 
     def synced(self, request: Request, at: int) -> LoggedGeneration | None:
         """Note a sync; return its generation where it was answered without an error."""
-        found = self._generation(request.generation)
+        found = self.generation(request.generation)
         if found is None:
             return None
         if request.error:
@@ -218,17 +216,8 @@ class RequestFacts(Struct, array_like=True):
             found.assignments = {one.member_id: one.assignment for one in request.assignments}
         return found
 
-    def reached(self, member_id: str, epoch: int, joined: bool, start: int, at: int) -> None:
-        """Note that a KIP-848 member got an epoch that is new to it."""
-        found = self._generation(epoch)
-        if found is not None:
-            found.last_at = max(found.last_at, at)
-            found.synced.add(member_id)
-            found.heard = True
-            if joined:
-                found.joins[member_id] = (start, at, None)
-
-    def _generation(self, number: int | None) -> LoggedGeneration | None:
+    def generation(self, number: int | None) -> LoggedGeneration | None:
+        """Return the generation, new if need be; None: it is none that a group can have."""
         if number is None or number < 0:
             return None
         return self.generations.setdefault(number, LoggedGeneration(number))

@@ -5,7 +5,7 @@ A new incarnation begins each time that the group is created again.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from msgspec import structs
 
@@ -83,12 +83,6 @@ def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> N
     generations = state.facts.generations
     for number in [number for number in generations if number < new.number]:
         del generations[number]
-
-
-def hear(state: GroupState, event: Logged) -> None:
-    """Keep what the log shows of a generation; where there are records, one of it will come."""
-    if not state.recorded:
-        state.logged.append(event)
 
 
 def apply_logged(state: GroupState, rows: Rows, before: int | None) -> None:
@@ -196,9 +190,9 @@ def write(
     logged = state.facts.members.get(span.member_id, UNHEARD)
     if logged.replaced is not None:
         member = _as_heard(member, logged)
+    sent, given = member.subscription, member.assignment
     rows.add(
         "members",
-        **_said(member, logged),
         incarnation=incarnation or state.incarnation,
         first_generation=span.first_generation,
         last_generation=last.number,
@@ -211,37 +205,28 @@ def write(
         left_at=left_at,
         left_reason=left_reason,
         current=current,
+        # What its records leave open is as the log shows it.
+        member_id=member.member_id,
+        instance_id=member.instance_id or logged.instance_id or None,
+        client_id=member.client_id or logged.client_id or None,
+        host=member.host or logged.host or None,
+        protocol_type=member.protocol_type,
+        software_name=logged.software_name,
+        software_version=logged.software_version,
+        session_timeout_ms=member.session_timeout_ms or logged.session_timeout_ms or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms or logged.rebalance_timeout_ms or None,
+        subscription_version=sent.version,
+        topics=sent.topics,
+        topic_regex=member.regex,
+        owned=sent.owned,
+        rack_id=sent.rack,
+        user_data=sent.user_data,
+        assignment=given.partitions,
+        assignment_user_data=given.user_data,
+        target=member.target,
+        assignors=logged.assignors,
+        error=sent.error or given.error,
     )
-
-
-def _said(member: Member, logged: LoggedMember) -> dict[str, Any]:
-    """Return the columns of `members` that say who a member is, what it sent and what it got.
-
-    What its records leave open is as the log shows it.
-    """
-    sent, given = member.subscription, member.assignment
-    return {
-        "member_id": member.member_id,
-        "instance_id": member.instance_id or logged.instance_id or None,
-        "client_id": member.client_id or logged.client_id or None,
-        "host": member.host or logged.host or None,
-        "protocol_type": member.protocol_type,
-        "software_name": logged.software_name,
-        "software_version": logged.software_version,
-        "session_timeout_ms": member.session_timeout_ms or logged.session_timeout_ms or None,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms or logged.rebalance_timeout_ms or None,
-        "subscription_version": sent.version,
-        "topics": sent.topics,
-        "topic_regex": member.regex,
-        "owned": sent.owned,
-        "rack_id": sent.rack,
-        "user_data": sent.user_data,
-        "assignment": given.partitions,
-        "assignment_user_data": given.user_data,
-        "target": member.target,
-        "assignors": logged.assignors,
-        "error": sent.error or given.error,
-    }
 
 
 def _as_heard(member: Member, logged: LoggedMember) -> Member:

@@ -6,7 +6,7 @@ rejected join has no member id.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -36,10 +36,10 @@ class ListKey(NamedTuple):
 class ListRow(Struct, array_like=True):
     """A row that may still be seen again; `columns` are those that the first sight told."""
 
-    at: int | None
-    last_at: int | None
-    generation: int | None
     columns: dict[str, str | int | None]
+    at: int | None = None
+    last_at: int | None = None
+    generation: int | None = None
     times: int = 0
 
     def again(self, at: int | None, generation: int | None) -> None:
@@ -72,12 +72,12 @@ class Lists(Struct, array_like=True):
         """Note a join that was answered with a member id."""
         generation = None if request.error else request.generation
         columns = {**_said(request), "replaced_member_id": replaced}
-        self._saw(ListKey(request.member_id, names), at, generation, columns)
+        self._row(ListKey(request.member_id, names), columns).again(at, generation)
 
     def rejected(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
         """Note a join that was rejected (error 23)."""
         client = attrgetter(*_CLIENT)(request)
-        self._saw(ListKey(None, names, client), at, None, _said(request))
+        self._row(ListKey(None, names, client), _said(request)).again(at, None)
 
     def record(
         self, member_id: str, member: ConsumerGroupMember, at: int, epoch: int | None, again: bool
@@ -105,18 +105,11 @@ class Lists(Struct, array_like=True):
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "evidence": TOPIC,
         }
-        self._saw(ListKey(member_id, names), at, epoch, columns)
+        self._row(ListKey(member_id, names), columns).again(at, epoch)
         return names
 
-    def _saw(
-        self,
-        key: ListKey,
-        at: int | None,
-        generation: int | None,
-        columns: Mapping[str, Any],
-    ) -> None:
-        known = self.seen.setdefault(key, ListRow(at, at, generation, dict(columns)))
-        known.again(at, generation)
+    def _row(self, key: ListKey, columns: dict[str, Any]) -> ListRow:
+        return self.seen.setdefault(key, ListRow(columns))
 
     def forget(self, before: int, members: Container[str], rows: Rows) -> None:
         """Write what will hardly be seen again, once much is open."""

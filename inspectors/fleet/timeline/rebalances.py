@@ -75,10 +75,6 @@ class MemberSpan(Struct, eq=False, array_like=True):
         return self.member.member_id
 
 
-Members = dict[str, MemberSpan]
-"""The members of one group now, by id."""
-
-
 class Rebalance:
     """A rebalance from `old` (None: not known) to `new`: who changed, and what the log shows.
 

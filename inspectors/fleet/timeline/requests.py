@@ -11,7 +11,14 @@ from typing import Final
 
 from rebal.inspectors.errors import error_code
 from rebal.inspectors.fleet.timeline import causes, history, incidents
-from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY, Leave, is_steady, keep_newest
+from rebal.inspectors.fleet.timeline.facts import (
+    MILLI,
+    NEARLY,
+    UNHEARD,
+    Leave,
+    is_steady,
+    keep_newest,
+)
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import GroupState, Logged
 from rebal.inspectors.logs.requests.lines import (
@@ -45,8 +52,8 @@ def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> Non
         return
     if api == SYNC and error != FENCED:
         found = state.facts.synced(request, at)
-        if found is not None and request.assignments:
-            history.hear(state, Logged(at, found.number))
+        if found is not None and request.assignments and not state.recorded:
+            state.logged.append(Logged(at, found.number))
         return
     if error:
         if error == FENCED and request.member_id:
@@ -67,9 +74,9 @@ def says_nothing_new(state: GroupState, request: Request) -> bool:
 
     A log holds the first of each part that a task read, so none of them may tell a time.
     """
-    logged = state.facts.members.get(request.member_id)
-    is_known = logged is not None and logged.last_epoch == request.generation
-    return request.api == CONSUMER_HEARTBEAT and is_known and is_steady(request)
+    known = state.facts.members.get(request.member_id, UNHEARD).last_epoch
+    is_beat = request.api == CONSUMER_HEARTBEAT and is_steady(request)
+    return is_beat and known == request.generation
 
 
 def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
@@ -124,7 +131,8 @@ def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> No
         before = facts.list_before(member_id)
         if before:
             state.incidents.hide(member_id, instance_id or member_id, before, names, at)
-        history.hear(state, Logged(at, number, replaced, member_id, request.leader))
+        if not state.recorded:
+            state.logged.append(Logged(at, number, replaced, member_id, request.leader))
 
 
 def _begins_again(state: GroupState, start: int) -> bool:
@@ -196,9 +204,13 @@ def _heartbeat(state: GroupState, at: int, request: Request) -> None:
             logged.first_epoch, logged.first_at = answered, at
             logged.incarnation = state.incarnation + state.ended
         logged.last_epoch = answered
-        if in_place:
-            return
-        state.facts.reached(member_id, answered, asked == 0, _start(at, request), at)
+        found = None if in_place else state.facts.generation(answered)
+        if found is not None:
+            found.last_at = max(found.last_at, at)
+            found.synced.add(member_id)
+            found.heard = True
+            if asked == 0:
+                found.joins[member_id] = (_start(at, request), at, None)
 
 
 def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -> bool:

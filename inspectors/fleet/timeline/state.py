@@ -140,13 +140,9 @@ class GroupState(Struct, kw_only=True, array_like=True):
 
 
 _ANEW: Final = "scan again with --full, which reads all that the sources still hold."
-_ENCODER: Final = Encoder()
 _DECODER: Final = Decoder(GroupState)
-
-
-def encode(state: GroupState) -> bytes:
-    """Return the state's document; the state can go on."""
-    return _ENCODER.encode(state)
+encode: Final = Encoder().encode
+"""Returns the document of a state, which can go on."""
 
 
 def decode(data: bytes, group_id: str) -> GroupState:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ WAITING: Final = "waiting"
 """The kind of rows that are given again to the next scan, after their group's state."""
 FORM: Final = f"schema {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
+_Line = tuple[int | None, int | None, bytes | None]
 _OFTEN: Final = 1024
 """After so many rows of a group those that are made are handed on."""
 
@@ -86,7 +87,7 @@ def _tell(
     state = GroupState(group_id=group_id, recorded=group_id in options.recorded)
     saved: dict[str, Any] | None = None
     is_settled = True
-    heard: dict[int | None, set[bytes]] = {}
+    heard: set[_Line] = set()
     for number, record in enumerate(records):
         if record.state is not None:
             state = decode(record.state, group_id)
@@ -117,20 +118,18 @@ def _tell(
     yield from rows.take()
 
 
-def _is_heard(row: Record, heard: dict[int | None, set[bytes]]) -> bool:
+def _is_heard(row: Record, heard: set[_Line]) -> bool:
     """Return whether a row is a line that was `heard`: copies of logs may hold it again.
 
     Those of one time come one after another, and no others are remembered.
     """
     if row.key is not None:
         return False
-    if row.at not in heard:
+    if any(at != row.at for at, _, _ in islice(heard, 1)):
         heard.clear()
-        heard[row.at] = set()
-    line = (row.value or b"") + str(row.told_at).encode()
-    is_heard = line in heard[row.at]
-    heard[row.at].add(line)
-    return is_heard
+    count = len(heard)
+    heard.add((row.at, row.told_at, row.value))
+    return len(heard) == count
 
 
 def _open(state: GroupState, until: int | None, rows: Rows) -> dict[str, Any]:
