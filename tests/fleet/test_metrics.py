@@ -129,12 +129,8 @@ def test_any_group_id_is_one_series_without_control_characters(
     assert all(char.isprintable() for char in capsys.readouterr().out.replace("\n", ""))
     out = tmp_path / "hostile.prom"
     assert app.run(["fleet", "metrics", str(lake), "--out", str(out)]) == 0
-    in_file = {
-        sample.labels.get("group")
-        for family in parse_text(out.read_text())
-        for sample in family.samples
-    }
-    assert in_file - {None} == shown
+    samples = [each for family in parse_text(out.read_text()) for each in family.samples]
+    assert {each.labels.get("group") for each in samples} - {None} == shown
 
 
 def test_a_file_is_replaced_whole_in_the_format_of_node_exporter(
@@ -158,13 +154,6 @@ def test_a_file_is_replaced_whole_in_the_format_of_node_exporter(
     assert {(s.name, frozenset(s.labels.items())): s.value for s in samples} == found
 
 
-def test_a_file_stays_where_the_lake_cannot_be_read(tmp_path: Path, capsys: Said) -> None:
-    out = tmp_path / "rebal.prom"
-    out.write_text("old")
-    assert app.run(["fleet", "metrics", str(tmp_path / "no"), "--out", str(out)]) == 1
-    assert out.read_text() == "old"
-
-
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -178,17 +167,20 @@ def test_a_file_stays_where_the_lake_cannot_be_read(tmp_path: Path, capsys: Said
         (["{lake}", "--listen", "é..:0"], 1, "cannot listen there: no host name"),
         (["{lake}", "--match", "nobody"], 2, "no group of the last scan matches nobody"),
         (["{empty}/no", "--listen", "0"], 1, "there is no such folder"),
+        (["{empty}/no", "--out", "{empty}/a.prom"], 1, "there is no such folder"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(
     *, words: list[str], code: int, said: str, small_scan: Path, tmp_path: Path, capsys: Said
 ) -> None:
+    (tmp_path / "a.prom").write_text("old")
     with socket.create_server(("127.0.0.1", 0)) as other:
         used = other.getsockname()[1]
         filled = [word.format(lake=small_scan, empty=tmp_path, used=used) for word in words]
         assert app.run(["fleet", "metrics", *filled]) == code
     told = capsys.readouterr()
     assert told.out == ""
+    assert (tmp_path / "a.prom").read_text() == "old"
     assert told.err.count("\n") == 1
     assert said in told.err
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from rebal.groups.compact import Partitions
 from rebal.groups.errors import RebalError
 from rebal.groups.model import Broker, Cluster, GroupSnapshot
-from rebal.inspectors.clock import moment
+from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.schemas import TABLES
@@ -95,8 +96,6 @@ def test_columns_of_a_newer_rebal_are_left_alone_and_missing_ones_are_null(tmp_p
     tables = open_tables(str(folder))
     assert len(read_snapshots(tables)) == 6
     members = tables.read("members", ["group_id"]).num_rows
-    import pyarrow.parquet as pq
-
     file = folder / files_in(folder, "members")[0]
     pq.write_table(pq.read_table(file).drop_columns(["rack_id", "user_data"]), file)
     read = tables.read("members", ["group_id", "rack_id", "user_data"])
@@ -105,42 +104,15 @@ def test_columns_of_a_newer_rebal_are_left_alone_and_missing_ones_are_null(tmp_p
     assert len(read_snapshots(tables)) == 6
 
 
-@pytest.mark.parametrize("name", list(TABLES))
-def test_every_column_reads_as_pyarrow_itself_reads_it(name: str) -> None:
-    rows = [dict.fromkeys(TABLES[name].names), dict.fromkeys(TABLES[name].names)]
-    for field in TABLES[name]:
-        rows[1][field.name] = some(field.type)
-    made = pa.Table.from_pylist([*rows, *rows], TABLES[name])
-    for part in (made, made.slice(1, 2)):
-        for row, wanted in zip(rows_of(part), part.to_pylist(), strict=True):
-            for value, field in zip(row, TABLES[name], strict=True):
-                assert plain(value, field.type) == wanted[field.name], field.name
-
-
-def some(kind: pa.DataType) -> Any:
-    if pa.types.is_list(kind):
-        if pa.types.is_struct(kind.value_type):
-            return [{"topic": "a", "partitions": [0, 1, 5]}, {"topic": "b", "partitions": []}]
-        return ["x", "y"]
-    if pa.types.is_timestamp(kind):
-        return AT + timedelta(microseconds=7)
-    if pa.types.is_boolean(kind):
-        return True
-    if pa.types.is_floating(kind):
-        return 2.5
-    if pa.types.is_integer(kind):
-        return 7
-    return b"\x00\xff" if pa.types.is_binary(kind) else "text"
-
-
-def plain(value: Any, kind: pa.DataType) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_timestamp(kind):
-        return moment(value)
-    if isinstance(value, dict):
-        return [{"topic": name, "partitions": list(numbers)} for name, numbers in value.items()]
-    return list(value) if isinstance(value, tuple) else value
+def test_columns_are_read_as_python_values_of_each_kind() -> None:
+    given = [{"topic": "a", "partitions": [0, 1, 5]}, {"topic": "b", "partitions": []}]
+    row = {"topics": ["x", "y"], "owned": given, "first_at": AT, "current": True, "error": "text"}
+    schema = pa.schema([TABLES["members"].field(name) for name in row])
+    made = pa.Table.from_pylist([row, {}, row, {}], schema)
+    owned = {"a": Partitions((0, 1, 5)), "b": Partitions()}
+    wanted = [(("x", "y"), owned, micros(AT), True, "text"), (None,) * 5]
+    assert list(rows_of(made)) == wanted * 2
+    assert list(rows_of(made.slice(1, 2))) == wanted[::-1]
 
 
 def test_what_the_brokers_said_is_known(small_scan: Path, tmp_path: Path) -> None:

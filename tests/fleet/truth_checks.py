@@ -57,19 +57,11 @@ class Tally:
     """Kinds of facts, what is unknown of each, and what is wrong, word for word."""
 
     def __init__(self, mode: str, folder: Path) -> None:
-        self.mode = mode
+        self.has_log, self.has_topic = "log" in mode, "topic" in mode
         self.folder = folder
         self.expected: set[str] = set()
         self.unknown: dict[str, list[object]] = {}
         self.wrong: list[str] = []
-
-    @property
-    def has_log(self) -> bool:
-        return "log" in self.mode
-
-    @property
-    def has_topic(self) -> bool:
-        return "topic" in self.mode
 
     def is_right(self, kind: str, what: object, found: object, wanted: object) -> None:
         """None found is unknown."""
