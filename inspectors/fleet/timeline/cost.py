@@ -105,12 +105,10 @@ def _revoked_late(of: Rebalance, member: Member) -> int | None:
     return None if may_be else 0
 
 
-def _stopped(ran: RebalanceProtocol | None, had: Assignment, given: Assignment) -> int | None:
+def _stopped(ran: RebalanceProtocol, had: Assignment, given: Assignment) -> int | None:
     """Return the number of partitions that one member stopped, by the protocol that it ran."""
     if ran is RebalanceProtocol.EAGER and had.count >= 0:
         return had.count
-    if ran is None or had.partitions is None or given.partitions is None:
+    if ran is not RebalanceProtocol.COOPERATIVE or -1 in (had.count, given.count):
         return None
-    if given is had:
-        return 0
     return len(partitions_in(had.partitions) - partitions_in(given.partitions))

@@ -235,8 +235,6 @@ class RequestFacts(Struct, array_like=True):
 
     def take_rejected(self, until: int) -> tuple[str, ...]:
         """Return the clients that were rejected up to this time; the next call leaves them out."""
-        if not self.rejected:
-            return ()
         taken = [client for client, (first, _) in self.rejected.items() if first <= until]
         for client in taken:
             _, last = self.rejected.pop(client)

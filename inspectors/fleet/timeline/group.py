@@ -121,7 +121,7 @@ def finish(state: GroupState, rows: Rows) -> None:
         _die(state, rows, state.dying)
     if state.consumer is not None:
         _advance(state, rows, state.consumer.finish(state.last_at, rows))
-    state.lists.close(rows)
+    state.lists.write(list(state.lists.seen), rows)
     _hear(state, rows)
     count = history.finish(state, rows)
     now = state.generation
@@ -212,8 +212,7 @@ def _give_up(state: GroupState, rows: Rows, before: int) -> None:
     """Write the rebalances of which nothing more can come: last heard of before this time."""
     logged = state.facts.generations
     late = [n for n, one in logged.items() if not one.applied and one.last_at < before]
-    if late:
-        history.catch_up(state, rows, max(late) + 1)
+    history.catch_up(state, rows, max(late, default=-1) + 1)
 
 
 def _apply(state: GroupState, rows: Rows, record: Record, key: kinds.Key, value: Any) -> None:

@@ -6,7 +6,7 @@ rejected join has no member id.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -115,7 +115,7 @@ class Lists(Struct, array_like=True):
         """Write what will hardly be seen again, once much is open."""
         if len(self.seen) <= self.limit:
             return
-        self._write(
+        self.write(
             [
                 key
                 for key, one in self.seen.items()
@@ -125,11 +125,8 @@ class Lists(Struct, array_like=True):
         )
         self.limit = _SPARE + 2 * len(self.seen)
 
-    def close(self, rows: Rows) -> None:
-        """Write all."""
-        self._write(list(self.seen), rows)
-
-    def _write(self, keys: list[ListKey], rows: Rows) -> None:
+    def write(self, keys: Iterable[ListKey], rows: Rows) -> None:
+        """Write these lists."""
         written = [(key, self.seen.pop(key)) for key in keys]
         written.sort(key=lambda pair: (pair[1].at or 0, repr(pair[0])))
         for key, one in written:

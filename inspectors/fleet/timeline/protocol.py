@@ -32,6 +32,7 @@ from rebal.groups.protocol import group_protocol, member_protocol
 _KINDS: Final = 16_384
 """How many kinds of members, and mixtures of them, are remembered."""
 _KEPT_ONE: Final = {"": Partitions((0,))}
+_RAN: Final = (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
 _NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)
 _SAID: Final = (Evidence(source=Source.REQUEST_LOG),)
 
@@ -55,12 +56,10 @@ class Kind(NamedTuple):
 
 
 @lru_cache(maxsize=_KINDS)
-def ran(kind: Kind) -> RebalanceProtocol | None:
-    """Return EAGER or COOPERATIVE; None: cannot tell."""
+def ran(kind: Kind) -> RebalanceProtocol:
+    """Return which protocol such a member ran, or that this cannot be told."""
     member = _member(kind, "m")
-    answer = member_protocol(member, _snapshot(kind, (member,))).value
-    known = answer in (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
-    return answer if known else None
+    return member_protocol(member, _snapshot(kind, (member,))).value
 
 
 @lru_cache(maxsize=_KINDS)
@@ -69,7 +68,7 @@ def group_ran(kinds: frozenset[Kind]) -> str | None:
     ordered = sorted(kinds, key=repr)
     members = tuple(_member(kind, str(n)) for n, kind in enumerate(ordered))
     # a KIP-848 group's coordinator stops nothing, its classic members may on their own
-    doubtful = any(kind.type is GroupType.CONSUMER and ran(kind) is None for kind in kinds)
+    doubtful = any(kind.type is GroupType.CONSUMER and ran(kind) not in _RAN for kind in kinds)
     if not members or doubtful:
         return None
     answer = group_protocol(_snapshot(ordered[0], members)).value

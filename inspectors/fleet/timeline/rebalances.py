@@ -174,8 +174,6 @@ def moved(of: Rebalance, withheld: Owners) -> tuple[int | None, Owners]:
     lost, got = _NONE.union(*last.values()), _NONE.union(*now.values())
     count = sum(len((has & lost) - last[member_id]) for member_id, has in now.items())
     free = lost - got
-    if not free:
-        return count, {}
     return count, {member_id: had & free for member_id, had in last.items() if had & free}
 
 

@@ -46,6 +46,8 @@ def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> Non
     if state.facts.since is None:
         state.facts.since = at
     api, error = request.api, request.error
+    if error == FENCED and request.member_id and at is not None and not request.is_probe:
+        _fenced(state, rows, request, at)
     if api == JOIN:
         _join(state, rows, at, request)
     if at is None or api == JOIN:
@@ -56,8 +58,6 @@ def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> Non
             state.logged.append(Logged(at, found.number))
         return
     if error:
-        if error == FENCED and request.member_id:
-            _fenced(state, rows, request, at)
         return
     if api == LEAVE:
         for one in request.left:
@@ -91,8 +91,6 @@ def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> No
             state.incidents.rejected(request, names, at, rows)
         return
     member_id, instance_id = request.member_id, request.instance_id
-    if error == FENCED and member_id and not request.is_probe and at is not None:
-        _fenced(state, rows, request, at)
     if outcome not in _IN_GROUP or not member_id:
         return
     if at is None:
