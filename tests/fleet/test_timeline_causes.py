@@ -116,12 +116,10 @@ def test_what_is_stopped_goes_by_each_members_own_protocol() -> None:
     story = Story()
     members = [M("e", (0, 1)), M("k", (2, 3))]
     lists = {"e": ("cooperative-sticky", "range"), "k": ("cooperative-sticky",)}
-    assert members[0].id == "e"
-    story.round(10, 1, members, lists)
-    story.generation(10.05, 1, members, "cooperative-sticky")
+    story.round(10, 1, members, lists, assignor="cooperative-sticky")
     later = [M("e", (0,)), M("k", (2, 3), (2, 3)), M("x", (1,))]
-    story.round(60, 2, later, {**lists, "x": ("cooperative-sticky",)})
-    story.generation(60.05, 2, later, "cooperative-sticky")
+    lists["x"] = ("cooperative-sticky",)
+    story.round(60, 2, later, lists, assignor="cooperative-sticky")
     row = tables(story.rows)["rebalances"][1]
     assert facts(row, "stopped", "protocol_before", "protocol") == (2, "mixed", "mixed")
     silent = [r for r in story.rows if r["key"]]
@@ -164,14 +162,12 @@ def test_a_static_member_that_never_took_its_assignment_did_not_give_it_up() -> 
     before = [M("o", (1,)), M("s-1", (0,), instance="s")]
     taken = M("s-2", (0,), instance="s")
     lists = dict.fromkeys(("o", "s-1", "s-2"), (name,))
-    story.round(10, 1, before, lists)
-    story.generation(10.05, 1, before, name)
+    story.round(10, 1, before, lists, assignor=name)
     story.join(50, "s-2", 1, (name,), instance_id="s", leader="o")
     story.ask(50.1, "SYNC_GROUP", member_id="s-2", generation=1)
     story.generation(50.05, 1, [before[0], taken], name, stamp=10)
     now = [M("o", (0, 1), (1,), generation=1), M("s-2", topics=("u",), instance="s", generation=1)]
-    story.round(51, 2, now, lists)
-    story.generation(51.05, 2, now, name)
+    story.round(51, 2, now, lists, assignor=name)
     row = tables(story.rows)["rebalances"][-1]
     assert facts(row, "generation", "stopped", "protocol") == (2, 0, "COOPERATIVE")
 
@@ -261,16 +257,13 @@ def test_a_duplicate_instance_id_that_fenced_a_live_member_is_no_restart(api: st
 def lives(lived: float, apart: float, log: bool = False) -> list[Row]:
     """The incidents of a member that comes and goes three times."""
     story, now = Story(), 10.0
-    story.round(1, 1, [M("a", (0, 1))])
-    story.generation(1.1, 1, [M("a", (0, 1))])
+    story.round(1, 1, [M("a", (0, 1))], assignor="range")
     for life in range(3):
         both = [M("a", (0,)), M(f"x{life}", (1,), client="x")]
-        story.round(now, 2 * life + 2, both)
-        story.generation(now + 0.1, 2 * life + 2, both)
+        story.round(now, 2 * life + 2, both, assignor="range")
         if log:
             story.leave(now + lived, f"x{life}")
-        story.round(now + lived + 0.1, 2 * life + 3, [M("a", (0, 1))])
-        story.generation(now + lived + 0.2, 2 * life + 3, [M("a", (0, 1))])
+        story.round(now + lived + 0.1, 2 * life + 3, [M("a", (0, 1))], assignor="range")
         now += lived + apart
     rows = story.rows if log else [row for row in story.rows if row["key"]]
     return tables(rows)["incidents"]

@@ -257,10 +257,17 @@ class Story:
         number: int,
         members: Sequence[M],
         lists: Mapping[str, Sequence[str]] | None = None,
+        *,
         took: float = 0.5,
+        assignor: str | None = None,
         **fields: Any,
     ) -> None:
-        """A whole rebalance as the log shows it: joins that took `took` seconds, then the syncs."""
+        """A whole rebalance as the log shows it: joins that took `took` seconds, then the syncs.
+
+        With an `assignor` its record too, in between.
+        """
+        if assignor is not None:
+            self.generation(at + 0.05, number, members, assignor)
         lists = lists or {}
         leader = members[0].id
         handed = tuple(
