@@ -51,6 +51,7 @@ _SPARE: Final = 1024
 Key = tuple[str | None, ...]
 """A streak's kind, and by what is known again whom it is about: an instance id, or a client id and
 host, or more."""
+_HIDDEN: Final = "hidden"
 _STREAKS: Final = {
     "storm": (
         STORM, STORM_REBALANCES, "{count} rebalances of at most {most} members in {seconds:.0f} s"
@@ -61,6 +62,7 @@ _STREAKS: Final = {
     ),
     "short": (CRASH_LOOP, LOOPS, "{who}, {count} times in a row"),
     "refused": (CRASH_LOOP, LOOPS, "{who} {count} times"),
+    _HIDDEN: (HIDDEN_LIST, 1, "{who}"),
 }  # fmt: skip
 """What a streak is an incident of, from which length on, and what is said of it."""
 _STORM: Final[Key] = ("storm",)
@@ -90,21 +92,20 @@ class Streak(Struct, array_like=True):
 class Incidents(Struct, array_like=True):
     """The incidents of one group that are still going on.
 
-    `hidden` are restarts with another list that no rebalance noticed yet: when, who, and how.
+    Restarts with another list that no rebalance noticed yet are streaks of one.
     """
 
     streaks: dict[Key, Streak] = {}
-    hidden: list[tuple[int, str, str]] = []
 
     def rebalanced(self, new: Generation, members: Collection[Member], rows: Rows) -> None:
         """Note that a rebalance to these members was completed."""
         if members and new.timed:
             self._in_storm(new, members, rows)
         self._owners(new.ended, members, rows)
-        for at, member, detail in self.hidden:
-            if at <= new.ended:
-                add(rows, HIDDEN_LIST, (at, new.ended), detail, members=(member,))
-        self.hidden = [one for one in self.hidden if one[0] > new.ended]
+        for key, one in [*self.streaks.items()]:
+            if key[0] == _HIDDEN and one.first_at <= new.ended:
+                one.last_at = new.ended
+                self._end(key, rows)
 
     def failed(self, at: int | None) -> None:
         """Note that a rebalance was begun and not completed: it is part of a storm all the same."""
@@ -148,12 +149,10 @@ class Incidents(Struct, array_like=True):
         # Who is gone too soon for its session to have expired left, too.
         if closed or (reason is None and began is not None and at - began < NEARLY * session):
             return
-        stayed = began is None or at - began > SHORT_LIFE * session
-        if client is None or (stayed and client not in self.streaks):
+        present = (_client(other) for other in others if other is not member)
+        if client is None or client in present:
             return
-        if any(other is not member and _client(other) == client for other in others):
-            return
-        if began is None or stayed:
+        if began is None or at - began > SHORT_LIFE * session:
             self._end(client, rows)
             return
         who = f"{member.instance_id or member.client_id} left soon after it joined"
@@ -177,18 +176,18 @@ class Incidents(Struct, array_like=True):
                 if old[0] in ("short", "refused"):
                     self._end(old, rows)
 
-    def _end(self, key: Key, rows: Rows) -> None:
-        """End a streak: it is an incident if it was long enough."""
+    def _end(self, key: Key, rows: Rows, *, lasts: bool = False) -> None:
+        """End a streak: it is an incident if it was long enough; `lasts`: and has no end yet."""
         streak = self.streaks.pop(key, None)
         if streak is None:
             return
         kind, least, text = _STREAKS[key[0] or ""]
         if streak.count >= max(least, 2 * streak.most + 1):
-            seconds = (streak.last_at - streak.first_at) / 1e6
             detail = text.format(
-                who=streak.who, count=streak.count, most=streak.most, seconds=seconds
-            )
-            span = streak.first_at, streak.last_at
+                who=streak.who, count=streak.count, most=streak.most,
+                seconds=(streak.last_at - streak.first_at) / 1e6,
+            )  # fmt: skip
+            span = streak.first_at, None if lasts else streak.last_at
             add(rows, kind, span, detail, members=streak.members, count=streak.count)
 
     def hide(
@@ -196,16 +195,13 @@ class Incidents(Struct, array_like=True):
     ) -> None:
         """Note a static member with another list, of which no rebalance took notice."""
         detail = f"{who} restarted with [{', '.join(now)}] instead of [{', '.join(before)}]"
-        self.hidden.append((at, member_id, detail))
+        self.streaks[_HIDDEN, str(at), member_id] = Streak(at, at, detail, 1, 0, {member_id: None})
 
     def finish(self, rows: Rows) -> None:
         """End the incidents that still go on: the input ends."""
         for kind in _STREAKS:
             for key in sorted((key for key in self.streaks if key[0] == kind), key=repr):
-                self._end(key, rows)
-        for at, member, detail in self.hidden:
-            add(rows, HIDDEN_LIST, (at, None), detail, members=(member,))
-        self.hidden.clear()
+                self._end(key, rows, lasts=kind == _HIDDEN)
 
 
 def add(
@@ -213,9 +209,8 @@ def add(
     *, members: Iterable[str] = (), count: int = 1,
 ) -> None:  # fmt: skip
     """Add a row of `incidents`; `span` is its begin and its end (None: it lasts)."""
-    started_at, ended_at = span
     rows.add(
-        "incidents", kind=kind, started_at=started_at, ended_at=ended_at,
+        "incidents", kind=kind, started_at=span[0], ended_at=span[1],
         members=tuple(members), count=count, detail=detail,
     )  # fmt: skip
 
