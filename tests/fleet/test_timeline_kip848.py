@@ -74,20 +74,25 @@ def test_rebalances_before_a_group_ended_are_told_though_only_the_log_shows_them
     assert told == [(1, 1), (1, 2), (1, 3), (2, 1)]
 
 
-def test_a_kip_848_group_that_is_deleted_or_still_moving() -> None:
+def test_an_epoch_is_done_when_each_member_has_its_target_in_any_order() -> None:
     story = Story()
     story.member(1, M("n"))
     story.epoch(1, 1)
+    story.target(1, "n", (0, 1, 2))
     story.target_epoch(1, 1)
-    story.target(1, "n", (0, 1))
-    story.current(1, "n", 1, (0,))
-    moving = only(tables(story.rows)["groups"])
-    assert facts(moving, "type", "state", "generation", "assignment_epoch") == (
-        "consumer", "Reconciling", 1, 1,
-    )  # fmt: skip
+    for when, has, state in ((1, (0,), 0), (2, (0, 1, 2), 2)):
+        story.current(when, "n", 1, has, state)
+        moving = only(tables(story.rows)["groups"])
+        assert facts(moving, "type", "state", "generation", "assignment_epoch") == (
+            "consumer", "Reconciling", 1, 1,
+        )  # fmt: skip
+    story.current(4, "n", 1, (2, 0, 1))
     story.unmake(9, "n")
-    dead = only(tables(story.rows)["groups"])
-    assert facts(dead, "state", "members") == ("Dead", 0)
+    made = tables(story.rows)
+    first = made["rebalances"][0]
+    assert (at(first["ended_at"]), first["latency_ms"]) == (4, 3000)
+    assert numbers(made["members"][0]) == [0, 1, 2]
+    assert facts(only(made["groups"]), "state", "members") == ("Dead", 0)
 
 
 def test_what_members_ran_before_a_conversion_is_forgotten() -> None:
@@ -120,21 +125,6 @@ def test_who_takes_a_static_members_place_never_had_its_list() -> None:
     assert {row["member_id"]: row["assignors"] for row in made["members"]} == {
         "s-1": ["cooperative-sticky", "range"], "s-2": ["range"], "s-3": None,
     }  # fmt: skip
-
-
-def test_partitions_are_the_same_in_any_order() -> None:
-    story = Story()
-    story.member(1, M("n"))
-    story.epoch(1, 1)
-    story.target(1, "n", (0, 1, 2))
-    story.target_epoch(1, 1)
-    story.current(1, "n", 1, (0,), state=2)
-    story.current(4, "n", 1, (2, 0, 1))
-    story.epoch(90, 2)
-    made = tables(story.rows)
-    first = made["rebalances"][0]
-    assert (at(first["ended_at"]), first["latency_ms"]) == (4, 3000)
-    assert numbers(made["members"][0]) == [0, 1, 2]
 
 
 def test_compacted_kip_848_records() -> None:
