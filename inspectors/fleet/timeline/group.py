@@ -263,8 +263,7 @@ def _became(state: GroupState, rows: Rows, kind: GroupType, at: int) -> None:
     if was in (kind, GroupType.UNKNOWN) or state.generation is None:
         return
     to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
-    names = sorted(state.members)[:_MOST_NAMED]
-    incidents.add(rows, to, (at, at), to, members=names)
+    incidents.add(rows, to, at, to, members=sorted(state.members)[:_MOST_NAMED])
 
 
 def _end_consumer(state: GroupState, rows: Rows, at: int) -> None:

@@ -53,8 +53,7 @@ def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> N
     if state.ended:
         state.ended = False
         state.incarnation += 1
-        now, said = (new.ended, new.ended), f"incarnation {state.incarnation}"
-        incidents.add(rows, incidents.RECREATED, now, said)
+        incidents.add(rows, incidents.RECREATED, new.ended, f"incarnation {state.incarnation}")
     catch_up(state, rows, new.number)
     state.cut = False
     old = state.generation
@@ -102,8 +101,7 @@ def _replace(state: GroupState, rows: Rows, event: Logged) -> None:
     if now is None or now.number != event.generation or span is None:
         return
     logged = state.facts.member(event.now)
-    stayed = [one for one in state.members.values() if one is not span]
-    members = {one.member: one.generation for one in stayed}
+    members = {one.member: one.generation for one in state.members.values() if one is not span}
     again = span.member.under(event.now, logged.client_id, logged.host)
     members[again] = span.generation
     leader = event.leader or now.leader
@@ -126,7 +124,7 @@ def end(state: GroupState, rows: Rows, at: int | None, reason: str | None, until
     _leave_at_last(state, rows)
     _close(state, rows, at, reason)
     if at is not None:
-        incidents.add(rows, incidents.DELETED, (at, at), causes.DELETED)
+        incidents.add(rows, incidents.DELETED, at, causes.DELETED)
     state.ended = True
     state.generation, state.protocol, state.assigned, state.withheld = None, None, 0, {}
     state.slipped = []
@@ -164,8 +162,7 @@ def _leave(
     """Write the last row of a member that left; `closed` is whether it was seen to leave."""
     del state.members[span.member_id]
     write(state, rows, span, left_at=left_at, left_reason=reason)
-    name, present = span.member.client_id, state.members.values()
-    others = (one.member for one in present if one.member.client_id == name)
+    others = (one.member for one in state.members.values())
     state.incidents.left(span, left_at, reason, others, rows, closed=closed)
 
 
@@ -311,8 +308,8 @@ def _settle(state: GroupState, rows: Rows, of: Rebalance) -> None:
         elif reason == causes.EXPIRED:
             who, went = span.member, of.began or new.ended
             name = who.instance_id or who.client_id or who.member_id
-            said, ids = f"{name} left without a LEAVE_GROUP", (who.member_id,)
-            incidents.add(rows, incidents.EXPIRED, (went, went), said, members=ids)
+            said = f"{name} left without a LEAVE_GROUP"
+            incidents.add(rows, incidents.EXPIRED, went, said, members=(who.member_id,))
         closed = left is not None or not new.timed
         _leave(state, rows, span, at, reason, closed=closed)
     for span, member in of.changed:

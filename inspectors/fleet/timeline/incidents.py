@@ -136,13 +136,13 @@ class Incidents(Struct, array_like=True):
         self, gone: MemberSpan, at: int, reason: str | None, others: Iterable[Member], rows: Rows,
         *, closed: bool,
     ) -> None:  # fmt: skip
-        """Note that a member left at `at`; `others` are the present members with its client id.
+        """Note that a member left at `at`; `others` are the present members.
 
         `closed` is whether it was seen to leave.
         """
         member = gone.member
         if causes.is_slow(reason):
-            add(rows, SLOW, (at, at), reason or "", members=(member.member_id,))
+            add(rows, SLOW, at, reason or "", members=(member.member_id,))
         client = _client(member)
         began = gone.joined_at if gone.timed else None
         session = member.session_ms * MILLI
@@ -187,8 +187,11 @@ class Incidents(Struct, array_like=True):
                 who=streak.who, count=streak.count, most=streak.most,
                 seconds=(streak.last_at - streak.first_at) / 1e6,
             )  # fmt: skip
-            span = streak.first_at, None if lasts else streak.last_at
-            add(rows, kind, span, detail, members=streak.members, count=streak.count)
+            rows.add(
+                "incidents", kind=kind, started_at=streak.first_at,
+                ended_at=None if lasts else streak.last_at,
+                members=tuple(streak.members), count=streak.count, detail=detail,
+            )  # fmt: skip
 
     def hide(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int
@@ -204,14 +207,11 @@ class Incidents(Struct, array_like=True):
                 self._end(key, rows, lasts=kind == _HIDDEN)
 
 
-def add(
-    rows: Rows, kind: str, span: tuple[int, int | None], detail: str,
-    *, members: Iterable[str] = (), count: int = 1,
-) -> None:  # fmt: skip
-    """Add a row of `incidents`; `span` is its begin and its end (None: it lasts)."""
+def add(rows: Rows, kind: str, at: int, detail: str, *, members: Iterable[str] = ()) -> None:
+    """Add a row of `incidents` of something that happened once, at `at`."""
     rows.add(
-        "incidents", kind=kind, started_at=span[0], ended_at=span[1],
-        members=tuple(members), count=count, detail=detail,
+        "incidents", kind=kind, started_at=at, ended_at=at,
+        members=tuple(members), count=1, detail=detail,
     )  # fmt: skip
 
 

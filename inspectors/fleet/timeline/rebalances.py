@@ -13,7 +13,6 @@ from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
     NEARLY,
     UNHEARD,
-    LoggedGeneration,
     RequestFacts,
 )
 from rebal.inspectors.fleet.timeline.values import (
@@ -99,11 +98,9 @@ class Rebalance:
         slipped: Sequence[MemberSpan] = (),
     ) -> None:
         self.old, self.new, self.members, self.facts = old, new, members, facts
-        self.logged: LoggedGeneration | None = None
-        self.before: LoggedGeneration | None = None
-        if old is None or old.number != new.number:
-            self.logged = facts.generations.get(new.number)
-            self.before = None if old is None else facts.generations.get(old.number)
+        shown = facts.generations if old is None or old.number != new.number else {}
+        self.logged = shown.get(new.number)
+        self.before = None if old is None else shown.get(old.number)
         self.new_members: list[Member] = []
         self.stayed: list[tuple[MemberSpan, Member]] = []
         left = dict(before)
@@ -116,11 +113,10 @@ class Rebalance:
         self.changed = [(span, member) for span, member in self.stayed if span.member is not member]
         self.gone = list(left.values())
         instances = {one.member.instance_id: one for one in self.gone}
-        instances.pop(None, None)
         self.replaced = {
             member.member_id: instances[member.instance_id]
             for member in self.new_members
-            if member.instance_id in instances
+            if member.instance_id is not None and member.instance_id in instances
         }
         self.came = [one for one in self.new_members if one.member_id not in self.replaced]
         back = {member.member_id for member in self.new_members}

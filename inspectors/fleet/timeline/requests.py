@@ -161,8 +161,7 @@ def _was_slow(state: GroupState, rows: Rows, left: Leave, request: Request) -> b
     left.reason = causes.SLOW
     if left.member_id not in state.members:
         detail = f"{request.client_id or left.member_id}: {causes.SLOW}"
-        span, who = (left.at, left.at), (left.member_id,)
-        incidents.add(rows, incidents.SLOW, span, detail, members=who)
+        incidents.add(rows, incidents.SLOW, left.at, detail, members=(left.member_id,))
     return True
 
 
@@ -172,7 +171,7 @@ def _fenced(state: GroupState, rows: Rows, request: Request, at: int) -> None:
     if member_id not in state.facts.fenced:
         keep_newest(state.facts.fenced, member_id, at)
         detail = f"{request.instance_id or member_id} was used by two processes at once"
-        incidents.add(rows, incidents.FENCED, (at, at), detail, members=(member_id,))
+        incidents.add(rows, incidents.FENCED, at, detail, members=(member_id,))
 
 
 def _heartbeat(state: GroupState, at: int, request: Request) -> None:

@@ -131,13 +131,6 @@ class GroupState(Struct, kw_only=True, array_like=True):
     incidents: Incidents = field(default_factory=Incidents)
     metrics: Metrics = field(default_factory=Metrics)
 
-    @property
-    def place(self) -> tuple[int | None, int | None] | None:
-        """The partition and the offset of its newest record; None: it has records in several."""
-        if len(self.newest) > 1:
-            return None
-        return next(iter(self.newest.items()), (None, None))
-
 
 _ANEW: Final = "scan again with --full, which reads all that the sources still hold."
 _DECODER: Final = Decoder(GroupState)

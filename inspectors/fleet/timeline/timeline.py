@@ -136,11 +136,13 @@ def _open(state: GroupState, until: int | None, rows: Rows) -> dict[str, Any]:
     """Take rows of this group as open ones from here on; return its state as it is now."""
     rows.of_now(True)
     state.told_until = max(state.told_until, until or 0)
-    partition, offset = state.place or (None, None)
+    # of a group with records in several partitions there is no one place to go on from
+    partition, offset = next(iter(state.newest.items()), (None, None))
+    is_split = len(state.newest) > 1
     return {
-        "state": None if state.place is None else encode(state),
+        "state": None if is_split else encode(state),
         "form": FORM,
-        "partition": partition,
-        "offset": offset,
+        "partition": None if is_split else partition,
+        "offset": None if is_split else offset,
         "told_until": state.told_until,
     }
