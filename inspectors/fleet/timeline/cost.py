@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from rebal.groups.model import GroupType, RebalanceProtocol
+from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.timeline.facts import MILLI, UNHEARD
-from rebal.inspectors.fleet.timeline.protocol import Kind, group_ran, ran
+from rebal.inspectors.fleet.timeline.protocol import UNLOGGED, Kind, group_ran, ran
 from rebal.inspectors.fleet.timeline.rebalances import (
-    Generation,
     MemberSpan,
     Rebalance,
     may_be_slow,
 )
-from rebal.inspectors.fleet.timeline.values import Assignment, Member, partitions_in
+from rebal.inspectors.fleet.timeline.values import NOTHING, Assignment, Member, partitions_in
 
 
 def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
@@ -22,7 +21,12 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
     protocol is not known. By the records each had got its assignment; the log of the generation
     before may show that one had not yet.
     """
-    old, new = of.old, of.new
+    shown = (of.new, of.old or of.new)
+    now, then = [(one.type, one.protocol_type, one.assignor) for one in shown]
+    logged = {
+        member_id: (one.assignors, one.software_name, one.software_version)
+        for member_id, one in of.facts.members.items()
+    }
     late = frozenset() if of.before is None else of.before.unsynced - of.before.synced
     kinds: set[Kind] = set()
     counts: list[int | None] = []
@@ -30,30 +34,21 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
         had, gave_up = span.member.assignment, False
         if member is not span.member:
             if _never_opened(of, span, member):
-                had = Assignment(())
+                had = NOTHING
             else:
                 span.kept, gave_up = _showed(of, span, member)
-        kinds.add(_kind(of, new, member, span.kept, gave_up))
+        kind = logged.get(member.member_id, UNLOGGED), span.kept, gave_up, member.protocol_type
+        kinds.add(kind)
         if had.count:
             if member.member_id in late and had.count > 0:
                 had = Assignment(member.subscription.owned or ())
-            protocol = ran(_kind(of, old or new, member, span.kept, gave_up))
-            counts.append(_stopped(protocol, had, member.assignment))
+            counts.append(_stopped(ran(then, kind), had, member.assignment))
     for member in of.new_members:
-        kinds.add(_kind(of, new, member, member.owns, False))
+        said = logged.get(member.member_id, UNLOGGED)
+        kinds.add((said, member.owns, False, member.protocol_type))
         counts.append(_revoked_late(of, member))
     is_known = of.told and None not in counts
-    return group_ran(frozenset(kinds)), sum(filter(None, counts)) if is_known else None
-
-
-def _kind(of: Rebalance, now: Generation, member: Member, kept: bool, gave_up: bool) -> Kind:
-    """Return what decides which protocol a member runs in this generation."""
-    logged = of.facts.members.get(member.member_id, UNHEARD)
-    return Kind(
-        now.type, now.protocol_type, now.assignor,
-        logged.assignors, logged.software_name, logged.software_version, kept, gave_up,
-        member.protocol_type if now.type is GroupType.CONSUMER else None,
-    )  # fmt: skip
+    return group_ran(now, frozenset(kinds)), sum(filter(None, counts)) if is_known else None
 
 
 def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool]:
@@ -61,8 +56,7 @@ def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool
     said, before = member.subscription, span.member
     if member.owns:
         return True, False
-    had = before.assignment.partitions
-    if of.old is None or not partitions_in(had) or said == before.subscription:
+    if of.old is None or before.assignment.count < 1 or said == before.subscription:
         return span.kept, False
     synced = of.before is not None and member.member_id in of.before.synced
     rejoined = of.members[member] == of.old.number
@@ -111,4 +105,4 @@ def _stopped(ran: RebalanceProtocol, had: Assignment, given: Assignment) -> int 
         return had.count
     if ran is not RebalanceProtocol.COOPERATIVE or -1 in (had.count, given.count):
         return None
-    return len(partitions_in(had.partitions) - partitions_in(given.partitions))
+    return 0 if had is given else len(partitions_in(had) - partitions_in(given))

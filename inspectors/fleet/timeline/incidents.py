@@ -51,6 +51,8 @@ _SPARE: Final = 1024
 Key = tuple[str | None, ...]
 """A streak's kind, and by what is known again whom it is about: an instance id, or a client id and
 host, or more."""
+_SESSION_MS: Final = 45_000
+"""Clients' own session timeout, where the source does not say."""
 _HIDDEN: Final = "hidden"
 _STREAKS: Final = {
     "storm": (
@@ -115,7 +117,7 @@ class Incidents(Struct, array_like=True):
 
     def _in_storm(self, new: Generation, members: Collection[Member], rows: Rows) -> None:
         started, storm = new.started or new.ended, self.streaks.get(_STORM)
-        soon = min(one.session_ms for one in members) * MILLI
+        soon = min(one.session_timeout_ms or _SESSION_MS for one in members) * MILLI
         if storm is None or started - storm.last_at > soon:
             self._end(_STORM, rows)
             storm = self.streaks[_STORM] = Streak(started, started)
@@ -145,14 +147,16 @@ class Incidents(Struct, array_like=True):
             add(rows, SLOW, at, reason or "", members=(member.member_id,))
         client = _client(member)
         began = gone.joined_at if gone.timed else None
-        session = member.session_ms * MILLI
+        session = (member.session_timeout_ms or _SESSION_MS) * MILLI
         # Who is gone too soon for its session to have expired left, too.
         if closed or (reason is None and began is not None and at - began < NEARLY * session):
             return
-        present = (_client(other) for other in others if other is not member)
-        if client is None or client in present:
+        is_short = began is not None and at - began <= SHORT_LIFE * session
+        if client is None or not (is_short or client in self.streaks):
             return
-        if began is None or at - began > SHORT_LIFE * session:
+        if client in (_client(other) for other in others if other is not member):
+            return
+        if began is None or not is_short:
             self._end(client, rows)
             return
         who = f"{member.instance_id or member.client_id} left soon after it joined"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from rebal.groups.clients import family_of
 from rebal.groups.compact import Partitions
@@ -37,79 +37,71 @@ _NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)
 _SAID: Final = (Evidence(source=Source.REQUEST_LOG),)
 
 
-class Kind(NamedTuple):
-    """All of a member that decides which protocol it runs; None: not known.
-
-    `kept` is whether it named partitions it still owned when it joined, `gave_up` whether it was
-    seen to name none though it had some.
-    """
-
-    type: GroupType
-    protocol_type: str | None
-    elected: str | None
-    assignors: tuple[str, ...] | None
-    software_name: str | None
-    software_version: str | None
-    kept: bool
-    gave_up: bool
-    speaks: str | None
+Era = tuple[GroupType, str | None, str | None]
+"""What decides for all members of a generation: types of the group and of its protocol, and the
+elected assignor."""
+Logged = tuple[tuple[str, ...] | None, str | None, str | None]
+"""A member's list, its software, and the version of that; None: not known."""
+UNLOGGED: Final = (None, None, None)
+Kind = tuple[Logged, bool, bool, str | None]
+"""All of a member that decides which protocol it runs: what is logged of it, whether it named
+partitions it still owned when it joined, whether it was seen to name none though it had some, and
+the protocol that it speaks."""
 
 
 @lru_cache(maxsize=_KINDS)
-def ran(kind: Kind) -> RebalanceProtocol:
+def ran(era: Era, kind: Kind) -> RebalanceProtocol:
     """Return which protocol such a member ran, or that this cannot be told."""
-    member = _member(kind, "m")
-    return member_protocol(member, _snapshot(kind, (member,))).value
+    member = _member(era, kind, "m")
+    return member_protocol(member, _snapshot(era, (member,))).value
 
 
 @lru_cache(maxsize=_KINDS)
-def group_ran(kinds: frozenset[Kind]) -> str | None:
+def group_ran(era: Era, kinds: frozenset[Kind]) -> str | None:
     """Return EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
     ordered = sorted(kinds, key=repr)
-    members = tuple(_member(kind, str(n)) for n, kind in enumerate(ordered))
+    members = tuple(_member(era, kind, str(n)) for n, kind in enumerate(ordered))
     # a KIP-848 group's coordinator stops nothing, its classic members may on their own
-    doubtful = any(kind.type is GroupType.CONSUMER and ran(kind) not in _RAN for kind in kinds)
+    consumer = era[0] is GroupType.CONSUMER
+    doubtful = consumer and any(ran(era, kind) not in _RAN for kind in kinds)
     if not members or doubtful:
         return None
-    answer = group_protocol(_snapshot(ordered[0], members)).value
+    answer = group_protocol(_snapshot(era, members)).value
     return None if answer is RebalanceProtocol.CANNOT_TELL else str(answer)
 
 
-def _member(kind: Kind, name: str) -> Member:
-    family = family_of(kind.software_name, kind.software_version)
-    if kind.assignors is not None and "stream" in kind.assignors and family == "java":
+def _member(era: Era, kind: Kind, name: str) -> Member:
+    (assignors, software, version), kept, gave_up, speaks = kind
+    family = family_of(software, version)
+    if assignors is not None and "stream" in assignors and family == "java":
         family = "streams"  # the consumers inside Kafka Streams introduce themselves as Java's
     ran = None
-    if kind.kept or kind.gave_up:
-        value = RebalanceProtocol.COOPERATIVE if kind.kept else RebalanceProtocol.EAGER
+    if kept or gave_up:
+        value = RebalanceProtocol.COOPERATIVE if kept else RebalanceProtocol.EAGER
         ran = RanProtocol(value=value, evidence=_SAID)
     return Member(
         member_id=name,
         software=None
-        if kind.software_name is None
-        else Software(
-            family=family,
-            name=kind.software_name,
-            version=kind.software_version,
-            evidence=_SAID,
-        ),
+        if software is None
+        else Software(family=family, name=software, version=version, evidence=_SAID),
         assignors=AssignorList()
-        if kind.assignors is None
-        else AssignorList(knowledge=Knowledge.EXACT, list=kind.assignors, evidence=_SAID),
+        if assignors is None
+        else AssignorList(knowledge=Knowledge.EXACT, list=assignors, evidence=_SAID),
         ran=ran,
-        subscription=Subscription(version=1, owned_partitions=_KEPT_ONE) if kind.kept else None,
-        protocol_type=kind.speaks,
+        subscription=Subscription(version=1, owned_partitions=_KEPT_ONE) if kept else None,
+        protocol_type=speaks if era[0] is GroupType.CONSUMER else None,
     )
 
 
-def _snapshot(kind: Kind, members: tuple[Member, ...]) -> GroupSnapshot:
+def _snapshot(era: Era, members: tuple[Member, ...]) -> GroupSnapshot:
+    group_type, protocol_type, assignor = era
     return GroupSnapshot(
         group=Group(
             group_id="g",
             state=GroupState.STABLE,
-            type=kind.type,
-            protocol_type=kind.protocol_type,
-            assignor=kind.elected,
+            type=group_type,
+            protocol_type=protocol_type,
+            assignor=assignor,
         ),
         captured_at=_NEVER_MIND,
         members=members,

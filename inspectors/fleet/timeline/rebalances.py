@@ -16,6 +16,7 @@ from rebal.inspectors.fleet.timeline.facts import (
     RequestFacts,
 )
 from rebal.inspectors.fleet.timeline.values import (
+    NOTHING,
     Member,
     Named,
     Partition,
@@ -149,21 +150,21 @@ def moved(of: Rebalance, withheld: Owners) -> tuple[int | None, Owners]:
     A static member's restart is the same owner. None where an assignment is not known.
     """
     pairs = [
-        (member.member_id, span.member.assignment.partitions, member.assignment.partitions)
+        (member.member_id, span.member.assignment, member.assignment)
         for span, member in of.changed
         if span.member.assignment != member.assignment
     ]
     for member in of.new_members:
         before = of.replaced.get(member.member_id)
-        had = () if before is None else before.member.assignment.partitions
-        pairs.append((member.member_id, had, member.assignment.partitions))
+        had = NOTHING if before is None else before.member.assignment
+        pairs.append((member.member_id, had, member.assignment))
     for span in of.went:
-        pairs.append((span.member_id, span.member.assignment.partitions, ()))
+        pairs.append((span.member_id, span.member.assignment, NOTHING))
     if not pairs:
         return 0, withheld
     last, now = dict(withheld), {}
     for member_id, old, new in pairs:
-        if old is None or new is None:
+        if -1 in (old.count, new.count):
             return None, {}
         last[member_id] = partitions_in(old) | withheld.get(member_id, _NONE)
         now[member_id] = partitions_in(new)

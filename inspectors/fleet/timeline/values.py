@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from rebal.groups.errors import WireError
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
@@ -35,20 +35,15 @@ _NULL_RACK: Final = b"\xff\xff"
 _MASK: Final = -(2**31)
 """No member's generation: stands for any of them."""
 _MASKED: Final = struct.pack(">i", _MASK) + _NULL_RACK
+_UINT16: Final = struct.Struct(">H").unpack_from
+_INT32: Final = struct.Struct(">i").unpack_from
 _CONSUMER: Final = "consumer"
 _CLASSIC: Final = "classic"
-_DEFAULT_SESSION_MS: Final = 45_000
 
 PartitionList = tuple[tuple[str, tuple[int, ...]], ...]
 """Partitions by topic, sorted by topic; the numbers in the order sent."""
 Partition = tuple[str, int]
 """A topic's name and a partition of it."""
-
-
-@lru_cache(maxsize=_SETS)
-def partitions_in(given: PartitionList | None) -> frozenset[Partition]:
-    """Return the partitions of a list, as a set; of None, none."""
-    return frozenset((topic, number) for topic, numbers in given or () for number in numbers)
 
 
 def partition_list(partitions: Mapping[str, Iterable[int]] | None) -> PartitionList | None:
@@ -72,22 +67,33 @@ class Subscription(Struct, frozen=True, cache_hash=True, array_like=True):
     error: str | None = None
 
 
-class Assignment(Struct, frozen=True, cache_hash=True, dict=True, array_like=True):
-    """An assignment; `partitions` is None where it could not be read (`error` says why)."""
+class Assignment(Struct, frozen=True, cache_hash=True, array_like=True):
+    """An assignment; `partitions` is None where it could not be read (`error` says why).
+
+    `count` is how many partitions it gives, -1 where that is not known.
+    """
 
     partitions: PartitionList | None = None
     user_data: bytes | None = None
     error: str | None = None
+    count: int = -1
 
-    @cached_property
-    def count(self) -> int:
-        """Return how many partitions it gives, -1 where that is not known."""
-        given = self.partitions
-        return -1 if given is None else sum(len(numbers) for _, numbers in given)
+    def __post_init__(self) -> None:
+        """Count once what is asked for again and again."""
+        if self.partitions is not None:
+            force_setattr(self, "count", sum(len(numbers) for _, numbers in self.partitions))
+
+
+@lru_cache(maxsize=_SETS)
+def partitions_in(given: Assignment) -> frozenset[Partition]:
+    """Return the partitions of an assignment, as a set; none where it could not be read."""
+    listed = given.partitions or ()
+    return frozenset((topic, number) for topic, numbers in listed for number in numbers)
 
 
 UNTOLD: Final = Subscription()
 NOT_GIVEN: Final = Assignment()
+NOTHING: Final = Assignment(())
 
 
 class Member(Struct, eq=False, array_like=True):
@@ -110,11 +116,6 @@ class Member(Struct, eq=False, array_like=True):
     regex: str | None = None
 
     @property
-    def session_ms(self) -> int:
-        """Its session timeout; clients' own where the source does not say."""
-        return self.session_timeout_ms or _DEFAULT_SESSION_MS
-
-    @property
     def process(self) -> tuple[str | None, str | None]:
         """By what a dynamic member's process can be known again: its client id and its host."""
         return self.client_id, self.host
@@ -122,7 +123,7 @@ class Member(Struct, eq=False, array_like=True):
     @property
     def owns(self) -> bool:
         """Whether it named partitions that it owned when it joined."""
-        return bool(partitions_in(self.subscription.owned))
+        return any(numbers for _, numbers in self.subscription.owned or ())
 
     def under(self, member_id: str, client_id: str | None, host: str | None) -> Member:
         """Return the same member after a restart."""
@@ -150,17 +151,9 @@ Sent = tuple[Subscription, int | None]
 """A subscription and its generation, as in `Named`."""
 
 
-def read_subscription(data: bytes) -> Sent:
-    """Return the subscription in `data`; those that differ in the generation alone are one."""
-    if data.startswith(_V3) and data.endswith(_NULL_RACK):
-        said, generation = _sent(data[: -len(_MASKED)] + _MASKED)
-        if generation == _MASK:
-            return said, int.from_bytes(data[-6:-2], "big", signed=True)
-    return _sent(data)
-
-
 @lru_cache(maxsize=KEPT)
-def _sent(data: bytes) -> Sent:
+def read_subscription(data: bytes) -> Sent:
+    """Return the subscription in `data`; those that differ in the generation alone are equal."""
     try:
         read = decode_subscription(data)
     except WireError as error:
@@ -174,12 +167,19 @@ def _sent(data: bytes) -> Sent:
 def read_assignment(data: bytes) -> Assignment:
     """Return the assignment in `data`; empty bytes are an empty one, as leaders send them."""
     if not data:
-        return Assignment(())
+        return NOTHING
     try:
         read = decode_assignment(data)
     except WireError as error:
         return Assignment(error=str(error))
     return Assignment(partition_list(read.partitions), read.user_data)
+
+
+Known = tuple[Member, bytes, bytes, int, int | None]
+"""A member as it was last read: its bytes before its generation and after it, where the latter
+begin, and `_MASK` for a generation that stands between; else all bytes stand before."""
+_KNOWN: Final[dict[bool, dict[bytes, Known]]] = {True: {}, False: {}}
+"""Members of groups of consumers, and of others, by the bytes of their ids."""
 
 
 def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
@@ -188,18 +188,43 @@ def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
     Raises:
         WireError: as `decode_group_metadata`.
     """
-    found: list[GroupMetadataMember] = []
+    members: dict[Member, int | None] = {}
     try:
         group, count, at = group_metadata_head(data)
+        consumer = group.protocol_type == _CONSUMER
+        by_id = _KNOWN[consumer]
         for _ in range(count):
-            one, at = group_metadata_member(data, at)
-            found.append(one)
-    except WireError:
+            member_id = data[at : at + 2 + _UINT16(data, at)[0]]
+            known = by_id.get(member_id)
+            if not (
+                known and data.startswith(known[1], at) and data.startswith(known[2], at + known[3])
+            ):
+                known = by_id[member_id] = _know(data, at, consumer)
+            member, before, after, rest, generation = known
+            if generation == _MASK:
+                (generation,) = _INT32(data, at + len(before))
+            members[member] = generation
+            at += rest + len(after)
+        if len(by_id) > KEPT:
+            by_id.clear()
+    except (WireError, struct.error):
         # of another version, or broken: the codec says by itself what is wrong with it
         group = decode_group_metadata(data)
-        found = list(group.members)
-    consumer = group.protocol_type == _CONSUMER
-    return group, dict(_read(one, consumer) for one in found)
+        consumer = group.protocol_type == _CONSUMER
+        members = dict(_read(one, consumer) for one in group.members)
+    return group, members
+
+
+def _know(data: bytes, at: int, consumer: bool) -> Known:
+    one, end = group_metadata_member(data, at)
+    rest = end - 4 - len(one.assignment)
+    said = one.subscription
+    if said.startswith(_V3) and said.endswith(_NULL_RACK):
+        member, generation = _read(replace(one, subscription=said[:-6] + _MASKED), consumer)
+        if generation == _MASK:
+            return member, data[at : rest - 6], data[rest - 2 : end], rest - 2 - at, generation
+    member, generation = _read(one, consumer)
+    return member, data[at:end], b"", end - at, generation
 
 
 def _read(one: GroupMetadataMember, consumer: bool) -> tuple[Member, int | None]:
