@@ -78,7 +78,9 @@ def pack(rows: pa.Table) -> pa.Table:
     is_record, is_state, is_timed = (_valid(rows, name) for name in ("key", "state", "at"))
     kinds = np.where(is_state, 0, np.where(is_record, 1, 2))
     partitions, offsets, times = (_numbers(rows, name) for name in ("partition", "offset", "at"))
-    starts = _starts(_codes(rows), kinds, partitions, is_timed, np.cumsum(_bytes(rows)))
+    large = (pc.fill_null(pc.binary_length(rows[name]), 0) for name in ("value", "state"))
+    sizes = sum(map(np.asarray, large), start=np.full(len(rows), 64))
+    starts = _starts(_codes(rows), kinds, partitions, is_timed, np.cumsum(sizes))
     starts = np.union1d(starts, np.arange(0, len(rows), _RUN_ROWS))
     backwards = np.diff(offsets, prepend=offsets[:1]) < 0
     backwards[starts] = False
@@ -150,7 +152,9 @@ def unpack(
     by_group = groupby(runs, key=attrgetter("group_id"))
     settled = (_settled(list(of_group), span) for _, of_group in by_group)
     tables = chain.from_iterable(map(_merged, settled))
-    yield from map(_batch, gathered(tables, _BATCH_BYTES, _BATCH_ROWS))
+    for held in gathered(tables, _BATCH_BYTES, _BATCH_ROWS):
+        whole = pa.concat_tables(held, promote_options="default").combine_chunks()
+        yield whole.to_batches()[0]
 
 
 def _settled(runs: list[PackedRun], span: tuple[int, int] | None) -> list[PackedRun]:
@@ -246,14 +250,3 @@ def _numbers(rows: pa.Table, name: str) -> _Values:
 
 def _valid(rows: pa.Table, name: str) -> _Values:
     return np.asarray(rows[name].combine_chunks().is_valid())
-
-
-def _bytes(rows: pa.Table) -> _Values:
-    """Return about how many bytes each row has."""
-    large = (pc.fill_null(pc.binary_length(rows[name]), 0) for name in ("value", "state"))
-    return sum(map(np.asarray, large), start=np.full(len(rows), 64))
-
-
-def _batch(held: list[pa.Table]) -> pa.RecordBatch:
-    whole = pa.concat_tables(held, promote_options="default").combine_chunks()
-    return whole.to_batches()[0]

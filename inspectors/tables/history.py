@@ -208,7 +208,7 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
         facts: dict[str, Any] = {name: row[name] for name in _FACTS}
         group_id = row["group_id"]
         since, until = observed(tables.manifest, row["first_seen"], row["last_seen"])
-        seen = sorted(rebalances[group_id], key=_when)
+        seen = sorted(rebalances[group_id], key=lambda one: (one.at or 0, one.generation or 0))
         done = [one for one in seen if not one.failed]
         made[group_id] = GroupHistory(
             **facts,
@@ -310,10 +310,6 @@ def _down(
         elif run["member_id"] not in here and members < (counts.get(run["last_generation"]) or inf):
             found.append(run["instance_id"] or run["client_id"] or run["member_id"])
     return tuple(dict.fromkeys(found))
-
-
-def _when(one: Rebalance) -> tuple[int, int]:
-    return one.at or 0, one.generation or 0
 
 
 def _average(counts: list[int | None]) -> float | None:

@@ -148,7 +148,10 @@ def share_out(
             size = stream.seek(0, 2)
             is_packed = head.startswith(_GZIP)
             text = _first_text(stream) if is_packed else head
-            begin = _read_until(text, known, sys.maxsize if is_packed else size)
+            # Up to where earlier scans have read the log that begins with this text.
+            most = sys.maxsize if is_packed else size
+            ends = (log.until for log in known if _as_read(text, log.until) == log)
+            begin = max((end for end in ends if end <= most), default=0)
             if not is_packed:
                 plain_files[file] = begin, size
                 logs.append(_as_read(text, max(begin, _last_line(stream, begin, size))))
@@ -165,12 +168,6 @@ def share_out(
     ]
     shares = shares_of([(part, part.end - part.begin) for part in plain], -(-new // most))
     return packed + shares, [log for log in logs if log.until]
-
-
-def _read_until(text: bytes, known: Sequence[ReadLog], most: int) -> int:
-    """Return up to where earlier scans have read the log that begins with this text."""
-    ends = (log.until for log in known if _as_read(text, log.until) == log)
-    return max((end for end in ends if end <= most), default=0)
 
 
 def _as_read(head: bytes, until: int) -> ReadLog:

@@ -63,7 +63,6 @@ class ConsumerGroup(Struct, array_like=True):
     target_epoch: int | None = None
     started: int | None = None
     done: int | None = None
-    replaced: int | None = None
     timed: bool = True
     members: dict[str, MemberRecords] = {}
     waiting: list[Waiting] = []
@@ -85,7 +84,7 @@ class ConsumerGroup(Struct, array_like=True):
             if self.epoch not in (None, value.epoch):
                 over += self.generation(at, rows)
             if self.epoch != value.epoch:
-                self.started, self.done, self.replaced = at, None, None
+                self.started, self.done = at, None
                 self.timed = timed
             self.epoch = value.epoch
             self._take_waiting(rows)
@@ -125,7 +124,7 @@ class ConsumerGroup(Struct, array_like=True):
         )
         new = Generation(
             number=self.epoch,
-            ended=self.replaced or (self.done if self.done is not None else at),
+            ended=at if self.done is None else self.done,
             source=TOPIC,
             size=len(members),
             assignor=self._assignor(),
@@ -180,7 +179,7 @@ class ConsumerGroup(Struct, array_like=True):
         before = self.generation(self.waiting_at, rows) if self.done is not None else []
         self._take_waiting(rows)
         if before:
-            self.replaced = self.waiting_at
+            self.done = self.waiting_at
         return before
 
     def _take_waiting(self, rows: Rows) -> None:

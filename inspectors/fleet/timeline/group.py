@@ -115,9 +115,8 @@ def apply_request(state: GroupState, rows: Rows, at: int | None, request: Reques
 def finish(state: GroupState, rows: Rows) -> None:
     """Apply the end of this group's inputs."""
     history.apply_logged(state, rows, None)
-    if state.tombstone is not None and state.type is GroupType.UNKNOWN:
-        state.dying, state.type = state.tombstone, state.tombstone.type
     if state.dying is not None:
+        state.type = state.dying.type
         _die(state, rows, state.dying)
     if state.consumer is not None:
         _advance(state, rows, state.consumer.finish(state.last_at, rows))
@@ -202,7 +201,7 @@ def _decode(record: Record) -> tuple[kinds.Key, Any]:
     key, value = _decode_key(record.key), record.value
     if value is None:
         return key, None
-    if isinstance(key, kinds.GroupMetadataKey):
+    if key.version == kinds.GROUP_METADATA:
         return key, read_value(value)
     known = key.version in DECODERS
     return key, decode_consumer_group_record(key.version, value) if known else None
@@ -218,10 +217,12 @@ def _give_up(state: GroupState, rows: Rows, before: int) -> None:
 def _apply(state: GroupState, rows: Rows, record: Record, key: kinds.Key, value: Any) -> None:
     kind = kinds.group_type(key.version)
     if state.dying is not None and value is not None:
-        if kind is not state.type and _goes_on(state, state.dying, record, key, value):
-            state.dying = None
-        else:
+        if state.type is kind or (
+            state.type is not GroupType.UNKNOWN
+            and not _goes_on(state, state.dying, record, key, value)
+        ):
             _die(state, rows, state.dying)
+        state.dying = None
     if kind in (GroupType.SHARE, GroupType.STREAMS):
         state.type = kind
         return
@@ -232,10 +233,8 @@ def _apply(state: GroupState, rows: Rows, record: Record, key: kinds.Key, value:
     ends = key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA)
     if value is None and ends:
         # of a deleted group the log cleaner leaves no more
-        tombstone = Tombstone(record.at, record.own_at, kind)
-        state.dying = tombstone if state.type is kind else None
-        if state.type is GroupType.UNKNOWN:
-            state.tombstone = tombstone
+        dies = state.type in (kind, GroupType.UNKNOWN)
+        state.dying = Tombstone(record.at, record.own_at, kind) if dies else None
         return
     if value is not None:
         state.has_member_records = True
@@ -292,7 +291,6 @@ def _goes_on(
 
 def _die(state: GroupState, rows: Rows, tombstone: Tombstone) -> None:
     """End the group at its tombstone: nothing of another type followed it."""
-    state.dying = None
     _end_consumer(state, rows, tombstone.at)
     history.end(state, rows, tombstone.at, causes.DELETED, tombstone.at)
     state.deleted_at = tombstone.at
@@ -305,12 +303,11 @@ def _classic(
     value: GroupMetadata,
     members: Named,
 ) -> None:
-    at = record.at
     state.protocol_type = value.protocol_type or state.protocol_type
-    first = state.generation is None
+    dates = state.generation is None and record.timed
     new = Generation(
         number=value.generation,
-        ended=_ended(at, value, members) if first and record.timed else at,
+        ended=_ended(record.at, value, members) if dates else record.at,
         source=TOPIC,
         size=len(members),
         assignor=value.protocol,
@@ -336,8 +333,8 @@ def _state(state: GroupState, members: int | None) -> str | None:
     if state.ended:
         return "Dead"
     if state.type is GroupType.CONSUMER:
-        known = state.consumer is not None and state.has_member_records
-        return state.consumer.state if known and state.consumer is not None else None
+        known = state.consumer if state.has_member_records else None
+        return None if known is None else known.state
     if members is None or state.generation is None:
         return None
     return "Stable" if members else "Empty"

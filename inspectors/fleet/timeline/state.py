@@ -114,7 +114,6 @@ class GroupState(Struct, kw_only=True, array_like=True):
     ended: bool = False
     deleted_at: int | None = None
     dying: Tombstone | None = None
-    tombstone: Tombstone | None = None
     generation: Generation | None = None
     members: dict[str, MemberSpan] = {}
     slipped: list[MemberSpan] = []

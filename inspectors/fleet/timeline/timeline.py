@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any, Final
 
@@ -67,16 +67,14 @@ def make_tables(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
     rows = Rows(options.topic_names, options.breaks)
-    for group_id, records in groupby(_records(batches), key=attrgetter("group_id")):
+    given = (
+        zip(*(values_of(one[name]) for name in Record._fields), strict=True) for one in batches
+    )
+    records = map(Record._make, chain.from_iterable(given))
+    for group_id, of_group in groupby(records, key=attrgetter("group_id")):
         rows.group_id = group_id
-        yield from _tell(group_id, records, options, rows)
+        yield from _tell(group_id, of_group, options, rows)
     yield from rows.take(rest=True)
-
-
-def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
-    for batch in batches:
-        columns = (values_of(batch[name]) for name in Record._fields)
-        yield from map(Record._make, zip(*columns, strict=True))
 
 
 def _tell(
