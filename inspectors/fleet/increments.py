@@ -169,7 +169,7 @@ def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
         pc.equal(news["partition"], state["partition"]),
         pc.greater(news["offset"], state["offset"]),
         pc.greater_equal(at, state["told_until"]),
-        # A time that is before the latest is not the record's effective one (clock.effective).
+        # A time that is before the latest is not the record's effective one (timeline/clock.py).
         pc.greater_equal(at, state["latest"]),
     )
     follows = state["recorded"]

@@ -33,36 +33,27 @@ EVER: Final = (_EARLIEST, np.iinfo(np.int64).max)
 _AHEAD: Final = timedelta(days=1)
 
 
-def effective(at: Ints, span: tuple[int, int] | None = None) -> Ints:
-    """Return times, in the order of offsets, that never run backwards.
-
-    `span` is the time that all sources cover, in microseconds since 1970: what lies outside is not
-    believed.
-    """
-    first, until = span or EVER
-    inside = (at >= first) & (at <= until)
-    believed = at[inside]
-    earliest = believed[0] if len(believed) else first
-    made: Ints = np.maximum.accumulate(np.where(inside, at, earliest))
-    return made
-
-
 def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Array:
     """Return the effective times of one group's rows, which have `at`, `partition` and `offset`.
 
-    A row without an offset is a request, which loses its time where that lies outside the `span`.
+    Those of one partition never run backwards in the order of offsets. `span` is the time that all
+    sources cover, in microseconds since 1970: what lies outside is not believed. A row without an
+    offset is a request, which loses such a time.
     """
+    first, until = span or EVER
     at, offset, partition = (rows[name].combine_chunks() for name in ("at", "offset", "partition"))
     told, is_record = (np.asarray(column.is_valid()) for column in (at, offset))
     times, offsets = (np.asarray(one.cast(pa.int64()).fill_null(0)) for one in (at, offset))
     partitions = np.asarray(partition.fill_null(-1))
+    inside = (times >= first) & (times <= until)
     made = times.copy()
     for number in np.unique(partitions[is_record & told]):
         mine = np.flatnonzero(is_record & told & (partitions == number))
         series = mine[np.argsort(offsets[mine], kind="stable")]
-        made[series] = effective(times[series], span)
-    first, until = span or EVER
-    lost = ~is_record & ((times < first) | (times > until))
+        believed = times[series][inside[series]]
+        earliest = believed[0] if len(believed) else first
+        made[series] = np.maximum.accumulate(np.where(inside[series], times[series], earliest))
+    lost = ~(is_record | inside)
     return pa.array(made, mask=~told | lost).cast(at.type)
 
 

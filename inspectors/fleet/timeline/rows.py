@@ -16,6 +16,7 @@ _SCHEMAS: Final = {
 }  # fmt: skip
 _AT_ONCE: Final = 16_384
 
+SETTLED: Final = ""
 OPEN: Final = "open_"
 """How the kinds of rows begin that a later scan may replace: what is said of a group as of now."""
 
@@ -25,7 +26,7 @@ class Rows:
 
     Times are microseconds since 1970, partition lists `values.PartitionList`s; a column that is not
     told is null. Rows are settled, or open, which is what is said of a group as if no row of it
-    were to come: `of_now` says which follow.
+    were to come: `kind`, `SETTLED` or `OPEN`, says which follow.
 
     All groups of a scan share it, and with it topics' names by their ids and `breaks`, which says
     by partition where records may be missing. `unnamed` are ids of topics whose name was asked for
@@ -41,32 +42,28 @@ class Rows:
         self.breaks = breaks or {}
         self.unnamed: set[str] = set()
         self._names = topic_names or {}
-        self._settled: dict[str, list[Any]] = {name: [] for name in _SCHEMAS}
-        self._open: dict[str, list[Any]] = {name: [] for name in _SCHEMAS}
-        self.of_now(False)
-
-    def of_now(self, yes: bool) -> None:
-        """Take the rows that follow as open ones, or as settled ones."""
-        self._held = self._open if yes else self._settled
+        self.kind: str = SETTLED
+        self._held: dict[str, list[Any]] = {
+            kind + name: [] for kind in (SETTLED, OPEN) for name in _SCHEMAS
+        }
 
     def add(self, table: str, **columns: Any) -> None:
         """Add a row of `table`, of the present group unless `group_id` says another one."""
-        self._held[table].append({"group_id": self.group_id, **columns})
+        self._held[self.kind + table].append({"group_id": self.group_id, **columns})
 
     def wait(self, **columns: Any) -> None:
         """Add a row of `TIMELINE` for the next scan."""
-        self._settled["waiting"].append(columns)
+        self._held["waiting"].append(columns)
 
     def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all.
 
         Rows that wait hold a record's bytes and do not gather.
         """
-        for before, held in (("", self._settled), (OPEN, self._open)):
-            for table, rows in held.items():
-                if len(rows) >= (1 if rest or table == "waiting" else _AT_ONCE):
-                    yield before + table, _batch(table, rows)
-                    rows.clear()
+        for kind, rows in self._held.items():
+            if len(rows) >= (1 if rest or kind == "waiting" else _AT_ONCE):
+                yield kind, _batch(kind.removeprefix(OPEN), rows)
+                rows.clear()
 
     def topic(self, topic_id: str, learned: Mapping[str, str]) -> str:
         """Return the name of the topic; its id where no record of the cluster or group has it."""

@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.schemas import values_of
 from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
-from rebal.inspectors.fleet.timeline.rows import Rows
+from rebal.inspectors.fleet.timeline.rows import OPEN, SETTLED, Rows
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
@@ -107,7 +107,7 @@ def _tell(
             yield from rows.take()
     saved = saved or _open(state, until, rows)
     finish(state, rows)
-    rows.of_now(False)
+    rows.kind = SETTLED
     if not is_settled or saved["state"] is None:
         saved |= {"state": None, "form": None}
     unnamed = sorted(rows.unnamed)
@@ -132,7 +132,7 @@ def _is_heard(row: Record, heard: set[_Line]) -> bool:
 
 def _open(state: GroupState, until: int | None, rows: Rows) -> dict[str, Any]:
     """Take rows of this group as open ones from here on; return its state as it is now."""
-    rows.of_now(True)
+    rows.kind = OPEN
     state.told_until = max(state.told_until, until or 0)
     # of a group with records in several partitions there is no one place to go on from
     partition, offset = next(iter(state.newest.items()), (None, None))
