@@ -49,7 +49,8 @@ from rebal.inspectors.fleet.schemas import (
 )
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, shares_of
 from rebal.inspectors.fleet.timeline.clock import DISORDER
-from rebal.inspectors.fleet.timeline.timeline import FORM, WAITING, Options, make_tables
+from rebal.inspectors.fleet.timeline.rows import WAITING
+from rebal.inspectors.fleet.timeline.timeline import FORM, Options, make_tables
 from rebal.inspectors.fleet.writer import RUN_KINDS, WRITTEN, PartWriter, Target
 
 NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])
@@ -249,16 +250,12 @@ def _read(pieces: Sequence[Piece], place: Place) -> Iterator[pa.RecordBatch]:
             yield from (rows if made is None else made(rows)).to_batches()
 
 
-def _packed(states: pa.Table) -> pa.Table:
-    return pack(in_columns(states, TIMELINE))
-
-
 NO_GROUPS: Final = pa.array([], TEXT)
 _STATE: Final = pa.schema([STATES.field(name) for name in ("group_id", "state")])
 _READ: Final[Mapping[str, tuple[pa.Schema, Callable[[pa.Table], pa.Table] | None]]] = {
     "commits": (COMMITS, as_parts),
     "commit_parts": (COMMIT_PARTS, None),
-    "states": (_STATE, _packed),
+    "states": (_STATE, lambda states: pack(in_columns(states, TIMELINE))),
 }
 """The columns in which kinds that are no runs are read, and what is made of them."""
 _GROUP: Final = pa.schema([("group_id", TEXT)])
@@ -270,8 +267,10 @@ def tell(
     """Write the rows of the groups of these runs; yield reports."""
     writer = PartWriter(target)
     for kind, rows in make_tables(unpack(batches, options.span), options):
-        waits = kind == WAITING
-        writer.write(kind, pack(_waiting(pa.Table.from_batches([rows]))) if waits else rows)
+        if kind == WAITING:
+            writer.write("waiting", pack(_waiting(pa.Table.from_batches([rows]))))
+        else:
+            writer.write(kind, rows)
     yield from writer.report()
 
 

@@ -202,9 +202,12 @@ def _merged(runs: Iterable[PackedRun]) -> Iterator[pa.Table]:
         if count >= enough:
             # What is before the newest run is before all that follow. The rows that stay have to
             # double before all are sorted again: else many runs that overlap take time squared.
-            done, rest = _before(in_order(held), first)
-            yield done
-            held, count, enough = [rest], len(rest), max(_BATCH_ROWS, 2 * len(rest))
+            whole = in_order(held)
+            at = pc.fill_null(whole["at"].cast(pa.int64()), _LAST)
+            done = pc.sum(pc.less(at, first)).as_py() or 0
+            yield whole.slice(0, done)
+            held, count = [whole.slice(done)], len(whole) - done
+            enough = max(_BATCH_ROWS, 2 * count)
     if held:
         yield in_order(held)
 
@@ -213,13 +216,6 @@ def _place(run: PackedRun) -> tuple[bool, int]:
     if run.at is None:
         return run.kind != STATE, _LAST
     return True, run.at - (DISORDER if run.kind == REQUESTS else 0)
-
-
-def _before(rows: pa.Table, time: int) -> tuple[pa.Table, pa.Table]:
-    """Return the sorted rows before this time, and the others."""
-    at = pc.fill_null(rows["at"].cast(pa.int64()), _LAST)
-    count = pc.sum(pc.less(at, time)).as_py() or 0
-    return rows.slice(0, count), rows.slice(count)
 
 
 def _time(at: pa.Scalar) -> int:

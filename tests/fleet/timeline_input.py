@@ -21,8 +21,8 @@ from rebal.inspectors.fleet.sources.requests import RequestLines
 from rebal.inspectors.fleet.timeline.clock import DISORDER, early, effective_times
 from rebal.inspectors.fleet.timeline.facts import pack_request, unpack_request
 from rebal.inspectors.fleet.timeline.group import Record
-from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
-from rebal.inspectors.fleet.timeline.timeline import WAITING, Options, make_tables
+from rebal.inspectors.fleet.timeline.rows import MADE, OPEN, WAITING
+from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import Request
 from tests.fleet.conftest import lines_in

@@ -70,14 +70,14 @@ class Lists(Struct, array_like=True):
         replaced: str | None,
     ) -> None:
         """Note a join that was answered with a member id."""
+        row = ListRow({**_said(request), "replaced_member_id": replaced})
         generation = None if request.error else request.generation
-        columns = {**_said(request), "replaced_member_id": replaced}
-        self._row(ListKey(request.member_id, names), columns).again(at, generation)
+        self.seen.setdefault(ListKey(request.member_id, names), row).again(at, generation)
 
     def rejected(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
         """Note a join that was rejected (error 23)."""
-        client = attrgetter(*_CLIENT)(request)
-        self._row(ListKey(None, names, client), _said(request)).again(at, None)
+        key = ListKey(None, names, attrgetter(*_CLIENT)(request))
+        self.seen.setdefault(key, ListRow(_said(request))).again(at, None)
 
     def record(
         self, member_id: str, member: ConsumerGroupMember, at: int, epoch: int | None, again: bool
@@ -105,11 +105,8 @@ class Lists(Struct, array_like=True):
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "evidence": TOPIC,
         }
-        self._row(ListKey(member_id, names), columns).again(at, epoch)
+        self.seen.setdefault(ListKey(member_id, names), ListRow(columns)).again(at, epoch)
         return names
-
-    def _row(self, key: ListKey, columns: dict[str, Any]) -> ListRow:
-        return self.seen.setdefault(key, ListRow(columns))
 
     def forget(self, before: int, members: Container[str], rows: Rows) -> None:
         """Write what will hardly be seen again, once much is open."""

@@ -19,6 +19,8 @@ _AT_ONCE: Final = 16_384
 SETTLED: Final = ""
 OPEN: Final = "open_"
 """How the kinds of rows begin that a later scan may replace: what is said of a group as of now."""
+WAITING: Final = f"{OPEN}waiting"
+"""The kind of rows that are given again to the next scan, after their group's state."""
 
 
 class Rows:
@@ -51,17 +53,13 @@ class Rows:
         """Add a row of `table`, of the present group unless `group_id` says another one."""
         self._held[self.kind + table].append({"group_id": self.group_id, **columns})
 
-    def wait(self, **columns: Any) -> None:
-        """Add a row of `TIMELINE` for the next scan."""
-        self._held["waiting"].append(columns)
-
     def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all.
 
         Rows that wait hold a record's bytes and do not gather.
         """
         for kind, rows in self._held.items():
-            if len(rows) >= (1 if rest or kind == "waiting" else _AT_ONCE):
+            if len(rows) >= (1 if rest or kind == WAITING else _AT_ONCE):
                 yield kind, _batch(kind.removeprefix(OPEN), rows)
                 rows.clear()
 

@@ -32,8 +32,6 @@ from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, en
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted after the group's state, by effective times, nulls last."""
-WAITING: Final = "waiting"
-"""The kind of rows that are given again to the next scan, after their group's state."""
 FORM: Final = f"schema {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
 _Line = tuple[int | None, int | None, bytes | None]
@@ -96,7 +94,7 @@ def _tell(
         at = record.at if record.at is None or not is_request else record.at + DISORDER
         if record.at is None or (until is not None and record.at > until):
             saved = saved or _open(state, until, rows)
-            rows.wait(**record._replace(at=at)._asdict())
+            rows.add("waiting", **record._replace(at=at)._asdict())
         if is_request:
             request = replace(unpack_request(record.value or b""), log=record.source)
             apply_request(state, rows, at, request)

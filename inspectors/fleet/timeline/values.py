@@ -147,13 +147,12 @@ Named = Mapping[Member, int | None]
 none; None, the version has no such field."""
 
 
-Sent = tuple[Subscription, int | None]
-"""A subscription and its generation, as in `Named`."""
-
-
 @lru_cache(maxsize=KEPT)
-def read_subscription(data: bytes) -> Sent:
-    """Return the subscription in `data`; those that differ in the generation alone are equal."""
+def read_subscription(data: bytes) -> tuple[Subscription, int | None]:
+    """Return the subscription in `data`, and its generation as in `Named`.
+
+    Those that differ in the generation alone are equal.
+    """
     try:
         read = decode_subscription(data)
     except WireError as error:
@@ -176,8 +175,9 @@ def read_assignment(data: bytes) -> Assignment:
 
 
 Known = tuple[Member, bytes, bytes, int, int | None]
-"""A member as it was last read: its bytes before its generation and after it, where the latter
-begin, and `_MASK` for a generation that stands between; else all bytes stand before."""
+"""A member as it was last read: its bytes before the place of its generation and after it, and
+where the latter begin. Where that place is not known, all bytes stand before: what they tell of a
+generation comes last."""
 _KNOWN: Final[dict[bool, dict[bytes, Known]]] = {True: {}, False: {}}
 """Members of groups of consumers, and of others, by the bytes of their ids."""
 
@@ -201,7 +201,7 @@ def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
             ):
                 known = by_id[member_id] = _know(data, at, consumer)
             member, before, after, rest, generation = known
-            if generation == _MASK:
+            if after:
                 (generation,) = _INT32(data, at + len(before))
             members[member] = generation
             at += rest + len(after)
