@@ -146,7 +146,8 @@ def _write(path: Path, blobs: Mapping[Path, str]) -> None:
         if not size.isdigit():
             raise RepositoryError(f"{file.name}: this clone lacks its contents; fetch them first.")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(answers.read(int(size)))
+        with open(file, "wb") as written:
+            written.write(answers.read(int(size)))
         answers.readline()
 
 
