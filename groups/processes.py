@@ -30,7 +30,9 @@ def _processes(snapshot: GroupSnapshot) -> Iterator[tuple[Hashable, Member]]:
     """Yield what tells each member's process from all others, and the member."""
     alike: Counter[Hashable] = Counter()
     for member in snapshot.members:
-        data = user_data_of(member.subscription)
+        # The bytes of other clients may read as those of Streams.
+        streams = "stream" in (snapshot.group.assignor, *member.assignors.list)
+        data = user_data_of(member.subscription) if streams else None
         if data is not None and data.process_id is not None:
             yield data.process_id, member
         elif member.host and is_automatic(snapshot.group.group_id, member.client_id):

@@ -216,6 +216,9 @@ def test_threads_of_one_process_are_one_instance() -> None:
     )  # fmt: skip
     named = process_names(replace(streams(0), members=members))
     assert sorted(set(named.values())) == ["app …m0 (2 threads)", "app …m2 (2 threads)"]
+    assert not process_names(replace(look(0, [], elected="range"), members=members)), (
+        "bytes of another client that read as those of Streams"
+    )
 
 
 def test_consumers_that_java_numbered_at_one_address_are_threads_of_one_process() -> None:
