@@ -192,11 +192,8 @@ def _read(tree: Tree) -> Side:
     found = read_declared(configuration, alone=tree.alone)
     manifests = read_manifests(tree)
     own, files = f"{tree.root}/", frozenset(tree.files)
-    starts = [
-        Start(file=_file_of(where, files), where=where, declared=each)
-        for each in found.declared
-        for where in [each.where.removeprefix(own)]
-    ]
+    places = [(each.where.removeprefix(own), each) for each in found.declared]
+    starts = [Start(file=_file_of(w, files), where=w, declared=each) for w, each in places]
     said = [note.replace(own, "") for note in found.notes if not note.endswith(OF_A_PROFILE)]
     notes, unread = (
         tuple((_file_of(note, files), note) for note in each) for each in (said, manifests.notes)
@@ -301,7 +298,8 @@ def _line(change: Changed, group_id: str | None, lines: Sequence[str]) -> int:
     ]
     version = change.after.rpartition(" ")[2].strip("()")
     versions = [n for n, line in enumerate(lines, 1) if version in line]
-    return min(found or own or versions, key=lambda n: abs(n - (own or [0])[0]), default=0)
+    near = own[0] if own else 0
+    return min(found or own or versions, key=lambda n: abs(n - near), default=0)
 
 
 _LETTERS: Final = {"assignor list": "strateg", "consumer": "groupid"}

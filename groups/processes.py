@@ -1,8 +1,9 @@
-"""Which members of a group are threads of one process, and so stop and start together.
+"""Processes of a group: members that are threads of one stop and start together.
 
 Streams sends the id of its process. A Java consumer without a client id of its own gets the number
 that it has in its process (ConsumerConfig.maybeOverrideClientId), as the threads of a Spring
-container do: different numbers of one address are of one process, equal ones are of two.
+container do: those of one address are of one process, unless a number comes twice. Then nothing
+shows which of them belong together. The number of a static member is its instance id.
 """
 
 from __future__ import annotations
@@ -28,16 +29,21 @@ def threads_of(snapshot: GroupSnapshot) -> dict[str, tuple[Member, ...]]:
 
 def _processes(snapshot: GroupSnapshot) -> Iterator[tuple[Hashable, Member]]:
     """Yield what tells each member's process from all others, and the member."""
-    alike: Counter[Hashable] = Counter()
+    alike = Counter((member.client_id, member.host) for member in snapshot.members)
+    shared = {host for (_, host), count in alike.items() if count > 1}
     for member in snapshot.members:
         # The bytes of other clients may read as those of Streams.
         streams = "stream" in (snapshot.group.assignor, *member.assignors.list)
         data = user_data_of(member.subscription) if streams else None
         if data is not None and data.process_id is not None:
             yield data.process_id, member
-        elif member.host and is_automatic(snapshot.group.group_id, member.client_id):
-            alike[member.client_id, member.host] += 1
-            yield (member.host, alike[member.client_id, member.host]), member
+        elif (
+            member.instance_id is None
+            and member.host
+            and member.host not in shared
+            and is_automatic(snapshot.group.group_id, member.client_id)
+        ):
+            yield member.host, member
         else:
             yield member.member_id, member
 

@@ -26,8 +26,8 @@ _SPELLINGS: Final = {"maven": (r"_(?:2\.1\d|3)\Z", ""), "pypi": (r"[-_.]+", "-")
 
 
 class Facts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is so of the versions of a product, both ends included; without `last` of all later
-    ones too. A fault has a protocol and an effect.
+    """Facts of a product from version `first` to `last`, both included; without `last`, of all
+    later versions. A fault has a protocol and an effect.
     """
 
     first: str = "0"
@@ -118,6 +118,7 @@ def library_of(
         own_list=bool(product.list) or any(one.list for one in product.releases),
         ecosystem=ecosystem,
         package=package,
+        # A fault that some release of a line may not have is not named.
         faults=tuple(
             (fault.protocol, f"{fault.effect} ({fault.source})")
             for fault in product.faults

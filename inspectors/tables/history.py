@@ -45,7 +45,7 @@ _RUN: Final = (
     "left_reason",
     "current",
 )
-"""The columns of a row of `members`, a run of generations, that its end is told by."""
+"""Columns of a row of `members`, a run of generations, that say how it ended."""
 _MEASURED: Final = (
     "first_seen",
     "last_seen",

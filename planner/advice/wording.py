@@ -97,7 +97,9 @@ def _clause(advice: Advice) -> str:
     logs = f"give {how}; else " if how else ""
     one = len(advice.names) == 1 and not who.endswith("members")
     texts = {
-        Action.RESTART: f"restart {who} {brings}; one member at a time",
+        # All threads of a process are members.
+        Action.RESTART: f"restart {who} {brings}; "
+        f"one {'process' if len(advice.members) > 1 else 'member'} at a time",
         Action.START: f"start {who} {brings}, if {'it is' if one else 'they are'} down",
         Action.TEMPORARY: f"start one more member {brings}, wait until the group is Stable, then "
         "stop it",

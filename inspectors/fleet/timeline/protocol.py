@@ -51,7 +51,7 @@ the protocol that it speaks."""
 
 @lru_cache(maxsize=_KINDS)
 def ran(era: Era, kind: Kind) -> RebalanceProtocol:
-    """Return which protocol such a member ran, or that this cannot be told."""
+    """Return the protocol that such a member ran; CANNOT_TELL where nothing shows it."""
     member = _member(era, kind, "m")
     return member_protocol(member, _snapshot(era, (member,))).value
 

@@ -122,7 +122,7 @@ class Member(Struct, eq=False, array_like=True):
 
     @property
     def owns(self) -> bool:
-        """Whether it named partitions that it owned when it joined."""
+        """Return whether it named partitions that it owned when it joined."""
         return any(numbers for _, numbers in self.subscription.owned or ())
 
     def under(self, member_id: str, client_id: str | None, host: str | None) -> Member:
