@@ -28,7 +28,7 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
         for member_id, one in of.facts.members.items()
     }
     late = frozenset() if of.before is None else of.before.unsynced - of.before.synced
-    kinds: set[Kind] = set()
+    protocols: dict[Kind, RebalanceProtocol] = {}
     counts: list[int | None] = []
     for span, member in of.stayed:
         had, gave_up = span.member.assignment, False
@@ -38,11 +38,13 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
             else:
                 span.kept, gave_up = _showed(of, span, member)
         kind = logged.get(member.member_id, UNLOGGED), span.kept, gave_up, member.protocol_type
-        kinds.add(kind)
+        if kind not in protocols:
+            protocols[kind] = ran(then, kind)
         if had.count:
-            if member.member_id in late and had.count > 0:
+            if late and member.member_id in late and had.count > 0:
                 had = Assignment(member.subscription.owned or ())
-            counts.append(_stopped(ran(then, kind), had, member.assignment))
+            counts.append(_stopped(protocols[kind], had, member.assignment))
+    kinds = set(protocols)
     for member in of.new_members:
         said = logged.get(member.member_id, UNLOGGED)
         kinds.add((said, member.owns, False, member.protocol_type))
