@@ -1,12 +1,12 @@
 """Rules: their declaration, their traits, and the evaluation of all rules on one group.
 
-A rule is a function `(Context) -> Findings` under `@rule(...)`, alone in a module named by its id
-(`rb102.py`); all names that most rules need are imported from here. Its docstring is its
-documentation: what it means, why it matters, how to find out, how to fix it. Rules that differ only
-in data are declared in version_faults.yaml. The function leaves `rule`, `severity` and `reference`
-of its findings to the decorator, and the groups and goals that it is for to `applies`. Ids never
-change meaning, and no other module names one: plans and `rebal verify` ask for a rule's `Trait`,
-its `Risk`, or the paths that deal with it.
+A rule is a function `(Context) -> Findings` under `@rule(...)` in any module of planner/rules; all
+names that most rules need are imported from here. Its docstring is its documentation: what it
+means, why it matters, how to find out, how to fix it. Rules that differ only in data are declared
+in version_faults.yaml. The function leaves `rule`, `severity` and `reference` of its findings to
+the decorator, and the groups and goals that it is for to `applies`. Ids never change meaning, and
+no other package names one: plans and `rebal verify` ask for a rule's `Trait`, its `Risk`, or the
+paths that deal with it.
 """
 
 from __future__ import annotations
@@ -223,8 +223,7 @@ def rules() -> Mapping[str, Rule]:
     """Return all rules by id, in the order of their ids."""
     package = import_module("rebal.planner.rules")
     for module in walk_packages(package.__path__, f"{package.__name__}."):
-        if re.search(r"\.(rb\d{3}|version_faults)$", module.name):
-            import_module(module.name)
+        import_module(module.name)
     return MappingProxyType(dict(sorted(_registered.items())))
 
 

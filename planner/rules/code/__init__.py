@@ -1,1 +1,0 @@
-"""Rules about the application's own code (RB3xx)."""

@@ -1,0 +1,182 @@
+"""Members that are missing, too many, or run twice with one instance id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from rebal.groups.evidence.exact import when
+from rebal.groups.model import GroupType, Refusal
+from rebal.planner.advice.steps import start_fix
+from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.scope import narrowing_step
+
+
+@rule(
+    "RB606",
+    Severity.BLOCK,
+    "Fewer members are in the group than are expected",
+    reference="JoinGroup probe and DescribeGroups: both see present members only",
+    traits={Trait.HISTORY, Trait.MISSING_MEMBERS},
+)
+def members_missing(context: Context) -> Findings:
+    """A member that belongs to the group is not in it.
+
+    Why it matters: describe and the probe show only present members. A pod in a crash loop, one
+    that is scaled down, and one that was rejected are invisible to both, and rejoin with whatever
+    list they have: after the second bounce an old list is rejected. So no gate holds below the
+    expected count.
+
+    How to find out: compare with the deployment's replicas; look for rejected joins (RB904) and for
+    restarts of its containers.
+
+    How to fix it: start the missing members with the list of the current step, or lower
+    --expect-members if they are no longer part of the service.
+    """
+    if context.missing:
+        here = len(context.members)
+        fix = "Find out why they are missing: they join with the protocol that the group has."
+        if context.group.type not in (GroupType.CONSUMER, GroupType.STREAMS):
+            fix = start_fix(context, ["the missing members"])
+        yield found(
+            f"{context.missing} of {context.expected} expected members "
+            f"{'is' if context.missing == 1 else 'are'} not in the group ({here} "
+            f"{'is' if here == 1 else 'are'}) and may join with an old assignor list.",
+            result=Tri.YES,
+            fix=f"{fix} If they no longer belong to the service: --expect-members {here}.",
+            before_step=narrowing_step(context) if len(context.settled) < here else None,
+        )
+
+
+@rule(
+    "RB607",
+    Severity.WARN,
+    "More members are in the group than are expected",
+    reference="PostHog/posthog#60560 (one group shared by two services)",
+    traits={Trait.EVERY_LOOK},
+)
+def members_too_many(context: Context) -> Findings:
+    """The group has more members than the service should have.
+
+    Why it matters: a second service on the same group id, an autoscaler at work, or a surge of new
+    processes beside old ones all look like this. A service that is not in the plan is a member that
+    the first bounce leaves out (RB102).
+
+    How to find out: group the members by client id and host, and ask who runs those hosts.
+
+    How to fix it: give each service its own group, pause the autoscaler during the roll-out, or
+    raise --expect-members.
+    """
+    extra = len(context.members) - (context.expected or len(context.members))
+    if extra > 0:
+        yield found(
+            f"the plan may leave out another service: the group has {len(context.members)} "
+            f"members, {extra} more than expected.",
+            members=context.members,
+            fix="Find out who runs these members before any restart.",
+        )
+
+
+# A supervisor starts a process again after five minutes at most (Kubernetes' back-off).
+_LASTS: Final = timedelta(minutes=10)
+
+
+class Fenced(NamedTuple):
+    """One instance id: the member that has it, the processes that lost it, the oldest first."""
+
+    holder: Facts
+    lost: tuple[Refusal, ...]
+    again: bool
+
+    @property
+    def text(self) -> str:
+        """Return who was fenced by whom, with both addresses."""
+        last, member = self.lost[-1], self.holder.member
+        at = "" if last.at is None else f" at {last.at:%H:%M:%SZ}"
+        times = f", {len(self.lost)} times in all" if len(self.lost) > 1 else ""
+        same = last.host.lstrip("/") == member.host.lstrip("/")
+        port = f" (connection {last.connection})" if same and last.connection else ""
+        where = f" at {last.host.lstrip('/')}{port}" if last.host else " (its own log)"
+        return (
+            f"{last.client_id}{where} was fenced{at}{times} by {member.client_id} at "
+            f"{member.host.lstrip('/')}, which has the instance id {member.instance_id} now"
+        )
+
+
+def fenced(context: Context) -> Iterator[Fenced]:
+    """Yield each instance id that a process lost to another one (FENCED_INSTANCE_ID).
+
+    `again`: it was lost twice within ten minutes, the last time not longer ago.
+    """
+    holders = {facts.member.instance_id: facts for facts in context.members if facts.static}
+    every = [one for one in context.snapshot.refusals if one.error == "FENCED_INSTANCE_ID"]
+    every.sort(key=lambda one: (one.instance_id or "", when(one.at)))
+    for instance, group in groupby(every, key=lambda one: one.instance_id):
+        if instance in holders:
+            lost = tuple(group)
+            recent = [
+                one
+                for one in lost
+                if one.at is not None and context.snapshot.captured_at - one.at <= _LASTS
+            ]
+            yield Fenced(holders[instance], lost, len(recent) > 1)
+
+
+@rule(
+    "RB608",
+    Severity.BLOCK,
+    "Two processes with one instance id fence each other",
+    reference="KIP-345; Kafka protocol: FENCED_INSTANCE_ID (82)",
+    traits={Trait.EVERY_LOOK},
+)
+def twice(context: Context) -> Findings:
+    """Two processes run with one group.instance.id, and each takes the place of the other.
+
+    Why it matters: the one that joins last fences the other, which stops; its supervisor starts it
+    again, and it fences the first. One of them may never get the list of a step: it joins with its
+    old list in the middle of the next bounce.
+
+    How to find out: FENCED_INSTANCE_ID (errorCode 82) in heartbeats and commits of the request log,
+    or "fenced" in the members' own logs.
+
+    How to fix it: give each process a group.instance.id of its own, such as the name of its pod in
+    a StatefulSet. The finding ends ten minutes after the last time.
+    """
+    for one in fenced(context):
+        if one.again:
+            yield found(
+                f"{one.text}: two processes have one instance id.",
+                members=[one.holder],
+                evidence=[each.evidence for each in one.lost[-2:]],
+                fix="Give each of the two processes a group.instance.id of its own.",
+            )
+
+
+@rule(
+    "RB609",
+    Severity.WARN,
+    "A static member was fenced",
+    reference="KIP-345; Kafka protocol: FENCED_INSTANCE_ID (82)",
+)
+def once(context: Context) -> Findings:
+    """A process lost its group.instance.id to another process while it still ran.
+
+    Why it matters: either the new process of a restart began before the old one had ended, or two
+    processes run with one instance id (RB608). The second kind repeats.
+
+    How to find out: compare the two addresses with the deployment.
+
+    How to fix it: let the old process end before the new one begins (a StatefulSet does that, a
+    Deployment with a surge does not), and give each process an instance id of its own.
+    """
+    for one in fenced(context):
+        if not one.again:
+            yield found(
+                f"{one.text}: an old process that had not ended, or a second one.",
+                members=[one.holder],
+                evidence=[one.lost[-1].evidence],
+                fix="Find out whether both addresses still run it, and give each process a "
+                "group.instance.id of its own.",
+            )

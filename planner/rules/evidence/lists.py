@@ -1,0 +1,252 @@
+"""Assignor lists that no evidence shows, that it contradicts, or that differ from their files."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from rebal.groups.clients import default_list
+from rebal.groups.model import Knowledge
+from rebal.planner.advice.steps import restart_fix
+from rebal.planner.commands import read_more
+from rebal.planner.rules.lists.next_start import unnamed
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Finding,
+    Findings,
+    Risk,
+    Severity,
+    Trait,
+    Tri,
+    found,
+    rule,
+)
+from rebal.planner.rules.scope import by_lists, narrowing_step, stable
+
+
+@rule(
+    "RB901",
+    Severity.BLOCK,
+    "A member's assignor list is not known",
+    reference="Kafka protocol, DescribeGroups; KIP-412 (dynamic broker log levels)",
+    applies=(by_lists, stable),
+    traits={Trait.PENDING, Trait.ADMISSION},
+    accepts=Risk.UNKNOWN_LISTS,
+)
+def unknown_list(context: Context) -> Findings:
+    """The evidence does not show which assignors a member supports.
+
+    Why it matters: describing a group never shows the members' assignor lists; only the coordinator
+    has them. A list that is not known is never taken for safe: one member without the target is
+    enough to have others rejected (RB102). The first bounce needs no lists, because it keeps the
+    elected assignor, which every member supports by definition. The second bounce needs all of
+    them.
+
+    How to find out, any of:
+    - the members' own start-up logs: Java prints its ConsumerConfig and, later, its member id.
+      Then --client-log with a file, a folder, or - for kubectl logs. librdkafka prints both with
+      debug=conf,cgrp, kafka-python and aiokafka at DEBUG; other clients print no list.
+    - --probe: shows whether ALL members support an assignor. That is enough to begin the second
+      bounce, not to call it finished.
+    - --inventory: the configuration of the next start. Once a member has restarted in the second
+      bounce, it counts as declared, and you confirm its list with the command that verify prints
+      then (--confirm, --member, --list, --reason). The journal keeps that for this member id; the
+      end names what it rests on ("proven: 2, confirmed by you: 1").
+    - the broker's request log, switched on across the next restart of any dynamic member: then
+      every member rejoins and shows its list. The logger kafka.request.logger of the group's
+      coordinator is set to DEBUG with kafka-configs.sh (the finding has the commands), and set back
+      afterwards. Then --request-log FILE.
+      (A static member that restarts shows only itself. A quiet group shows nothing.)
+
+    How to fix it: add that evidence and make the plan again. Or state what you know of the member
+    with --assume 'client-id=NAME:range,cooperative-sticky', or accept the risk by name with
+    --ignore RB901 --reason "…": the plan records either.
+
+    It does not fire where bounds decide: a librdkafka member cannot hold eager and cooperative
+    assignors together, and a Java member that kept its partitions when it rejoined has no eager
+    assignor. A configuration file alone does not count: it shows what the next start will use.
+    """
+    for before, asks in (
+        (context.narrow_step, lambda facts: context.supports(facts, context.target)),
+        (context.narrow_step + 1, context.holds_old),
+    ):
+        unknown = [
+            facts
+            for facts in context.members
+            if facts.member.assignors.knowledge is not Knowledge.EXACT
+            and asks(facts) is Tri.CANNOT_TELL
+        ]
+        # Another library replaces each member, with whatever its list holds.
+        if unknown and (context.client is None or before == context.narrow_step):
+            yield _finding(context, unknown, before)
+            return
+
+
+def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
+    bounds = sorted({name for facts in unknown for name in facts.member.assignors.at_least})
+    least = f" (known: at least {', '.join(bounds)})" if bounds else ""
+    one = len(unknown) == 1
+    first = before == context.narrow_step
+    coordinator = context.group.coordinator
+    risk = f"may lack {context.target}" if first else "may still have the old assignor"
+    return found(
+        f"{context.named(unknown)} {risk}: the evidence for {'its' if one else 'their'} assignor "
+        f"{'list' if one else 'lists'} is missing{least}.",
+        result=Tri.CANNOT_TELL,
+        members=unknown,
+        fix=_fix(context, first=first),
+        commands=(
+            *context.given.request_log(coordinator.broker_id if coordinator else None),
+            read_more("RB901"),
+        ),
+        before_step=before,
+    )
+
+
+def _fix(context: Context, *, first: bool) -> str:
+    """Return the evidence to add, in the order in which most teams can get it."""
+    logs = "Add the members' own start-up logs: --client-log PATH."
+    if first:
+        other = " Or --probe." if context.can_probe else ""
+    else:
+        other = " Or add their configuration (--inventory PATH), and confirm it after the restart."
+    return (
+        f"{logs}{other} Or --request-log FILE: the next restart of a dynamic member shows every "
+        "list there."
+    )
+
+
+@rule(
+    "RB902",
+    Severity.BLOCK,
+    "Two pieces of evidence contradict each other",
+    reference="rebal: how evidence is merged (groups/evidence/merge.py)",
+    traits={Trait.PENDING},
+)
+def contradiction(context: Context) -> Findings:
+    """Two sources say things about a member that cannot both be true.
+
+    Why it matters: something is wrong: a log of another cluster, a wrong clock, two processes with
+    one id, or a fault of rebal. To choose one side silently would be a guess, so the list in
+    question counts as not known.
+
+    How to find out: look at both sources, which are named with their times.
+
+    How to fix it: leave out the file that belongs to another group or time, or collect the evidence
+    again, and make the plan again.
+    """
+    for item in context.snapshot.contradictions:
+        named = [facts for facts in context.members if facts.member.member_id == item.member_id]
+        whose = f" for {named[0].name}" if named else ""
+        yield found(
+            f"the evidence{whose} is contradictory and proves nothing: {item.what.rstrip('.')}.",
+            result=Tri.CANNOT_TELL,
+            members=named,
+            evidence=item.evidence,
+            fix="Collect the evidence again, or leave out a file of another group or another time.",
+            before_step=narrowing_step(context),
+        )
+
+
+_CLOCKS: Final = timedelta(minutes=1)
+
+
+@rule(
+    "RB903",
+    Severity.WARN,
+    "A member does not run the assignor list of its configuration",
+    reference="Kafka: ConsumerConfig is read once, when the consumer is built; Spring for Apache "
+    "Kafka: ConsumerFactory and @KafkaListener(properties) win over spring.kafka.*",
+    traits={Trait.PASSING},
+)
+def changed_not_restarted(context: Context) -> Findings:
+    """A member's configuration file and the assignor list that it runs differ.
+
+    Why it matters: the file shows what the NEXT start will use, never what runs. A member that is
+    changed in the repository is not changed in the group, and a member that crashes takes the new
+    list at an unplanned moment.
+
+    Or the list is set elsewhere: in code (a Spring ConsumerFactory with its own map,
+    @KafkaListener(properties = …)) or in the environment, which win over the file. Then no restart
+    brings the file's list, and the roll-out would change nothing. The rule reports that where a
+    Java member's own log (ConsumerConfig values, with its time) shows that it was started after the
+    file was last written.
+
+    How to find out: --inventory beside --client-log or --request-log. Cannot tell: the file is
+    there, and the running list is not known.
+
+    How to fix it: restart the member when its step comes, not before; or change the file back until
+    then. Where the list is set elsewhere, change it there.
+    """
+    unknown = []
+    for facts in context.members:
+        declared = _declared(facts)
+        known = facts.member.assignors
+        if declared is None:
+            continue
+        if any(unnamed(context, name) for name in declared):
+            unknown.append(facts)
+            continue
+        if known.knowledge is Knowledge.EXACT:
+            differs = known.list != declared
+        else:
+            differs = bool(set(declared) & set(known.lacks) or set(known.at_least) - set(declared))
+            if not differs:
+                unknown.append(facts)
+        exact = known.knowledge is Knowledge.EXACT
+        runs = f"[{', '.join(known.list)}]" if exact else "another list"
+        if differs and _started_later(facts):
+            yield _elsewhere(facts, runs, declared)
+        elif differs:
+            yield found(
+                f"{facts.name} will change its list at its next start, planned or not: it runs "
+                f"{runs}, and its configuration says [{', '.join(declared)}] (changed, not "
+                "restarted).",
+                members=(facts,),
+                evidence=known.evidence,
+                fix=restart_fix(context, (facts,), declared, then=" when its step comes")
+                if context.target in declared
+                else f"Set the file to the list of the plan's step before {facts.name} restarts: "
+                f"[{', '.join(declared)}] has no {context.target}.",
+            )
+    if unknown:
+        one = len(unknown) == 1
+        yield found(
+            f"{context.named(unknown)} may change {'its' if one else 'their'} list at the next "
+            "start: the configuration is known, and the running list is not.",
+            result=Tri.CANNOT_TELL,
+            members=unknown,
+            fix="Add --client-log or --request-log, which show what runs.",
+        )
+
+
+def _started_later(facts: Facts) -> bool:
+    """Return whether its own log shows a start after its configuration file was written."""
+    declared, since = facts.member.declared, facts.member.assignors.since
+    written = declared.evidence.at if declared is not None else None
+    # The file's time and the log's are of two clocks.
+    return written is not None and since is not None and since - written > _CLOCKS
+
+
+def _elsewhere(facts: Facts, runs: str, declared: tuple[str, ...]) -> Finding:
+    known, file = facts.member.assignors, facts.member.declared
+    assert file is not None
+    assert known.since is not None
+    return found(
+        f"no restart will give {facts.name} the list of its file: {facts.name} was started at "
+        f"{known.since:%b %d %H:%MZ} with {runs}, and {file.evidence.detail}, which is older, says "
+        f"[{', '.join(declared)}]. Code or the environment overrides the file, or {facts.name} "
+        "reads another file.",
+        members=(facts,),
+        evidence=(*known.evidence, file.evidence),
+        fix=f"Find where {facts.name}'s list is really set (a Spring ConsumerFactory, "
+        "@KafkaListener(properties = …), a variable) and change it there.",
+    )
+
+
+def _declared(facts: Facts) -> tuple[str, ...] | None:
+    declared = facts.member.declared
+    if declared is None or declared.group_protocol == "consumer":
+        return None
+    return declared.list or default_list(facts.family, facts.version)

@@ -1,0 +1,240 @@
+"""Kafka Streams programs: upgrade.from, and versions that must not meet."""
+
+from __future__ import annotations
+
+from rebal.groups.model import RebalanceProtocol
+from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
+from rebal.planner.advice.steps import restart_fix
+from rebal.planner.commands import read_more
+from rebal.planner.context import CONSUMER, EAGER
+from rebal.planner.programs import above_eager, below_cooperative, running
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Findings,
+    PathKind,
+    Severity,
+    Trait,
+    Tri,
+    found,
+    rule,
+)
+from rebal.planner.rules.scope import planning, stable, streams_program
+
+
+@rule(
+    "RB501",
+    Severity.BLOCK,
+    "Kafka Streams never takes partition.assignment.strategy",
+    reference="Kafka Streams upgrade guide (upgrade.from); KIP-429; KIP-1124",
+    applies=(planning, streams_program),
+    answered_by={
+        PathKind.FINISHED,
+        PathKind.STREAMS_ONE_BOUNCE,
+        PathKind.STREAMS_TWO_BOUNCES,
+        PathKind.STREAMS_DOWN,
+        PathKind.STREAMS_BACK,
+        PathKind.KIP1071,
+        PathKind.KIP1071_BACK,
+    },
+)
+def streams(context: Context) -> Findings:
+    """The group is a Kafka Streams program, with its own assignor and its own upgrade setting.
+
+    Why it matters: Streams from 2.4 on rebalances cooperatively by itself. Below 2.4, or with
+    upgrade.from left at 2.3 or less, it is EAGER; 4.0 and later have no EAGER and do not start with
+    such an upgrade.from. Setting partition.assignment.strategy on it is wrong in any version.
+
+    How to find out: the elected assignor is `stream`. Each member's own bytes give bounds for its
+    version; the request log or the program's log shows it. upgrade.from is in its configuration.
+
+    How to fix it: from 2.4 on: remove upgrade.from and restart the instances one by one. From below
+    2.4: two bounces, first with the new version and upgrade.from set to the old one, then without
+    upgrade.from (and, for a jump to 4.x, over a bridge release, 2.4 to 3.9: KIP-1124).
+    """
+    if context.goal != CONSUMER:
+        versions = sorted({facts.version for facts in context.members if facts.version})
+        known = f" (runs {', '.join(versions)})" if versions else ""
+        yield found(
+            f"this Kafka Streams program{known} must not get an assignor list: it rebalances "
+            "cooperatively from 2.4 on, unless upgrade.from keeps it EAGER.",
+            members=context.members,
+            fix="Check that upgrade.from is not set (any value up to 2.3 keeps it EAGER).",
+            commands=[read_more("RB501")],
+        )
+
+
+@rule(
+    "RB502",
+    Severity.WARN,
+    "upgrade.from may still be set on a Streams program",
+    reference="Kafka: docs/streams/upgrade-guide (upgrade.from); KIP-429",
+    applies=(planning, streams_program, stable),
+    handled_by={
+        PathKind.STREAMS_ONE_BOUNCE,
+        PathKind.STREAMS_TWO_BOUNCES,
+        PathKind.STREAMS_DOWN,
+        PathKind.STREAMS_BACK,
+    },
+)
+def upgrade_from_left(context: Context) -> Findings:
+    """A Streams program that was upgraded in two bounces may never have had the second one.
+
+    Why it matters: with upgrade.from at 2.3 or less Streams stays EAGER and stops all tasks at each
+    rebalance, whatever its version (below 4.0, which does not start with it: RB506). With a later
+    value it keeps writing old formats. Nothing fails, so nobody notices.
+
+    How to find out: look for upgrade.from in the configuration (--inventory). The log of an
+    instance prints it at its start under `StreamsConfig values:`, and from 2.4 to 3.9 which
+    rebalance protocol is enabled (--client-log). A member that owned nothing when it rejoined is
+    EAGER (--request-log), one that kept some partitions is COOPERATIVE.
+
+    How to fix it: remove upgrade.from and restart the instances one by one.
+    """
+    change = "Remove upgrade.from from the configuration."
+    old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
+    # While somebody is below 2.4, and on the way down, an old value is what the plan asks for.
+    wanted = EAGER_VALUES if old or context.goal == EAGER else ()
+    declared = [facts for facts in context.members if facts.upgrade_from not in (None, *wanted)]
+    if declared:
+        values = sorted({str(facts.upgrade_from) for facts in declared})
+        yield found(
+            f"{context.named(declared)} will run with upgrade.from={', '.join(values)}, as the "
+            "configuration says: values up to 2.3 keep an instance EAGER, later ones make "
+            "it write old formats.",
+            members=declared,
+            evidence=[f.member.declared.evidence for f in declared if f.member.declared],
+            fix=restart_fix(context, declared, change=change),
+        )
+    if wanted:
+        return
+    eager = [f for f in running(context, RebalanceProtocol.EAGER) if f not in declared]
+    if eager:
+        values = sorted({value for facts in eager if (value := _printed(facts))})
+        shown = f" ({', '.join(values)})" if values else ""
+        yield found(
+            f"{context.named(eager)} still {'runs' if len(eager) == 1 else 'run'} EAGER although "
+            f"no instance is below 2.4: upgrade.from was left set{shown}.",
+            members=eager,
+            fix=restart_fix(context, eager, change=change),
+        )
+    later = [f for f in context.members if _printed(f) and f not in (*declared, *eager)]
+    if later:
+        values = sorted({str(_printed(facts)) for facts in later})
+        yield found(
+            f"{context.named(later)} {'keeps' if len(later) == 1 else 'keep'} writing old formats: "
+            f"the log shows upgrade.from={', '.join(values)}. The rebalance protocol is "
+            "COOPERATIVE already.",
+            members=later,
+            evidence=[item for f in later if f.member.ran for item in f.member.ran.evidence],
+            fix=restart_fix(context, later, change=change),
+        )
+    unknown = running(context, RebalanceProtocol.CANNOT_TELL)
+    if unknown and len(unknown) == len(context.members) and not declared:
+        yield found(
+            "all instances may still run EAGER because of upgrade.from: none was seen to keep "
+            "partitions across a rebalance.",
+            result=Tri.CANNOT_TELL,
+            members=unknown,
+            fix=restart_fix(
+                context, unknown, change="Look for upgrade.from in the configuration; remove it."
+            ),
+        )
+
+
+def _printed(facts: Facts) -> str | None:
+    """Return upgrade.from as the log of the running instance shows it; None if unset or no log."""
+    return facts.member.ran.upgrade_from if facts.member.ran is not None else None
+
+
+@rule(
+    "RB505",
+    Severity.BLOCK,
+    "A COOPERATIVE Streams instance runs beside one below 2.4",
+    reference="KIP-429; Kafka Streams upgrade guide (upgrade.from); seen with 2.3.1 and 3.9.1",
+    applies=(planning, streams_program, stable),
+    traits=(Trait.STATED,),
+)
+def cooperative_beside_old(context: Context) -> Findings:
+    """An instance below 2.4 shares the group with one that keeps its partitions at a rebalance.
+
+    Why it matters: while the old one leads, it assigns partitions to new owners before a
+    COOPERATIVE instance has given them up. Both process them until the old owner has stopped; no
+    join is rejected and nothing is logged. This was seen with 2.3.1 leading and 3.9.1 without
+    upgrade.from; with upgrade.from set it did not happen.
+
+    How to find out: an instance's own bytes show its version. Its rebalance protocol is in its
+    start-up log (2.4 to 3.9, --client-log), or shows at a rebalance (--request-log): what it still
+    owned when it rejoined.
+
+    How to fix it: set upgrade.from on the new instance to the old one's version and restart it.
+    Instances of 4.0 and later do not start with such a value: run a bridge release (2.4 to 3.9)
+    instead.
+    """
+    old = [facts for facts in context.members if below_cooperative(context, facts) is Tri.YES]
+    new = [facts for facts in context.members if old and facts not in old]
+    late = context.named([facts for facts in new if above_eager(context, facts) is Tri.YES])
+    change = (
+        f"{f'Give {late} a version from {COOPERATIVE_SINCE} to {BRIDGE}. ' if late else ''}"
+        f"On each instance from {COOPERATIVE_SINCE} to {BRIDGE}, set "
+        f"upgrade.from to the version of {context.named(old)}."
+    )
+    kept = running(context, RebalanceProtocol.COOPERATIVE, new)
+    if kept:
+        yield found(
+            f"a partition can have two owners for a moment at a rebalance: {context.named(kept)} "
+            f"{'runs' if len(kept) == 1 else 'run'} COOPERATIVE beside {context.named(old)} "
+            f"(below {COOPERATIVE_SINCE}).",
+            members=kept,
+            fix=restart_fix(context, kept, change=change),
+        )
+    unknown = running(context, RebalanceProtocol.CANNOT_TELL, new)
+    if unknown and not kept:
+        who = context.named(unknown)
+        yield found(
+            f"a partition may have two owners for a moment at a rebalance: {who} may run "
+            f"COOPERATIVE beside {context.named(old)} (below {COOPERATIVE_SINCE}).",
+            result=Tri.CANNOT_TELL,
+            members=unknown,
+            fix=f"Look whether {who} {'was' if len(unknown) == 1 else 'were'} started with "
+            "upgrade.from (the start-up log shows it, --client-log), and say so. If not: "
+            f"{restart_fix(context, unknown, change=change)}",
+            commands=[context.accepting("RB505", "every new instance has upgrade.from set")],
+        )
+
+
+@rule(
+    "RB506",
+    Severity.BLOCK,
+    "This Kafka Streams version does not start with its upgrade.from",
+    reference="KIP-1124; Kafka: AssignorConfiguration; seen with 4.1.1",
+    applies=(streams_program,),
+)
+def rejected_upgrade_from(context: Context) -> Findings:
+    """Kafka Streams 4.0 and later have no EAGER, and stop at start with upgrade.from 2.3 or less.
+
+    Why it matters: the instance does not survive its next restart: the consumer is not built
+    (ConfigException), the stream thread stops, and its partitions go to the others, until each of
+    them has been restarted too.
+
+    How to find out: the version is in the request log or in the program's own log; upgrade.from is
+    in its configuration (--inventory). A configuration or version that is not known gives no
+    finding.
+
+    How to fix it: remove upgrade.from before the restart. To upgrade from below 2.4, or to go back
+    there, use a bridge release (2.4 to 3.9).
+    """
+    hit = [
+        facts
+        for facts in context.members
+        if facts.upgrade_from in EAGER_VALUES and above_eager(context, facts) is Tri.YES
+    ]
+    if hit:
+        values = sorted({str(facts.upgrade_from) for facts in hit})
+        yield found(
+            f"{context.named(hit)} will not start again: Kafka Streams {EAGER_UNTIL} and later do "
+            f"not accept upgrade.from={', '.join(values)}.",
+            members=hit,
+            evidence=[f.member.declared.evidence for f in hit if f.member.declared],
+            fix=f"Remove upgrade.from, or run {BRIDGE} for as long as it must be set.",
+        )
