@@ -1,7 +1,5 @@
 """Brokers that speak Kafka's protocol and are not Apache Kafka (groups/data/brokers.yaml)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 

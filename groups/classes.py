@@ -5,8 +5,6 @@ member runs depends on its classes (ConsumerCoordinator asks their supportedProt
 that extends RangeAssignor and does not override name() is called `range`.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.groups.clients import assignor_of, assignors, eager_only, proven_family

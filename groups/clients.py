@@ -4,8 +4,6 @@ All clients with the same consumer group code are one family: every librdkafka b
 `librdkafka`. A vendor's build of Apache Kafka counts as the line that it is built from.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache, lru_cache
 from typing import Final, Literal

@@ -4,8 +4,6 @@
 rules of the contract (KIP-429) that its result breaks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors that rebal raises on purpose. Each message is one sentence that says what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rebal.groups.commands import Command

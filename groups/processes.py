@@ -6,8 +6,6 @@ container do: those of one address are of one process, unless a number comes twi
 shows which of them belong together. The number of a static member is its instance id.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator
 from typing import Final

@@ -6,8 +6,6 @@ so a member with [cooperative-sticky, range] runs EAGER whatever is elected. fra
 vote.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final
 

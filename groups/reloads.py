@@ -6,8 +6,6 @@ session ends, which begins anew with each rebalance (KIP-345; the coordinator's 
 removes dynamic members only).
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Final
 

@@ -5,8 +5,6 @@ KIP-1124; StreamsAssignmentProtocolVersions.java and SubscriptionInfo.java at Ka
 tests/live/test_streams_live.py shows that 4.1.1 does not start with upgrade.from=2.3.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.groups.clients import older

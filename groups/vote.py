@@ -8,8 +8,6 @@ GroupMetadata.selectProtocol; builds for Scala 2.12 are treated alike). If that 
 member ids too (names with colliding hashes), the tie is left open.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final

@@ -8,8 +8,6 @@ misreads (RB117). kafkajs takes an assigner of the application under any name, a
 without user data (2.2.4, src/consumer/assignerProtocol.js), which every library reads.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.groups.clients import families

@@ -3,8 +3,6 @@
 The facts by version stand in groups/clients.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ Only what both snapshots show is compared: a list that one of them does not know
 and outside Stable a coordinator shows neither subscriptions nor owned partitions. Lag is left out.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum

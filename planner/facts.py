@@ -4,8 +4,6 @@
 or no only where the evidence proves it, and evidence that contradicts itself is `cannot tell`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

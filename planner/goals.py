@@ -1,7 +1,5 @@
 """Goals that `--to` names: a rebalance protocol, a target assignor, and whether others may stay."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

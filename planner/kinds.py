@@ -1,7 +1,5 @@
 """Kinds of actions and of paths, with the properties that other modules ask for."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

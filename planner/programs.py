@@ -3,8 +3,6 @@
 Their assignor lists show little: Streams always has [stream], and every worker offers `default`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 

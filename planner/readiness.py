@@ -20,8 +20,6 @@ The gain is the downtime per hour, at the observed rebalances, that COOPERATIVE 
 have avoided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Final

@@ -4,8 +4,6 @@
 proven yet. Where several hold: 1 before 3 before 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Final, Literal

@@ -5,8 +5,6 @@ build of a vendor (`7.5.1-ccs`) is any release of the line that it is built from
 that only a later line fixes, and of those that a patch release fixes nothing is known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import lru_cache

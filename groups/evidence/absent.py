@@ -11,8 +11,6 @@ address). An id is the successor of at most one other id, and an id that only re
 successor. An id without a successor has departed.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -5,8 +5,6 @@ A text is `SELECTOR=ID:LIST`, such as `client-id=billing:range,cooperative-stick
 `member-id`. LIST is in order of preference. An assumption fills a gap and never overrules evidence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

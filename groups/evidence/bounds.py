@@ -1,7 +1,5 @@
 """Bounds of assignor lists that no log shows, and evidence that cannot all be true."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

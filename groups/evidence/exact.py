@@ -1,7 +1,5 @@
 """Facts about one member that its joins prove: exact assignor list, client software, timeouts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final

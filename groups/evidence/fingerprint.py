@@ -6,8 +6,6 @@ versions by KIP-429, KIP-881 and the clients' change logs. "Only librdkafka" mea
 in groups/data/clients.yaml whose bytes were captured.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final

@@ -8,8 +8,6 @@ only if the log ends close to that time, in the file that shows the rebalance, a
 member that is in the group now.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

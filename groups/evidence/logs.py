@@ -12,8 +12,6 @@ written moments ago. Offsets are those of a zone in use, and all moments of one 
 Where the offset cannot be determined, times are None and nothing is ordered by them.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta

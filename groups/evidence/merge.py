@@ -12,8 +12,6 @@ not restarted (rule RB903).
 Merging again, or in another order, gives the same result.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime

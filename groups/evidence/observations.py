@@ -1,7 +1,5 @@
 """Observations of members, before `evidence.merge` binds them to a group's members."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal, TypedDict, TypeVar

@@ -5,8 +5,6 @@ messages, so bytes without a fault are read directly (a tenth of the time); all 
 schema reader, which says what is wrong with them, or what they have besides.
 """
 
-from __future__ import annotations
-
 import struct
 from array import array
 from collections.abc import Callable

@@ -11,8 +11,6 @@ Topics are named by their ids (KIP-516); a record of kind 4 (Kafka 4.0) or an of
 has the name of an id.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

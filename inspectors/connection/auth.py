@@ -5,8 +5,6 @@ endpoint by client credentials, or from a file that another program keeps fresh
 (`sasl.oauthbearer.token.endpoint.url=file:///…`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

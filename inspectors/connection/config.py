@@ -16,8 +16,6 @@ The user's config file is YAML, by default `~/.config/rebal/config.yaml`:
         security.protocol: SASL_SSL
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal

@@ -1,7 +1,5 @@
 """The OAuth 2 token endpoint: `answer_of` sends one client credentials grant (RFC 6749, 4.4)."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

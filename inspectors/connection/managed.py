@@ -4,8 +4,6 @@ The guess rests on host names alone. Each fact names the vendor's page that it i
 (docs/managed-kafka.md shows them side by side); what no page says is left to the trials of doctor.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Final

@@ -1,7 +1,5 @@
 """The places where connection settings came from: files, profile, variables, options; no values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

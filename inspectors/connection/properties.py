@@ -1,7 +1,5 @@
 """Java's .properties syntax, as `java.util.Properties.load` reads it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Final

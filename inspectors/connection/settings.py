@@ -1,7 +1,5 @@
 """Kafka's client settings: one spelling for each key, layers merged, values checked."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """TLS: the context of a connection's certificates, and the handshake."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """OAuth 2 access tokens for OAUTHBEARER: `token_of` returns one, from a file or an endpoint."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """A `ClusterConfig` as the settings of librdkafka and of kafka-python."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Facts about a cluster's brokers: coordinator kind, group settings, `ClusterReading`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final

@@ -9,8 +9,6 @@ if the connection drops at the wrong moment (confluentinc/librdkafka#4605, cause
 watch must survive that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 from typing import Any, Final, NamedTuple

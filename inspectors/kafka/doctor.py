@@ -4,8 +4,6 @@ Each row is tried, or read from the user's own rights (KIP-430's authorized oper
 receives nothing but descriptions. A missing right comes with the ACL that grants it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Final
 

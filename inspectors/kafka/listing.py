@@ -1,7 +1,5 @@
 """The groups of a cluster by name, and the reasons why some cannot be listed or read."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Final

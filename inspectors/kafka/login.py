@@ -1,7 +1,5 @@
 """The login of a connection with SASL (KIP-152), by kafka-python's mechanisms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

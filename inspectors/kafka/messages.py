@@ -10,8 +10,6 @@ responses to one request it decodes as the one that was made last: only a respon
 patch itself is made here, so that its own clients in the same process read what they did.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, Final

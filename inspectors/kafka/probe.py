@@ -12,8 +12,6 @@ risk is the time between the description and the request: within it, the last me
 leave and the group be converted.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from typing import Any, Final

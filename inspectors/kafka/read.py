@@ -7,8 +7,6 @@ note; a group without a description is a failure. `survey` reads all groups of a
 `read_brokers` a cluster without its groups.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType

@@ -15,8 +15,6 @@ Only Fetch, ListOffsets, OffsetForLeaderEpoch and Metadata requests are sent: no
 nothing committed. Reads are limited in bytes and time.
 """
 
-from __future__ import annotations
-
 import struct
 import time
 import zlib

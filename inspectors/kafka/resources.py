@@ -1,7 +1,5 @@
 """Topics, offsets and settings over a `RawCluster`: `Resources`."""
 
-from __future__ import annotations
-
 import base64
 import time
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The connections to one cluster for one run of a command: `connect` makes a `Session`."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

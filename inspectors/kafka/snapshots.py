@@ -4,8 +4,6 @@ A coordinator's description has the members' raw subscription bytes, from one mo
 offsets and settings of all groups are asked for together. What cannot be read becomes a note.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final

@@ -5,8 +5,6 @@ A `Form` is a pattern whose named groups are fields: `group_id`, `member_id`, `i
 another place of the line. One row for each form of each program; one loop reads them all.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Times and JSON wrappers of log lines in any layout."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Lines of a text source: a file, a stream or standard input, plain or gz."""
 
-from __future__ import annotations
-
 import glob
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Rules about the application's own code (RB3xx): what it does when partitions move."""
 
-from __future__ import annotations
-
 from rebal.planner.clients import cooperative
 from rebal.planner.context import CONSUMER
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule

@@ -1,7 +1,5 @@
 """Conditions that rules share: when they apply, and which members a plan still changes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from rebal.groups.model import GroupType, Tri

@@ -4,8 +4,6 @@ version_faults.yaml declares them, with their documentation. A fault is reported
 version has it; `unchecked_versions` lists what could not be checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from textwrap import fill

@@ -4,8 +4,6 @@ The group coordinator prints them at INFO, the Scala one (before 4.0) and the Ja
 prints no assignor list of a member that is in the group, and no rejected join.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Final

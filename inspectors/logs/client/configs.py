@@ -1,7 +1,5 @@
 """Configuration blocks that one program printed, and the wire names of custom assignor classes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import datetime

@@ -20,8 +20,6 @@ After every client of a name has closed, later lines are judged on their own, so
 one file stay apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 

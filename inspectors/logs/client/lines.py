@@ -1,7 +1,5 @@
 """Lines of a Java client's log: what each line shows of a group or of the program."""
 
-from __future__ import annotations
-
 import re
 from sys import intern
 from typing import Final, Literal, NamedTuple

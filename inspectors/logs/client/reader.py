@@ -7,8 +7,6 @@ mixes without a mark stay unknown (identity.py). For a custom assignor the class
 wire name is known only if a join shows it (`ClassNames`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime

@@ -6,8 +6,6 @@ the block begins with it too, if times are left out of both. Every later line wi
 of that program. In JSON, the field that holds the block holds the other lines too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Final

@@ -7,8 +7,6 @@ is bound to a member id only if all member ids that the stream prints under that
 one another, each object closes before the next one starts, and none starts before the stream does.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial

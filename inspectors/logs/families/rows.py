@@ -8,8 +8,6 @@ lines, those with a member id prove which client that member is. A Java client p
 line of this kind too, at DEBUG (kafka-clients 2.3.1, 2.8.2, 4.1.1).
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

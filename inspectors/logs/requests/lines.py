@@ -4,8 +4,6 @@ A line is `Completed request:{…}` in any layout (KIP-673; brokers since 2.8). 
 fleet's tables are both made from this record.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import datetime, timedelta
 from enum import Enum

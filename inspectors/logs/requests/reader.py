@@ -5,8 +5,6 @@ binds an exact, ordered assignor list to a member id. Rejections are the errors 
 stops (`JOIN_REJECTIONS`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import attrgetter

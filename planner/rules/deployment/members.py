@@ -1,7 +1,5 @@
 """Members that are missing, too many, or run twice with one instance id."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import groupby

@@ -1,7 +1,5 @@
 """What the deployment does by itself: probes, roll-backs, grace periods, surges, syncs."""
 
-from __future__ import annotations
-
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
 from rebal.planner.rules.scope import ahead, classic, narrowing_step, planning, unfinished
 from rebal.planner.timeouts import in_words, of_family

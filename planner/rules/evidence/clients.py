@@ -1,7 +1,5 @@
 """Members whose client library is not known, or only inferred."""
 
-from __future__ import annotations
-
 from rebal.planner.context import CONSUMER
 from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import ahead, classic, planning, stable

@@ -1,7 +1,5 @@
 """Rejected clients, groups that no plan can start from, brokers whose settings were not read."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Assignor lists that no evidence shows, that it contradicts, or that differ from their files."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Final
 

@@ -5,8 +5,6 @@ client replaced. Two rules ask about them: RB120 where their return is admitted,
 has it rejected.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Custom assignors whose protocols no name shows, and applications that need what range does."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 

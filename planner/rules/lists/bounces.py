@@ -1,7 +1,5 @@
 """Dangers of the two bounces: a list without the target, reloads, static members, surges."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.groups.clients import WITHOUT_STATIC

@@ -1,7 +1,5 @@
 """Clients that have no cooperative assignor, take no mixed list, or run EAGER with one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

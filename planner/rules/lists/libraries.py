@@ -1,7 +1,5 @@
 """Client libraries that misread each other's bytes, or cannot run side by side."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.groups.wire.user_data import NO_GENERATION, decode_sticky

@@ -1,7 +1,5 @@
 """Lists with which a member's next start is rejected, or with which its client does not start."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Connect workers: connect.protocol, and the way to eager."""
 
-from __future__ import annotations
-
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
 from rebal.planner.programs import INCREMENTAL, offers
 from rebal.planner.rules.registry import Context, Findings, Severity, Tri, found, rule

@@ -1,7 +1,5 @@
 """Kafka Streams programs: upgrade.from, and versions that must not meet."""
 
-from __future__ import annotations
-
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
 from rebal.planner.advice.steps import restart_fix
