@@ -468,15 +468,15 @@ class Context(GroupFacts):
             if self.goal == CONSUMER and version_tuple(since) is not None:
                 runs = f"{runs} {since} or later of"
                 reason = f"every client is {key} {since} or later"
-                words = (*words, "--ignore", Risk.OLD_CLIENT.rule)
+                words = (*words, "--ignore", Risk.OLD_CLIENT)
                 if self.asked and not self.snapshot.cluster.settings:
                     runs = f"the brokers keep Kafka's group settings and {runs}"
                     reason = f"{reason}; the brokers keep Kafka's group settings"
-                    words = (*words, "--ignore", Risk.UNREAD_SETTINGS.rule)
+                    words = (*words, "--ignore", Risk.UNREAD_SETTINGS)
                 words = (*words, "--reason", reason)
             elif stops and self.goal != CONSUMER and self.client is None:
                 runs = f"an interruption is agreed and {runs}"
-                words = (*words, "--ignore", Risk.STOP.rule, "--reason", AGREED)
+                words = (*words, "--ignore", Risk.STOP, "--reason", AGREED)
             line = self.given.verify(*words) if self.anew else self.replan(*words)
             made.append(NamedCommand(f"if {runs} {key}", line))
         return tuple(made)

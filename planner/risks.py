@@ -4,9 +4,6 @@ This is the one table of rule ids outside planner/rules: the admission's answer 
 know what was accepted, and the rules need that answer for their fixes.
 """
 
-from __future__ import annotations
-
-from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
@@ -49,15 +46,6 @@ class Risk(StrEnum):
     """An assignor class of the application's own supports COOPERATIVE."""
     OWN_EAGER = "RB112"
     """An assignor class of the application's own supports EAGER."""
-
-    @property
-    def rule(self) -> str:
-        """Return the id of the rule to ignore."""
-        return self.value
-
-    def accepted_in(self, ignore: Collection[str]) -> bool:
-        """Return whether the ignored rules accept it."""
-        return self.value in ignore
 
 
 def own_class_risk(goal: str) -> Risk:

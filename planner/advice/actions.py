@@ -251,7 +251,7 @@ def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
 
 def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
     """Return the advice with the command that states `fact` instead, which accepts `risk`."""
-    line = context.accepting(risk.rule, fact).line
+    line = context.accepting(risk, fact).line
     return worded(replace(made, also=(f"or, if {fact}, say so",), command=line))
 
 
@@ -288,7 +288,7 @@ def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
 
     An advice whose join is proven to be rejected is never acceptable.
     """
-    kinds = {kind for risk, kinds in _ACCEPTS.items() if risk.accepted_in(ignore) for kind in kinds}
+    kinds = {kind for risk, kinds in _ACCEPTS.items() if risk in ignore for kind in kinds}
     return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
 
 

@@ -98,9 +98,9 @@ def _of_aim(
 ) -> Actions:
     aim = step.aim
     risk = stop_risk(plan.path)
-    if risk is not None and not risk.accepted_in(ignore):
+    if risk is not None and risk not in ignore:
         stops = stop(step.precondition)
-        return replace(stops, command=context.accepting(risk.rule, AGREED).line), ()
+        return replace(stops, command=context.accepting(risk, AGREED).line), ()
     if step.kind is StepKind.CUT_OVER:
         if not to_do:
             return replan(context, "no member is left to stop"), ()

@@ -86,7 +86,7 @@ def make_plan(
         NotPlannedError: this version plans no path to this target.
     """
     snapshot = without_departed(snapshot, dict.fromkeys(departed, snapshot.captured_at))
-    if Risk.UNREAD_SETTINGS.accepted_in(ignore or {}):
+    if Risk.UNREAD_SETTINGS in (ignore or {}):
         snapshot = with_default_settings(snapshot)
     goal = goal_of(snapshot, target, families, before)
     context = Context(
@@ -98,8 +98,8 @@ def make_plan(
         expect_members=expect_members,
         families=families,
         given=given,
-        remembers=Risk.FORGOTTEN_LISTS.accepted_in(ignore or {}),
-        own_classes=own_class_risk(goal.kind).accepted_in(ignore or {}),
+        remembers=Risk.FORGOTTEN_LISTS in (ignore or {}),
+        own_classes=own_class_risk(goal.kind) in (ignore or {}),
         speed=speed,
         pricing=pricing,
         client=goal.client,
@@ -346,9 +346,9 @@ def _judged(
     answers = map(says, gating(findings, step.id, ignored=True))
     holds = worst([*answers, facts, own, step.precondition_holds])
     heeded = {own, *map(says, gating(findings, step.id))}
-    if facts in _RISKS and not _RISKS[facts].accepted_in(ignore):
+    if facts in _RISKS and _RISKS[facts] not in ignore:
         heeded.add(facts)
-    lists_accepted = Risk.UNKNOWN_LISTS.accepted_in(ignore)
+    lists_accepted = Risk.UNKNOWN_LISTS in (ignore)
     if narrows and step.unknown and not step.to_do and not lists_accepted:
         heeded.add(Tri.CANNOT_TELL)
     return replace(
@@ -421,12 +421,12 @@ def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[
         return here + "can start"
     why_not = next(iter(path.reasons), "")
     if code == BLOCKED:
-        return here + f"is blocked: {by or why_not or Risk.TARGET_MISSING.rule}"
+        return here + f"is blocked: {by or why_not or Risk.TARGET_MISSING}"
     count = len(context.unsure) or len(context.members) - len(context.settled)
     unknown = f"{count} member{'' if count == 1 else 's'} unknown"
     if why_not and not by:
         return here + f"cannot be proven yet: {why_not}"
-    counted = not by or Risk.UNKNOWN_LISTS.rule in by
+    counted = not by or Risk.UNKNOWN_LISTS in by
     return here + f"cannot be proven yet: {unknown if counted else by}"
 
 

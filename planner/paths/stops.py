@@ -85,14 +85,14 @@ def stop_all(members: Sequence[Member]) -> str:
 
 def agreed(risk: Risk) -> str:
     """Return the precondition of a step that stops the whole group."""
-    return f"an interruption is agreed (accepting {risk.rule} records by whom)"
+    return f"an interruption is agreed (accepting {risk} records by whom)"
 
 
 def stopping(context: Context, risk: Risk) -> tuple[NamedCommand, ...]:
     """Return the commands of a stop of all members: the one that accepts it as `risk`, and the one
     that shows whether the group is Empty.
     """
-    return context.accepting(risk.rule, AGREED), empty_now(context)
+    return context.accepting(risk, AGREED), empty_now(context)
 
 
 def empty_now(context: Context) -> NamedCommand:

@@ -207,7 +207,7 @@ def step_standing(
     by = {answer: [member for member in asked if member.done is answer] for answer in Tri}
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
     unseen = [member for member in by[Tri.CANNOT_TELL] if not member.by_hand]
-    unknown, rule = f"not known: {_named(unseen)}", Risk.UNKNOWN_LISTS.rule
+    unknown, rule = f"not known: {_named(unseen)}", Risk.UNKNOWN_LISTS
     reads_lists = aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
     passes = reads_lists and rule in ignore and not any(member.proven for member in unseen)
     look = step.gate.by_hand or "look at what the step changes"
@@ -326,7 +326,7 @@ def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, s
     one = first((restart_of(context, f, later.target_list) for f in left[:TRIED]), ignore)
     admitted = one.verdict is Tri.YES or acceptable(one, ignore)
     why = f"step {later.id} is not proven to be admitted: {one.reason}"
-    return None if admitted else f"{why} ({Risk.FORGOTTEN_LISTS.rule})"
+    return None if admitted else f"{why} ({Risk.FORGOTTEN_LISTS})"
 
 
 def _named(members: Sequence[MemberStanding]) -> str:

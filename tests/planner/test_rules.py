@@ -92,7 +92,7 @@ def test_no_other_module_names_a_rule_to_treat_it_in_its_own_way() -> None:
 
 @pytest.mark.parametrize("risk", Risk)
 def test_one_rule_asks_for_each_risk(risk: Risk) -> None:
-    assert [known.id for known in rules().values() if known.accepts is risk] == [risk.rule]
+    assert [known.id for known in rules().values() if known.accepts is risk] == [risk]
 
 
 @pytest.mark.parametrize("trait", Trait)

@@ -205,5 +205,5 @@ def unread_settings(context: Context) -> Findings:
             result=Tri.CANNOT_TELL,
             members=static,
             fix=f"{read_brokers(context)} Or ask who runs the brokers, and state it.",
-            commands=[context.accepting(Risk.UNREAD_SETTINGS.rule, DEFAULTS)],
+            commands=[context.accepting(Risk.UNREAD_SETTINGS, DEFAULTS)],
         )

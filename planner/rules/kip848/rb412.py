@@ -59,7 +59,7 @@ def no_kip848_client(context: Context) -> Findings:
                 if answer is Tri.NO
                 else (
                     context.accepting(
-                        Risk.OLD_CLIENT.rule, "every client is of a version that supports it"
+                        Risk.OLD_CLIENT, "every client is of a version that supports it"
                     ),
                 ),
             )
