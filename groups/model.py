@@ -228,8 +228,7 @@ class Subscription(Record, frozen=True, kw_only=True):
     `owned_partitions` is None below v1 (the version has no such field; some clients leave it out
     of v1 too), empty when sent empty.
     `generation_id` is None below v2, `rack_id` None below v3 or when null.
-    `user_data` is the raw bytes, None when null. `wire` holds the bytes as sent, only where the
-    other fields cannot express them (an owned topic that comes twice, bytes after the last field).
+    `user_data` is the raw bytes, None when null.
     """
 
     version: int
@@ -238,7 +237,6 @@ class Subscription(Record, frozen=True, kw_only=True):
     generation_id: int | None = None
     rack_id: str | None = None
     user_data: bytes | None = None
-    wire: bytes | None = None
 
     @property
     def owned_count(self) -> int:

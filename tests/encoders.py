@@ -5,73 +5,24 @@ A value that its field cannot hold raises `struct.error`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from struct import pack
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from rebal.groups.model import Subscription, TopicPartitions
-from rebal.groups.wire.consumer_protocol import (
-    ConsumerAssignment,
-    decode_assignment,
-    decode_subscription,
-)
+from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from rebal.groups.wire.user_data import (
     ConnectorTasks,
     StreamsUserData,
     WorkerAssignment,
     WorkerMetadata,
-    decode_worker,
-    decode_worker_assignment,
 )
 
 HIGHEST_STREAMS: Final = 11
 
 
-class _Sent(Protocol):
-    @property
-    def wire(self) -> bytes | None: ...
-
-
-_S = TypeVar("_S", bound=_Sent)
-
-
-def as_sent(record: _S, decode: Callable[[bytes], _S], write: Callable[[_S], bytes]) -> bytes:
-    """Return the bytes kept in `wire` where they still say what the record says, else new ones."""
-    wire = record.wire
-    return wire if wire is not None and decode(wire) == record else write(record)
-
-
 def encode_subscription(subscription: Subscription) -> bytes:
     """Return the bytes of `subscription`; a field that its version lacks is not written."""
-    return as_sent(subscription, decode_subscription, _write_subscription)
-
-
-def encode_assignment(assignment: ConsumerAssignment) -> bytes:
-    return as_sent(assignment, decode_assignment, _write_assignment)
-
-
-def encode_worker(metadata: WorkerMetadata) -> bytes:
-    return as_sent(metadata, decode_worker, _write_worker)
-
-
-def encode_worker_assignment(assignment: WorkerAssignment) -> bytes:
-    return as_sent(assignment, decode_worker_assignment, _write_worker_assignment)
-
-
-def encode_streams(user_data: StreamsUserData) -> bytes:
-    """Return the bytes of `user_data`; a field that is None is not written."""
-    latest, process_id = user_data.latest, user_data.process_id
-    return b"".join(
-        (
-            pack(">i", user_data.version),
-            b"" if latest is None else pack(">i", latest),
-            b"" if process_id is None else process_id.bytes,
-            user_data.rest,
-        )
-    )
-
-
-def _write_subscription(subscription: Subscription) -> bytes:
     version, generation = subscription.version, subscription.generation_id
     parts = [
         pack(">hi", version, len(subscription.topics)),
@@ -87,12 +38,25 @@ def _write_subscription(subscription: Subscription) -> bytes:
     return b"".join(parts)
 
 
-def _write_assignment(assignment: ConsumerAssignment) -> bytes:
+def encode_streams(user_data: StreamsUserData) -> bytes:
+    """Return the bytes of `user_data`; a field that is None is not written."""
+    latest, process_id = user_data.latest, user_data.process_id
+    return b"".join(
+        (
+            pack(">i", user_data.version),
+            b"" if latest is None else pack(">i", latest),
+            b"" if process_id is None else process_id.bytes,
+            user_data.rest,
+        )
+    )
+
+
+def encode_assignment(assignment: ConsumerAssignment) -> bytes:
     partitions = _partitions(assignment.partitions)
     return pack(">h", assignment.version) + partitions + nullable_bytes(assignment.user_data)
 
 
-def _write_worker(metadata: WorkerMetadata) -> bytes:
+def encode_worker(metadata: WorkerMetadata) -> bytes:
     made = pack(">h", metadata.version) + string(metadata.url)
     made += pack(">q", metadata.config_offset)
     if metadata.version:
@@ -101,7 +65,7 @@ def _write_worker(metadata: WorkerMetadata) -> bytes:
     return made
 
 
-def _write_worker_assignment(assignment: WorkerAssignment) -> bytes:
+def encode_worker_assignment(assignment: WorkerAssignment) -> bytes:
     made = pack(">hh", assignment.version, assignment.error)
     made += string(assignment.leader) + string(assignment.leader_url)
     made += pack(">q", assignment.config_offset) + _tasks(assignment.assigned)

@@ -143,7 +143,7 @@ class _Redaction:
             return sent
         data = sent.user_data
         user_data = None if data is None else self._user_data(data)
-        return msgspec.structs.replace(sent, user_data=user_data, wire=None)
+        return msgspec.structs.replace(sent, user_data=user_data)
 
     def _user_data(self, data: bytes) -> bytes:
         """Return user data of the same length: a plan (to KIP-848) asks whether there is any."""

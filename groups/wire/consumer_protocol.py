@@ -25,14 +25,12 @@ _ASSIGNMENT: Final = Message("ConsumerProtocolAssignment")
 class ConsumerAssignment(Record, frozen=True, kw_only=True):
     """Assignment of one member as the leader sent it.
 
-    `user_data` is None when null. `wire` holds the bytes as sent, only where the other fields do
-    not determine them (a topic that comes twice, bytes after the last field).
+    `user_data` is None when null.
     """
 
     version: int
     partitions: TopicPartitions
     user_data: bytes | None = None
-    wire: bytes | None = None
 
 
 def decode_subscription(data: bytes) -> Subscription:
@@ -48,7 +46,7 @@ def decode_subscription(data: bytes) -> Subscription:
     owned = found.get("owned_partitions")
     if owned is not None:
         found["owned_partitions"] = _by_topic(cursor, owned)
-    return Subscription(version=version, wire=cursor.kept(), **found)
+    return Subscription(version=version, **found)
 
 
 def decode_assignment(data: bytes) -> ConsumerAssignment:
@@ -66,7 +64,6 @@ def decode_assignment(data: bytes) -> ConsumerAssignment:
         version=version,
         partitions=partitions,
         user_data=found["user_data"],
-        wire=cursor.kept(),
     )
 
 
@@ -75,7 +72,6 @@ def _by_topic(cursor: Cursor, entries: tuple[tuple[str, tuple[int, ...]], ...]) 
     read: dict[str, list[int]] = {}
     for topic, numbers in entries:
         read.setdefault(topic, []).extend(numbers)
-    cursor.exact &= len(read) == len(entries)
     try:
         return {topic: Partitions(numbers) for topic, numbers in read.items()}
     except ValueError as error:

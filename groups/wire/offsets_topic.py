@@ -28,7 +28,6 @@ CONSUMER_GROUP_MEMBER_METADATA: Final = 5
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: Final = 6
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: Final = 7
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: Final = 8
-CONSUMER_GROUP_REGULAR_EXPRESSION: Final = 16
 
 KINDS: Final = {
     0: "LEGACY_OFFSET_COMMIT",
@@ -85,12 +84,6 @@ class MemberKey(GroupKey, frozen=True, kw_only=True):
     member_id: str
 
 
-class RegularExpressionKey(GroupKey, frozen=True, kw_only=True):
-    """Kind 16: a regular expression that members of `group_id` subscribe to."""
-
-    regular_expression: str
-
-
 class UnknownKey(Record, frozen=True, kw_only=True):
     """A key whose kind is not in `KINDS`; its other fields cannot be read."""
 
@@ -104,7 +97,7 @@ _KEYS: Final[Mapping[int, Callable[..., Key]]] = MappingProxyType(
     dict.fromkeys(KINDS, GroupKey)
     | dict.fromkeys(_OF_MEMBERS, MemberKey)
     | dict.fromkeys(OFFSET_COMMITS, OffsetCommitKey)
-    | {GROUP_METADATA: GroupMetadataKey, CONSUMER_GROUP_REGULAR_EXPRESSION: RegularExpressionKey}
+    | {GROUP_METADATA: GroupMetadataKey}
 )
 
 
@@ -354,14 +347,6 @@ class CurrentAssignment(Record, frozen=True, kw_only=True):
     pending_revocation: TopicIdPartitions = ()
 
 
-class RegularExpression(Record, frozen=True, kw_only=True):
-    """Kind 16: the topics that a regular expression matched; time in milliseconds since 1970."""
-
-    topics: tuple[str, ...] = ()
-    version: int
-    timestamp_ms: int
-
-
 Value = (
     GroupEpoch
     | PartitionMetadata
@@ -369,7 +354,6 @@ Value = (
     | TargetEpoch
     | TargetAssignment
     | CurrentAssignment
-    | RegularExpression
 )
 
 
@@ -402,10 +386,6 @@ DECODERS: Final[Mapping[int, tuple[Message, Callable[..., Value]]]] = MappingPro
         CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: (
             Message("ConsumerGroupCurrentMemberAssignmentValue"),
             CurrentAssignment,
-        ),
-        CONSUMER_GROUP_REGULAR_EXPRESSION: (
-            Message("ConsumerGroupRegularExpressionValue"),
-            RegularExpression,
         ),
     }
 )

@@ -31,19 +31,16 @@ _NULL_BYTES: Final = b"\xff" * 4
 class Cursor:
     """A place in untrusted bytes.
 
-    `exact` turns False where the values read do not determine the bytes: an unusual length for
-    null, or a field that is missing at the end. With `lenient` text that is not UTF-8 gets
-    replacement characters, as in Java.
+    With `lenient` text that is not UTF-8 gets replacement characters, as in Java.
     """
 
-    __slots__ = ("at", "data", "exact", "lenient", "title")
+    __slots__ = ("at", "data", "lenient", "title")
 
     def __init__(self, data: bytes, title: str, lenient: bool = False) -> None:
         self.data = data
         self.title = title
         self.lenient = lenient
         self.at = 0
-        self.exact = True
 
     def error(self, problem: str) -> WireError:
         """Return the error to raise for a problem at this place."""
@@ -63,10 +60,6 @@ class Cursor:
     def rest(self) -> bytes:
         """Return all bytes that are left."""
         return self.take(len(self.data) - self.at, "the rest")
-
-    def kept(self) -> bytes | None:
-        """Return the bytes if the values read do not determine them, else None."""
-        return None if self.exact and self.at == len(self.data) else self.data
 
 
 def _fixed(form: str) -> Read:
@@ -163,13 +156,6 @@ _INT32: Final = _FIXED["int32"][0]
 _LENGTHS: Final = {"string": struct.Struct(">h"), "bytes": struct.Struct(">i")}
 
 
-def _accept_null(cursor: Cursor, size: int, about: str, nullable: bool) -> None:
-    """Accept a negative length as null where that is allowed, as Kafka's own readers do."""
-    if not nullable:
-        raise cursor.error(f"{about} is null")
-    cursor.exact &= size == -1
-
-
 def _sized(kind: str, compact: bool, nullable: bool) -> Read:
     """Return a reader of text or bytes, which begin with their length."""
     unpack, width = _LENGTHS[kind].unpack_from, _LENGTHS[kind].size
@@ -187,7 +173,9 @@ def _sized(kind: str, compact: bool, nullable: bool) -> Read:
                 raise cursor.error(f"{about} is cut off") from None
             cursor.at = at = at + width
         if size < 0:
-            _accept_null(cursor, size, about, nullable)
+            # Any negative length is null, as in Kafka's own readers.
+            if not nullable:
+                raise cursor.error(f"{about} is null")
             return None
         end = at + size
         if end > len(data):
@@ -214,7 +202,6 @@ def _array(length: Read, nullable: bool, smallest: int, entries: Callable[..., A
         if count < 0:
             if not nullable:
                 raise cursor.error(f"{about} has the length {count}")
-            _accept_null(cursor, count, about, nullable)
             return None
         if count * smallest > len(cursor.data) - cursor.at:
             raise cursor.error(f"{about} claims {count} entries, more than its bytes can hold")
@@ -412,7 +399,6 @@ class Message:
 
         def optional(cursor: Cursor, about: str) -> Any:
             if cursor.at == len(cursor.data):
-                cursor.exact = False
                 return None
             return read(cursor, about)
 

@@ -161,23 +161,20 @@ class WorkerMetadata(Record, frozen=True, kw_only=True):
     """Metadata of one Connect worker, in the version of the elected protocol.
 
     `url` is its REST address, `config_offset` how far it has read the connectors' configuration.
-    `assignment` is what it ran when it joined (v1 and later; None when null). `wire` holds the
-    bytes as sent, only where the other fields do not determine them.
+    `assignment` is what it ran when it joined (v1 and later; None when null).
     """
 
     version: int
     url: str
     config_offset: int
     assignment: WorkerAssignment | None = None
-    wire: bytes | None = None
 
 
 class WorkerAssignment(Record, frozen=True, kw_only=True):
     """Assignment of one Connect worker by its leader.
 
     `delay_ms` is how long lost tasks are held back (v1 and later). `assigned` and `revoked` are
-    None when null (v1 and later; v0 has neither `revoked` nor a delay). `wire` is as in
-    `WorkerMetadata`.
+    None when null (v1 and later; v0 has neither `revoked` nor a delay).
     """
 
     version: int
@@ -188,7 +185,6 @@ class WorkerAssignment(Record, frozen=True, kw_only=True):
     assigned: ConnectorTasks | None = ()
     revoked: ConnectorTasks | None = None
     delay_ms: int = 0
-    wire: bytes | None = None
 
 
 def decode_worker(data: bytes) -> WorkerMetadata:
@@ -197,10 +193,10 @@ def decode_worker(data: bytes) -> WorkerMetadata:
     Raises:
         WireError: see `Message.read`; also a negative version.
     """
-    version, found, cursor = _WORKER.read(data)
+    version, found, _ = _WORKER.read(data)
     ran: bytes | None = found.pop("assignment", None)
     assignment = None if ran is None else decode_worker_assignment(ran)
-    return WorkerMetadata(version=version, wire=cursor.kept(), assignment=assignment, **found)
+    return WorkerMetadata(version=version, assignment=assignment, **found)
 
 
 def decode_worker_assignment(data: bytes) -> WorkerAssignment:
@@ -209,6 +205,6 @@ def decode_worker_assignment(data: bytes) -> WorkerAssignment:
     Raises:
         WireError: as `decode_worker`.
     """
-    version, found, cursor = _WORKER_ASSIGNMENT.read(data)
+    version, found, _ = _WORKER_ASSIGNMENT.read(data)
     made: dict[str, Any] = {**found, "delay_ms": found.get("delay_ms") or 0}
-    return WorkerAssignment(version=version, wire=cursor.kept(), **made)
+    return WorkerAssignment(version=version, **made)

@@ -23,7 +23,6 @@ from rebal.groups.wire.offsets_topic import (
     MemberKey,
     OffsetCommit,
     OffsetCommitKey,
-    RegularExpressionKey,
     UnknownKey,
     decode_group_metadata,
     decode_key,
@@ -55,10 +54,7 @@ def key(kind: int, rest: bytes = b"") -> bytes:
         (key(2), GroupMetadataKey(version=2, group_id="g")),
         (key(3), GroupKey(version=3, group_id="g")),
         (key(8, b"\x00\x02m1"), MemberKey(version=8, group_id="g", member_id="m1")),
-        (
-            key(16, b"\x00\x02a*"),
-            RegularExpressionKey(version=16, group_id="g", regular_expression="a*"),
-        ),
+        (key(16, b"\x00\x02a*"), GroupKey(version=16, group_id="g")),
         (key(14, b"\x00\x02m1"), MemberKey(version=14, group_id="g", member_id="m1")),
         (key(23), GroupKey(version=23, group_id="g")),
         (key(24, b"anything"), UnknownKey(version=24)),
@@ -217,9 +213,6 @@ def written(value: records.Value) -> tuple[int, bytes]:
         out = struct.pack(">hiib", 0, value.member_epoch, value.previous_member_epoch, value.state)
         out += written_partitions(value.assigned) + written_partitions(value.pending_revocation)
         return 8, out + b"\x00"
-    if isinstance(value, records.RegularExpression):
-        out = b"\x00\x00" + written_texts(value.topics)
-        return 16, out + struct.pack(">qq", value.version, value.timestamp_ms) + b"\x00"
     out = b"\x00\x00" + compact(value.instance_id) + compact(value.rack_id)
     out += compact(value.client_id) + compact(value.client_host) + written_texts(value.topics)
     out += compact(value.topic_regex) + struct.pack(">i", value.rebalance_timeout_ms)
@@ -277,7 +270,6 @@ values = st.one_of(
         assigned=partitions,
         pending_revocation=partitions,
     ),
-    st.builds(records.RegularExpression, topics=texts, version=int64, timestamp_ms=int64),
 )
 
 
