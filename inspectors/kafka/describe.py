@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from rebal.groups.compact import Partitions
 from rebal.groups.errors import WireError
 from rebal.groups.model import (
+    Group,
     GroupState,
     GroupType,
     Member,
-    Record,
     Subscription,
     Topic,
     TopicPartitions,
@@ -49,18 +49,11 @@ NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
 NOT_CLASSIC: Final = "NOT_CLASSIC"
 
 
-class Described(Record, frozen=True, kw_only=True):
+class Described(Group, frozen=True, kw_only=True):
     """One description of a group; `operations` are the user's AclOperation codes on it."""
 
-    group_id: str
-    type: GroupType
-    state: GroupState
     at: datetime
     coordinator_id: int
-    protocol_type: str | None = None
-    assignor: str | None = None
-    group_epoch: int | None = None
-    assignment_epoch: int | None = None
     members: tuple[Member, ...] = ()
     operations: Set[int] | None = None
 

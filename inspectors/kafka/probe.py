@@ -164,7 +164,7 @@ def join_request(
     )
 
 
-def _unfit(group: Described | Group, members: Sequence[Member]) -> str | None:
+def _unfit(group: Group, members: Sequence[Member]) -> str | None:
     """Return why the group may not be probed; None if it may."""
     if group.type in (GroupType.STREAMS, GroupType.SHARE):
         return f"it is a {group.type} group, which has no assignor lists"
