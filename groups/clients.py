@@ -48,21 +48,15 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: str
     title: str
     software_names: tuple[str, ...]
-    software_source: str
     mixed_list: Literal["allowed", "refused", "never", "unknown"]
     protocol: Literal["fixed", "follows-vote"]
-    protocol_source: str
     cooperative_since: str
-    cooperative_source: str
     kip848_since: str
-    kip848_source: str
     defaults: tuple[DefaultList, ...]
-    defaults_source: str
     client_id: str | None
-    client_id_source: str
     timeouts: tuple[DefaultTimeouts, ...]
     leaves_on_close: bool
-    leaves_source: str
+    sources: dict[str, str]
 
     @property
     def newest_list(self) -> tuple[str, ...]:
@@ -128,9 +122,25 @@ def assignors() -> dict[str, Assignor]:
     return {known.name: known for known in data["assignors"]}
 
 
-def family(key: str | None) -> Family | None:
-    """Return the family of this key; None when it is not known."""
-    return None if key is None else families().get(key)
+_UNKNOWN: Final = Family(
+    key="",
+    title="an unknown client",
+    software_names=(),
+    mixed_list="unknown",
+    protocol="fixed",
+    cooperative_since=UNKNOWN,
+    kip848_since=UNKNOWN,
+    defaults=(),
+    client_id=None,
+    timeouts=(),
+    leaves_on_close=True,
+    sources={},
+)
+
+
+def family(key: str | None) -> Family:
+    """Return the family of this key; else one without a key, of which nothing is known."""
+    return families().get(key or "", _UNKNOWN)
 
 
 def family_of(software_name: str | None, version: str | None = None) -> str | None:
@@ -199,7 +209,7 @@ def default_list(key: str | None, version: str | None = None) -> tuple[str, ...]
     `version` is not given.
     """
     known = family(key)
-    if known is None or not known.defaults:
+    if not known.defaults:
         return None
     if len(known.defaults) == 1:
         return known.defaults[0].list
@@ -241,8 +251,7 @@ def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalancePr
     if known is None or known.protocols == "depends":
         return None
     supported = frozenset(RebalanceProtocol(protocol) for protocol in known.protocols)
-    client = family(key)
-    refuses = client is not None and client.mixed_list == "refused"
+    refuses = family(key).mixed_list == "refused"
     if refuses and RebalanceProtocol.COOPERATIVE in supported:
         return frozenset({RebalanceProtocol.COOPERATIVE})
     return supported

@@ -264,12 +264,12 @@ def _by_list(
     votes = {list_protocol((name,), key, own) for name in asked}
     voted = votes.pop() if len(votes) == 1 else None
     shown = f"its list is [{', '.join(known.list)}]"
-    if client is not None and not client.follows_vote:
+    if client.key and not client.follows_vote:
         value, why = (
             fixed,
             f"{shown}, and the client runs the highest protocol that all its assignors support",
         )
-    elif client is not None:
+    elif client.key:
         chosen = elected or "any of them, which all run one protocol"
         value, why = voted, f"{shown}, and the client follows the vote for {chosen}"
     else:
@@ -341,7 +341,7 @@ def _by_rejoin(member: Member) -> ProtocolAnswer | None:
 def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
     """Return the answer that the family proves once its list holds `elected`, not eager-only."""
     client = family(proven_family(member.software))
-    if client is None or member.software is None:
+    if not client.key or member.software is None:
         return None
     evidence = member.software.evidence
     old = next((n for n in member.assignors.at_least if eager_only(n) is Tri.YES), None)

@@ -16,34 +16,8 @@ from rebal.groups.clients import (
     older,
     version_tuple,
 )
-from rebal.groups.model import GroupSnapshot, Member, Record, Software, Tri
+from rebal.groups.model import GroupSnapshot, Member, Software, Tri
 from rebal.planner.verdict import opposite
-
-
-class Able(Record, frozen=True, kw_only=True):
-    """Capabilities of one client family, or of one of its versions where they differ.
-
-    `cooperative`: it has a cooperative assignor. `mixed`: it accepts eager and cooperative
-    assignors in one list. `follows_vote`: it runs the protocol of the elected assignor; other
-    clients fix their protocol when they are built.
-    """
-
-    cooperative: Tri = Tri.CANNOT_TELL
-    mixed: Tri = Tri.CANNOT_TELL
-    follows_vote: bool = False
-
-
-@lru_cache(4096)
-def able(key: str | None, version: str | None = None) -> Able:
-    """Return the capabilities of this client; all `cannot tell` for an unknown family."""
-    known = family(key)
-    if known is None:
-        return Able()
-    return Able(
-        cooperative=known.cooperative(version),
-        mixed=known.mixed,
-        follows_vote=known.follows_vote,
-    )
 
 
 @lru_cache(1)
@@ -59,14 +33,12 @@ def stays_eager(key: str | None) -> bool:
     (Java, sarama), or while the members that reject mixed lists (librdkafka, kafka-python) are
     stopped.
     """
-    known = family(key)
-    return known is not None and known.cooperative() is Tri.NO
+    return family(key).cooperative() is Tri.NO
 
 
 def refuses_mixed(key: str | None) -> bool:
     """Return whether this client has a cooperative assignor but rejects mixed lists."""
-    known = family(key)
-    return known is not None and known.mixed_list == "refused"
+    return family(key).mixed_list == "refused"
 
 
 def is_mixed(names: Iterable[str]) -> bool:
@@ -103,14 +75,16 @@ def cooperative(assignor: str) -> Tri:
     return opposite(eager_only(assignor))
 
 
-def cannot_hold(can: Able, assignor: str, elected: str | None) -> bool:
-    """Return whether the elected assignor proves that this client's list lacks `assignor`.
+def cannot_hold(key: str, version: str | None, assignor: str, elected: str | None) -> bool:
+    """Return whether the elected assignor proves that the list of this client, a family and its
+    version, lacks `assignor`.
 
     It does if the client has no cooperative assignor, or rejects mixed lists and an assignor of the
     other protocol is elected.
     """
     other = cooperative(assignor)
-    if can.cooperative is Tri.NO and other is Tri.YES:
+    can = family(key)
+    if other is Tri.YES and can.cooperative(version) is Tri.NO:
         return True
     if elected is None or assignor == elected or can.mixed is not Tri.NO:
         return False

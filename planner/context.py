@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from rebal.groups.classes import disproved
-from rebal.groups.clients import families, libraries, proven_family, version_tuple
+from rebal.groups.clients import families, family, libraries, proven_family, version_tuple
 from rebal.groups.commands import Command, option, options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, GroupType, Knowledge, RebalanceProtocol, Tri
@@ -20,7 +20,6 @@ from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.admission.rejected import joined_since, member_of, still_out
 from rebal.planner.bridge import Bridge, bridge_of
 from rebal.planner.clients import (
-    able,
     assumed,
     cannot_hold,
     cooperative,
@@ -189,7 +188,7 @@ class Context(GroupFacts):
         if assignor == self.elected or self.probed(assignor) is Tri.YES:
             yield Tri.YES
         family = facts.family if facts.family_proven else None
-        if family and cannot_hold(able(family, facts.version), assignor, self.elected):
+        if family and cannot_hold(family, facts.version, assignor, self.elected):
             yield Tri.NO
 
     def old(self, assignor: str) -> Tri:
@@ -248,7 +247,7 @@ class Context(GroupFacts):
         if self.only_target:
             return
         key = facts.family if facts.family_proven else None
-        if key is not None and able(key, facts.version).cooperative is Tri.NO:
+        if key is not None and family(key).cooperative(facts.version) is Tri.NO:
             yield Tri.NO if self.goal == EAGER else Tri.YES
             return
         unmixed = self.takes_mixed(facts) is Tri.NO
@@ -391,7 +390,7 @@ class Context(GroupFacts):
         if not own and {Tri.YES, Tri.NO} <= set(map(cooperative, self.names_held(facts.member))):
             return Tri.YES
         if facts.family_proven and facts.family is not None:
-            return able(facts.family, facts.version).mixed
+            return family(facts.family).mixed
         return facts.takes_mixed if facts.family is None else Tri.CANNOT_TELL
 
     def may_take_mixed(self, facts: Facts) -> Tri:

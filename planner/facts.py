@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.classes import borrowed_names, not_by_name
-from rebal.groups.clients import fixes_protocol, named_families, older, proven_family
+from rebal.groups.clients import family, fixes_protocol, named_families, older, proven_family
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import (
     Evidence,
@@ -29,7 +29,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import ProtocolAnswer, member_protocol
 from rebal.groups.reloads import has_whole_lists
-from rebal.planner.clients import able, refuted
+from rebal.planner.clients import refuted
 from rebal.planner.verdict import agreed, opposite
 
 KEYS: Final = 4
@@ -70,7 +70,7 @@ class Facts(Record, frozen=True, kw_only=True):
         A single candidate may be a guess; `Context.takes_mixed` counts only proof.
         """
         keys = (self.family,) if self.family is not None else self.candidates
-        answers = {able(key, self.version).mixed for key in keys}
+        answers = {family(key).mixed for key in keys}
         return agreed(answers)
 
     @property

@@ -306,8 +306,7 @@ def _clients(context: Context) -> Iterator[Answer]:
         if facts.family is not None:
             by_family.setdefault(facts.family, []).append(facts)
     for key, members in sorted(by_family.items()):
-        known = family(key)
-        since = known.kip848_since if known else UNKNOWN
+        since = family(key).kip848_since
         if version_tuple(since) is not None:
             continue
         never = since != UNKNOWN
@@ -329,10 +328,8 @@ def _clients(context: Context) -> Iterator[Answer]:
 
 def too_old(facts: Facts) -> Tri:
     """Return whether this member's client must be upgraded before the move to KIP-848."""
-    known = family(facts.family)
-    if known is None or version_tuple(known.kip848_since) is None:
-        return Tri.CANNOT_TELL
-    return facts.older_than(known.kip848_since)
+    since = family(facts.family).kip848_since
+    return Tri.CANNOT_TELL if version_tuple(since) is None else facts.older_than(since)
 
 
 def _lists(context: Context) -> Iterator[Answer]:

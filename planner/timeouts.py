@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import DefaultTimeouts, family, older
+from rebal.groups.clients import DefaultTimeouts, families, family, older
 from rebal.groups.model import (
     Cluster,
     Evidence,
@@ -102,10 +102,8 @@ def waits(member: Member) -> Waits:
 def _defaults(software: Software | None) -> tuple[str, DefaultTimeouts]:
     """Return the family and its default timeouts; of an unknown version those of the newest."""
     known = family(software.family if software is not None else None)
-    if known is None or software is None:
-        unknown = family(_UNKNOWN_FAMILY)
-        assert unknown is not None
-        return _UNKNOWN_FAMILY, unknown.timeouts[0]
+    if software is None or not known.key:
+        return _UNKNOWN_FAMILY, families()[_UNKNOWN_FAMILY].timeouts[0]
     new = (each for each in known.timeouts if older(software, each.since) is not Tri.YES)
     return known.key, next(new, known.timeouts[-1])
 
@@ -178,8 +176,8 @@ def leaves(member: Member) -> bool:
     """Return whether it leaves the group when it is closed: static members do not, and neither does
     Streams in the classic protocol. Members of the newer protocols have an epoch.
     """
-    known = family(member.software.family) if member.software is not None else None
-    silent = known is not None and not known.leaves_on_close and member.member_epoch is None
+    client = family(member.software.family if member.software is not None else None)
+    silent = not client.leaves_on_close and member.member_epoch is None
     return member.instance_id is None and not silent
 
 

@@ -130,7 +130,7 @@ def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) 
 
 def _with_family_bounds(member: Member, elected: str) -> Member:
     client = family(proven_family(member.software))
-    if client is None or member.software is None:
+    if not client.key or member.software is None:
         return member
     version = member.software.version
     said = member.software.evidence[-1:]

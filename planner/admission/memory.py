@@ -32,7 +32,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.reloads import joined_since_load, never_loaded
-from rebal.planner.clients import able, cannot_hold
+from rebal.planner.clients import cannot_hold
 from rebal.planner.facts import Facts, GroupFacts
 from rebal.planner.verdict import opposite
 from rebal.planner.versions import fault
@@ -340,8 +340,8 @@ def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
         return Held(names=frozenset(known.list), exact=True)
     lacks = set(known.lacks)
     if facts.family is not None and facts.family_proven:
-        can = able(facts.family, facts.version)
-        lacks |= {name for name in names if cannot_hold(can, name, elected)}
+        own = facts.family, facts.version
+        lacks |= {name for name in names if cannot_hold(*own, name, elected)}
     at_least = {*known.at_least, *filter(None, [elected])}
     return Held(names=frozenset(at_least), lacks=frozenset(lacks))
 

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.brokers import other_brokers
-from rebal.groups.clients import older, version_tuple
+from rebal.groups.clients import family, older, version_tuple
 from rebal.groups.model import (
     GroupSnapshot,
     GroupType,
@@ -42,7 +42,7 @@ from rebal.planner.check.starts import (
     snapshot_of,
     snapshots_of,
 )
-from rebal.planner.clients import able, cooperative, is_mixed, refuses_mixed, stops_at_repeats
+from rebal.planner.clients import cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
 from rebal.planner.facts import listed
 from rebal.planner.plan import Severity
@@ -436,7 +436,7 @@ def _fails(start: Start) -> str | None:
             f"{start.family} does not start with eager and cooperative assignors in one list",
         ),
         (
-            able(start.family, start.library.version).cooperative is Tri.NO
+            family(start.family).cooperative(start.library.version) is Tri.NO
             and any(cooperative(name) is Tri.YES for name in names),
             f"{' '.join(filter(None, (start.family, start.library.version)))} has no cooperative "
             "assignor",

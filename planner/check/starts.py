@@ -162,7 +162,7 @@ def _unknown_list(start: Start) -> tuple[str, ...]:
     """
     known, library = family(start.family), start.library
     hidden = library.product and library.own_list
-    first = {default.list[0] for default in known.defaults} if known and not hidden else set()
+    first = set() if hidden else {default.list[0] for default in known.defaults}
     inputs = (start.family, library.version, library.product, library.product_version)
     return (*(first if len(first) == 1 else ()), _OPEN + "|".join(map(str, inputs)))
 

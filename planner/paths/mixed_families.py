@@ -7,13 +7,14 @@ target alone, which every list then holds.
 
 from __future__ import annotations
 
+from rebal.groups.clients import family
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (
     BACK_FROM_STOP,
     STOP_SOME,
     STOP_THEN_START,
 )
-from rebal.planner.clients import able, cooperative
+from rebal.planner.clients import cooperative
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.facts import all_partitions, owned
@@ -109,6 +110,5 @@ def _stop_and_start(context: Context, number: int) -> Step:
 
 def _runs_eager(context: Context, facts: Facts) -> bool:
     """Return whether this member, which keeps running, is EAGER while the target is elected."""
-    follows = facts.family is not None and able(facts.family, facts.version).follows_vote
-    turned = follows and cooperative(context.target) is Tri.YES
+    turned = family(facts.family).follows_vote and cooperative(context.target) is Tri.YES
     return not turned and facts not in (*context.unmixable, *context.settled)

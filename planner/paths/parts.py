@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from rebal.groups.clients import family, version_tuple
 from rebal.groups.clients import family as known_family
-from rebal.groups.clients import version_tuple
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, Tri
-from rebal.planner.clients import able, classes_of, cooperative
+from rebal.planner.clients import classes_of, cooperative
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
@@ -272,4 +272,4 @@ def priced(context: Context) -> GroupSnapshot:
 
 def follows_vote(facts: Facts) -> bool:
     """Return whether the client's rebalance protocol is that of the elected assignor."""
-    return facts.family is not None and able(facts.family, facts.version).follows_vote
+    return family(facts.family).follows_vote

@@ -72,8 +72,7 @@ def too_old(scene: Scene, script: Script) -> str:
 
 
 def _lacks_kip848(process: Process) -> bool:
-    own = family(process.family)
-    return own is not None and own.kip848(process.version) is Tri.NO
+    return family(process.family).kip848(process.version) is Tri.NO
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:

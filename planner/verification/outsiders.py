@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import family as known_family
 from rebal.groups.clients import is_automatic, proven_family
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import (
@@ -28,7 +29,6 @@ from rebal.groups.model import (
 )
 from rebal.groups.reloads import CLOCKS
 from rebal.planner.admission.rejected import address, still_out
-from rebal.planner.clients import able
 from rebal.planner.context import Context, names
 from rebal.planner.facts import KEYS, natural, stated_in
 from rebal.planner.plan import Plan
@@ -143,7 +143,7 @@ def outsiders_of(
         if own is not None:
             missing.remove(own)
         family = one.family or families.get(one.instance_id or one.client_id, same)
-        alike = [able(family).mixed, *([] if own is None else [own.takes_mixed])]
+        alike = [known_family(family).mixed, *([] if own is None else [own.takes_mixed])]
         if one.instance_id is None:
             # The name is also that of others who are out and, without its address, any member's. A
             # member that came since may be this client: then one that nobody knows is out.
@@ -226,7 +226,7 @@ def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iter
             host=address(member.host),
             list=known.list if known is not None else (),
             family=family,
-            takes_mixed=Tri.NO if open_ else able(family).mixed,
+            takes_mixed=Tri.NO if open_ else known_family(family).mixed,
         )
 
 

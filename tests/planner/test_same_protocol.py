@@ -102,6 +102,6 @@ def test_verify_says_why_a_cooperative_member_is_not_done(seen: GroupSnapshot) -
         if standing.runs is not COOPERATIVE or standing.done is Tri.YES:
             continue
         # Only a client that follows the vote, or may, runs COOPERATIVE with an eager assignor.
-        assert client is None or client.follows_vote, standing
+        assert not client.key or client.follows_vote, standing
         if standing.done is Tri.CANNOT_TELL:
             assert "runs COOPERATIVE" in standing.why, standing

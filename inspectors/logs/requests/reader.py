@@ -340,8 +340,7 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
 
 def _reads_cooperative(names: Sequence[str], request: Request) -> bool:
     """Return whether these names hide an EAGER class: none is EAGER, and the protocol is fixed."""
-    client = family(family_of(request.software_name, request.software_version))
-    fixed = client is None or not client.follows_vote
+    fixed = not family(family_of(request.software_name, request.software_version)).follows_vote
     return fixed and bool(names) and not any(eager_only(name) is Tri.YES for name in names)
 
 

@@ -74,9 +74,9 @@ def refusal(process: Process) -> str:
     kinds = {_in_client(process, name) for name in process.assignors}
     cooperative = any(kind is not None and _COOPERATIVE in kind for kind in kinds)
     eager = any(kind == frozenset({_EAGER}) for kind in kinds)
-    if client is not None and cooperative and client.cooperative(process.version) is Tri.NO:
+    if cooperative and client.cooperative(process.version) is Tri.NO:
         return f"this version of {client.title} has no cooperative assignor"
-    if client is not None and client.mixed_list == "refused" and cooperative and eager:
+    if client.mixed_list == "refused" and cooperative and eager:
         return f"{client.title}: eager and cooperative assignors exclude each other"
     return ""
 
@@ -86,8 +86,7 @@ def fixed_protocol(process: Process, own: Protocols = NO_PROTOCOLS) -> Rebalance
 
     `own` are the protocols that custom assignors support, by name.
     """
-    client = family(process.family)
-    if process.family == "connect" or (client is not None and client.follows_vote):
+    if process.family == "connect" or family(process.family).follows_vote:
         return None
     supported = [_supported(process, name, own) for name in process.assignors]
     return _COOPERATIVE if all(_COOPERATIVE in each for each in supported) else _EAGER
@@ -146,8 +145,7 @@ def rejoins_in_poll(process: Process) -> bool:
 
 def leaves_on_close(process: Process) -> bool:
     """Return whether a clean stop leaves the group: static members and Streams do not (KIP-345)."""
-    client = family(process.family)
-    return process.instance_id is None and (client is None or client.leaves_on_close)
+    return process.instance_id is None and family(process.family).leaves_on_close
 
 
 def sends_generation(process: Process) -> bool:

@@ -67,7 +67,7 @@ def no_kip848_client(context: Context) -> Findings:
 
 def _can(facts: Facts) -> Tri:
     known = family(facts.family)
-    if known is None:
+    if not known.key:
         return Tri.YES
     if not facts.family_proven:
         return Tri.CANNOT_TELL
@@ -82,7 +82,7 @@ def _fix(named: list[Facts]) -> str:
     first = {}
     for facts in named:
         known = family(facts.family)
-        if known is not None and known.kip848_since not in (NEVER, UNKNOWN):
+        if known.kip848_since not in (NEVER, UNKNOWN):
             first[known.title] = known.kip848_since
     if not first:
         return (
