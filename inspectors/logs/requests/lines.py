@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 
 from rebal.groups.errors import WireError
-from rebal.groups.model import Record, Subscription
+from rebal.groups.model import Subscription
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.inspectors.errors import JOIN_REJECTIONS, error_code, error_name
 from rebal.inspectors.logs.lines import Stamp, Zone, better, origin, stamp_of, unwrap
@@ -93,7 +93,21 @@ class MemberEntry(msgspec.Struct, frozen=True, rename="camel"):
     error_code: _Int32 = 0
 
 
-class Request(Record, frozen=True, kw_only=True):
+class _Sent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The fields of a request, or of its answer, that are those of its record."""
+
+    instance_id: str | None = None
+    protocol_type: str | None = None
+    reason: str | None = None
+    session_timeout_ms: _Int32 | None = None
+    rebalance_timeout_ms: _Int32 | None = None
+    leader: str | None = None
+    skip_assignment: bool = False
+    member_epoch: _Int32 | None = None
+    server_assignor: str | None = None
+
+
+class Request(_Sent, frozen=True, kw_only=True):
     """One completed request of a group's member.
 
     `at` is the time of completion (`local`: in the log's unknown zone, stored as if it were UTC);
@@ -115,7 +129,6 @@ class Request(Record, frozen=True, kw_only=True):
     group_id: str
     member_id: str
     new: bool
-    instance_id: str | None
     client_id: str
     at: datetime | None
     local: bool
@@ -128,21 +141,13 @@ class Request(Record, frozen=True, kw_only=True):
     software_name: str | None
     software_version: str | None
     generation: int | None
-    protocol_type: str | None
     protocol: str | None
     protocols: tuple[Protocol, ...]
-    reason: str | None
-    session_timeout_ms: int | None
-    rebalance_timeout_ms: int | None
-    leader: str | None
-    skip_assignment: bool
     members: tuple[MemberEntry, ...]
     assignments: tuple[MemberEntry, ...]
     assignment: bytes
     left: tuple[MemberEntry, ...]
-    member_epoch: int | None
     subscribed_topics: tuple[str, ...] | None
-    server_assignor: str | None
 
     @property
     def origin(self) -> str:
@@ -190,30 +195,21 @@ class _Software(msgspec.Struct, rename="camel"):
     software_version: str | None = None
 
 
-class _Body(msgspec.Struct, rename="camel"):
+class _Body(_Sent, frozen=True, kw_only=True):
     """The fields of group requests and of their responses (Kafka's message schemas)."""
 
     error_code: _Int32 = 0
     group_id: str | None = None
     member_id: str | None = None
     group_instance_id: str | None = None
-    instance_id: str | None = None
     generation_id: _Int32 | None = None
-    member_epoch: _Int32 | None = None
-    protocol_type: str | None = None
     protocol_name: str | None = None
     protocols: tuple[Protocol, ...] | None = None
-    session_timeout_ms: _Int32 | None = None
-    rebalance_timeout_ms: _Int32 | None = None
-    reason: str | None = None
-    leader: str | None = None
-    skip_assignment: bool = False
     members: tuple[MemberEntry, ...] | None = None
     assignments: tuple[MemberEntry, ...] | None = None
     # Bytes in a sync's response, an object in a KIP-848 heartbeat's.
     assignment: bytes | dict[str, Any] | None = None
     subscribed_topic_names: tuple[str, ...] | None = None
-    server_assignor: str | None = None
 
 
 class _Line(msgspec.Struct, rename="camel"):
