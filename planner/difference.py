@@ -16,8 +16,8 @@ from rebal.groups.model import (
     GroupType,
     Knowledge,
     Member,
-    RebalanceProtocol,
     Record,
+    Timeouts,
     TopicPartitions,
     Tri,
 )
@@ -103,9 +103,10 @@ def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
         *_alone(left, MemberEvent.LEFT, labels),
         *_alone(came, MemberEvent.CAME, labels),
     ]
-    shown = _shows_owned(before) and _shows_owned(after)
     for was, now in pairs:
-        facts = tuple(_member_facts(was, now, before, after, shown=shown))
+        asked = _names_to_compare(was, now)
+        earlier, later = _member_facts(was, before, asked), _member_facts(now, after, asked)
+        facts = tuple(_compared(earlier, later))
         same = was.member_id == now.member_id
         if facts or not same:
             found.append(
@@ -118,7 +119,10 @@ def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
                 )
             )
     return Difference(
-        group=tuple(_group_facts(before, after)),
+        group=(
+            *_compared(_group_facts(before), _group_facts(after)),
+            *_rejected_since(before, after),
+        ),
         members=tuple(sorted(found, key=lambda one: (_ORDER.index(one.event), natural(one.name)))),
         environment=tuple(environment(before, after)),
         unchanged=len(pairs) - sum(one.was is not None and one.now is not None for one in found),
@@ -131,17 +135,14 @@ def environment(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Changed]:
 
     A setting or version that one snapshot does not know is left out.
     """
-    counted = {topic.name: topic.partitions for topic in was.topics}
-    for topic in now.topics:
-        before = counted.pop(topic.name, None)
-        yield from _differs("partitions", before, topic.partitions, subject=topic.name)
-    for name, number in counted.items():
-        yield Changed(what="partitions", subject=name, before=str(number))
-    if was.cluster.version and now.cluster.version:
-        yield from _differs("version", was.cluster.version, now.cluster.version)
-    for key, old in was.cluster.settings.items():
-        if key in now.cluster.settings:
-            yield from _differs(key, old, now.cluster.settings[key])
+    sizes = [{topic.name: topic.partitions for topic in one.topics} for one in (was, now)]
+    for name in dict.fromkeys((*sizes[1], *sizes[0])):
+        before, after = (one.get(name) for one in sizes)
+        if before != after:
+            yield Changed(what="partitions", subject=name, before=_text(before), after=_text(after))
+    yield from _compared(
+        *({"version": o.cluster.version, **o.cluster.settings} for o in (was, now))
+    )
 
 
 class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -190,38 +191,37 @@ def elected_since(plan: Plan, elected: str | None) -> Change | None:
     )
 
 
-def _group_facts(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Changed]:
-    was, now = before.group, after.group
-    yield from _differs("group", was.group_id, now.group_id)
-    yield from _differs("cluster", before.cluster.cluster_id, after.cluster.cluster_id, known=True)
-    yield from _differs("state", was.state, now.state)
-    yield from _differs("type", was.type, now.type)
-    yield from _differs("protocol type", was.protocol_type, now.protocol_type, known=True)
-    if _shows_owned(before) and _shows_owned(after):
-        yield from _differs("assignor", was.assignor, now.assignor)
-        runs = group_protocol(before).value, group_protocol(after).value
-        if RebalanceProtocol.CANNOT_TELL not in runs:
-            yield from _differs("protocol", *runs)
-    yield from _differs("generation", was.generation, now.generation, known=True)
-    yield from _differs("group epoch", was.group_epoch, now.group_epoch, known=True)
-    if was.coordinator is not None and now.coordinator is not None:
-        here, there = was.coordinator.broker_id, now.coordinator.broker_id
-        yield from _differs("coordinator", f"broker {here}", f"broker {there}")
-        epochs = was.coordinator.leader_epoch, now.coordinator.leader_epoch
-        yield from _differs("coordinator's leader epoch", *epochs, known=True)
-        loads = was.coordinator.rebalanced_since_load, now.coordinator.rebalanced_since_load
-        if Tri.CANNOT_TELL not in loads:
-            yield from _differs("rebalanced since the coordinator's load", *loads)
-    yield from _of_the_coordinator(before, after)
+# What one snapshot shows, by name: None is not known, and empty that there is none.
+_Facts = Mapping[str, object]
 
 
-def _of_the_coordinator(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Changed]:
-    """Yield what the coordinator answers otherwise, and whom it has rejected since."""
-    answers = {one.assignor: one.supported for one in before.probe_answers}
-    for one in after.probe_answers:
-        both = answers.get(one.assignor, Tri.CANNOT_TELL), one.supported
-        if Tri.CANNOT_TELL not in both:
-            yield from _differs(f"probe: every list holds {one.assignor}", *both)
+def _group_facts(snapshot: GroupSnapshot) -> _Facts:
+    group, held = snapshot.group, snapshot.group.coordinator
+    shown = _shows_owned(snapshot)
+    return {
+        "group": group.group_id,
+        "cluster": snapshot.cluster.cluster_id or None,
+        "state": group.state,
+        "type": group.type,
+        "protocol type": group.protocol_type or None,
+        "assignor": (group.assignor or "") if shown else None,
+        "protocol": _certain(group_protocol(snapshot).value) if shown else None,
+        "generation": group.generation,
+        "group epoch": group.group_epoch,
+        "coordinator": f"broker {held.broker_id}" if held else None,
+        "coordinator's leader epoch": held.leader_epoch if held else None,
+        "rebalanced since the coordinator's load": _certain(held.rebalanced_since_load)
+        if held
+        else None,
+        **{
+            f"probe: every list holds {one.assignor}": _certain(one.supported)
+            for one in snapshot.probe_answers
+        },
+    }
+
+
+def _rejected_since(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Changed]:
+    """Yield whom the coordinator has rejected since the earlier snapshot."""
     for who in dict.fromkeys(
         f"{refusal.instance_id or refusal.client_id} {_list(refusal.list)}"
         for refusal in after.refusals
@@ -230,54 +230,52 @@ def _of_the_coordinator(before: GroupSnapshot, after: GroupSnapshot) -> Iterator
         yield Changed(what="rejected since", after=who)
 
 
-def _member_facts(
-    was: Member, now: Member, before: GroupSnapshot, after: GroupSnapshot, *, shown: bool
-) -> Iterator[Changed]:
-    """Yield what differs of one member; `shown`: both snapshots show what it owns."""
-    yield from _differs("client id", was.client_id, now.client_id)
-    yield from _differs("instance id", was.instance_id, now.instance_id)
-    yield from _differs("host", was.host.lstrip("/"), now.host.lstrip("/"))
-    if was.software is not None and now.software is not None:
-        yield from _differs("client", was.software.family, now.software.family, known=True)
-        yield from _differs("version", was.software.version, now.software.version, known=True)
-    if _both_exact(was, now):
-        yield from _differs("assignor list", _list(was.assignors.list), _list(now.assignors.list))
-    else:
-        # Where one look had a probe and the other had none, only what both show is compared.
-        known = (was.assignors, now.assignors)
-        for name in sorted({name for one in known for name in (*one.list, *one.at_least)}):
-            both = [one.holds(name) for one in known]
-            if Tri.CANNOT_TELL not in both:
-                yield from _differs(f"list holds {name}", *both)
-    if was.declared is not None and now.declared is not None:
-        yield from _differs("next start", _list(was.declared.list), _list(now.declared.list))
-    runs = member_protocol(was, before).value, member_protocol(now, after).value
-    if RebalanceProtocol.CANNOT_TELL not in runs:
-        yield from _differs("protocol", *runs)
-    if was.timeouts is not None and now.timeouts is not None:
-        for what in ("session_ms", "rebalance_ms"):
-            old, new = getattr(was.timeouts, what), getattr(now.timeouts, what)
-            yield from _differs(what.replace("_ms", " timeout ms"), old, new, known=True)
-    if shown:
-        topics = (", ".join(sorted(one.subscribed_topics)) for one in (was, now))
-        yield from _differs("subscription", *topics)
-        yield from _differs("rack", was.rack, now.rack)
-        yield from _differs("owned partitions", _owned(was.assignment), _owned(now.assignment))
+def _member_facts(member: Member, snapshot: GroupSnapshot, names: Iterable[str]) -> _Facts:
+    """Return what is shown of one member; `names` are the assignors that its list may hold."""
+    software, known = member.software, member.assignors
+    declared, timeouts = member.declared, member.timeouts or Timeouts()
+    shown = _shows_owned(snapshot)
+    return {
+        "client id": member.client_id,
+        "instance id": member.instance_id or "",
+        "host": member.host.lstrip("/"),
+        "client": (software and software.family) or None,
+        "version": (software and software.version) or None,
+        "assignor list": _list(known.list) if known.knowledge is Knowledge.EXACT else None,
+        **{f"list holds {name}": _certain(known.holds(name)) for name in names},
+        "next start": _list(declared.list) if declared is not None else None,
+        "protocol": _certain(member_protocol(member, snapshot).value),
+        "session timeout ms": timeouts.session_ms,
+        "rebalance timeout ms": timeouts.rebalance_ms,
+        "subscription": ", ".join(sorted(member.subscribed_topics)) if shown else None,
+        "rack": (member.rack or "") if shown else None,
+        "owned partitions": _owned(member.assignment) if shown else None,
+    }
 
 
-def _differs(
-    what: str,
-    before: object,
-    after: object,
-    *,
-    subject: str | None = None,
-    known: bool = False,
-) -> Iterator[Changed]:
-    """Yield the change where both values differ; `known`: both must be known."""
-    if before == after or (known and (before in (None, "") or after in (None, ""))):
-        return
-    texts = (None if value in (None, "") else str(value) for value in (before, after))
-    yield Changed(what=what, subject=subject, **dict(zip(("before", "after"), texts, strict=True)))
+def _names_to_compare(was: Member, now: Member) -> list[str]:
+    """Return the assignors to ask for where one list is not known: one look may have had a probe
+    and the other none.
+    """
+    lists = () if _both_exact(was, now) else (was.assignors, now.assignors)
+    return sorted({name for one in lists for name in (*one.list, *one.at_least)})
+
+
+def _compared(was: _Facts, now: _Facts) -> Iterator[Changed]:
+    """Yield what differs of the facts that both snapshots show."""
+    for what, after in now.items():
+        before = was.get(what)
+        if before != after and before is not None and after is not None:
+            yield Changed(what=what, before=_text(before), after=_text(after))
+
+
+def _text(value: object) -> str | None:
+    return None if value in (None, "") else str(value)
+
+
+def _certain(value: StrEnum) -> str | None:
+    """Return an answer; None for `cannot tell`."""
+    return None if value == Tri.CANNOT_TELL else value
 
 
 def _alone(
