@@ -28,13 +28,13 @@ _T = TypeVar("_T")
 class Partitions:
     """Ordered, immutable partition numbers (int32, zero or more), kept as ascending runs.
 
-    The order given is kept, because a member's own order can matter to its assignor. Equal lists
+    The order given is kept, because a member's own order can matter to its assignor. `runs` are
+    ascending, each as long as possible. Equal lists
     are equal and hash alike, whether they were given as runs or as single numbers.
     """
 
     __slots__ = ("runs",)
     runs: tuple[range, ...]
-    """The ascending runs, in order; each is as long as possible."""
 
     def __init__(self, numbers: Iterable[int] = ()) -> None:
         self.runs = _joined(range(number, number + 1) for number in numbers)

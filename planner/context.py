@@ -74,11 +74,11 @@ class Context(GroupFacts):
     `own_classes`: the user vouches that a custom class with the name of one of Kafka's supports the
     same protocols. `speed` is how fast members restart, `pricing` how much of a step is rehearsed
     for its cost (None: it has no cost). `client` is the library that replaces the members' own
-    (None: each keeps its own).
+    (None: each keeps its own). `anew` are options that let a new plan take the place of the plan's
+    own file.
     """
 
     anew: tuple[str, ...] = ()
-    """Options that let a new plan take the place of the plan's own file."""
 
     def __init__(
         self,

@@ -286,14 +286,10 @@ def _limit(context: Context, key: str) -> int | None:
     return int(said) if said.isdigit() else _NO_LIMIT
 
 
-def clients(context: Context) -> tuple[Answer, ...]:
-    """Return whether some version of each member's client supports KIP-848; RB412 checks the
+def clients(context: Context) -> Iterator[Answer]:
+    """Yield whether some version of each member's client supports KIP-848; RB412 checks the
     version it runs.
     """
-    return tuple(_clients(context))
-
-
-def _clients(context: Context) -> Iterator[Answer]:
     ahead = [facts for facts in context.members if facts.member.protocol_type != "consumer"]
     unknown = [facts for facts in ahead if facts.family is None]
     if unknown:

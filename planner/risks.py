@@ -24,28 +24,26 @@ _POLICY: Final = {"group.consumer.migration.policy": "bidirectional"}
 
 
 class Risk(StrEnum):
-    """A risk of a step; its value is the id of the rule that asks for it."""
+    """A risk of a step; its value is the id of the rule that asks for it.
+
+    A list lacks the target (RB102), lists are not known (RB901), or the coordinator may have
+    forgotten them in a reload (RB113). The brokers' group settings were not read, and may not be
+    Kafka's defaults (RB908). A client may be too old for KIP-848 (RB412). The whole group is
+    stopped: for a list (RB104), to move to KIP-848 or back (RB413), to replace its client library
+    (RB123). An assignor class of the application's own supports COOPERATIVE (RB111), or EAGER
+    (RB112).
+    """
 
     TARGET_MISSING = "RB102"
-    """A list lacks the target."""
     UNKNOWN_LISTS = "RB901"
-    """Lists are not known."""
     FORGOTTEN_LISTS = "RB113"
-    """The coordinator may have forgotten lists in a reload."""
     UNREAD_SETTINGS = "RB908"
-    """The brokers' group settings were not read, and may not be Kafka's defaults."""
     OLD_CLIENT = "RB412"
-    """A client may be too old for KIP-848."""
     STOP = "RB104"
-    """The whole group is stopped."""
     STOP_FOR_KIP848 = "RB413"
-    """The whole group is stopped to move to KIP-848 or back."""
     STOP_FOR_CLIENT = "RB123"
-    """The whole group is stopped to replace its client library."""
     OWN_COOPERATIVE = "RB111"
-    """An assignor class of the application's own supports COOPERATIVE."""
     OWN_EAGER = "RB112"
-    """An assignor class of the application's own supports EAGER."""
 
 
 def own_class_risk(goal: str) -> Risk:

@@ -61,32 +61,32 @@ _registered: Final[dict[str, Rule]] = {}
 class Trait(StrEnum):
     """A property of a rule, beside its severity, that decides how plans and `rebal verify` treat
     its findings.
+
+    next start: it concerns the next start of a member, so it counts after the last step too.
+    passing: every roll-out passes through this state: verify does not report it as new. pending:
+    evidence is missing: a gate stays open, and nothing is in danger. every look: verify reports it
+    each time, whether the plan had it or not. history: verify decides it from all its looks, not
+    from the last one. admission: the admission check answers it for each restart. other path:
+    where it is found after the plan was made, a new plan takes another path. client unknown: it
+    asks which client a member uses, and so which assignor lists the member accepts. fact: it names
+    a member, a file or a time: screens show it before questions to everybody. stated: `--ignore`
+    is the operator's answer to its question, void once evidence says yes. review: it concerns the
+    code, the client's version or a setting: a review of the change shows it. missing members: it
+    reports them; a path that starts from an Empty group expects none.
     """
 
     NEXT_START = "next start"
-    """It concerns the next start of a member, so it counts after the last step too."""
     PASSING = "passing"
-    """Every roll-out passes through this state: verify does not report it as new."""
     PENDING = "pending"
-    """Evidence is missing: a gate stays open, and nothing is in danger."""
     EVERY_LOOK = "every look"
-    """Verify reports it each time, whether the plan had it or not."""
     HISTORY = "history"
-    """Verify decides it from all its looks, not from the last one."""
     ADMISSION = "admission"
-    """The admission check answers it for each restart."""
     OTHER_PATH = "other path"
-    """Where it is found after the plan was made, a new plan takes another path."""
     CLIENT_UNKNOWN = "client unknown"
-    """It asks which client a member uses, and so which assignor lists the member accepts."""
     FACT = "fact"
-    """It names a member, a file or a time: screens show it before questions to everybody."""
     STATED = "stated"
-    """`--ignore` is the operator's answer to its question, void once evidence says yes."""
     REVIEW = "review"
-    """It concerns the code, the client's version or a setting: a review of the change shows it."""
     MISSING_MEMBERS = "missing members"
-    """It reports missing members; a path that starts from an Empty group expects none."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
