@@ -4,11 +4,9 @@ A command is made of words, and each word is quoted here, so that bash and zsh r
 as they are, whatever a group, a file or a member is called.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Self
 
 _STDIN: Final = "-"
 _ESCAPES: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
@@ -25,7 +23,7 @@ class Command(str):
 
     __slots__ = ()
 
-    def __new__(cls, *words: str) -> Command:
+    def __new__(cls, *words: str) -> Self:
         """Return the command line of these words, each quoted for the shell."""
         return super().__new__(cls, " ".join(map(quoted, words)))
 
@@ -34,7 +32,7 @@ class Command(str):
         return Command.read, (str(self),)
 
     @classmethod
-    def read(cls, line: str) -> Command:
+    def read(cls, line: str) -> Self:
         """Return the command line that a document holds, as it stands there."""
         return super().__new__(cls, line)
 

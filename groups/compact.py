@@ -11,14 +11,12 @@ A group of a thousand topics has a thousand entries for each member. Each value 
 Short lists and mappings stay as they are; both forms are read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar, overload
+from typing import Any, Final, NamedTuple, Self, TypeVar, overload
 
 _TOKEN: Final = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?\Z")
 _INT32_MAX: Final = 2**31 - 1
@@ -40,7 +38,7 @@ class Partitions:
         self.runs = _joined(range(number, number + 1) for number in numbers)
 
     @classmethod
-    def parse(cls, text: str) -> Partitions:
+    def parse(cls, text: str) -> Self:
         """Parse `"0-11,14"` as thirteen partitions and `""` as none.
 
         Raises:
@@ -235,7 +233,7 @@ class Replicas(_Items[tuple[int, ...]]):
         self._items = tuple(map(tuple, sets))
 
     @classmethod
-    def parse(cls, text: str) -> Replicas:
+    def parse(cls, text: str) -> Self:
         """Parse a text such as `1,2,3 2,3,1`, as `str()` writes it.
 
         Raises:
@@ -293,7 +291,7 @@ class Lags(_Items[Lag]):
                 raise ValueError(f"an offset is a number from 0 to {_INT64_MAX}, not {number}")
 
     @classmethod
-    def read(cls, document: object) -> Lags:
+    def read(cls, document: object) -> Self:
         """Read plain data: that of `dump`, or a list with one mapping for each partition.
 
         Raises:

@@ -5,8 +5,6 @@ partition lists are `Partitions` by topic name. What is not known is None (or `u
 guess. A fact without evidence of its own rests on `GroupSnapshot.evidence`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum

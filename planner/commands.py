@@ -5,11 +5,9 @@ printed it, so that it runs as it stands; a command of a kept plan repeats only 
 does not keep. Secrets are left out; a variable of the environment carries them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Self
 
 from msgspec.structs import replace
 
@@ -44,12 +42,12 @@ class NamedCommand(Record, frozen=True, omit_defaults=False):
     use: str
     line: str
 
-    def renamed(self, old: str | None, new: str) -> NamedCommand:
+    def renamed(self, old: str | None, new: str) -> Self:
         """Return the command with the file `new` where it names the file `old`."""
         if old is None or old == new:
             return self
         word = re.compile(f"(?<= ){re.escape(quoted(old))}(?= |$)")
-        return NamedCommand(self.use, word.sub(lambda _: quoted(new), self.line))
+        return replace(self, line=word.sub(lambda _: quoted(new), self.line))
 
 
 class Given(Record, frozen=True, kw_only=True):
@@ -101,7 +99,7 @@ class Given(Record, frozen=True, kw_only=True):
             said.append("a printed command with `-` reads stdin: pipe the log into it again.")
         return " ".join(said)
 
-    def gating(self, seen: GroupSnapshot, *, by_lists: bool) -> Given:
+    def gating(self, seen: GroupSnapshot, *, by_lists: bool) -> Self:
         """Return the words for the gate of a plan of the group `seen`, live where it can be."""
         if self.offline:
             return self

@@ -5,8 +5,6 @@ yes or no only where the evidence proves it (Kafka's own rules are in rebal.grou
 contradicting evidence is `cannot tell`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -94,7 +92,7 @@ class Context(GroupFacts):
         remembers: bool = False,
         own_classes: bool = False,
         speed: Speed | None = None,
-        pricing: Pricing | None = None,
+        pricing: "Pricing | None" = None,
         client: str | None = None,
     ) -> None:
         super().__init__(snapshot, target=target, families=families, remembers=remembers)

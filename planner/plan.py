@@ -5,12 +5,10 @@ record that a rule returns. `dump_plan` and `load_plan` write and read the docum
 which has every field of these records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from msgspec.structs import replace
 
@@ -364,7 +362,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         no_lists = self.to in ("KIP-848", "KIP-1071", "classic")
         return self.given.proving(self.baseline, by_lists=not no_lists)
 
-    def kept_as(self, file: str) -> Plan:
+    def kept_as(self, file: str) -> Self:
         """Return the plan as it is read from `file`: its gates' commands name that file."""
         if self.given == Given():
             return self

@@ -1,10 +1,8 @@
 """Timeouts of members (their own, or their clients' defaults), and the speed of restarts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from msgspec.structs import replace
 
@@ -54,7 +52,7 @@ class Speed(Record, frozen=True, kw_only=True):
     reconcile: float = 5.0
     batch: int = 1
 
-    def at(self, cluster: Cluster) -> Speed:
+    def at(self, cluster: Cluster) -> Self:
         """Return this speed with the brokers' own `first` and `reconcile`, where they were read."""
         said = {
             field: int(text) / 1000

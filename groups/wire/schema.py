@@ -5,8 +5,6 @@ checked against the bytes that are left before anything is allocated for it, so 
 nothing. Numbers are big-endian. Bytes after the last field are allowed, as in Kafka's own readers.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from base64 import urlsafe_b64encode
@@ -254,7 +252,7 @@ class Field(
     nullable: str = ""
     optional: str = ""
     tag: int | None = None
-    fields: tuple[Field, ...] = ()
+    fields: "tuple[Field, ...]" = ()
 
     @cached_property
     def key(self) -> str:

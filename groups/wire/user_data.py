@@ -9,8 +9,6 @@ Kafka Streams sends a SubscriptionInfo, of which the head is read. Connect worke
 metadata and get an assignment, v0 to v2.
 """
 
-from __future__ import annotations
-
 import struct
 from base64 import urlsafe_b64decode
 from functools import lru_cache
@@ -157,19 +155,6 @@ def decode_streams(data: bytes) -> StreamsUserData:
     )
 
 
-class WorkerMetadata(Record, frozen=True, kw_only=True):
-    """Metadata of one Connect worker, in the version of the elected protocol.
-
-    `url` is its REST address, `config_offset` how far it has read the connectors' configuration.
-    `assignment` is what it ran when it joined (v1 and later; None when null).
-    """
-
-    version: int
-    url: str
-    config_offset: int
-    assignment: WorkerAssignment | None = None
-
-
 class WorkerAssignment(Record, frozen=True, kw_only=True):
     """Assignment of one Connect worker by its leader.
 
@@ -185,6 +170,19 @@ class WorkerAssignment(Record, frozen=True, kw_only=True):
     assigned: ConnectorTasks | None = ()
     revoked: ConnectorTasks | None = None
     delay_ms: int = 0
+
+
+class WorkerMetadata(Record, frozen=True, kw_only=True):
+    """Metadata of one Connect worker, in the version of the elected protocol.
+
+    `url` is its REST address, `config_offset` how far it has read the connectors' configuration.
+    `assignment` is what it ran when it joined (v1 and later; None when null).
+    """
+
+    version: int
+    url: str
+    config_offset: int
+    assignment: WorkerAssignment | None = None
 
 
 def decode_worker(data: bytes) -> WorkerMetadata:

@@ -6,15 +6,13 @@ a request that any broker can answer. A broker that cannot be reached delays onl
 one timeout.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
@@ -85,7 +83,7 @@ class RawCluster:
         self._lock = threading.RLock()
         self._gates: dict[int, threading.Lock] = {}
 
-    def __enter__(self) -> RawCluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -4,8 +4,6 @@ kafka-python's own client hides why a login failed, because it retries until its
 socket is driven directly, and a `Deadline` limits each wait. Nothing is sent or retried on its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io
@@ -18,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from errno import EINVAL
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import kafka.errors
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -55,7 +53,7 @@ class Deadline:
         """Return the seconds left, never below zero."""
         return max(0.0, self._end - time.monotonic())
 
-    def share(self, tries: int) -> Deadline:
+    def share(self, tries: int) -> Self:
         """Return a deadline after 1/`tries` of the time left, for the first of several
         equal tries.
         """
@@ -89,7 +87,7 @@ class Connection:
         port: int,
         config: ClusterConfig,
         deadline: Deadline,
-        opened: Callable[[Connection], None],
+        opened: Callable[["Connection"], None],
     ) -> None:
         self.address = f"{host}:{port}"
         self.versions: dict[int, tuple[int, int]] = {}

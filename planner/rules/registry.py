@@ -9,8 +9,6 @@ no other package names one: plans and `rebal verify` ask for a rule's `Trait`, i
 paths that deal with it.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -55,7 +53,6 @@ Check = Callable[[Context], Iterable[Finding]]
 Scope = Callable[[Context], bool]
 _ID: Final = re.compile(r"RB\d{3}")
 _ORDER: Final = (Severity.BLOCK, Severity.WARN, Severity.ASK)
-_registered: Final[dict[str, Rule]] = {}
 
 
 class Trait(StrEnum):
@@ -134,6 +131,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 class DuplicateRuleError(Exception):
     """A second rule with an id that a rule already has."""
+
+
+_registered: Final[dict[str, Rule]] = {}
 
 
 def found(

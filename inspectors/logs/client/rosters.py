@@ -6,12 +6,10 @@ id, or a static member's instance id, and a UUID. Where several members have one
 a client that has just started is the one that no earlier generation had.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from datetime import timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from rebal.inspectors.logs.client.identity import Lives, Roster
 from rebal.inspectors.logs.client.lines import ClientLine
@@ -30,7 +28,7 @@ class _Moment(NamedTuple):
     line: int
     stamp: Stamp | None
 
-    def is_before(self, other: _Moment, skew: timedelta = _SKEW) -> bool:
+    def is_before(self, other: Self, skew: timedelta = _SKEW) -> bool:
         """Return whether the line is older than the other, or may be by the clocks of two hosts."""
         if self.lives is other.lives:
             return self.line < other.line
