@@ -292,13 +292,11 @@ class Lags(_Items[Lag]):
 
     @classmethod
     def read(cls, document: object) -> Self:
-        """Read plain data: that of `dump`, or a list with one mapping for each partition.
+        """Read plain data, that of `dump`.
 
         Raises:
-            ValueError: it is neither.
+            ValueError: it is not.
         """
-        if isinstance(document, list):
-            return cls(map(_one, document))
         if isinstance(document, Mapping):
             return cls(each for topic, one in document.items() for each in _of(str(topic), one))
         raise ValueError("expected offsets by topic")
@@ -317,13 +315,6 @@ class Lags(_Items[Lag]):
 
 
 NO_LAG: Final = Lags()
-
-
-def _one(value: Any) -> Lag:
-    match value:
-        case {"topic": str(topic), "partition": int(number)} if type(number) is int:
-            return Lag(topic, number, value.get("committed"), value.get("end"))
-    raise ValueError("expected a topic, a partition and its offsets")
 
 
 def _of(topic: str, value: object) -> list[Lag]:

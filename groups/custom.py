@@ -50,21 +50,17 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
         topics = subscribed.get(member_id)
         for each in owned:
             topic, partition = each
-            if topics is None:
-                rule = Rule.NO_SUCH_MEMBER
-            elif each in given:
-                rule = Rule.TWICE
-            elif not 0 <= partition < spec.partitions.get(topic, 0):
-                rule = Rule.NO_SUCH_PARTITION
-            elif topic not in topics:
-                rule = Rule.NOT_SUBSCRIBED
-            elif owner.get(each, member_id) != member_id:
-                rule = Rule.TAKEN_TOO_EARLY
-            else:
-                given.add(each)
-                continue
+            broken = (
+                (Rule.NO_SUCH_MEMBER, topics is None),
+                (Rule.TWICE, each in given),
+                (Rule.NO_SUCH_PARTITION, not 0 <= partition < spec.partitions.get(topic, 0)),
+                (Rule.NOT_SUBSCRIBED, topic not in (topics or ())),
+                (Rule.TAKEN_TOO_EARLY, owner.get(each, member_id) != member_id),
+            )
+            rule = next((rule for rule, holds in broken if holds), None)
             given.add(each)
-            found.setdefault(rule, []).append((topic, partition, member_id))
+            if rule is not None:
+                found.setdefault(rule, []).append((topic, partition, member_id))
     for topic in sorted(set().union(*subscribed.values())):
         for partition in range(spec.partitions.get(topic, 0)):
             each = (topic, partition)

@@ -79,21 +79,6 @@ def test_a_topic_is_a_few_lines() -> None:
     }
 
 
-def test_one_mapping_a_partition_is_read_too() -> None:
-    text = (
-        "schema: rebal.snapshot/1\n"
-        "group: {group_id: g}\n"
-        "captured_at: 2026-11-20T00:00:00Z\n"
-        "topics: [{name: orders, partitions: 3, replicas: [[1, 2], [2, 3], []]}]\n"
-        "lag:\n"
-        "- {topic: orders, partition: 0, committed: 100, end: 100}\n"
-        "- {topic: orders, partition: 1, end: 7}\n"
-        "- {topic: clicks, partition: 4, committed: 3}\n"
-        "...\n"
-    )
-    assert load_snapshot(text, "yaml") == SNAPSHOT
-
-
 def test_nothing_is_written_of_nothing() -> None:
     bare = replace(SNAPSHOT, topics=(Topic(name="orders", partitions=3, replicas=()),), lag=())
     assert "lag" not in dump_snapshot(bare)
