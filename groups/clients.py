@@ -21,7 +21,7 @@ NEVER: Final = "never"
 UNKNOWN: Final = "unknown"
 _NAMED: Final = {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
 _NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
-_EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
+EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
 WITHOUT_STATIC: Final = ("kafkajs", "segmentio")
 """Families without static membership (KIP-345; tulios/kafkajs#884, segmentio/kafka-go#939)."""
 
@@ -150,7 +150,7 @@ def family_of(software_name: str | None, version: str | None = None) -> str | No
     """
     if not software_name:
         return None
-    if version and _EMBEDDED.search(version):
+    if version and EMBEDDED.search(version):
         return "librdkafka"
     for known in families().values():
         for name in known.software_names:
@@ -299,7 +299,7 @@ def version_tuple(version: str | None) -> tuple[int, ...] | None:
     """
     if not version:
         return None
-    embedded = _EMBEDDED.search(version)
+    embedded = EMBEDDED.search(version)
     match = _NUMBERS.search(embedded[1] if embedded else apache_version(version))
     if match is None:
         return None

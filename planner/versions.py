@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
-from rebal.groups.clients import apache_version
+from rebal.groups.clients import EMBEDDED, apache_version
 from rebal.groups.data import load_data
 from rebal.groups.model import Record, Tri
 from rebal.planner.plan import Severity
 
 _PLAIN: Final = re.compile(r"v?(\d+(?:\.\d+)*)")
-_EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
 _OR_LATER: Final = " or later"
 # Past every patch release of a line.
 _END: Final = 1_000_000
@@ -142,7 +141,7 @@ def exact_version(text: str | None) -> Version | None:
     version is not known, or of a vendor that rebal does not know.
     """
     built = apache_version(text or "")
-    match = _EMBEDDED.search(built) or _PLAIN.fullmatch(built)
+    match = EMBEDDED.search(built) or _PLAIN.fullmatch(built)
     if match is None:
         return None
     return numbers(match[1])[:2] if built != text and built.count(".") == 1 else numbers(match[1])

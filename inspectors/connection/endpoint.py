@@ -27,16 +27,20 @@ def answer_of(oauth: OAuth, timeout: float) -> dict[str, Any]:
         with _opener(oauth).open(_request(oauth), timeout=max(0.1, timeout)) as answer:
             body = json.loads(answer.read(_MOST))
     except HTTPError as error:
-        raise _refused(f"{where} rejected {CLIENT} or its secret ({_reason(error)}).") from None
+        raise ConnectError(
+            f"{where} rejected {CLIENT} or its secret ({_reason(error)}).", "token"
+        ) from None
     except URLError as error:
         why = getattr(error.reason, "strerror", None) or error.reason
-        raise _refused(f"cannot reach {where}: {str(why).lower()}.") from None
+        raise ConnectError(f"cannot reach {where}: {str(why).lower()}.", "token") from None
     except TimeoutError:
-        raise _refused(f"{where} did not answer within {round(timeout, 1):g} s.") from None
+        raise ConnectError(
+            f"{where} did not answer within {round(timeout, 1):g} s.", "token"
+        ) from None
     except (OSError, HTTPException):
-        raise _refused(f"{where} closed the connection.") from None
+        raise ConnectError(f"{where} closed the connection.", "token") from None
     except ValueError:
-        raise _refused(f"{where} did not answer in JSON.") from None
+        raise ConnectError(f"{where} did not answer in JSON.", "token") from None
     return body if isinstance(body, dict) else {}
 
 
@@ -65,7 +69,7 @@ def _opener(oauth: OAuth) -> urllib.request.OpenerDirector:
     try:
         context = ssl.create_default_context(cafile=oauth.ca)
     except ssl.SSLError:
-        raise _refused(f"{AUTHORITY}: the file holds no certificate in PEM.") from None
+        raise ConnectError(f"{AUTHORITY}: the file holds no certificate in PEM.", "token") from None
     return urllib.request.build_opener(_NoRedirect, urllib.request.HTTPSHandler(context=context))
 
 
@@ -77,7 +81,3 @@ def _reason(error: HTTPError) -> str:
         code = None
     named = f": {code}" if isinstance(code, str) and re.fullmatch(r"[\w.-]{1,60}", code) else ""
     return f"{error.code}{named}"
-
-
-def _refused(message: str) -> ConnectError:
-    return ConnectError(message, "token")

@@ -64,11 +64,11 @@ def _from_file(name: str) -> Token:
     try:
         text = read_text(Path(name), _MOST).strip()
     except OSError as error:
-        raise _refused(f"{URL}: cannot read the token: {error.strerror}.") from None
+        raise ConnectError(f"{URL}: cannot read the token: {error.strerror}.", "token") from None
     token = _token(text, None, f"{URL}: the file contains no token")
     if token.expires <= time.time():
         at = datetime.fromtimestamp(token.expires, UTC)
-        raise _refused(f"{URL}: the token expired at {at:%H:%M:%SZ}: replace it.")
+        raise ConnectError(f"{URL}: the token expired at {at:%H:%M:%SZ}: replace it.", "token")
     return token
 
 
@@ -82,13 +82,13 @@ def _from_endpoint(oauth: OAuth, timeout: float) -> Token:
     seconds = float(life) if isinstance(life, int | float) and 0 < life < 1e9 else None
     token = _token(fields.get("access_token"), seconds, f"{where} answered without a token")
     if token.expires <= time.time():
-        raise _refused(f"{where} returned an expired token: compare the clocks.")
+        raise ConnectError(f"{where} returned an expired token: compare the clocks.", "token")
     return token
 
 
 def _token(text: object, life: float | None, problem: str) -> Token:
     if not isinstance(text, str) or not _TOKEN.fullmatch(text):
-        raise _refused(f"{problem}.")
+        raise ConnectError(f"{problem}.", "token")
     now = time.time()
     expires = _claimed_end(text) or now + (life or _ASSUMED_LIFE)
     return Token(value=text, expires=expires, renew=now + (expires - now) * _USED)
@@ -109,7 +109,3 @@ def claims_of(text: str) -> dict[str, Any]:
 def _claimed_end(text: str) -> float | None:
     end = claims_of(text).get("exp")
     return float(end) if isinstance(end, int | float) and 0 < end < 1e11 else None
-
-
-def _refused(message: str) -> ConnectError:
-    return ConnectError(message, "token")
