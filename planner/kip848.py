@@ -6,6 +6,8 @@ why. Rules and paths use the same answers. `brokers`, `clients` and `fits` conce
 (seen on 4.1.1).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -286,10 +288,14 @@ def _limit(context: Context, key: str) -> int | None:
     return int(said) if said.isdigit() else _NO_LIMIT
 
 
-def clients(context: Context) -> Iterator[Answer]:
-    """Yield whether some version of each member's client supports KIP-848; RB412 checks the
+def clients(context: Context) -> tuple[Answer, ...]:
+    """Return whether some version of each member's client supports KIP-848; RB412 checks the
     version it runs.
     """
+    return tuple(_clients(context))
+
+
+def _clients(context: Context) -> Iterator[Answer]:
     ahead = [facts for facts in context.members if facts.member.protocol_type != "consumer"]
     unknown = [facts for facts in ahead if facts.family is None]
     if unknown:
@@ -302,7 +308,8 @@ def clients(context: Context) -> Iterator[Answer]:
         if facts.family is not None:
             by_family.setdefault(facts.family, []).append(facts)
     for key, members in sorted(by_family.items()):
-        since = family(key).kip848_since
+        known = family(key)
+        since = known.kip848_since if known else UNKNOWN
         if version_tuple(since) is not None:
             continue
         never = since != UNKNOWN
@@ -324,8 +331,10 @@ def clients(context: Context) -> Iterator[Answer]:
 
 def too_old(facts: Facts) -> Tri:
     """Return whether this member's client must be upgraded before the move to KIP-848."""
-    since = family(facts.family).kip848_since
-    return Tri.CANNOT_TELL if version_tuple(since) is None else facts.older_than(since)
+    known = family(facts.family)
+    if known is None or version_tuple(known.kip848_since) is None:
+        return Tri.CANNOT_TELL
+    return facts.older_than(known.kip848_since)
 
 
 def _lists(context: Context) -> Iterator[Answer]:

@@ -1,5 +1,7 @@
 """Exact configuration text of a step, for each client family and format."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -14,55 +16,23 @@ CLASSIC_ONLY: Final = (KEY, "session.timeout.ms", "heartbeat.interval.ms")
 WITHOUT: Final = " and without "
 """The words of a change before the settings to remove."""
 
-# Libraries of Go: how each is given its list, and how it spells each assignor.
 _GO: Final = {
-    "franz-go": (
-        "kgo.Balancers({})",
-        {
-            "range": "kgo.RangeBalancer()",
-            "roundrobin": "kgo.RoundRobinBalancer()",
-            "sticky": "kgo.StickyBalancer()",
-            "cooperative-sticky": "kgo.CooperativeStickyBalancer()",
-        },
-    ),
-    "sarama": (
-        "config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{{{}}}",
-        {
-            "range": "sarama.NewBalanceStrategyRange()",
-            "roundrobin": "sarama.NewBalanceStrategyRoundRobin()",
-            "sticky": "sarama.NewBalanceStrategySticky()",
-            "cooperative-sticky": "sarama.NewBalanceStrategyCooperativeSticky()",
-        },
-    ),
-    "segmentio": (
-        "config.GroupBalancers = []kafka.GroupBalancer{{{}}}",
-        {
-            "range": "kafka.RangeGroupBalancer{}",
-            "roundrobin": "kafka.RoundRobinGroupBalancer{}",
-        },
-    ),
+    "range": "kgo.RangeBalancer()",
+    "roundrobin": "kgo.RoundRobinBalancer()",
+    "sticky": "kgo.StickyBalancer()",
+    "cooperative-sticky": "kgo.CooperativeStickyBalancer()",
 }
-# Libraries of Python: the package, its consumer, and the module and class of each assignor.
-_PYTHON: Final = {
-    "kafka-python": (
-        "kafka",
-        "KafkaConsumer",
-        {
-            "range": ("range", "RangePartitionAssignor"),
-            "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
-            "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
-            "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
-        },
-    ),
-    "aiokafka": (
-        "aiokafka",
-        "AIOKafkaConsumer",
-        {
-            "range": ("range", "RangePartitionAssignor"),
-            "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
-            "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
-        },
-    ),
+_SARAMA: Final = {
+    "range": "sarama.NewBalanceStrategyRange()",
+    "roundrobin": "sarama.NewBalanceStrategyRoundRobin()",
+    "sticky": "sarama.NewBalanceStrategySticky()",
+    "cooperative-sticky": "sarama.NewBalanceStrategyCooperativeSticky()",
+}
+_KAFKA_PYTHON: Final = {
+    "range": ("range", "RangePartitionAssignor"),
+    "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
+    "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
+    "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
 }
 _SPRING_CODE: Final = (
     "code wins over this: a ConsumerFactory with a map of its own, @KafkaListener(properties = …)"
@@ -71,10 +41,19 @@ _SPRING_VARIABLE: Final = "SPRING_KAFKA_CONSUMER_PROPERTIES"
 _QUARKUS: Final = (
     "for all channels; for one, put mp.messaging.incoming.CHANNEL before the key instead of kafka"
 )
+_AIOKAFKA: Final = {
+    "range": ("range", "RangePartitionAssignor"),
+    "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
+    "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
+}
 _AIOKAFKA_JOINS: Final = (
     "aiokafka joins once for each of these, first with the first alone (seen with 0.14.0): a "
     "refusal in the broker's log, while others lack it, and one more rebalance are normal"
 )
+_SEGMENTIO: Final = {
+    "range": "kafka.RangeGroupBalancer{}",
+    "roundrobin": "kafka.RoundRobinGroupBalancer{}",
+}
 _KAFKAJS: Final = "RoundRobinAssigner"
 """The one assigner that kafkajs brings, as PartitionAssigners.roundRobin."""
 _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS", "Java code"}
@@ -104,16 +83,28 @@ def settings_for(
         return _java({KEY: wanted}, head, connector)
     if family == "librdkafka":
         return _librdkafka({KEY: ",".join(names)}, head)
+    if family == "franz-go" and all(name in _GO for name in names):
+        return (_setting(family, "franz-go", f"// {head}\n{_balancers(names)}"),)
+    if family == "sarama" and all(name in _SARAMA for name in names):
+        calls = ", ".join(_SARAMA[name] for name in names)
+        text = (
+            f"config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{{{calls}}}"
+        )
+        return (_setting(family, "sarama", f"// {head}\n{text}"),)
+    if family == "kafka-python" and all(name in _KAFKA_PYTHON for name in names):
+        text = _python("kafka", "KafkaConsumer", [_KAFKA_PYTHON[name] for name in names])
+        return (_setting(family, "Python", f"# {head}\n{text}"),)
+    if family == "aiokafka" and all(name in _AIOKAFKA for name in names):
+        text = _python("aiokafka", "AIOKafkaConsumer", [_AIOKAFKA[name] for name in names])
+        made = _setting(family, "Python", f"# {head}\n{text}")
+        return (noted(made, [_AIOKAFKA_JOINS]) if len(names) > 1 else made,)
+    if family == "segmentio" and all(name in _SEGMENTIO for name in names):
+        balancers = ", ".join(_SEGMENTIO[name] for name in names)
+        text = f"config.GroupBalancers = []kafka.GroupBalancer{{{balancers}}}"
+        return (_setting(family, "segmentio", f"// {head}\n{text}"),)
     if family == "kafkajs":
         return (_setting(family, "JS", "\n".join([f"// {head}", *_kafkajs(names)])),)
-    text = _go(family, names) or _python(family, names)
-    if not text:
-        return ()
-    python = family in _PYTHON
-    made = _setting(
-        family, "Python" if python else family, f"{'#' if python else '//'} {head}\n{text}"
-    )
-    return (noted(made, [_AIOKAFKA_JOINS]) if family == "aiokafka" and len(names) > 1 else made,)
+    return ()
 
 
 def consumer_protocol_for(
@@ -146,7 +137,7 @@ def consumer_protocol_for(
             "franz-go advises brokers of 4.3 or later: before, a commit can be answered with "
             "STALE_MEMBER_EPOCH, which it does not handle"
         )
-        text = f"// {_head(group_id, members)}\nkgo.ServerSideBalancer(), {_go(family, names)}"
+        text = f"// {_head(group_id, members)}\nkgo.ServerSideBalancer(), {_balancers(names)}"
         return (noted(_setting(family, "franz-go", text), [advice]),)
     return _librdkafka(wanted, head) if family == "librdkafka" else ()
 
@@ -162,9 +153,10 @@ def classic_protocol_for(
         return _java(wanted, head, connector)
     if family == "librdkafka":
         return _librdkafka({"group.protocol": "classic", KEY: ",".join(names)}, head)
-    text = _go(family, names) if family == "franz-go" else ""
-    head = f"{_head(group_id, ())}; remove kgo.ServerSideBalancer()"
-    return (_setting(family, family, f"// {head}\n{text}"),) if text else ()
+    if family == "franz-go" and all(name in _GO for name in names):
+        head = f"{_head(group_id, ())}; remove kgo.ServerSideBalancer()"
+        return (_setting(family, "franz-go", f"// {head}\n{_balancers(names)}"),)
+    return ()
 
 
 def consumer_change(family: str | None, config: Sequence[Setting] = ()) -> str:
@@ -214,11 +206,8 @@ def _head(group_id: str, members: Sequence[str]) -> str:
     return f"group {plain(group_id)}" + (f": {plain(', '.join(members))}" if members else "")
 
 
-def _go(family: str, names: Sequence[str]) -> str:
-    """Return the code that gives a library of Go its list; empty where it lacks an assignor."""
-    whole, calls = _GO.get(family, ("", {}))
-    known = all(name in calls for name in names)
-    return whole.format(", ".join(calls[name] for name in names)) if known else ""
+def _balancers(names: Sequence[str]) -> str:
+    return f"kgo.Balancers({', '.join(_GO[name] for name in names)})"
 
 
 def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Setting, ...]:
@@ -312,16 +301,11 @@ def _kafkajs(names: Sequence[str]) -> Iterator[str]:
     yield f"kafka.consumer({{ …, partitionAssigners: [{', '.join(listed)}] }});"
 
 
-def _python(family: str, names: Sequence[str]) -> str:
-    """Return the code that gives a library of Python its list; empty where it lacks an assignor."""
-    package, consumer, classes = _PYTHON.get(family, ("", "", {}))
-    if not package or not all(name in classes for name in names):
-        return ""
-    found = [classes[name] for name in names]
+def _python(package: str, consumer: str, classes: Sequence[tuple[str, str]]) -> str:
     lines = [
-        f"from {package}.coordinator.assignors.{module} import {name}" for module, name in found
+        f"from {package}.coordinator.assignors.{module} import {name}" for module, name in classes
     ]
-    named = ", ".join(name for _, name in found)
+    named = ", ".join(name for _, name in classes)
     return "\n".join([*lines, f"{consumer}(…, partition_assignment_strategy=[{named}])"])
 
 
