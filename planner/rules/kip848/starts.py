@@ -1,0 +1,137 @@
+"""Members that do not start with group.protocol=consumer, or are rejected then."""
+
+from collections.abc import Iterator, Sequence
+
+from rebal.planner.commands import NamedCommand
+from rebal.planner.context import STREAMS
+from rebal.planner.rules.registry import Context, Findings, Severity, Trait, found, rule
+from rebal.planner.rules.scope import still_classic, to_consumer
+from rebal.planner.settings import KEY
+
+
+@rule(
+    "RB404",
+    Severity.BLOCK,
+    "Connect workers and Streams programs cannot use group.protocol=consumer",
+    reference="KIP-848; KIP-1071; Kafka: docs/getting-started/upgrade",
+)
+def no_consumer_protocol(context: Context) -> Findings:
+    """The path to KIP-848 is for plain consumers only.
+
+    Why it matters: Connect's worker groups are not consumer groups and have no KIP-848 form. Kafka
+    Streams has a protocol of its own (KIP-1071, group.protocol=streams) and does not accept
+    group.protocol=consumer.
+
+    How to find out: the group's protocol type (connect), or the elected assignor (stream).
+
+    How to fix it: leave Connect workers on connect.protocol=sessioned. The groups of sink
+    connectors (connect-NAME) are consumer groups and may move. For Streams plan with --to streams.
+    """
+    if context.goal != "consumer":
+        return
+    if context.group.protocol_type == "connect":
+        yield found(
+            "this group cannot move to KIP-848: it is a group of Connect workers, which has no "
+            "KIP-848 form.",
+            fix="Leave the workers on connect.protocol=sessioned, which is incremental.",
+        )
+    elif context.streams:
+        yield found(
+            "this group cannot use group.protocol=consumer: it is a Kafka Streams program, whose "
+            "protocol is KIP-1071 (group.protocol=streams).",
+            fix="Plan it with --to cooperative in the classic protocol, or with --to streams.",
+            commands=[
+                NamedCommand("plan the streams protocol", context.replan(to=STREAMS)),
+            ],
+        )
+
+
+@rule(
+    "RB405",
+    Severity.BLOCK,
+    "A configuration with group.protocol=consumer still has classic settings",
+    reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; Wolverine#3486",
+    traits={Trait.NEXT_START},
+)
+def classic_settings(context: Context) -> Findings:
+    """A client with group.protocol=consumer does not start while any of three settings is set.
+
+    Why it matters: in KIP-848 the broker decides partition.assignment.strategy, session.timeout.ms
+    and heartbeat.interval.ms, and clients fail at start when they are set. A restarted member then
+    crashes in a loop.
+
+    How to find out: read the configuration of the next start (--inventory), and what frameworks and
+    defaults of the service set beside it.
+
+    How to fix it: remove the three settings in the same change that sets group.protocol=consumer.
+    group.remote.assignor replaces the assignor list. The timeouts belong to the group now:
+    consumer.session.timeout.ms and consumer.heartbeat.interval.ms of the group's own configuration
+    (kafka-configs.sh, entity type groups), else the broker's group.consumer.session.timeout.ms and
+    group.consumer.heartbeat.interval.ms.
+
+    Does not fire while the configuration does not say consumer: there the settings are right.
+    """
+    for facts in context.members:
+        declared = facts.member.declared
+        if declared is None or declared.group_protocol != "consumer":
+            continue
+        left = [
+            *([KEY] if declared.list else []),
+            *declared.classic_only,
+        ]
+        if left:
+            yield found(
+                f"{facts.name} will not start again: its configuration has "
+                f"group.protocol=consumer and still sets {', '.join(left)}.",
+                members=(facts,),
+                evidence=(declared.evidence,),
+                fix=f"Remove {', '.join(left)}.{_now_at(left)}",
+                commands=_group_settings(context, left),
+            )
+
+
+def _now_at(left: Sequence[str]) -> str:
+    """Return where the timeouts are set now."""
+    moved = [f"consumer.{name}" for name in left if name != KEY]
+    said = f" The group's own configuration has {' and '.join(moved)} instead"
+    return f"{said} (kafka-configs.sh, entity type groups)." if moved else ""
+
+
+def _group_settings(context: Context, left: Sequence[str]) -> Iterator[NamedCommand]:
+    """Yield the command that shows the group's own configuration, where a timeout moves there."""
+    if any(name != KEY for name in left):
+        of_group = ("--entity-type", "groups", "--entity-name", context.group.group_id)
+        line = context.given.kafka("kafka-configs.sh", "--describe", *of_group)
+        yield NamedCommand("show the group's own configuration", line)
+
+
+@rule(
+    "RB407",
+    Severity.WARN,
+    "Under KIP-848 a new process with an instance id in use is rejected",
+    reference="KIP-848; Kafka upgrade notes for 4.0 (UnreleasedInstanceIdException)",
+    applies=(to_consumer,),
+    traits=(Trait.REVIEW,),
+)
+def instance_id_in_use(context: Context) -> Findings:
+    """KIP-848 rejects the newer of two processes with one instance id; classic fences the older.
+
+    Why it matters: a roll-out that starts the new process before the old one has left (a surge, or
+    an old one that hangs) worked because the old one was fenced. Under KIP-848 the new one fails at
+    start, and the roll-out stops or loops.
+
+    How to find out: members with an instance id, and how the deployment replaces them.
+
+    How to fix it: stop the old process before the new one starts (a StatefulSet, Recreate, or
+    maxSurge 0), and let it close properly: the new one may start when the group no longer shows the
+    id (rebal inspect). A process that was killed holds its id until its session ends.
+    """
+    static = [f for f in still_classic(context) if f.static]
+    if static:
+        yield found(
+            f"the new process of {context.named(static)} is rejected under KIP-848 if it starts "
+            "before the old one with its instance id has left.",
+            members=static,
+            fix="Stop the old process first, and use no surge. The group shows its id until it has "
+            "left.",
+        )
