@@ -230,15 +230,25 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
 def _obstacle(snapshot: GroupSnapshot) -> str | None:
     """Return the reason why this group has no answer; None when it has one."""
     group = snapshot.group
-    if group.type in (GroupType.STREAMS, GroupType.SHARE):
-        return f"a {group.type} group has no assignors of its members' own ({KIPS[group.type]})"
-    if group.protocol_type not in (None, "", "consumer", "connect"):
-        return f"not a consumer group: its protocol type is {group.protocol_type}"
-    if not snapshot.members or group.state in (GroupState.EMPTY, GroupState.DEAD):
-        return "the group has no members now: nothing runs"
-    if group.type is not GroupType.CONSUMER and group.state is not GroupState.STABLE:
-        return f"the group is {group.state}: no protocol is decided until it is Stable"
-    return None
+    rows = (
+        (
+            group.type in KIPS,
+            f"a {group.type} group has no assignors of its members' own ({KIPS.get(group.type)})",
+        ),
+        (
+            group.protocol_type not in (None, "", "consumer", "connect"),
+            f"not a consumer group: its protocol type is {group.protocol_type}",
+        ),
+        (
+            not snapshot.members or group.state in (GroupState.EMPTY, GroupState.DEAD),
+            "the group has no members now: nothing runs",
+        ),
+        (
+            group.type is not GroupType.CONSUMER and group.state is not GroupState.STABLE,
+            f"the group is {group.state}: no protocol is decided until it is Stable",
+        ),
+    )
+    return next((why for holds, why in rows if holds), None)
 
 
 def _contradiction(known: AssignorList, elected: str) -> str | None:
@@ -368,20 +378,28 @@ def _own_class(member: Member, name: str) -> str:
 
 
 def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:
-    if elected == "stream":
-        return _cannot_tell(
+    own = ", ".join(n for n in known.list if eager_only(n) is Tri.CANNOT_TELL)
+    rows = (
+        (
+            elected == "stream",
             "Kafka Streams from 2.4 to 3.9 runs COOPERATIVE unless upgrade.from is 2.3 or less: "
-            "its own log shows that, or what it does at the next rebalance"
-        )
-    if eager_only(elected) is Tri.CANNOT_TELL:
-        return _cannot_tell(f"the assignor {elected} is not known, nor is its rebalance protocol")
-    if known.knowledge is Knowledge.EXACT:
-        own = ", ".join(n for n in known.list if eager_only(n) is Tri.CANNOT_TELL)
-        return _cannot_tell(f"which rebalance protocols {own} supports is not known")
-    return _cannot_tell(
-        f"its list is not known: with {elected} alone it runs COOPERATIVE, with an eager assignor "
-        "beside it EAGER"
+            "its own log shows that, or what it does at the next rebalance",
+        ),
+        (
+            eager_only(elected) is Tri.CANNOT_TELL,
+            f"the assignor {elected} is not known, nor is its rebalance protocol",
+        ),
+        (
+            known.knowledge is Knowledge.EXACT,
+            f"which rebalance protocols {own} supports is not known",
+        ),
+        (
+            True,
+            f"its list is not known: with {elected} alone it runs COOPERATIVE, with an eager "
+            "assignor beside it EAGER",
+        ),
     )
+    return _cannot_tell(next(why for holds, why in rows if holds))
 
 
 def _described(snapshot: GroupSnapshot, detail: str) -> tuple[Evidence, ...]:

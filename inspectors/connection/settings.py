@@ -76,6 +76,9 @@ REFUSED: Final = {
     ),
 }
 _LARGEST_STORE: Final = 1 << 20
+_STORES: Final = dict.fromkeys((".pem", ".crt", ".cer"), "PEM") | dict.fromkeys(
+    (".p12", ".pfx"), "PKCS12"
+)
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", auth.OAUTHBEARER)
 _LONGEST: Final = 100
 _NAME: Final = re.compile(r"[a-z]+([._-][a-z]+)+")
@@ -211,12 +214,8 @@ def _pem(settings: Settings, location: str, *inline: str) -> Pem | None:
 def _store_type(settings: Settings, store: str) -> str:
     """Return the store's type: the setting, else by the file's suffix, else Java's default JKS."""
     kind = settings.get(f"ssl.{store}.type", "").strip().upper()
-    if kind:
-        return kind
     ending = Path(settings.get(f"ssl.{store}.location", "")).suffix.lower()
-    if ending in (".pem", ".crt", ".cer"):
-        return "PEM"
-    return "PKCS12" if ending in (".p12", ".pfx") else "JKS"
+    return kind or _STORES.get(ending, "JKS")
 
 
 def _trust(settings: Settings) -> Pem | None:

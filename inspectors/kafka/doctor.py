@@ -311,13 +311,13 @@ def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:
 
 def principal_of(config: ClusterConfig) -> str:
     """Return Kafka's name of the user that the connection logs in as, as far as it is known."""
-    if config.oauth is not None:
-        return "User:NAME-IN-YOUR-TOKEN"
-    if config.sasl:
-        return f"User:{config.username}"
-    if config.certificate is not None:
-        return "User:NAME-OF-YOUR-CERTIFICATE"
-    return "User:ANONYMOUS"
+    rows = (
+        (config.oauth, "User:NAME-IN-YOUR-TOKEN"),
+        (config.sasl, f"User:{config.username}"),
+        (config.certificate, "User:NAME-OF-YOUR-CERTIFICATE"),
+        (True, "User:ANONYMOUS"),
+    )
+    return next(name for holds, name in rows if holds)
 
 
 def _check_right(rights: Set[int] | None, right: int, without: str) -> None:

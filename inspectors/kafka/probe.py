@@ -166,18 +166,27 @@ def join_request(
 
 def _unfit(group: Group, members: Sequence[Member]) -> str | None:
     """Return why the group may not be probed; None if it may."""
-    if group.type in (GroupType.STREAMS, GroupType.SHARE):
-        return f"it is a {group.type} group, which has no assignor lists"
-    if group.type is not GroupType.CLASSIC:
-        return (
+    rows = (
+        (
+            group.type in (GroupType.STREAMS, GroupType.SHARE),
+            f"it is a {group.type} group, which has no assignor lists",
+        ),
+        (
+            group.type is not GroupType.CLASSIC,
             "it is not a classic group: a KIP-848 group has no assignor lists, and the probe could "
-            "harm it"
-        )
-    if group.protocol_type != CONSUMER:
-        return f"its protocol type is {group.protocol_type or 'empty'}, not consumer"
-    if group.state is not GroupState.STABLE:
-        return f"it is {group.state.value}, not Stable: try again when it is"
-    return None if members else "it has no members"
+            "harm it",
+        ),
+        (
+            group.protocol_type != CONSUMER,
+            f"its protocol type is {group.protocol_type or 'empty'}, not consumer",
+        ),
+        (
+            group.state is not GroupState.STABLE,
+            f"it is {group.state.value}, not Stable: try again when it is",
+        ),
+        (not members, "it has no members"),
+    )
+    return next((why for holds, why in rows if holds), None)
 
 
 def _difference(snapshot: GroupSnapshot, now: Described) -> str | None:

@@ -242,11 +242,11 @@ def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:
 
 
 def _topic_note(name: str, error: RequestError) -> str:
-    if error.name == "TOPIC_AUTHORIZATION_FAILED":
-        return f"topic {name} was not read: allow DESCRIBE on it"
-    if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-        return f"topic {name} does not exist"
-    return f"topic {name} was not read: {error.reason}"
+    known = {
+        "TOPIC_AUTHORIZATION_FAILED": f"topic {name} was not read: allow DESCRIBE on it",
+        "UNKNOWN_TOPIC_OR_PARTITION": f"topic {name} does not exist",
+    }
+    return known.get(error.name, f"topic {name} was not read: {error.reason}")
 
 
 def with_probe(
