@@ -170,8 +170,7 @@ class GroupFacts:
         # A KIP-848 group's assignor is its broker's: no list holds it.
         voted = self.snapshot.has_assignor_lists and group.state is GroupState.STABLE
         elected = group.assignor if voted else None
-        probe = self.snapshot.probe
-        asked = {a.assignor for a in probe.answers} if probe is not None else set()
+        asked = {answer.assignor for answer in self.snapshot.probe_answers}
         common = {elected, *(name for name in asked if self.probed(name) is Tri.YES)} - {None}
         return frozenset({*exact, *known.at_least, *(str(name) for name in common)})
 
@@ -295,10 +294,8 @@ class GroupFacts:
         While the coordinator may hold what a load left of a list, a "no" proves nothing about the
         members, and the answer is cannot tell.
         """
-        probe = self.snapshot.probe
-        if probe is None or probe.refused:
-            return Tri.CANNOT_TELL
-        answers = {answer.supported for answer in probe.answers if answer.assignor == assignor}
+        known = self.snapshot.probe_answers
+        answers = {answer.supported for answer in known if answer.assignor == assignor}
         if answers == {Tri.YES}:
             return Tri.YES
         if answers == {Tri.NO} and has_whole_lists(self.snapshot):

@@ -290,12 +290,9 @@ def schema(name: str) -> Schema:
 def _within(version: int, versions: str) -> bool:
     """Return whether versions such as `0-3`, `2+` or `5,7-8` hold this one."""
     for part in versions.split(",") if versions else ():
-        low, _, high = part.partition("-")
-        if part.endswith("+"):
-            found = version >= int(part[:-1])
-        else:
-            found = int(low) <= version <= int(high or low)
-        if found:
+        low, _, high = part.removesuffix("+").partition("-")
+        end = version if part.endswith("+") else int(high or low)
+        if int(low) <= version <= end:
             return True
     return False
 

@@ -257,10 +257,6 @@ def _worker(member: Any) -> Member:
 
 def _new_group(group: Any, broker: int, kind: GroupType) -> Described:
     """Return a group of KIP-848, KIP-932 (share) or KIP-1071 (streams)."""
-    if kind is GroupType.STREAMS:
-        members = _stream_members(group)
-    else:
-        members = tuple(_consumer_member(member) for member in _sorted(group.members))
     return Described(
         group_id=group.group_id,
         type=kind,
@@ -271,7 +267,9 @@ def _new_group(group: Any, broker: int, kind: GroupType) -> Described:
         assignor=group.assignor_name or None,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        members=members,
+        members=_stream_members(group)
+        if kind is GroupType.STREAMS
+        else tuple(map(_consumer_member, _sorted(group.members))),
         operations=group.authorized_operations,
     )
 

@@ -155,10 +155,11 @@ def reason_of(error: RequestError | ConnectError) -> str:
 
 
 def _unlisted(broker_id: int, why: str, *, silent: bool = False) -> GroupFailure:
-    if silent:
-        text = f"{why}: the groups that it coordinates are not listed."
-    else:
-        text = f"broker {broker_id} could not list the groups that it coordinates: {why}."
+    text = (
+        f"{why}: the groups that it coordinates are not listed."
+        if silent
+        else f"broker {broker_id} could not list the groups that it coordinates: {why}."
+    )
     return GroupFailure(group_id=None, message=text, kind="network", broker_id=broker_id)
 
 

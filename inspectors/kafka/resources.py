@@ -1,6 +1,5 @@
 """Topics, offsets and settings over a `RawCluster`: `Resources`."""
 
-import base64
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,6 +8,7 @@ from uuid import UUID
 
 from rebal.groups.compact import Replicas
 from rebal.groups.model import Topic
+from rebal.groups.wire.schema import uuid_text
 from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster, side_by_side
 from rebal.inspectors.kafka.messages import request_class
@@ -211,4 +211,4 @@ def _id(topic_id: UUID | None) -> str | None:
     """Return a topic's id as Kafka prints it; None before Kafka 2.8."""
     if topic_id is None or not topic_id.int:
         return None
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    return uuid_text(topic_id.bytes)

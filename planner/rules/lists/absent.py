@@ -95,18 +95,21 @@ def answers(gone: list[Departed], context: Context) -> tuple[str, tuple[NamedCom
     if len(gone) > NAMED:
         left = ["--expect-members", str(here)]
     counted = ["--expect-members", str(here + len(gone))]
-    text = (
-        f"Add {' '.join(counted)} if {'it belongs' if one else 'they belong'} to the service, "
-        f"{' '.join(left)} if {'it' if one else 'they'} left for good."
-    )
-    if context.anew:
-        lines = context.given.verify(*counted), context.given.verify(*left)
-    else:
-        lines = context.replan(expected=here + len(gone)), context.replan(*left)
     uses = "if it belongs to the service", "if it left for good"
     if not one:
         uses = "if they belong to the service", "if they left for good"
-    return text, tuple(map(NamedCommand, uses, lines))
+    text = f"Add {' '.join(counted)} {uses[0]}, {' '.join(left)} {uses[1]}."
+    return text, (
+        NamedCommand(
+            uses[0],
+            context.given.verify(*counted)
+            if context.anew
+            else context.replan(expected=here + len(gone)),
+        ),
+        NamedCommand(
+            uses[1], context.given.verify(*left) if context.anew else context.replan(*left)
+        ),
+    )
 
 
 def _name(one: Departed) -> str:

@@ -114,13 +114,9 @@ def _running(facts: Facts, target: str) -> str:
 
 
 def _void_no(context: Context) -> bool:
-    probe = context.snapshot.probe
-    return (
-        probe is not None
-        and not probe.refused
-        and any(a.assignor == context.target and a.supported is Tri.NO for a in probe.answers)
-        and context.reloaded is not Tri.NO
-    )
+    answers = context.snapshot.probe_answers
+    denied = any(a.assignor == context.target and a.supported is Tri.NO for a in answers)
+    return denied and context.reloaded is not Tri.NO
 
 
 @rule(
@@ -306,8 +302,7 @@ def reloaded(context: Context) -> Findings:
         or context.probed(context.target) is Tri.YES
     ):
         return
-    probe = context.snapshot.probe
-    void = probe is not None and any(answer.supported is Tri.NO for answer in probe.answers)
+    void = any(answer.supported is Tri.NO for answer in context.snapshot.probe_answers)
     narrowing = context.planning and len(context.holding) == len(context.members)
     if not narrowing and not (void and context.under_way):
         return
