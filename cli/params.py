@@ -24,8 +24,7 @@ from rebal.groups.commands import option, options
 from rebal.groups.errors import RebalError
 
 if TYPE_CHECKING:
-    from rebal.inspectors.connection.config import ClusterConfig
-    from rebal.inspectors.connection.origins import Origins
+    from rebal.inspectors.connection.config import ClusterConfig, Origins
     from rebal.planner.commands import Given
 
 TIMEOUT: Final = 10
@@ -309,7 +308,7 @@ class Connection:
         Raises:
             RebalError: a file that cannot be used.
         """
-        from rebal.inspectors.connection.origins import origins_of
+        from rebal.inspectors.connection.config import origins_of
 
         return origins_of(
             bootstrap=self.bootstrap,

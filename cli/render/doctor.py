@@ -12,8 +12,8 @@ from rebal.cli.render.documents import Document
 from rebal.cli.render.text import facts, to_paste
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
+from rebal.inspectors.connection.config import Origins
 from rebal.inspectors.connection.managed import Allowance
-from rebal.inspectors.connection.origins import Origins
 from rebal.planner.commands import NamedCommand
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
-"""Logs as evidence: which logs are the group's own (`own`), and when each was written (`placed`).
+"""Logs as evidence: which are the group's own (`own`), when each was written (`placed`), and what
+the coordinator's own shows of its last load (`with_loads`).
 
 A group id is not unique: another cluster uses it too, and so did last month's log. A log is the
 group's own if it shows a member id that is in the group now, or names the group's cluster or
@@ -19,10 +20,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.evidence.absent import is_after
 from rebal.groups.evidence.observations import (
     Introduced,
     Joined,
     Left,
+    Loaded,
     LogRead,
     Observation,
     Ran,
@@ -30,7 +33,7 @@ from rebal.groups.evidence.observations import (
     Seen,
     by_field,
 )
-from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source
+from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source, Tri
 
 # A log that ends so shortly before the group was read, or after it, is of now.
 NOW: Final = timedelta(minutes=5)
@@ -389,3 +392,49 @@ def zone_name(offset: timedelta) -> str:
         return "UTC"
     minutes = abs(int(offset.total_seconds())) // 60
     return f"UTC{'-' if offset < timedelta(0) else '+'}{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSnapshot:
+    """Return `snapshot` with what its coordinator's own log shows of the last load.
+
+    After a load the coordinator remembers the elected assignor alone for each member, until the
+    member rejoins. Where the records of `__consumer_offsets` cannot be read (their answer is kept),
+    the log of the broker that is the coordinator now shows it instead: each load and each completed
+    rebalance is a line there. A log that ends before the group was read could miss a load, and one
+    with gaps could too. So a rebalance counts only if the log ends close to that time, in the file
+    that shows the rebalance, and the log names a member that is in the group now.
+    """
+    coordinator = snapshot.group.coordinator
+    if coordinator is None or coordinator.rebalanced_since_load is not Tri.CANNOT_TELL:
+        return snapshot
+    for log in seen:
+        if not (
+            isinstance(log, LogRead)
+            and log.broker_id == coordinator.broker_id
+            and log.last_at is not None
+            and abs(snapshot.captured_at - log.last_at) <= NOW
+        ):
+            continue
+        shown = [one for one in seen if isinstance(one, Seen) and one.log == log.log]
+        loads = (one for one in shown if isinstance(one, Loaded))
+        load = max(loads, key=lambda one: one.line, default=None)
+        ended = [one for one in shown if isinstance(one, Rebalanced)]
+        rebalanced = any(load is None or is_after(one, load) for one in ended)
+        if _is_bound(snapshot, shown, log) if rebalanced else load is not None:
+            made = replace(
+                coordinator,
+                rebalanced_since_load=Tri.YES if rebalanced else Tri.NO,
+                rebalanced_why=(
+                    f"{log.log} shows {'a' if rebalanced else 'no'} rebalance after the last load"
+                ),
+                loaded_at=load.at if load is not None else coordinator.loaded_at,
+            )
+            return replace(snapshot, group=replace(snapshot.group, coordinator=made))
+    return snapshot
+
+
+def _is_bound(snapshot: GroupSnapshot, shown: Sequence[Seen], log: LogRead) -> bool:
+    """Return whether the log names a member that is in the group now."""
+    named = {(one.group_id, one.member_id) for one in shown if isinstance(one, Joined)}
+    here = {(snapshot.group.group_id, member.member_id) for member in snapshot.members}
+    return not here.isdisjoint(named | log.members)

@@ -24,8 +24,7 @@ from rebal.groups.evidence.absent import departed, rejections
 from rebal.groups.evidence.bounds import contradictions, with_bounds
 from rebal.groups.evidence.exact import evidence_key, when, with_joins, with_ran
 from rebal.groups.evidence.fingerprint import identify
-from rebal.groups.evidence.loads import with_loads
-from rebal.groups.evidence.logs import in_order, own, placed, zone_notes
+from rebal.groups.evidence.logs import in_order, own, placed, with_loads, zone_notes
 from rebal.groups.evidence.observations import (
     Converted,
     Declared,

@@ -37,8 +37,8 @@ from rebal.groups.model import (
     Topic,
     Unmatched,
 )
+from rebal.inspectors.connection.config import Origins
 from rebal.inspectors.connection.managed import SERVICES
-from rebal.inspectors.connection.origins import Origins
 from rebal.inspectors.kafka.doctor import DoctorReport
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.planner.commands import Given
