@@ -325,15 +325,13 @@ def older(software: Software, limit: str) -> Tri:
 
 
 def _since(since: str, version: str | None) -> Tri:
+    first, have = version_tuple(since), version_tuple(version)
     if since == NEVER:
         return Tri.NO
-    first = version_tuple(since)
-    if since == UNKNOWN or first is None:
-        return Tri.CANNOT_TELL
+    # Every version has what the first one has.
     if first == (0,):
         return Tri.YES
-    have = version_tuple(version)
-    if have is None:
+    if first is None or have is None:
         return Tri.CANNOT_TELL
     return Tri.YES if have >= first else Tri.NO
 

@@ -58,12 +58,8 @@ def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
 
 def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str | None:
     """Return the one of `leading` that the table of all `voted` names lists first, if certain."""
-    if kind is CoordinatorKind.JAVA:
-        places = _java_places(voted)
-    elif kind is CoordinatorKind.SCALA:
-        places = _scala_places(voted)
-    else:
-        return None
+    tables = {CoordinatorKind.JAVA: _java_places, CoordinatorKind.SCALA: _scala_places}
+    places = tables[kind](voted) if kind in tables else None
     if places is None:
         return None
     first = min(places[name] for name in leading)

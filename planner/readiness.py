@@ -237,9 +237,8 @@ def _outlay(plan: Plan) -> Outlay | None:
 
 def _saves(plan: Plan, pauses: Pauses) -> float | None:
     """Return the partition-seconds per hour that COOPERATIVE or KIP-848 would have saved."""
-    if plan.runs is RebalanceProtocol.COOPERATIVE or plan.verdict is Verdict.DONE:
-        return None
-    if pauses.per_hour is None or pauses.stopped is None:
+    none_left = plan.runs is RebalanceProtocol.COOPERATIVE or plan.verdict is Verdict.DONE
+    if none_left or pauses.per_hour is None or pauses.stopped is None:
         return None
     seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
     spared = max(0.0, pauses.stopped - (pauses.moved or 0.0))

@@ -19,19 +19,19 @@ _SETTINGS: Final = frozenset(
 
 def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
     """Return the group coordinator's kind: Java since 4.0, and in 3.7 to 3.9 if enabled."""
-    release = release_of(cluster.version)
-    if release is None or (cluster.cluster_id or "").startswith("redpanda."):
-        return CoordinatorKind.UNKNOWN
-    if release >= (4, 0):
-        return CoordinatorKind.JAVA
-    if release < (3, 7):
-        return CoordinatorKind.SCALA
+    release = release_of(cluster.version) or ()
     protocols = cluster.settings.get("group.coordinator.rebalance.protocols")
-    if protocols is None:
-        return CoordinatorKind.UNKNOWN
-    if cluster.settings.get("group.coordinator.new.enable") == "true" or "consumer" in protocols:
-        return CoordinatorKind.JAVA
-    return CoordinatorKind.SCALA
+    enabled = cluster.settings.get("group.coordinator.new.enable") == "true"
+    rows = (
+        (not release, CoordinatorKind.UNKNOWN),
+        ((cluster.cluster_id or "").startswith("redpanda."), CoordinatorKind.UNKNOWN),
+        (release >= (4, 0), CoordinatorKind.JAVA),
+        (release < (3, 7), CoordinatorKind.SCALA),
+        (protocols is None, CoordinatorKind.UNKNOWN),
+        (enabled or "consumer" in (protocols or ""), CoordinatorKind.JAVA),
+        (True, CoordinatorKind.SCALA),
+    )
+    return next(kind for holds, kind in rows if holds)
 
 
 def group_settings(settings: Mapping[str, str]) -> dict[str, str]:

@@ -51,9 +51,8 @@ def endangering_step(one: Departed, context: Context) -> int | None:
     it holds the old assignor that the first bounce keeps. A list that is not known may hold that
     one alone.
     """
-    if context.goal == CONSUMER or not context.classic or not unfinished(context):
-        return None
-    if context.target in one.list:
+    no_lists = context.goal == CONSUMER or not context.classic
+    if no_lists or not unfinished(context) or context.target in one.list:
         return None
     kept = not one.list or context.keep is None or context.keep in one.list
     if kept or admitted(context.memory, [Join(assignors=one.list)]).verdict is Tri.NO:

@@ -49,9 +49,8 @@ def same_name(context: Context) -> Findings:
     if context.target in context.borrowed:
         yield from _borrowed(context)
         return
-    if name != context.target or not custom(name):
-        return
-    if len(context.settled) < len(context.members):
+    done = len(context.settled) == len(context.members)
+    if name != context.target or not custom(name) or not done:
         return
     open_ = [facts for facts in context.members if not runs_cooperative(facts.member)]
     old = [

@@ -175,11 +175,8 @@ def _strict(facts: Facts) -> Tri:
     if first is None:
         return Tri.NO if facts.family_proven else Tri.CANNOT_TELL
     older = facts.older_than(first)
-    if older is Tri.YES and facts.family == "librdkafka":
-        return Tri.CANNOT_TELL
-    if not facts.family_proven:
-        return Tri.CANNOT_TELL
-    return opposite(older)
+    untried = older is Tri.YES and facts.family == "librdkafka"
+    return Tri.CANNOT_TELL if untried or not facts.family_proven else opposite(older)
 
 
 def _replaced(context: Context) -> bool:

@@ -87,14 +87,12 @@ def _rejected(context: Context, facts: Facts, names: tuple[str, ...]) -> Tri:
 
 
 def _mistake(context: Context, facts: Facts, names: tuple[str, ...]) -> Mistake:
-    if context.elected and cooperative(context.elected) is Tri.YES:
-        if all(cooperative(name) is Tri.NO for name in names):
-            return Mistake.STRAIGHT_BACK
-        return Mistake.NOTHING_COMMON
+    elected = context.elected or ""
+    if cooperative(elected) is Tri.YES and all(cooperative(name) is Tri.NO for name in names):
+        return Mistake.STRAIGHT_BACK
     old_java = facts.family == "java" and facts.older_than("3.0") is not Tri.NO
-    if context.elected == "range" and context.target in names and old_java:
-        return Mistake.DROPPED_DEFAULT
-    return Mistake.NOTHING_COMMON
+    default = elected == "range" and context.target in names and old_java
+    return Mistake.DROPPED_DEFAULT if default else Mistake.NOTHING_COMMON
 
 
 @rule(
