@@ -302,15 +302,17 @@ def _same_client(one: Declared, member: Member) -> bool:
 def _why(one: Declared, often: Counter[str], members: Sequence[Member], alike: bool) -> str:
     if not members:
         return "the group has no members now"
-    if one.client_id is not None and often[one.client_id] > 1:
-        why = f"client id {one.client_id} is shared by {often[one.client_id]} members"
-    elif one.client_id is not None:
-        why = f"no member has client id {one.client_id}"
-    else:
-        why = "it names neither an instance id nor a client id"
-    if alike:
-        return f"{why}, and the files start fewer processes than the group has members"
-    return f"{why}, and the files of this group differ"
+    rows = (
+        (one.client_id is None, "it names neither an instance id nor a client id"),
+        (
+            often[one.client_id or ""] > 1,
+            f"client id {one.client_id} is shared by {often[one.client_id or '']} members",
+        ),
+        (True, f"no member has client id {one.client_id}"),
+    )
+    why = next(why for holds, why in rows if holds)
+    too_few = "the files start fewer processes than the group has members"
+    return f"{why}, and {too_few if alike else 'the files of this group differ'}"
 
 
 def _nameless(files: Sequence[Declared]) -> list[Unmatched]:

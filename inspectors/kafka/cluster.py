@@ -362,16 +362,24 @@ def _os_reason(error: OSError) -> str:
 
 def _tls_message(address: str, error: TlsError) -> str:
     reason = error.reason.replace("_", " ").lower()
-    if error.untrusted:
-        return (
+    rows = (
+        (
+            error.untrusted,
             f"{address}: its certificate is not trusted ({error.untrusted}). "
-            "Check ssl.truststore or ssl.ca.location, and the host name in -b."
-        )
-    if "wrong version number" in reason or "record layer" in reason:
-        return f"{address} does not speak TLS: check -b and security.protocol."
-    if "eof" in reason:
-        return (
+            "Check ssl.truststore or ssl.ca.location, and the host name in -b.",
+        ),
+        (
+            "wrong version number" in reason or "record layer" in reason,
+            f"{address} does not speak TLS: check -b and security.protocol.",
+        ),
+        (
+            "eof" in reason,
             f"{address} ended the TLS handshake: it does not speak TLS or wants another client "
-            "certificate. Check -b, security.protocol and ssl.keystore."
-        )
-    return f"{address}: the TLS handshake failed ({reason}). Check the client certificate."
+            "certificate. Check -b, security.protocol and ssl.keystore.",
+        ),
+        (
+            True,
+            f"{address}: the TLS handshake failed ({reason}). Check the client certificate.",
+        ),
+    )
+    return next(message for holds, message in rows if holds)
