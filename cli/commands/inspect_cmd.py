@@ -165,13 +165,9 @@ def _show(
         unread = {failure.name: failure.message for failure in failures}
         output.write(exported(form, *reports, failures=unread, file=file))
         return
-    from rebal.cli.render.documents import failures_of
-    from rebal.cli.render.inspection.document import InspectDocument, inspected_group
+    from rebal.cli.render.inspection.document import inspect_document
 
-    body = InspectDocument(
-        groups=[inspected_group(report) for report in reports],
-        failures=failures_of(failures),
-    )
+    body = inspect_document(reports, failures)
     output.write(output.envelope("inspect", body, code, form))
 
 

@@ -1,17 +1,19 @@
 """The records that JSON and YAML documents are built from: each field becomes a key, in order.
 
 `document_of` fills such a record from a record of the model: it copies the fields that have the
-same name in both. The caller gives the others as keyword arguments.
+same name in both. The caller gives the others as keyword arguments. `mirror` makes the document's
+record from a record of the model, where the two differ only in what is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, TypeVar
+from types import UnionType
+from typing import Any, ClassVar, Final, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from rebal.groups.model import Moment, Source, TopicPartitions
+from rebal.groups.model import Evidence, Moment, Source, TopicPartitions
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,41 @@ class EvidenceDocument(Document, frozen=True, kw_only=True):
     source: Source
     at: Moment | None
     detail: str | None
+
+
+_MIRRORS: Final[dict[type, type[Document]]] = {Evidence: EvidenceDocument}
+
+
+def mirror(name: str, kind: type[msgspec.Struct], *written: str, **others: Any) -> type[Document]:
+    """Return the document's record of `kind`: the fields `written`, each of them always a key.
+
+    A text or a number that is empty where it is not known is null. `others` are the types of fields
+    that the document has in another form. A record of the model in a type stands for its mirror.
+    """
+    known = {field.name: field for field in msgspec.structs.fields(kind)}
+    fields: list[tuple[str, Any]] = []
+    empty = []
+    for field in written:
+        type_ = _mirrored(others[field] if field in others else known[field].type)
+        if field not in others and known[field].default in ("", 0) and type_ is not bool:
+            type_ = type_ | None
+            empty.append(field)
+        fields.append((field, type_))
+    made: type[Any] = msgspec.defstruct(
+        name, fields, bases=(Document,), namespace={"null_if_empty": tuple(empty)}, **_WRITTEN
+    )
+    return _MIRRORS.setdefault(kind, made)
+
+
+_WRITTEN: Final[dict[str, Any]] = {"frozen": True, "kw_only": True}
+
+
+def _mirrored(kind: Any) -> Any:
+    """Return a type with the mirror of each record of the model in its place."""
+    origin, parts = get_origin(kind), tuple(map(_mirrored, get_args(kind)))
+    if origin in (Union, UnionType):
+        return Union[parts]  # noqa: UP007 - of types that are known only here
+    return origin[parts] if origin in (tuple, list) else _MIRRORS.get(kind, kind)
 
 
 class OwnedDocument(Document, frozen=True, kw_only=True):

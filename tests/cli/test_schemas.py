@@ -13,7 +13,7 @@ import pytest
 from bench.schemas import EXIT_CODES, incompatible, kinds, main, schema_of, text_of
 from rebal.cli import app, output
 from rebal.cli.journal import Journal
-from rebal.cli.render.inspection.document import InspectDocument, inspected_group
+from rebal.cli.render.inspection.document import inspect_document
 from rebal.cli.render.verification import verify_line
 from rebal.cli.report import make_report
 from rebal.groups.snapshot.documents import dump_snapshot
@@ -64,7 +64,7 @@ def test_documents_of_rule_cases_fit(rule: str, every: int, tmp_path: Path) -> N
     for number, case in enumerate(cases_of(rule)[::every]):
         snapshot = group_of(case["group"])
         report = make_report(snapshot)
-        body = InspectDocument(groups=[inspected_group(report)], failures=[])
+        body = inspect_document([report], [])
         # What these return has been checked: tests/cli/conftest.py.
         output.envelope("inspect", body, report.exit_code, "json")
         checked(dump_snapshot(snapshot, "json"))
