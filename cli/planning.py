@@ -15,10 +15,9 @@ from rebal.cli.files import move, next_name, read_text, write_text
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.params import assignor_name, goals
 from rebal.cli.render.findings import exported
-from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.plans.markdown import plan_markdown
 from rebal.cli.render.plans.screen import plan_view
-from rebal.cli.render.text import count
+from rebal.cli.render.text import count, duration
 from rebal.cli.verifying import read_plan
 from rebal.groups.clients import libraries
 from rebal.groups.commands import Command

@@ -87,7 +87,7 @@ def command(
     )
     from rebal.cli.journal import Journal, journal_path
     from rebal.cli.planning import print_plan
-    from rebal.cli.render.plans.details import step_view
+    from rebal.cli.render.plans.screen import step_view
     from rebal.cli.verifying import read_plan
 
     kept = read_plan(plan).kept_as(str(plan))

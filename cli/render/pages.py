@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rebal.cli.errors import UsageError
 from rebal.cli.output import escape
-from rebal.cli.render.plans.costs import duration
+from rebal.cli.render.text import duration
 
 _DAY: Final = 86_400
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200)

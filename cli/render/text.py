@@ -321,6 +321,18 @@ def moment(seconds: float) -> str:
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
+def duration(seconds: float) -> str:
+    """`45 s`, `3 min 20 s`, `1 h 5 min`, `4 d 17 h`: two units at most."""
+    left, words = round(seconds), []
+    for name, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number:
+            words.append(f"{number} {name}")
+        if words and (len(words) == 2 or not number):
+            break
+    return " ".join(words) or "0 s"
+
+
 def span_text(span: timedelta) -> str:
     """Return a duration with one number: `40 s`, `12 min`, `5 h`, `9 days`."""
     seconds = max(0, round(span.total_seconds()))

@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from rebal.cli.output import escape, shown
-from rebal.cli.render.plans.costs import cost_text, duration, partition_seconds_text
-from rebal.cli.render.plans.parts import headline, is_over, label_of, must_show, state
-from rebal.cli.render.text import count
+from rebal.cli.output import escape
+from rebal.cli.render.plans.parts import (
+    cost_text,
+    headline,
+    is_over,
+    label_of,
+    must_show,
+    partition_seconds_text,
+    shown_plan,
+    state,
+)
+from rebal.cli.render.text import count, duration
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import names
-from rebal.planner.plan import Plan, Setting, Step
+from rebal.planner.plan import Plan, Step
 
 _LANGUAGES = {
     "Java properties": "properties",
@@ -33,11 +41,10 @@ _LANGUAGES = {
 
 def plan_markdown(plan: Plan) -> str:
     """Return the whole plan as Markdown; names from the cluster are never markup."""
-    texts = {step.id: step.config for step in plan.steps}
-    return "\n".join(_lines(shown(plan), texts)) + "\n"
+    return "\n".join(_lines(shown_plan(plan))) + "\n"
 
 
-def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
+def _lines(plan: Plan) -> Iterator[str]:
     yield f"# {plain(plan.group_id)}: {plain(headline(plan))}"
     yield ""
     yield f"**{plan.verdict.value}** (exit code {plan.exit_code}): {plain(plan.summary)}"
@@ -48,7 +55,7 @@ def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
         + (f" of {plan.expected_members} expected." if plan.expected_members else ".")
     )
     for step in plan.steps:
-        yield from _step(plan, step, texts[step.id])
+        yield from _step(plan, step)
     if plan.findings:
         yield from ("", "## Findings", "")
         for finding in plan.findings:
@@ -64,7 +71,7 @@ def _lines(plan: Plan, texts: dict[int, tuple[Setting, ...]]) -> Iterator[str]:
     yield from (f"- {plain(line)}" for line in plan.not_checked)
 
 
-def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
+def _step(plan: Plan, step: Step) -> Iterator[str]:
     labels = names(plan.baseline.members)
     yield from ("", f"## Step {step.id}: {plain(step.title)}", "")
     yield f"{step.kind.value} · {plain(state(plan, step))}"
@@ -75,7 +82,7 @@ def _step(plan: Plan, step: Step, config: tuple[Setting, ...]) -> Iterator[str]:
     for name, ids in (("Done", step.done), ("To do", step.to_do), ("Unknown", step.unknown)):
         if ids:
             yield f"- {name}: {plain(', '.join(labels.get(key, key) for key in ids))}"
-    for setting in config:
+    for setting in step.config:
         text = "\n".join(escape(line) for line in setting.text.split("\n"))
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
         yield from ("", f"{setting.format}:", "")

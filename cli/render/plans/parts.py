@@ -1,28 +1,53 @@
-"""Parts that the short screen, the details and the runbook of a plan share."""
+"""Parts that the short screen, the details and the runbook of a plan share, a step's cost too."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from math import ceil
 from typing import Final
 
+from msgspec.structs import replace
 from rich.text import Text
 
-from rebal.cli.output import View, escape
-from rebal.cli.render.text import GAP, Rows, count, hanging, urgent_view, when
+from rebal.cli.output import View, escape, shown
+from rebal.cli.render.text import (
+    GAP,
+    Column,
+    FittingTable,
+    Rows,
+    count,
+    duration,
+    hanging,
+    urgent_view,
+    when,
+)
 from rebal.groups.clients import eager_only
 from rebal.groups.commands import Command
-from rebal.groups.model import Tri
+from rebal.groups.model import GroupSnapshot, Tri
 from rebal.groups.protocol import KIPS
 from rebal.planner.commands import ANSWER, READ_MORE, explain
+from rebal.planner.facts import all_partitions, owned
 from rebal.planner.kinds import Action
-from rebal.planner.plan import Advice, Finding, Plan, Setting, Severity, Step, Verdict
+from rebal.planner.plan import (
+    Advice,
+    Cost,
+    Finding,
+    Pace,
+    Plan,
+    Setting,
+    Severity,
+    Step,
+    StepKind,
+    Verdict,
+)
+from rebal.planner.rehearsal.costs.connect import work_of_all
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 
 NOT_YET: Final = "not yet"
 """The label of what holds back a step that is not the next one."""
-LABEL: Final = 11
+DETAILS: Final = 11
 """Width of the labels in the details."""
 VERDICT_STYLES: Final = {
     Verdict.READY: "bold green",
@@ -33,6 +58,16 @@ VERDICT_STYLES: Final = {
 STATE_STYLES: Final = {SAFE: "green", BLOCKED: "red", UNPROVEN: "yellow"}
 _STATES: Final = {SAFE: "can start", BLOCKED: "blocked", UNPROVEN: "not proven yet"}
 _INDENT: Final = 3
+
+
+def shown_plan(plan: Plan) -> Plan:
+    """Return the plan escaped as `shown` does, but for the line breaks of its configurations.
+
+    Their hostile parts were escaped when they were made.
+    """
+    made = shown(plan)
+    steps = zip(made.steps, plan.steps, strict=True)
+    return replace(made, steps=tuple(replace(one, config=raw.config) for one, raw in steps))
 
 
 def heading(plan: Plan, now: datetime) -> View:
@@ -115,7 +150,7 @@ def beside(advice: Advice) -> tuple[str, ...]:
 
 
 def config_view(
-    config: Sequence[Setting], *, wide: bool, indent: int = _INDENT, label: int = LABEL
+    config: Sequence[Setting], *, wide: bool, indent: int = _INDENT, label: int = DETAILS
 ) -> Iterator[Text]:
     """Yield each family's text, never folded, so that it can be pasted.
 
@@ -169,3 +204,80 @@ def advice_rows(plan: Plan) -> Rows:
     elif plan.next_step is not None:
         gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
         yield label, Command.read(gate)
+
+
+def cost_text(step: Step, baseline: GroupSnapshot) -> str:
+    """Return `about 2 min 24 s, 8 rebalances, each stops all 24 partitions; worst case 43 min`.
+
+    A cost without a duration keeps the sentence that came with it.
+    """
+    return cost_forms(step, baseline)[0]
+
+
+def cost_forms(step: Step, baseline: GroupSnapshot) -> tuple[str, ...]:
+    """Return the sentence of `cost_text`, and shorter forms of it for narrow screens.
+
+    In those `~` marks an estimate or an average, and the worst case is rounded up.
+    """
+    cost = step.cost
+    if cost is None or not cost.seconds:
+        return (cost.text if cost is not None else "not predicted",)
+    everything = work_of_all(baseline) if cost.unit == "task" else sum(map(owned, baseline.members))
+    worst = f"; worst case {duration(cost.worst_seconds)}" if cost.worst_seconds else ""
+    everybody = len(step.to_do) + len(step.unknown) == len(baseline.members)
+    if step.kind is StepKind.CUT_OVER and everybody:
+        return (f"nothing is consumed for about {duration(cost.seconds)}{worst}",)
+    rebalances = count(cost.rebalances, "rebalance") if cost.rebalances else "no rebalance"
+    takes = f"about {duration(cost.seconds)}, {rebalances}"
+    if not cost.partitions_stopped or not cost.rebalances:
+        return (f"{takes}{worst}",)
+    several = cost.rebalances > 1
+    whole, short = _stopped(cost, everything)
+    near = takes.replace("about ", "~", 1)
+    rounded = f"; worst {_rounded_up(cost.worst_seconds)}" if cost.worst_seconds else ""
+    return (
+        f"{takes}, {'each stops' if several else 'which stops'} {whole}{worst}",
+        f"{takes}{' each stop' if several else ' stops'} {short}{worst}",
+        f"{near}{' each stop' if several else ' stops'} {short}{rounded}",
+        f"{near}{' stop' if several else ' stops'} {short}{rounded}",
+        f"{near}{' stop' if several else ' stops'} {short.partition(' connectors')[0]}{rounded}",
+    )
+
+
+def _stopped(cost: Cost, everything: int) -> tuple[str, str]:
+    """Return what stops at each rebalance, in a whole and in a short form."""
+    each = cost.partitions_stopped / cost.rebalances
+    what = "connectors and tasks" if cost.unit == "task" else "partitions"
+    if each >= everything:
+        all_of_it = f"all {everything:,} {what}"
+        whole = all_of_it if cost.unit == "task" else all_partitions(everything)
+        return whole, whole
+    part = f"{max(1, round(each)):,} of {everything:,} {what}"
+    return f"{part} on average", f"~{part}"
+
+
+def _rounded_up(seconds: float) -> str:
+    """Return a duration with one unit where that is not coarse: `11 min` for 645 s."""
+    unit = next((size for size in (86_400, 3600, 60) if seconds >= 2 * size), 1)
+    return duration(ceil(seconds / unit) * unit)
+
+
+def pace_table(cost: Cost) -> FittingTable:
+    """Return the cost of each pace, side by side; narrow enough for 80 columns."""
+    heads = ("pace", "takes", f"{cost.unit}-s", "rebalances", "worst case")
+    rows = (
+        (
+            pace.name,
+            duration(pace.seconds),
+            partition_seconds_text(pace),
+            str(pace.rebalances),
+            "" if pace.worst_seconds is None else duration(pace.worst_seconds),
+        )
+        for pace in cost.paces
+    )
+    return FittingTable([Column(head) for head in heads], rows)
+
+
+def partition_seconds_text(pace: Pace) -> str:
+    """Return `17,306`, or `about 17,306` where some restarts count for the others."""
+    return f"{'about ' if pace.about else ''}{pace.partition_seconds:,.0f}"

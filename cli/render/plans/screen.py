@@ -1,8 +1,7 @@
 """The text of `rebal plan-upgrade` and `rebal show`: short, the answer first, the command last.
 
 A step takes six lines: title, members, configuration, cost, gate, rollback. How to restart stands
-once above the steps, and what a step needs below them. What is folded stands in the details
-(details.py).
+once above the steps, and what a step needs below them. What is folded stands in the details.
 """
 
 from __future__ import annotations
@@ -14,19 +13,24 @@ from typing import Final
 
 from rich.text import Text
 
-from rebal.cli.output import View, escape, shown
-from rebal.cli.render.plans.costs import cost_forms
-from rebal.cli.render.plans.details import details_view
+from rebal.cli.output import View, escape
 from rebal.cli.render.plans.parts import (
+    DETAILS,
     NOT_YET,
     STATE_STYLES,
     advice_rows,
     config_view,
+    cost_forms,
+    cost_text,
     heading,
     is_over,
     kept_rows,
     label_of,
+    must_show,
+    pace_table,
     short_state,
+    shown_plan,
+    state,
 )
 from rebal.cli.render.text import (
     GAP,
@@ -35,6 +39,7 @@ from rebal.cli.render.text import (
     Rows,
     asks_of_a_fact,
     count,
+    evidence_text,
     facts,
     hanging,
     labelled,
@@ -42,6 +47,7 @@ from rebal.cli.render.text import (
     severity_style,
     to_run,
 )
+from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.groups.processes import process_names
 from rebal.planner.commands import ACCEPT, ANSWER, READ_MORE, show
@@ -72,12 +78,9 @@ def plan_view(
     (default: the time at which the group was captured). A plan that was `kept` has no advice: the
     group may have changed since.
     """
-    now = now or plan.made_at
+    plan, now = shown_plan(plan), now or plan.made_at
     if details:
-        return details_view(plan, now=now, wide=wide, kept=kept)
-    # The configuration keeps its line breaks: its hostile parts were escaped when it was made.
-    texts = {step.id: step.config for step in plan.steps}
-    plan = shown(plan)
+        return _whole(plan, now, wide=wide, kept=kept)
     how = _how(plan)
     view = heading(plan, now)
     view += [facts(labelled("how", how), label=len(plan.verdict.value))] if how else []
@@ -89,7 +92,7 @@ def plan_view(
     for step in plan.steps:
         view += [Text(""), _title(plan, step)]
         if not is_over(plan, step):
-            view += _step(plan, step, texts[step.id], how, wide=wide)
+            view += _step(plan, step, how, wide=wide)
     now_open = [one for one in _open(plan, Severity.BLOCK) if not plan.holds_later(one)]
     blocks, others = [*_needs(plan), *_blocking(plan, now_open)], list(_warnings(plan))
     for found in (blocks, others):
@@ -113,15 +116,13 @@ def _title(plan: Plan, step: Step) -> Labelled:
     return hanging(Text(str(step.id), style="bold"), title, 2)
 
 
-def _step(
-    plan: Plan, step: Step, config: Sequence[Setting], how: Sequence[str], *, wide: bool
-) -> View:
+def _step(plan: Plan, step: Step, how: Sequence[str], *, wide: bool) -> View:
     """Return a step's lines; `how` are instructions that stand above all steps."""
     later = [one for one in _open(plan, Severity.BLOCK) if one.before_step == step.id]
     later = [one for one in later if plan.holds_later(one)]
     return [
         facts(_members(plan, step, wide=wide), label=_LABEL, indent=_INDENT),
-        *(config_view(config, wide=True) if wide else _settings(config)),
+        *(config_view(step.config, wide=True) if wide else _settings(step.config)),
         facts(
             [*_rest(plan, step, how), *_blocking(plan, later, NOT_YET)],
             label=_LABEL,
@@ -301,3 +302,99 @@ def _folded(plan: Plan) -> Iterator[Text]:
     text = Text(f"{lead}: {', '.join(parts)}: {where}", no_wrap=whole)
     text.overflow = "ignore" if whole else "fold"
     yield text
+
+
+# The details
+
+
+def _whole(plan: Plan, now: datetime, *, wide: bool, kept: bool) -> View:
+    """Return each step with its reasons, and what is open."""
+    labels = names(plan.baseline.members)
+    view = heading(plan, now)
+    for step in plan.steps:
+        view += [Text(""), _headed(plan, step)]
+        if not is_over(plan, step):
+            view += _body(plan, step, now, wide=wide)
+    found = list(_findings(plan, labels, wide))
+    if found:
+        view += [Text(""), facts(found, label=DETAILS)]
+    marked = (hanging("·", line, 1) for line in plan.not_checked)
+    unchecked = labelled(Text("not checked", style="dim"), marked)
+    view += [
+        Text(""),
+        facts([*_marked("assumed", plan.assumptions), *unchecked], label=DETAILS),
+        facts(kept_rows(plan, now) if kept else advice_rows(plan), label=DETAILS),
+    ]
+    return view
+
+
+def step_view(plan: Plan, number: int, now: datetime, *, wide: bool = False) -> View:
+    """Return one step as text, whether it is over or not; ages are relative to `now`."""
+    plan = shown_plan(plan)
+    step = plan.steps[number - 1]
+    return [_headed(plan, step), *_body(plan, step, now, wide=wide)]
+
+
+def _body(plan: Plan, step: Step, now: datetime, *, wide: bool) -> View:
+    labels = names(plan.baseline.members) | process_names(plan.baseline)
+    before = facts(_before(plan, step, labels, wide, now), label=DETAILS, indent=3)
+    after = facts(_after(plan, step), label=DETAILS, indent=3)
+    return [before, *config_view(step.config, wide=wide), after]
+
+
+def _headed(plan: Plan, step: Step) -> Labelled:
+    kind = {"rolling": "rolling, one member at a time", "cut-over": "all at once, with a stop"}
+    style = STATE_STYLES[step.exit_code] if step.id == plan.next_step else "dim"
+    title = Text.assemble(
+        (step.title, "bold"), f"   {kind[step.kind.value]}   ", (state(plan, step), style)
+    )
+    return hanging(Text(str(step.id), style="bold"), title)
+
+
+def _before(plan: Plan, step: Step, labels: dict[str, str], wide: bool, now: datetime) -> Rows:
+    most = len(labels) if wide else 6
+    evidence = {m.member_id: m.assignors.evidence for m in plan.baseline.members}
+    for name, ids in (("done", step.done), ("to do", step.to_do), ("unknown", step.unknown)):
+        if ids:
+            sources = evidence_text([item for key in ids for item in evidence.get(key, ())], now)
+            named = listing(list(dict.fromkeys(labels.get(key, key) for key in ids)), most)
+            yield name, f"{named}{f'   ({sources})' if sources else ''}"
+    yield "needs", step.precondition
+    yield from _marked("why", step.why)
+
+
+def _after(plan: Plan, step: Step) -> Rows:
+    yield from _marked("how", step.order)
+    if step.cost is not None:
+        yield "cost", cost_text(step, plan.baseline)
+        if step.cost.seconds:
+            yield "", step.cost.text
+        if len(step.cost.paces) > 1:
+            yield "", pace_table(step.cost)
+    yield "gate", Command.read(step.gate.command)
+    yield "", f"must show: {must_show(plan, step)}"
+    yield from (("", hanging("·", need, 1)) for need in step.gate.needs)
+    yield "rollback", step.rollback
+    yield from labelled("commands", (text for _, text in to_run(step.commands)))
+
+
+def _marked(label: str, lines: Sequence[str]) -> Rows:
+    """Return the lines with the label on the first; several lines get a mark each."""
+    if len(lines) == 1:
+        return labelled(label, lines)
+    return labelled(label, [hanging("·", line, 1) for line in lines])
+
+
+def _findings(plan: Plan, labels: dict[str, str], wide: bool) -> Rows:
+    for finding in plan.findings:
+        style = "dim" if finding.ignored else severity_style(finding.severity)
+        reason = f"   (ignored: {finding.ignored})" if finding.ignored else ""
+        yield (
+            Text(label_of(finding, plan), style=style),
+            f"{finding.rule} {finding.message}{reason}",
+        )
+        if finding.fix and not finding.ignored and finding.severity is not Severity.ASK:
+            yield "", hanging(Text("→", style="dim"), Text(finding.fix, style="dim"), 1)
+            yield from to_run(finding.commands)
+        if wide and finding.members:
+            yield "", Text(listing([labels.get(m, m) for m in finding.members], 1000), style="dim")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rebal.cli.render.plans.costs import duration
-from rebal.cli.render.text import count, listing, moment
+from rebal.cli.render.text import count, duration, listing, moment
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.rehearsal.lanes import overlaps
 from rebal.planner.rehearsal.outcome import (

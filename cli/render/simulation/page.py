@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from rebal.cli.output import shown
 from rebal.cli.render.pages import html_page, ticks
-from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.simulation.dangers import called, dangers, fine, sample_text, sums
-from rebal.cli.render.text import count
+from rebal.cli.render.text import count, duration
 from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
 from rebal.planner.rehearsal.outcome import Rehearsal
 

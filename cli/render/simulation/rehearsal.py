@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from rebal.cli.output import View, shown
-from rebal.cli.render.plans.costs import duration
 from rebal.cli.render.simulation.dangers import (
     NEVER,
     dangers,
@@ -27,6 +26,7 @@ from rebal.cli.render.text import (
     FittingTable,
     Rows,
     count,
+    duration,
     facts,
     labelled,
     moment,

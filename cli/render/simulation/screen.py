@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from rebal.cli.output import Lines, View
-from rebal.cli.render.plans.costs import duration, partition_seconds_text
+from rebal.cli.render.plans.parts import partition_seconds_text
 from rebal.cli.render.text import (
     GAP,
     Column,
@@ -19,6 +19,7 @@ from rebal.cli.render.text import (
     Rows,
     WideTable,
     count,
+    duration,
     facts,
     labelled,
     listing,
