@@ -6,21 +6,18 @@ meet. Costs are not rehearsed: the list shows none.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import field
 from msgspec.structs import replace
 
-from rebal.cli import output
 from rebal.cli.errors import FailOn
 from rebal.cli.planning import ORDER, planned
 from rebal.cli.render.documents import Document, FailureDocument
 from rebal.cli.render.text import count, known_lag
-from rebal.groups.errors import RebalError
 from rebal.groups.model import (
     GroupSnapshot,
     GroupState,
@@ -141,38 +138,9 @@ def _protocol(snapshot: GroupSnapshot) -> str:
     return runs.value
 
 
-def watch(
-    look: Callable[[], Overview],
-    show: Callable[[Overview], None],
-    *,
-    seconds: float,
-    every: float,
-    watched: Callable[[], bool] = output.has_reader,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> Overview:
-    """Return the last overview within `seconds`; `show` gets each, `every` so many seconds.
-
-    A later look that fails shows the overview before it, with the failure as its only note.
-
-    Raises:
-        RebalError: the first look failed.
-    """
-    end = clock() + seconds
-    seen: Overview | None = None
-    while True:
-        try:
-            seen = look()
-        except RebalError as error:
-            if seen is None:
-                raise
-            why = f"not read since {seen.at:%H:%M:%SZ}: {error}"
-            seen = replace(seen, notes=[why])
-        show(seen)
-        left = end - clock()
-        if left <= 0 or not watched():
-            return seen
-        sleep(min(every, left))
+def blinded(overview: Overview, why: str, _: timedelta) -> Overview:
+    """Return the overview before a look that failed, with the failure as its only note."""
+    return replace(overview, notes=[f"not read since {overview.at:%H:%M:%SZ}: {why}"])
 
 
 def changes(before: Overview, after: Overview) -> Iterator[str]:

@@ -1,11 +1,10 @@
-"""A plan checked against the live group, look by look: `Verifying` and `watch_gate`."""
+"""A plan checked against the live group, look by look: `Verifying`."""
 
 from __future__ import annotations
 
 import getpass
-import time
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -18,7 +17,7 @@ from rebal.cli.journal import Journal
 from rebal.cli.render.plans.parts import config_view
 from rebal.cli.render.text import FACTS
 from rebal.cli.render.verification import next_command, verify_line, verify_view
-from rebal.groups.errors import AssumptionError, RebalError
+from rebal.groups.errors import AssumptionError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
 from rebal.groups.snapshot.documents import format_of
@@ -182,17 +181,20 @@ class Verifying:
         self._book.append(said)
         return self._strict(standing)
 
-    def lost(self, standing: Standing) -> None:
-        """Journal the look that failed; `standing` is blind."""
-        self._book.append(
-            JournalEntry(
-                at=standing.at,
-                plan=plan_key(self._plan),
-                group_id=standing.group_id,
-                step=standing.step or 1,
-                blind=standing.blind_why,
+    def blind(self, standing: Standing, why: str, since: timedelta) -> Standing:
+        """Return the standing after a look that failed, and journal the first one that does."""
+        made = blinded(standing, why, since)
+        if standing.blind_since is None:
+            self._book.append(
+                JournalEntry(
+                    at=made.at,
+                    plan=plan_key(self._plan),
+                    group_id=made.group_id,
+                    step=made.step or 1,
+                    blind=why,
+                )
             )
-        )
+        return made
 
     def _strict(self, standing: Standing) -> Standing:
         """Return the standing; a warning that --fail-on counts is a danger."""
@@ -266,69 +268,21 @@ def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
     )
 
 
-def watch_gate(
-    look: Callable[[], GroupSnapshot],
-    judge: Callable[[GroupSnapshot], Standing],
-    show: Callable[[Standing], None],
-    *,
-    seconds: float,
-    every: float,
-    until: Until = "gate",
-    lost: Callable[[Standing], None] = lambda _: None,
-    watched: Callable[[], bool] = output.has_reader,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> Standing:
-    """Return the last standing: of the look that decided, or of the last one within `seconds`.
-
-    A look decides when the gate holds, or with `until` done when the last step's gate does; a
-    danger always decides.
-    If the first look fails, its error is raised, so that a wrong address is reported at once. A
-    later look that fails makes the watch blind: the last successful look stays on screen with its
-    time, and never decides. Each look opens new connections, so brokers may restart and tokens may
-    be replaced. `lost` is called once each time the watch becomes blind. The
-    watch ends when `watched` says that nobody reads what `show` prints any longer.
-
-    Raises:
-        RebalError: the first look failed, or the journal cannot go on.
-    """
-    end = clock() + seconds
-    standing: Standing | None = None
-    # The brokers' time of the last look, and when it was by the clock here.
-    last = datetime.min, 0.0
-    while True:
-        try:
-            seen = look()
-        except RebalError as error:
-            if standing is None:
-                raise
-            sighted = standing.blind_since is None
-            standing = _blind(standing, str(error), last[0] + timedelta(seconds=clock() - last[1]))
-            if sighted:
-                lost(standing)
-        else:
-            last = seen.captured_at, clock()
-            standing = judge(seen)
-        show(standing)
-        decided = standing.blind_since is None and reached(standing, until) != UNPROVEN
-        left = end - clock()
-        if decided or left <= 0 or not watched():
-            return standing
-        sleep(min(every, left))
-
-
 def reached(standing: Standing, until: Until) -> int:
     """Return the exit code of a watch that waits for the next gate, or for the end."""
     under_way = until == "done" and standing.exit_code == SAFE and not standing.finished
     return UNPROVEN if under_way else standing.exit_code
 
 
-def _blind(standing: Standing, why: str, at: datetime) -> Standing:
-    """Return the last known standing without its verdict and its advice."""
+def blinded(standing: Standing, why: str, since: timedelta) -> Standing:
+    """Return the last known standing without its verdict and its advice: it never decides.
+
+    Its time is the brokers', as the look's before it.
+    """
     advice = wait("the group cannot be read; restart nothing until a look succeeds")
     return replace(
         standing,
-        at=at,
+        at=standing.at + since,
         gate=Tri.CANNOT_TELL,
         why=("the group cannot be read now",),
         next=advice.text,

@@ -65,6 +65,7 @@ def command(
     from rebal.cli import overview, planning, sources
     from rebal.cli.render.documents import failures_of
     from rebal.cli.render.overview import overview_shower, overview_view
+    from rebal.cli.watching import watch as watch_groups
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     goal = planning.goal_named(to, None)
@@ -83,7 +84,10 @@ def command(
     given = connection.given(evidence=sources.EvidenceFiles().words(scan=lake))
     if watch is not None:
         with overview_shower(seconds, given, to=to, wide=wide) as show:
-            return overview.watch(look, show, seconds=seconds, every=every).exit_code
+            last = watch_groups(
+                look, lambda one: one, overview.blinded, show, seconds=seconds, every=every
+            )
+        return last.exit_code
     found = look()
     if form == "text":
         output.page(overview_view(found, given, to=to, wide=wide), wide=wide)

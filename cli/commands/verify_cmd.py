@@ -196,10 +196,11 @@ def command(
         check_same,
         print_standing,
         reached,
-        watch_gate,
     )
+    from rebal.cli.watching import watch as watch_group
     from rebal.groups.evidence.merge import merge
     from rebal.planner.plan import Accepted
+    from rebal.planner.verdict import UNPROVEN
     from rebal.planner.verification.timeline import timeline_of
 
     made: Plan = context.obj
@@ -283,14 +284,14 @@ def command(
         shower(seconds, jsonl=form == "jsonl", plain=wide or not watch) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
-        standing = watch_gate(
+        standing = watch_group(
             look,
             verifying.judge,
+            verifying.blind,
             show,
             seconds=seconds,
             every=every,
-            until=until or "gate",
-            lost=verifying.lost,
+            decided=lambda one: reached(one, until or "gate") != UNPROVEN,
         )
     for line in dict.fromkeys(talk.getvalue().splitlines()):
         print(line, file=sys.stderr)

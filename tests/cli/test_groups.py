@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import output, overview
+from rebal.cli import output, overview, watching
 from rebal.cli.errors import ReadError
 from rebal.cli.overview import Overview, changes, overview_of
 from rebal.cli.render.documents import failures_of
@@ -155,9 +155,9 @@ def test_watch_ends_with_its_time_and_survives_a_failed_look(group: Make) -> Non
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    last = overview.watch(
-        look, shown.append, seconds=10, every=5, watched=lambda: True, sleep=sleep,
-        clock=lambda: now[0],
+    last = watching.watch(
+        look, lambda one: one, overview.blinded, shown.append, seconds=10, every=5,
+        watched=lambda: True, sleep=sleep, clock=lambda: now[0],
     )  # fmt: skip
     assert now[0] == 10
     assert [len(one.notes) for one in shown] == [0, 1, 0]
@@ -173,8 +173,8 @@ def test_watch_off_a_terminal_prints_the_groups_and_then_changes(
     def sleep(_: float) -> None:
         cluster[3] = group(group_id="moving")
 
-    monkeypatch.setattr(overview.watch, "__kwdefaults__", {
-        **(overview.watch.__kwdefaults__ or {}), "sleep": sleep, "clock": iter(range(9)).__next__,
+    monkeypatch.setattr(watching.watch, "__kwdefaults__", {
+        **(watching.watch.__kwdefaults__ or {}), "sleep": sleep, "clock": iter(range(9)).__next__,
     })  # fmt: skip
     words = ["groups", "-b", "k:1", "--match", ".*", "--for", "2", "--watch", "1s"]
     lines = rebal(*words, code=3).out.splitlines()

@@ -21,7 +21,8 @@ from rebal.cli.errors import ReadError
 from rebal.cli.output import render
 from rebal.cli.params import duration
 from rebal.cli.render.verification import changes, verify_view
-from rebal.cli.verifying import Until, reached, watch_gate
+from rebal.cli.verifying import Until, blinded, reached
+from rebal.cli.watching import watch
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.commands import Given
@@ -122,13 +123,14 @@ def watched(
         said.extend(changes(shown[-1] if shown else None, standing))
         shown.append(standing)
 
-    last = watch_gate(
+    last = watch(
         once,
         lambda snapshot: verify(plan, [], snapshot),
+        blinded,
         show,
         seconds=seconds,
         every=10,
-        until=until,
+        decided=lambda one: reached(one, until) != 4,
         watched=lambda: len(shown) < read,
         sleep=clock.sleep,
         clock=clock,
