@@ -13,7 +13,8 @@ from typing import Any, get_args
 
 import pytest
 
-from rebal.cli import app, completion, files
+from rebal.cli import app, files
+from rebal.cli.commands import completion_cmd as completion
 from rebal.cli.commands.completion_cmd import Shell
 from rebal.cli.commands.simulate_cmd import OF_CONSUMERS
 from rebal.groups.clients import assignors, families

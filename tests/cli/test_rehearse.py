@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rebal.cli import output
 from rebal.cli.app import run
-from rebal.cli.completion import candidates
+from rebal.cli.commands.completion_cmd import candidates
 from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.groups.commands import Command
