@@ -2,12 +2,15 @@
 
 A view is a list of rich renderables made from records that went through `shown`, which turns
 control, bidirectional and other invisible characters into visible escapes. Rich's markup, emoji
-codes and highlighting are off. Colour is used on a terminal only, and never with NO_COLOR.
+codes and highlighting are off. Colour is used on a terminal only, and never with NO_COLOR. A
+terminal or a locale that has nothing else gets ASCII: symbols become their usual spelling (`->`,
+`...`, `>=`), other characters escapes such as `\\xe9`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import unicodedata
@@ -16,10 +19,9 @@ from errno import EBADF
 from functools import lru_cache
 from io import StringIO
 from itertools import chain
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias, TypeVar
 
 from rebal.cli.errors import OutputError
-from rebal.cli.plain import is_ascii_only, spelled, spelled_line
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -40,6 +42,14 @@ RehearseFormat = Literal["text", "json", "yaml", "html"]
 View: TypeAlias = "list[RenderableType | Lines]"
 """A text to print, part by part."""
 _UNLIMITED: Final = 4000
+_SPELLINGS: Final = {
+    "→": "->", "↔": "<->", "…": "...", "·": "-", "–": "-", "≥": ">=", "≤": "<=", "×": "x",
+    "─": "-", "═": "=", "│": "|", "┬": "+", "├": "+", "┤": "+", "┘": "+", "└": "+", "┐": "+",
+    "┌": "+", "▁": "_", "▂": "_", "▃": "-", "▄": "-", "▅": "=", "▆": "=", "▇": "#", "█": "#",
+    "▒": "=", "░": ".",
+}  # fmt: skip
+_PROBE: Final = "".join(_SPELLINGS)
+_COLUMNS: Final = re.compile("( *)([^ ]+(?: [^ ]+)*)")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -266,3 +276,45 @@ def _abandon(stream: IO[str]) -> None:
     """Discard what is still to be written, so that the process ends without an error."""
     _ABANDONED.append(stream)
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+# ASCII
+
+
+def is_ascii_only(stream: TextIO) -> bool:
+    """Return whether `stream` can show only ASCII: by its encoding, or by a locale C or POSIX.
+
+    Python writes UTF-8 where the locale is C (PEP 540), so the encoding alone does not tell.
+    """
+    try:
+        _PROBE.encode(stream.encoding or "utf-8")
+    except (LookupError, UnicodeEncodeError):
+        return True
+    named = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    return next(filter(None, named), "") in ("C", "POSIX")
+
+
+def spelled(text: str) -> str:
+    """Return `text` in ASCII."""
+    return text if text.isascii() else "".join(map(_spelling, text))
+
+
+def spelled_line(line: str) -> str:
+    """Return a laid-out line in ASCII; blanks between its columns make room for longer spellings.
+
+    The mark of a cut takes the place of what it cut.
+    """
+    if line.endswith("…"):
+        line = line[: -len("...")] + "..."
+    made, longer = "", 0
+    for blanks, words in _COLUMNS.findall(line):
+        spared = min(longer, max(0, len(blanks) - 1))
+        made += blanks[spared:] + spelled(words)
+        longer += len(spelled(words)) - len(words) - spared
+    return made
+
+
+def _spelling(char: str) -> str:
+    if char.isascii():
+        return char
+    return _SPELLINGS.get(char) or char.encode("ascii", "backslashreplace").decode()

@@ -15,7 +15,6 @@ from rich.text import Text
 from rebal.cli import output
 from rebal.cli.output import View, shown
 from rebal.cli.overview import NONE, GroupLine, Overview, changes
-from rebal.cli.plain import is_ascii_only
 from rebal.cli.render.plans.parts import VERDICT_STYLES
 from rebal.cli.render.text import GAP, Column, WideTable, count, cut, facts, listing
 from rebal.planner.commands import COOPERATIVE, Given
@@ -151,7 +150,7 @@ def _live(until: datetime, given: Given, to: str) -> Iterator[Callable[[Overview
                 overview_view(overview, given, to=to, rows=rows),
                 width=console.width,
                 colour=console.color_system is not None and not console.no_color,
-                plain=is_ascii_only(sys.stdout),
+                plain=output.is_ascii_only(sys.stdout),
             )
             foot = f"looked at {datetime.now(UTC):%H:%M:%SZ}, watching until {until:%H:%M:%SZ}; "
             below = [*overview.notes, f"{foot}Ctrl-C stops it"]

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.output import View, shown
-from rebal.cli.plain import is_ascii_only
 from rebal.cli.render.plans.parts import beside
 from rebal.cli.render.text import (
     Column,
@@ -357,7 +356,7 @@ def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]
                 verify_view(standing, rows=rows),
                 width=console.width,
                 colour=console.color_system is not None and not console.no_color,
-                plain=is_ascii_only(sys.stdout),
+                plain=output.is_ascii_only(sys.stdout),
             )
             looked = "looked" if standing.blind_since is None else "tried to look"
             foot = (

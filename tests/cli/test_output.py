@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from rebal.cli import output
-from rebal.cli.plain import is_ascii_only, spelled, spelled_line
+from rebal.cli.output import is_ascii_only, spelled, spelled_line
 from rebal.cli.render.text import Column, FittingTable, WideTable
 from rebal.groups.model import GroupSnapshot, Member
 from tests.cli.conftest import HOSTILE
