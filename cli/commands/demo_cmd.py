@@ -12,21 +12,21 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
-import msgspec
 import typer
 from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.app import run
 from rebal.cli.errors import DONE, FAILED, STOPPED, USAGE
-from rebal.cli.files import read_text
 from rebal.cli.params import NAMING
 from rebal.groups.commands import Command
-from rebal.groups.snapshot.documents import loads
 
-INDEX: Final = "index.yaml"
+ABOUT: Final = (
+    "These groups were captured by rebal from real members on a real Kafka 4.1.1 broker. They are "
+    "bundled files: nothing here asks a broker, and nothing is changed."
+)
 MEANING: Final = {
     0: "safe, or nothing to do",
     3: "something blocks it",
@@ -34,29 +34,41 @@ MEANING: Final = {
 }
 
 
-class Bundled(msgspec.Struct, frozen=True, kw_only=True):
-    """One bundled group: its file, and what it shows."""
+class Chapter(NamedTuple):
+    """One chapter: a bundled group, what it shows, and the command (after `rebal`) to run on it.
+
+    The command `before` it is shown, but its answer is not.
+    """
 
     file: str
     caption: str
+    command: str
+    before: str = ""
 
 
-class Stop(Bundled, frozen=True, kw_only=True):
-    """One chapter: a bundled group, and the commands (after `rebal`) to run on it.
-
-    The commands of `before` are shown, but their answers are not.
-    """
-
-    before: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ("inspect", "plan-upgrade")
-
-
-class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """The index of the demo: where the groups come from, each chapter in order, and more groups."""
-
-    about: str
-    stops: tuple[Stop, ...]
-    more: tuple[Bundled, ...] = ()
+CHAPTERS: Final = (
+    Chapter("shipping.rebal.yaml", "A healthy group. What does it run?", "inspect"),
+    Chapter(
+        "shipping.rebal.yaml",
+        "The plan. Which steps, at which cost, and is the first one safe?",
+        "plan-upgrade",
+    ),
+    Chapter(
+        "checkout.rebal.yaml",
+        "Another group, half-way. One member was forgotten: what does that endanger?",
+        "inspect",
+    ),
+    Chapter(
+        "checkout.rebal.yaml",
+        "The check. Is step 1 done, and what is next?",
+        "verify checkout.plan.yaml",
+        before="plan-upgrade --out checkout.plan.yaml",
+    ),
+)
+MORE: Final = {
+    "billing.rebal.yaml": "a group that is finished",
+    "ml-features.rebal.yaml": "librdkafka members, which need another path",
+}
 
 
 def command(
@@ -75,29 +87,29 @@ def command(
 
 
 def walk(folder: Path, *, pause: bool = False) -> int:
-    """Run the demo over the snapshots of `folder`, in the order of its index.
+    """Run the demo's chapters on the snapshots of `folder`.
 
     It runs in a copy of the folder, so that plans and journals stay out of the original. `pause`
     waits for Enter after each chapter but the last.
     """
-    index = loads(read_text(folder / INDEX), "yaml", INDEX, "rebal.demo/1", Index)
-    _print([index.about, f"To repeat any of this: cd {shlex.quote(str(folder))}"])
+    _print([ABOUT, f"To repeat any of this: cd {shlex.quote(str(folder))}"])
     codes: list[int] = []
     with TemporaryDirectory() as copied:
         copy = Path(copied) / folder.name
         shutil.copytree(folder, copy)
         # Relative names keep the commands short enough to read, and to type again.
         with contextlib.chdir(copy), _without_brokers():
-            for number, stop in enumerate(index.stops, 1):
+            for number, chapter in enumerate(CHAPTERS, 1):
                 if pause and number > 1:
-                    _wait()
-                _print(["", "─" * 78, f"{number}/{len(index.stops)}  {stop.caption}"])
-                codes += _chapter(stop)
+                    with contextlib.suppress(EOFError):
+                        input("\n(Enter goes on, Ctrl-C ends) ")
+                _print(["", "─" * 78, f"{number}/{len(CHAPTERS)}  {chapter.caption}"])
+                codes.append(_shown(chapter))
                 if STOPPED in codes:
                     return STOPPED
     own = Command("rebal", "inspect", "GROUP", "-b", "HOST:PORT", "--probe")
-    more = [f"  {group.file}: {group.caption}" for group in index.more]
-    _print(["", *(["More groups are there:", *more] if more else []), f"On your own groups: {own}"])
+    more = [f"  {file}: {caption}" for file, caption in MORE.items()]
+    _print(["", "More groups are there:", *more, f"On your own groups: {own}"])
     return FAILED if {FAILED, USAGE}.intersection(codes) else DONE
 
 
@@ -111,29 +123,19 @@ def _without_brokers() -> Iterator[None]:
         os.environ.update(named)
 
 
-def _chapter(stop: Stop) -> list[int]:
-    codes = []
-    for words in map(shlex.split, stop.before):
+def _shown(chapter: Chapter) -> int:
+    """Show the chapter's commands and the answer of the last, and return its exit code."""
+    file = ("--snapshot", chapter.file)
+    if chapter.before:
+        words = [*shlex.split(chapter.before), *file]
         with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-            run([*words, "--snapshot", stop.file])
-        _print(["", f"$ rebal {shlex.join(words)} --snapshot {shlex.quote(stop.file)}"])
-    for words in map(shlex.split, stop.commands):
-        # A plan remembers the file that it was made from.
-        file = () if words[0] == "verify" else ("--snapshot", stop.file)
-        codes.append(_run([*words, *file]))
-        if codes[-1] == STOPPED:
-            break
-    return codes
-
-
-def _wait() -> None:
-    with contextlib.suppress(EOFError):
-        input("\n(Enter goes on, Ctrl-C ends) ")
-
-
-def _run(args: Sequence[str]) -> int:
-    _print(["", f"$ rebal {shlex.join(args)}", ""])
-    code = run(args)
+            run(words)
+        _print(["", f"$ rebal {shlex.join(words)}"])
+    words = shlex.split(chapter.command)
+    # A plan remembers the file that it was made from.
+    words += () if words[0] == "verify" else file
+    _print(["", f"$ rebal {shlex.join(words)}", ""])
+    code = run(words)
     if code:
         _print([f"(exit code {code}: {MEANING.get(code, 'failed')})"])
     return code

@@ -1,4 +1,4 @@
-"""The demo walks over whatever its folder's index names, and the bundled folder is whole."""
+"""The demo runs its chapters, and the bundled folder is whole."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ import pytest
 
 from rebal.cli import app
 from rebal.cli.commands import demo_cmd
-from rebal.cli.commands.demo_cmd import INDEX, Index, walk
-from rebal.cli.files import read_text, save_snapshot
-from rebal.groups.errors import DocumentError
+from rebal.cli.commands.demo_cmd import CHAPTERS, MORE, Chapter, walk
+from rebal.cli.files import save_snapshot
 from rebal.groups.model import GroupSnapshot
-from rebal.groups.snapshot.documents import loads
 
 Said = pytest.CaptureFixture[str]
 
 
+FIRST, SECOND = (
+    Chapter("a.yaml", "First", "inspect"),
+    Chapter("a.yaml", "Second", "inspect -o json", before="inspect --wide"),
+)
+
+
 @pytest.fixture
-def folder(tmp_path: Path, group: Callable[..., GroupSnapshot]) -> Path:
+def folder(
+    tmp_path: Path, group: Callable[..., GroupSnapshot], monkeypatch: pytest.MonkeyPatch
+) -> Path:
     save_snapshot(group(), tmp_path / "a.yaml")
-    (tmp_path / INDEX).write_text(
-        "schema: rebal.demo/1\nabout: Bundled.\nstops:\n"
-        "- {file: a.yaml, caption: First, commands: [inspect]}\n"
-        "- {file: a.yaml, caption: Second, commands: [inspect --wide, inspect -o json]}\n...\n"
-    )
+    monkeypatch.setattr(demo_cmd, "CHAPTERS", (FIRST, SECOND))
     return tmp_path
 
 
@@ -46,7 +48,7 @@ def test_the_walk_shows_each_command_before_its_answer(
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
-    assert lines[0] == "Bundled."
+    assert lines[0] == demo_cmd.ABOUT
     assert str(folder) in lines[1]
     shown = [line for line in lines if line.startswith(("$", "1/2", "2/2"))]
     assert shown == [
@@ -56,18 +58,14 @@ def test_the_walk_shows_each_command_before_its_answer(
         "$ rebal inspect --wide --snapshot a.yaml",
         "$ rebal inspect -o json --snapshot a.yaml",
     ]
-    assert out.count("checkout    Stable") == 2
+    assert out.count("checkout    Stable") == 1
     assert out.count('"schema": "rebal.inspect/1"') == 1
 
 
 def test_a_command_that_fails_fails_the_walk_but_does_not_stop_it(
-    folder: Path, capsys: Said
+    folder: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (folder / INDEX).write_text(
-        (folder / INDEX)
-        .read_text()
-        .replace("file: a.yaml, caption: First", "file: b.yaml, caption: F")
-    )
+    monkeypatch.setattr(demo_cmd, "CHAPTERS", (FIRST._replace(file="b.yaml"), FIRST))
     assert walk(folder) == 1
     out, err = capsys.readouterr()
     assert err == "rebal: b.yaml: there is no such file.\n"
@@ -75,20 +73,13 @@ def test_a_command_that_fails_fails_the_walk_but_does_not_stop_it(
     assert out.count("checkout    Stable") == 1
 
 
-def test_an_index_that_is_wrong_is_a_sentence(folder: Path) -> None:
-    (folder / INDEX).write_text("schema: rebal.demo/1\nabout: x\nstops: [{file: 1}]\n...\n")
-    with pytest.raises(DocumentError, match=r"index\.yaml: stops\[0\]\.file: expected `str`"):
-        walk(folder)
-
-
-def test_the_index_names_every_bundled_group() -> None:
+def test_the_demo_names_every_bundled_group() -> None:
     with as_file(files("rebal.cli") / "data" / "demo") as bundled:
-        index = loads(read_text(bundled / INDEX), "yaml", INDEX, "rebal.demo/1", Index)
-        named = {group.file for group in (*index.stops, *index.more)}
-        assert named | {INDEX} == {path.name for path in bundled.iterdir()}
+        named = {*(chapter.file for chapter in CHAPTERS), *MORE}
+        assert named == {path.name for path in bundled.iterdir()}
 
 
-def test_rebal_demo_runs_every_command_of_the_index(
+def test_rebal_demo_runs_every_command_of_its_chapters(
     capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rebal.cli.commands.demo_cmd import INDEX
 from rebal.cli.files import read_snapshot
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.redact import redact
@@ -17,7 +16,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
 
 FOLDER = Path(str(files("rebal.cli") / "data" / "demo"))
-BUNDLED = sorted(path.name for path in FOLDER.iterdir() if path.name != INDEX)
+BUNDLED = sorted(path.name for path in FOLDER.iterdir())
 
 
 def pair(name: str) -> tuple[GroupSnapshot, GroupSnapshot, dict[str, str]]:
