@@ -74,17 +74,16 @@ class Asked(Record, frozen=True, kw_only=True):
         )
 
 
-class Show(Record, frozen=True, kw_only=True):
-    """Output options of a rehearsal."""
-
-    form: output.RehearseFormat
-    wide: bool
-    details: bool
-    exit_zero: bool
-    html: Path | None = None
-
-
-def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
+def rehearse_group(
+    source: Source,
+    asked: Asked,
+    *,
+    form: output.RehearseFormat,
+    wide: bool,
+    details: bool,
+    exit_zero: bool,
+    html: Path | None,
+) -> int:
     """Rehearse what the options ask for, print it, and return the exit code.
 
     Raises:
@@ -97,7 +96,7 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
             f"{asked.plan}: there is no such plan file. A live group without a plan is rehearsed "
             "with --group NAME --script rolling."
         )
-    paged = show.form == "html" or show.html is not None
+    paged = form == "html" or html is not None
     if paged and len(asked.compare) > 1:
         raise UsageError("an HTML page shows one rehearsal: name one protocol with --compare.")
     plan = None if asked.plan is None else read_plan(asked.plan).kept_as(str(asked.plan))
@@ -111,19 +110,26 @@ def rehearse_group(source: Source, asked: Asked, show: Show) -> int:
         if plan is not None:
             check_same(plan, found)
     document = rehearsed(found, asked, plan, script, keep=paged)
-    code = code_of(document.runs, exit_zero=show.exit_zero)
-    if show.html is not None:
-        write_text(show.html, _page(document))
-        output.say(f"wrote {show.html}")
-    if show.form == "html":
-        output.write(_page(document))
-    elif show.form == "text":
+    code = code_of(document.runs, exit_zero=exit_zero)
+    page = rehearsal_html(document.runs[0].rehearsal, document.group_id) if paged else ""
+    if html is not None:
+        write_text(html, page)
+        output.say(f"wrote {html}")
+    if form == "html":
+        output.write(page)
+    elif form == "text":
         words = source.connection.given(evidence=source.words, snapshot=source.snapshot)
         words = replace(words, plan=str(asked.plan)) if plan is not None else words
         following = _next(found, plan, words, asked, named=named)
-        _print(document, found, where, following, show)
+        read = read_from(where, found.captured_at)
+        view = (
+            comparison_view(document, read, following)
+            if len(document.runs) > 1
+            else rehearsal_view(document, read, following, details=details)
+        )
+        output.page(view, wide=wide)
     else:
-        output.write(output.envelope("rehearsal", document, code, show.form))
+        output.write(output.envelope("rehearsal", document, code, form))
     return code
 
 
@@ -375,31 +381,6 @@ def _custom(scene: Scene, plan: Plan | None) -> dict[str, Assignor]:
 def _kept(scene: Scene, script: Script) -> bool:
     restarted = sum(len(event.members) or len(event.processes) for event in script.events)
     return 2 * (restarted + 1) * sum(scene.topics.values()) <= _MOST_KEPT
-
-
-def _page(document: RehearsalDocument) -> str:
-    return rehearsal_html(document.runs[0].rehearsal, document.group_id)
-
-
-def _print(
-    document: RehearsalDocument,
-    found: GroupSnapshot,
-    where: str,
-    following: Command,
-    show: Show,
-) -> None:
-    source = read_from(where, found.captured_at)
-    if len(document.runs) > 1:
-        output.page(comparison_view(document, source, following), wide=show.wide)
-        return
-    view = rehearsal_view(
-        document,
-        source,
-        following,
-        lanes=bool(document.runs[0].rehearsal.partitions),
-        details=show.details,
-    )
-    output.page(view, wide=show.wide)
 
 
 def _next(

@@ -11,7 +11,7 @@ from rebal.cli.render.simulation.screen import compare_view, simulate_view, work
 from rebal.cli.render.text import read_from
 from rebal.groups.assignors import Assignor
 from rebal.groups.commands import Command, option
-from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
+from rebal.groups.model import GroupSnapshot, GroupType, Tri
 from rebal.planner.commands import Given
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
@@ -19,17 +19,15 @@ from rebal.planner.rehearsal.whatif.workers import simulate_workers
 from rebal.planner.verdict import exit_code
 
 
-class Show(Record, frozen=True, kw_only=True):
-    """Output options of a simulation; `where` the group was read, what the user has `given`."""
-
-    form: output.Format
-    wide: bool
-    where: str
-    given: Given
-
-
 def simulate_restarts(
-    found: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str], show: Show
+    found: GroupSnapshot,
+    protocols: Sequence[str],
+    restarted: Sequence[str],
+    *,
+    where: str,
+    given: Given,
+    form: output.Format,
+    wide: bool,
 ) -> int:
     """Print what restarts of Connect workers cost, for each value of connect.protocol.
 
@@ -38,15 +36,15 @@ def simulate_restarts(
     """
     with as_usage(WhatIfError):
         made = simulate_workers(found, protocols, restarted)
-    if show.form == "text":
+    if form == "text":
         view = workers_view(
             output.shown(made),
-            output.escape(show.where),
-            show.given.plan_upgrade(found.group.group_id),
+            output.escape(where),
+            given.plan_upgrade(found.group.group_id),
         )
-        output.page(view, wide=show.wide)
+        output.page(view, wide=wide)
     else:
-        output.write(output.envelope("simulate-workers", made, DONE, show.form))
+        output.write(output.envelope("simulate-workers", made, DONE, form))
     return DONE
 
 
@@ -54,8 +52,11 @@ def simulate_assignors(
     found: GroupSnapshot,
     names: Sequence[str],
     changes: Changes,
-    show: Show,
     *,
+    where: str,
+    given: Given,
+    form: output.Format,
+    wide: bool,
     custom: Mapping[str, Assignor],
     rebalance_timeout: float,
 ) -> int:
@@ -76,8 +77,16 @@ def simulate_assignors(
             for name in names
         ]
     code = exit_code(*map(_succeeds, simulations))
-    if show.form == "text":
-        _print(found, simulations, show)
+    if form == "text":
+        read = read_from(where, found.captured_at)
+        following = _next(found, simulations, given)
+        shown = output.shown(simulations)
+        view = (
+            compare_view(shown, read, following)
+            if len(shown) > 1
+            else simulate_view(shown[0], read, following, wide=wide)
+        )
+        output.page(view, wide=wide)
     else:
         together = SimulationsDocument(
             group_id=found.group.group_id,
@@ -87,23 +96,13 @@ def simulate_assignors(
             simulations=simulations,
         )
         body = together if len(simulations) > 1 else simulations[0]
-        output.write(output.envelope("simulate", body, code, show.form))
+        output.write(output.envelope("simulate", body, code, form))
     return code
 
 
 def _succeeds(simulation: Simulation) -> Tri:
     failed = simulation.failure is not None or simulation.violations
     return Tri.YES if simulation.stable and not failed else Tri.NO
-
-
-def _print(found: GroupSnapshot, made: Sequence[Simulation], show: Show) -> None:
-    source = read_from(show.where, found.captured_at)
-    following = _next(found, made, show.given)
-    shown = output.shown(list(made))
-    if len(shown) == 1:
-        output.page(simulate_view(shown[0], source, following, wide=show.wide), wide=show.wide)
-    else:
-        output.page(compare_view(shown, source, following), wide=show.wide)
 
 
 def _next(found: GroupSnapshot, made: Sequence[Simulation], given: Given) -> Command:

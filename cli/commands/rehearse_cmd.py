@@ -112,5 +112,9 @@ def command(
             batch=None if batch is None else params.batch_of(batch),
             parameters=(*times, *(param or ())),
         ),
-        rehearsing.Show(form=form, wide=wide, details=details, exit_zero=exit_zero, html=html),
+        form=form,
+        wide=wide,
+        details=details,
+        exit_zero=exit_zero,
+        html=html,
     )

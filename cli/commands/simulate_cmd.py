@@ -115,17 +115,15 @@ def command(
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     source = sources.Source(group, snapshot, connection, probe, files, lake).named()
     found = source.read()
-    show = simulating.Show(
-        form=form,
-        wide=wide,
-        where=str(source.snapshot or "live"),
-        given=connection.given(evidence=source.words, snapshot=source.snapshot),
-    )
+    where = str(source.snapshot or "live")
+    given = connection.given(evidence=source.words, snapshot=source.snapshot)
     if set(names) & set(OF_WORKERS):
         more = (add_member, topics, remove_member, add_partitions, add_topic, rack)
         if any(more):
             raise UsageError("of the what-ifs, only --restart-member applies to Connect workers.")
-        return simulating.simulate_restarts(found, names, restart_member or (), show)
+        return simulating.simulate_restarts(
+            found, names, restart_member or (), where=where, given=given, form=form, wide=wide
+        )
     changes = Changes(
         add_members=add_member or 0,
         add_member_topics=tuple(t for text in topics or () for t in text.split(",") if t),
@@ -139,7 +137,10 @@ def command(
         found,
         names,
         changes,
-        show,
+        where=where,
+        given=given,
+        form=form,
+        wide=wide,
         custom=custom,
         rebalance_timeout=rebalance_timeout,
     )

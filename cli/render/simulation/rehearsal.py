@@ -54,13 +54,11 @@ def rehearsal_view(
     source: str,
     next_command: Command,
     *,
-    lanes: bool = True,
     details: bool = False,
 ) -> View:
     """Return the screen of one rehearsal; `source` says where the group was read.
 
-    `lanes`: the rehearsal has kept its partitions' owners. `details` adds every rebalance, and the
-    members' metrics (KIP-429).
+    `details` adds every rebalance, and the members' metrics (KIP-429).
     """
     one = document.runs[0]
     # Partitions' owners, of which a large group has millions, show no name but in the lanes. Who
@@ -79,9 +77,9 @@ def rehearsal_view(
             parts.append([Text(f"The run with seed {run.seed}:")])
     if len(run.phases) > 1:
         parts.append([_phases(run)])
-    if lanes and whole.members:
+    if whole.members and (whole.partitions or run.unit == _NONE):
         parts.append([LanesView(whole)])
-    elif whole.members and run.unit != _NONE:
+    elif whole.members:
         parts.append([Text(_NO_LANES)])
     if run.rebalances and (details or one.distribution is None):
         parts.append([_rebalances(run, whole=details)])
