@@ -8,6 +8,29 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, FAILED
+from rebal.cli.render.documents import Document
+
+
+class _Cluster(Document, frozen=True, kw_only=True):
+    cluster: str
+    removed_scans: tuple[int, ...]
+
+
+class CompactDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.fleet-compact/1`; with `dry_run`, what would be done.
+
+    `removed_files` are those that no kept scan has, `removed_log_entries` old ones of the tables'
+    logs, and `freed_bytes` the size of both. `not_done` says of which clusters a scan that ran at
+    the same time came first.
+    """
+
+    lake: str
+    dry_run: bool
+    clusters: tuple[_Cluster, ...]
+    removed_files: int
+    removed_log_entries: int
+    freed_bytes: int
+    not_done: tuple[str, ...]
 
 
 def command(
@@ -39,7 +62,6 @@ def command(
     time came first: what was removed by then is said, and the next call does the rest. Neither Java
     nor Spark is needed. With -o json or yaml a document on stdout says the same.
     """
-    from rebal.cli.render.fleet.summary import compact_document
     from rebal.inspectors.fleet.lake.sweep import compact
     from rebal.inspectors.tables.reader import open_clusters
 
@@ -48,8 +70,19 @@ def command(
     clusters = [one.manifest.cluster for one in tables]
     done = compact(tables[0].place, clusters, retain=seconds, dry=dry_run)
     code = FAILED if done.lost else DONE
+    freed_bytes = sum(one.size for one in (*done.files, *done.log))
     if form != "text":
-        body = compact_document(done, lake, dry_run=dry_run)
+        body = CompactDocument(
+            lake=lake,
+            dry_run=dry_run,
+            clusters=tuple(
+                _Cluster(cluster=name, removed_scans=scans) for name, scans in done.dropped.items()
+            ),
+            removed_files=len(done.files),
+            removed_log_entries=len(done.log),
+            freed_bytes=freed_bytes,
+            not_done=done.lost,
+        )
         output.write(output.envelope("fleet-compact", body, code, form))
         return code
     for cluster in clusters:
@@ -57,11 +90,10 @@ def command(
         if gone:
             scans = f"scan {gone[0]}" if len(gone) == 1 else f"scans {gone[0]} to {gone[-1]}"
             output.say(f"{'would remove' if dry_run else 'removed'} {scans} of {cluster}")
-    size = sum(one.size for one in (*done.files, *done.log)) / 1_000_000
     freed = "would free" if dry_run else "freed"
     output.say(
-        f"{freed} {size:,.1f} MB: {len(done.files):,} files that no kept scan has, "
-        f"{len(done.log):,} old log entries"
+        f"{freed} {freed_bytes / 1_000_000:,.1f} MB: {len(done.files):,} files that no kept scan "
+        f"has, {len(done.log):,} old log entries"
     )
     output.say_all(done.lost)
     return code

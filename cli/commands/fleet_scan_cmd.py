@@ -3,19 +3,60 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError, as_usage, refuse
+from rebal.cli.render.documents import Document, document_of
+from rebal.groups.commands import rebal
 from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
     from rebal.inspectors.fleet.job import Say
+    from rebal.inspectors.fleet.manifest import Manifest
     from rebal.inspectors.fleet.spark.tasks import Tasks
+
+
+_GROUPED: Final = (
+    ("offset commits", ("OFFSET_COMMIT", "LEGACY_OFFSET_COMMIT")),
+    ("of classic groups", ("GROUP_METADATA",)),
+    ("of KIP-848 groups", ("CONSUMER_GROUP_",)),
+    ("of share groups", ("SHARE_GROUP_",)),
+    ("of streams groups", ("STREAMS_GROUP_",)),
+    ("of kinds not known", ("UNKNOWN_KIND_",)),
+    ("read twice", ("REPEATED",)),
+    ("unreadable", ("UNREADABLE",)),
+)
+
+
+class SummaryDocument(Document, frozen=True, kw_only=True):
+    """The body of `rebal.fleet-summary/1`; counts are of the whole history in the tables.
+
+    `records` says by kind what became of the `records_read`, and adds up to it; `skipped` counts
+    what a source holds beside records, `request_log` its lines; `tables` is rows by table. Each
+    of `last_offsets` is the last one read of a partition of `__consumer_offsets`, `breaks` are the
+    offsets after which the log cleaner took records away between two scans.
+    """
+
+    folder: str
+    cluster: str
+    run: int
+    finished_at: datetime
+    observed_from: datetime | None
+    observed_until: datetime | None
+    sources: tuple[str, ...]
+    records_read: int
+    records: dict[str, int]
+    skipped: dict[str, int]
+    request_log: dict[str, int]
+    last_offsets: dict[str, int]
+    breaks: dict[str, tuple[int, ...]]
+    tables: dict[str, int]
 
 
 def command(
@@ -121,7 +162,6 @@ def command(
     if not given and (bootstrap or profile or command_config or not request_log):
         connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
         config = connection.config()
-    from rebal.cli.render.fleet.summary import summary_document, summary_lines
     from rebal.inspectors.fleet.job import ScanOrder, run_scan, run_scans
     from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.spark.session import SparkSettings
@@ -145,15 +185,60 @@ def command(
     if seconds is not None:
         with as_usage(SettingError):
             for manifest in run_scans(order, seconds, output.say):
-                output.say_all(summary_lines(manifest, out))
+                output.say_all(_lines(manifest, out))
     with as_usage(SettingError), _progress() as (say, tasks):
         manifest = run_scan(order, say, tasks)
     if form == "text":
-        output.say_all(summary_lines(manifest, out))
+        output.say_all(_lines(manifest, out))
     else:
-        body = summary_document(manifest, out)
+        body = document_of(
+            SummaryDocument,
+            manifest,
+            folder=out,
+            records_read=manifest.read,
+            request_log=manifest.requests,
+            last_offsets={str(number): last for number, last in manifest.offsets.items()},
+            breaks={str(number): ends for number, ends in manifest.breaks.items()},
+            tables={name: entry.rows for name, entry in manifest.tables.items()},
+        )
         output.write(output.envelope("fleet-summary", body, DONE, form))
     return DONE
+
+
+def _lines(manifest: Manifest, out: str) -> Iterator[str]:
+    """Yield one sentence each: the records read, the rows written, the next command."""
+    if manifest.read:
+        others = "".join(
+            f", {number:,} {name}" for name, number in manifest.skipped.items() if number
+        )
+        yield (
+            f"{manifest.read:,} records of __consumer_offsets: {_kinds(manifest.records)}{others}."
+        )
+    if manifest.requests:
+        lines, about = (manifest.requests.get(name, 0) for name in ("lines", "parsed"))
+        cut_off = manifest.requests.get("cut_off", 0)
+        more = f", {cut_off:,} cut off" if cut_off else ""
+        yield f"{lines:,} lines of request logs, {about:,} about groups{more}."
+    rows = {name: entry.rows for name, entry in manifest.tables.items()}
+    made = ", ".join(
+        f"{rows.get(table, 0):,} {table.replace('_', ' ')}"
+        for table in ("groups", "rebalances", "assignor_lists", "incidents", "errors")
+    )
+    yield f"{made} are in {out}; next: {rebal('fleet report', (out,), ())}"
+
+
+def _kinds(records: Mapping[str, int]) -> str:
+    parts: list[str] = []
+    for words, names in _GROUPED:
+        amount = sum(
+            count
+            for kind, count in records.items()
+            if any(kind == name or (name.endswith("_") and kind.startswith(name)) for name in names)
+        )
+        if amount or words == "unreadable":
+            parts.append(f"{amount:,} {words}")
+    unknown = sorted(kind for kind in records if kind.startswith("UNKNOWN_KIND_"))
+    return ", ".join(parts) + (f" ({', '.join(unknown)})" if unknown else "")
 
 
 @contextmanager
