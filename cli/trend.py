@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import sqrt
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from rebal.groups.model import Record
 from rebal.inspectors.tables.history import GroupHistory, Rebalance, Standing
@@ -76,11 +76,8 @@ class NoTrend(Record, frozen=True, kw_only=True):
     why: str
 
 
-class _Side(NamedTuple):
-    """Rebalances of one side, its length in microseconds, and downtime of each if it is known."""
-
-    rebalances: Sequence[Rebalance]
-    micros: int
+_Halves: TypeAlias = tuple[Sequence[Rebalance], Sequence[Rebalance]]
+"""Rebalances before the earlier scan, and since."""
 
 
 def trend_of(history: GroupHistory, earlier: Standing | None, until: int) -> Trend | NoTrend:
@@ -111,12 +108,12 @@ def trend_of(history: GroupHistory, earlier: Standing | None, until: int) -> Tre
     counted = [one for one in mine if not one.failed and one.members != 0]
     before = [one for one in counted if first < (one.generation or 0) <= earlier.generation]
     since = [one for one in counted if (one.generation or 0) > earlier.generation]
-    sides = _Side(before, until - start), _Side(since, now - until)
+    lengths = until - start, now - until
     return Trend(
-        rebalances=_measure(sides, ([1.0] * len(before), [1.0] * len(since))),
-        downtime=_downtime(sides),
-        seconds_before=sides[0].micros / 1e6,
-        seconds_since=sides[1].micros / 1e6,
+        rebalances=_measure(lengths, ([1.0] * len(before), [1.0] * len(since))),
+        downtime=_downtime(lengths, (before, since)),
+        seconds_before=lengths[0] / 1e6,
+        seconds_since=lengths[1] / 1e6,
     )
 
 
@@ -148,12 +145,12 @@ def _first_of_run(known: Sequence[int], last: int) -> int | None:
     return known[at]
 
 
-def _downtime(sides: tuple[_Side, _Side]) -> Measure | None:
+def _downtime(lengths: tuple[int, int], halves: _Halves) -> Measure | None:
     """Return the downtime; each rebalance has the assumed length where the length of none is known.
 
     Where only some lengths are known, one side would be measured and the other assumed: None.
     """
-    every = [one for side in sides for one in side.rebalances]
+    every = [one for half in halves for one in half]
     if any(one.stopped is None for one in every):
         return None
     timed = [one for one in every if one.latency_ms is not None]
@@ -163,17 +160,18 @@ def _downtime(sides: tuple[_Side, _Side]) -> Measure | None:
     before, since = (
         [
             (one.stopped or 0) * (assumed if one.latency_ms is None else one.latency_ms) / 1000
-            for one in side.rebalances
+            for one in half
         ]
-        for side in sides
+        for half in halves
     )
-    return _measure(sides, (before, since))
+    return _measure(lengths, (before, since))
 
 
 def _measure(
-    sides: tuple[_Side, _Side], amounts: tuple[Sequence[float], Sequence[float]]
+    lengths: tuple[int, int], amounts: tuple[Sequence[float], Sequence[float]]
 ) -> Measure:
-    hours = [side.micros / _HOUR for side in sides]
+    """Return the rates of amounts in two times of these `lengths` in microseconds."""
+    hours = [length / _HOUR for length in lengths]
     squares = [sum(amount * amount for amount in side) for side in amounts]
     together = sum(squares) / sum(hours)
     return Measure(
