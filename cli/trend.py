@@ -167,9 +167,7 @@ def _downtime(lengths: tuple[int, int], halves: _Halves) -> Measure | None:
     return _measure(lengths, (before, since))
 
 
-def _measure(
-    lengths: tuple[int, int], amounts: tuple[Sequence[float], Sequence[float]]
-) -> Measure:
+def _measure(lengths: tuple[int, int], amounts: tuple[Sequence[float], Sequence[float]]) -> Measure:
     """Return the rates of amounts in two times of these `lengths` in microseconds."""
     hours = [length / _HOUR for length in lengths]
     squares = [sum(amount * amount for amount in side) for side in amounts]

@@ -9,11 +9,13 @@ from typing import Final
 from rebal.cli.fleet import FleetReport
 from rebal.cli.output import escape
 from rebal.cli.render.fleet.words import (
+    CHANGE_COLUMNS,
     COSTS,
+    GROUP_COLUMNS,
     MEANING,
     RATES,
     RULE_HEADINGS,
-    TREND_HEADS,
+    WORST_COLUMNS,
     age_text,
     change_rows,
     costs_are,
@@ -27,17 +29,10 @@ from rebal.cli.render.fleet.words import (
     worst_texts,
 )
 from rebal.cli.render.plans.markdown import plain
+from rebal.cli.render.text import Column
 from rebal.planner.rules import rules
 
 _MOST: Final = 20
-_WORST: Final = (
-    *("Group", "Incidents", "Trend", "Rebalances/h", "Each takes"),
-    *("Failed", "Rejected", "Downtime/h", "Extrapolated"),
-)
-_ALL: Final = (
-    *("#", "Verdict", "Group", "Runs", "Path", "Members"),
-    *("Costs", "Saves/h", "Pays in", "In the way"),
-)
 
 
 def fleet_markdown(report: FleetReport, code: int, now: datetime) -> str:
@@ -63,12 +58,12 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
     changes = change_rows(report)
     if changes and report.earlier is not None:
         yield from ("", f"## Compared with scan {report.earlier.run}", "")
-        yield from _table([head.capitalize() for head in TREND_HEADS], changes)
+        yield from _table(CHANGE_COLUMNS, changes)
         yield from ("", f"{_text(MEANING)}.")
     worst = report.worst[:_MOST]
     if worst:
         yield from ("", "## Worst off now", "")
-        yield from _table(_WORST, map(worst_texts, worst))
+        yield from _table(WORST_COLUMNS, map(worst_texts, worst))
         yield from ("", f"{_text(terms_text({**incident_terms(worst), **RATES}))}.")
     yield from ("", "## All groups, in the order to take them", "")
     yield (
@@ -78,14 +73,14 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
         f"{costs_are(report)}."
     )
     yield ""
-    yield from _table(_ALL, map(row_texts, report.groups))
+    yield from _table(GROUP_COLUMNS, map(row_texts, report.groups))
     terms = {**plan_terms(report.groups, protocols=True), **COSTS}
     yield from ("", f"{_text(terms_text(terms))}.")
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield f"| {' | '.join('---' for _ in heads)} |"
+def _table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(column.header.capitalize() for column in columns)} |"
+    yield f"| {' | '.join('---' for _ in columns)} |"
     for row in rows:
         yield f"| {' | '.join(map(_text, row))} |"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -12,9 +12,11 @@ from rich.text import Text
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.output import escape
 from rebal.cli.render.fleet.words import (
+    CHANGE_COLUMNS,
+    GROUP_COLUMNS,
     MEANING,
     RATES,
-    TREND_HEADS,
+    WORST_COLUMNS,
     age_text,
     answer_texts,
     change_rows,
@@ -68,7 +70,7 @@ _UNITS: Final = (
 )
 _SPARED: Final = ("TREND", "EXTRAPOLATED")
 """Columns that are left out where no group has a value."""
-_LAST_WORDS: Final = TREND_HEADS.index("TREND")
+_NOTHING: Final = frozenset({"", "·", "0"})
 
 
 def fleet_view(
@@ -109,20 +111,7 @@ def _lists(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
 
 
 def _table(groups: Sequence[FleetGroup], *, verdict: bool = True) -> FittingTable:
-    columns = [
-        Column("#", right=True),
-        *([Column("VERDICT")] if verdict else []),
-        Column("GROUP"),
-        Column("RUNS", rank=1),
-        Column("PATH"),
-        Column("MEMBERS", right=True, rank=3),
-        Column("COSTS", right=True, rank=2),
-        Column("SAVES/H", right=True, rank=2),
-        Column("PAYS IN", right=True, rank=3),
-        Column("IN THE WAY"),
-    ]
-    rows = map(_row, groups)
-    return plain_table(columns, rows if verdict else ([n, *row] for n, _, *row in rows))
+    return plain_table(GROUP_COLUMNS, map(_row, groups), () if verdict else ("VERDICT",))
 
 
 def _terms(groups: Iterable[FleetGroup], wide: bool) -> Text:
@@ -136,9 +125,8 @@ def _changes(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
     yield Text("")
     named = f"compared with scan {report.earlier.run}"
     yield Text(_first(len(rows), named, every=wide), style="bold")
-    kept = [n for n, head in enumerate(TREND_HEADS) if head != "VERDICT" or report.baseline]
-    columns = [Column(TREND_HEADS[n], right=n > _LAST_WORDS) for n in kept]
-    yield plain_table(columns, ([row[n] for n in kept] for row in rows[: None if wide else MOST]))
+    shown = rows[: None if wide else MOST]
+    yield plain_table(CHANGE_COLUMNS, shown, () if report.baseline else ("VERDICT",))
     yield Text(f"({MEANING})", style="dim")
 
 
@@ -168,27 +156,13 @@ def _suffering(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
         return
     yield Text("")
     yield Text(_first(len(worst), "worst off now"), style="bold")
-    columns = [
-        Column("GROUP"),
-        Column("INCIDENTS"),
-        Column("TREND", rank=3),
-        Column("REBALANCES/H", right=True),
-        Column("EACH TAKES", rank=2),
-        Column("FAILED", right=True, rank=1),
-        Column("REJECTED", right=True, rank=1),
-        Column("DOWNTIME/H", right=True),
-        Column("EXTRAPOLATED"),
-    ]
     shown = worst[:MOST]
     rows = [_worst_row(group) for group in shown]
-    kept = [n for n, column in enumerate(columns) if column.header not in _SPARED or _said(rows, n)]
-    yield plain_table([columns[n] for n in kept], ([row[n] for n in kept] for row in rows))
+    found = zip((column.header for column in WORST_COLUMNS), *rows, strict=True)
+    empty = [head for head, *cells in found if head in _SPARED and _NOTHING.issuperset(cells)]
+    yield plain_table(WORST_COLUMNS, rows, empty)
     rates = RATES if wide else {"downtime/h": RATES["downtime/h"]}
     yield Text(f"({terms_text({**incident_terms(shown), **rates})})", style="dim")
-
-
-def _said(rows: Sequence[Sequence[str | Text]], number: int) -> bool:
-    return any(str(row[number]) not in ("", "·", "0") for row in rows)
 
 
 def _worst_row(group: FleetGroup) -> tuple[str | Text, ...]:
@@ -293,9 +267,18 @@ def _place(one: Blocker, steps: int) -> str:
     return f"step {one.before_step}" if (one.before_step or 0) <= steps else "the end"
 
 
-def plain_table(columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> FittingTable:
-    """Return a table whose cells hold no line break and no control character."""
-    return FittingTable(columns, ([_plain(cell) for cell in row] for row in rows))
+def plain_table(
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[str | Text]],
+    spared: Collection[str] = (),
+) -> FittingTable:
+    """Return a table without the `spared` columns; no cell holds a line break or a control
+    character.
+    """
+    kept = [n for n, column in enumerate(columns) if column.header not in spared]
+    return FittingTable(
+        [columns[n] for n in kept], ([_plain(row[n]) for n in kept] for row in rows)
+    )
 
 
 def _plain(cell: str | Text) -> str | Text:

@@ -13,7 +13,7 @@ from typing import Final
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.output import escape
 from rebal.cli.render.plans.parts import before_text
-from rebal.cli.render.text import count, path_words, span_text
+from rebal.cli.render.text import Column, count, path_words, span_text
 from rebal.cli.trend import CHANGES, Measure, NoTrend, Trend
 from rebal.groups.commands import Command, option
 from rebal.groups.model import RebalanceProtocol
@@ -37,7 +37,38 @@ RULE_HEADINGS: Final = {
     "cannot tell": "Cannot tell",
 }
 """Effects of rules on groups, in the order of the report, and their headings."""
-TREND_HEADS: Final = ("GROUP", "VERDICT", "TREND", "REBALANCES/H", "DOWNTIME/H")
+GROUP_COLUMNS: Final = (
+    Column("#", right=True),
+    Column("VERDICT"),
+    Column("GROUP"),
+    Column("RUNS", rank=1),
+    Column("PATH"),
+    Column("MEMBERS", right=True, rank=3),
+    Column("COSTS", right=True, rank=2),
+    Column("SAVES/H", right=True, rank=2),
+    Column("PAYS IN", right=True, rank=3),
+    Column("IN THE WAY"),
+)
+"""Columns of `row_texts`."""
+WORST_COLUMNS: Final = (
+    Column("GROUP"),
+    Column("INCIDENTS"),
+    Column("TREND", rank=3),
+    Column("REBALANCES/H", right=True),
+    Column("EACH TAKES", rank=2),
+    Column("FAILED", right=True, rank=1),
+    Column("REJECTED", right=True, rank=1),
+    Column("DOWNTIME/H", right=True),
+    Column("EXTRAPOLATED"),
+)
+"""Columns of `worst_texts`."""
+CHANGE_COLUMNS: Final = (
+    Column("GROUP"),
+    Column("VERDICT"),
+    Column("TREND"),
+    Column("REBALANCES/H", right=True),
+    Column("DOWNTIME/H", right=True),
+)
 """Columns of `change_rows`."""
 MEANING: Final = (
     "worse, better: rebalances or downtime an hour before that scan → since; unclear: the "

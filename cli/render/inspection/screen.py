@@ -46,7 +46,6 @@ from rebal.groups.model import (
     Record,
     Source,
     Tri,
-    Unmatched,
 )
 from rebal.groups.protocol import KIPS, classic_members_of_a_consumer_group
 from rebal.planner.commands import explain
@@ -294,20 +293,19 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
         sources = evidence_text(contradiction.evidence, now)
         said = f"{contradiction.what}{f' ({sources})' if sources else ''}"
         yield Text("contradicts", style="yellow"), Text(said)
-    loose = [found for found in snapshot.unmatched if wide or _matters(found, snapshot)]
+    # A join that is bound to no member says nothing new once every list is exact.
+    every = all(one.assignors.knowledge is Knowledge.EXACT for one in snapshot.members)
+    loose = [
+        found
+        for found in snapshot.unmatched
+        if wide or not every or found.evidence.source is Source.CONFIG_FILE
+    ]
     for found in loose[: None if wide else 3]:
         yield Text("unmatched", style="dim"), Text(f"{found.what}: {found.why}", style="dim")
     if len(loose) > 3 and not wide:
         yield "", Text(f"and {len(loose) - 3} more: --wide", style="dim")
     for note in snapshot.notes:
         yield Text("note", style="yellow"), Text(note)
-
-
-def _matters(found: Unmatched, snapshot: GroupSnapshot) -> bool:
-    """Return whether unmatched evidence matters: a join does not once every list is exact."""
-    return found.evidence.source is Source.CONFIG_FILE or not all(
-        member.assignors.knowledge is Knowledge.EXACT for member in snapshot.members
-    )
 
 
 def _label(finding: Finding) -> Text:

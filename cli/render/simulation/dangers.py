@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rebal.cli.render.text import count, duration, listing, moment
@@ -39,9 +39,13 @@ class Danger(NamedTuple):
 
 def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Danger]:
     """Yield what goes wrong; nothing where all is well. Names are not escaped."""
+    alike: dict[tuple[str, str], list[Note]] = {}
+    for note in run.notes:
+        if note.what in _OUT:
+            alike.setdefault((note.what, note.detail), []).append(note)
     found = [
         Danger(_OUT[what], _out(run, what, detail, notes))
-        for (what, detail), notes in _grouped(note for note in run.notes if note.what in _OUT)
+        for (what, detail), notes in alike.items()
     ]
     measures = run.measures
     if measures.twice - measures.twice_past > NEVER:
@@ -167,10 +171,3 @@ def _twice(run: Rehearsal) -> str:
     lasts = run.measures.twice - run.measures.twice_past
     some = f"{listing(list(names), 3)} by {listing(list(pairs), 2)}: " if pairs else ""
     return f"{some}{lasts:,.0f} {run.unit}-seconds, in which records are processed twice"
-
-
-def _grouped(notes: Iterable[Note]) -> Iterator[tuple[tuple[str, str], list[Note]]]:
-    made: dict[tuple[str, str], list[Note]] = {}
-    for note in notes:
-        made.setdefault((note.what, note.detail), []).append(note)
-    yield from made.items()

@@ -375,14 +375,15 @@ def _legend(simulations: Sequence[Simulation], next_command: Command) -> Rows:
     for one in simulations:
         if one.failure is not None:
             yield Text("fails", style="bold red"), f"{one.assignor}: {one.failure.message}"
-    shared = [note for one in simulations for note in one.assumes if not _own(note, one)]
+    # What concerns one assignor alone stands in its row.
+    shared = [
+        note
+        for one in simulations
+        for note in one.assumes
+        if not note.startswith(f"every member runs {one.assignor}")
+    ]
     yield from labelled("assumes", dict.fromkeys(shared))
     yield Text("next:", style="bold"), next_command
-
-
-def _own(note: str, one: Simulation) -> bool:
-    """Return whether the note concerns this assignor alone; its row says the same."""
-    return note.startswith(f"every member runs {one.assignor}")
 
 
 LABEL: Final = 11
