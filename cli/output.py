@@ -39,7 +39,7 @@ PlanFormat = Literal["text", "json", "yaml", "markdown", "sarif", "github"]
 """Values of `-o` for plans."""
 RehearseFormat = Literal["text", "json", "yaml", "html"]
 """Values of `-o` for simulations; html is for a rehearsal."""
-View: TypeAlias = "list[RenderableType | Lines]"
+View: TypeAlias = "list[RenderableType]"
 """A text to print, part by part."""
 _UNLIMITED: Final = 4000
 _SPELLINGS: Final = {
@@ -176,14 +176,7 @@ def envelope(
     return text_of(made, "yaml" if form == "yaml" else "json")
 
 
-class Lines:
-    """A part of a view that consists of lines of text, which are never folded or cut."""
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self.lines = lines
-
-
-def page(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> None:
+def page(view: Iterable[RenderableType], *, wide: bool = False) -> None:
     """Print a text view to stdout, as wide as the terminal (off a terminal, or wide: as it is)."""
     stream(paged(view, wide=wide))
 
@@ -193,7 +186,7 @@ def is_screen() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def paged(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> Iterable[str]:
+def paged(view: Iterable[RenderableType], *, wide: bool = False) -> Iterable[str]:
     """Return the text that `page` prints, piece by piece."""
     if wide or not (sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()):
         width = _UNLIMITED
@@ -204,7 +197,7 @@ def paged(view: Iterable[RenderableType | Lines], *, wide: bool = False) -> Iter
 
 
 def render(
-    view: Iterable[RenderableType | Lines],
+    view: Iterable[RenderableType],
     *,
     width: int,
     colour: bool = False,
@@ -218,7 +211,7 @@ def render(
 
 
 def _rendered(
-    view: Iterable[RenderableType | Lines], width: int, *, colour: bool, plain: bool
+    view: Iterable[RenderableType], width: int, *, colour: bool, plain: bool
 ) -> Iterable[str]:
     """Return the text in pieces. Rendering errors are raised here, before any piece is printed."""
     from rich.console import Console
@@ -239,10 +232,6 @@ def _rendered(
     )
     pieces: list[Iterable[str]] = []
     for part in view:
-        if isinstance(part, Lines):
-            said = map(escape, part.lines)
-            pieces.append(f"{spelled(line) if plain else line}\n" for line in said)
-            continue
         console.file = made = StringIO()
         console.print(
             Segments(map(_safe, console.render(part))),

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from rebal.cli import output
 from rebal.cli.output import is_ascii_only, spelled, spelled_line
-from rebal.cli.render.text import Column, FittingTable, WideTable
+from rebal.cli.render.text import Column, FittingTable, WideTable, to_paste
 from rebal.groups.model import GroupSnapshot, Member
 from tests.cli.conftest import HOSTILE
 
@@ -201,7 +201,7 @@ def test_a_cut_text_stays_within_the_width() -> None:
 
 
 def test_a_long_line_is_neither_folded_nor_obeyed() -> None:
-    view = [Text("head"), output.Lines(["x" * 9000, "\x1b[31mred"]), Text("tail")]
+    view = [Text("head"), to_paste("x" * 9000 + "\n\x1b[31mred", 0), Text("tail")]
     assert output.render(view, width=60) == "head\n" + "x" * 9000 + "\n\\x1b[31mred\ntail\n"
 
 

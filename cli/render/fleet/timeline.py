@@ -26,6 +26,8 @@ _LEFT: Final = 190
 _RIGHT: Final = 10
 _LANE: Final = 20
 _BARS: Final = 36
+_FIRST: Final = 62
+"""Units above the first line, but for that of the elected assignors, which stands higher."""
 _TICKS: Final = 6
 _CHAR: Final = 6.6
 """Units that one character of a label needs."""
@@ -62,7 +64,6 @@ class Bar(NamedTuple):
 class Line(NamedTuple):
     """One line of the drawing: its name on the left, then bars."""
 
-    y: int
     label: str
     bars: Sequence[Bar] = ()
 
@@ -81,7 +82,7 @@ class Timeline:
         """Class, path and title of the bars of rebalances, the duration as height."""
         self._draw_rebalances(history.rebalances)
         self.lines = list(self._lines(history))
-        self.bottom = self.lines[-1].y + _LANE
+        self.bottom = _FIRST + _LANE * len(self.lines)
 
     def _x(self, at: int) -> float:
         return _LEFT + (at - self.low) * self._unit
@@ -107,20 +108,15 @@ class Timeline:
         ]
 
     def _lines(self, history: GroupHistory) -> Iterator[Line]:
-        y = 14 + _BARS + 6
-        yield Line(y, "runs", list(self._elected(history.rebalances)))
-        y += 6
+        yield Line("runs", list(self._elected(history.rebalances)))
         shown, folded = lanes_of(history.lists)
         for lane in shown:
-            y += _LANE
-            yield Line(y, _cut(lane.label, _LEFT - 8), list(self._lists(lane, history.gone)))
+            yield Line(_cut(lane.label, _LEFT - 8), list(self._lists(lane, history.gone)))
         if folded:
-            y += _LANE
-            yield Line(y, folded)
+            yield Line(folded)
         for one in [one for one in history.lists if one.refused][-MOST_REFUSED:]:
-            y += _LANE
             label = one.instance_id or one.client_id or "a member"
-            yield Line(y, _cut(label, _LEFT - 8), list(self._rejected(one)))
+            yield Line(_cut(label, _LEFT - 8), list(self._rejected(one)))
 
     def _elected(self, found: Sequence[Rebalance]) -> Iterator[Bar]:
         """Draw one bar for each time span of an elected assignor."""

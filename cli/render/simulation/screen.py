@@ -10,7 +10,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from rebal.cli.output import Lines, View
+from rebal.cli.output import View
 from rebal.cli.render.plans.parts import partition_seconds_text
 from rebal.cli.render.text import (
     GAP,
@@ -24,6 +24,7 @@ from rebal.cli.render.text import (
     labelled,
     listing,
     partitions_text,
+    to_paste,
 )
 from rebal.groups.commands import Command
 from rebal.planner.facts import natural
@@ -56,11 +57,11 @@ def simulate_view(
         view.append(facts(_failed(simulation, simulation.failure), label=LABEL))
     else:
         view += [_answer(simulation), facts(_cost(simulation), label=LABEL)]
-        if wide:
-            view.append(Lines(round_lines(simulation)))
+        rounds = "\n".join(round_lines(simulation)) if wide else ""
+        view += [to_paste(rounds, 0)] if rounds else []
     view += [Text(""), *_members(simulation, wide)]
     if wide:
-        view += [Text(""), Lines(owned_lines(simulation))]
+        view += [Text(""), to_paste("\n".join(owned_lines(simulation)), 0)]
         if simulation.failure is None:
             view += [Text(""), _topics(simulation)]
     last = [*labelled("assumes", simulation.assumes), (Text("next:", style="bold"), next_command)]
