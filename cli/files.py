@@ -79,7 +79,8 @@ def move(path: Path, target: Path) -> None:
 def locked(path: Path, *, appending: bool) -> Iterator[IO[bytes]]:
     """Open a file that several commands append to, and lock it until it is closed.
 
-    With `appending` it is created where it is missing, and every write goes to its end.
+    With `appending` it is created where it is missing, and every write goes to its end; else it is
+    shared with others that read it.
 
     Raises:
         FileError: the file cannot be opened, read or written.
@@ -89,7 +90,9 @@ def locked(path: Path, *, appending: bool) -> Iterator[IO[bytes]]:
         handle = os.open(path, flags | text_files.AT_ONCE, 0o666)
         # Not buffered: a buffer would hand a long line to the system in pieces.
         with os.fdopen(handle, "rb+" if appending else "rb", buffering=0) as file:
-            _lock(handle, alone=appending)
+            # Without locks, single appends are still whole.
+            with suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX if appending else fcntl.LOCK_SH)
             yield file
     except OSError as error:
         verb = "write" if appending else "read"
@@ -164,15 +167,6 @@ def the_one_snapshot(folder: Path) -> Path:
     raise UsageError(
         f"no group is named, and this folder has {len(found)} ({names}): give --snapshot FILE."
     )
-
-
-def _lock(handle: int, *, alone: bool) -> None:
-    """Lock the file until it is closed; without locks, single appends are still whole.
-
-    One that is only read is shared with others that read it.
-    """
-    with suppress(OSError):
-        fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
 
 
 def _mode(target: Path) -> int:

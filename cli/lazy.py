@@ -43,12 +43,9 @@ def lazy_group(root: Callable[..., None], about: str, commands: tuple[Entry, ...
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     for entry in commands:
-        made = lazy_group(_nothing, entry.summary, entry.under) if entry.under else None
+        made = lazy_group(lambda: None, entry.summary, entry.under) if entry.under else None
         group.add_command(made or LazyCommand(entry), entry.name)
     return group
-
-
-def _nothing() -> None: ...
 
 
 class LazyGroup(TyperGroup):

@@ -11,12 +11,12 @@ from rebal.cli.render.simulation.screen import compare_view, simulate_view, work
 from rebal.cli.render.text import read_from
 from rebal.groups.assignors import Assignor
 from rebal.groups.commands import Command, option
-from rebal.groups.model import GroupSnapshot, GroupType, Tri
+from rebal.groups.model import GroupSnapshot, GroupType
 from rebal.planner.commands import Given
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from rebal.planner.rehearsal.whatif.workers import simulate_workers
-from rebal.planner.verdict import exit_code
+from rebal.planner.verdict import BLOCKED
 
 
 def simulate_restarts(
@@ -76,7 +76,8 @@ def simulate_assignors(
             )
             for name in names
         ]
-    code = exit_code(*map(_succeeds, simulations))
+    failed = any(one.failure or one.violations or not one.stable for one in simulations)
+    code = BLOCKED if failed else DONE
     if form == "text":
         read = read_from(where, found.captured_at)
         following = _next(found, simulations, given)
@@ -98,11 +99,6 @@ def simulate_assignors(
         body = together if len(simulations) > 1 else simulations[0]
         output.write(output.envelope("simulate", body, code, form))
     return code
-
-
-def _succeeds(simulation: Simulation) -> Tri:
-    failed = simulation.failure is not None or simulation.violations
-    return Tri.YES if simulation.stable and not failed else Tri.NO
 
 
 def _next(found: GroupSnapshot, made: Sequence[Simulation], given: Given) -> Command:

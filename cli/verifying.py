@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec.structs import replace
 
 from rebal.cli import output, params
-from rebal.cli.errors import FailOn, FileError, UsageError, as_usage
+from rebal.cli.errors import FailOn, FileError, as_usage
 from rebal.cli.files import read_text
 from rebal.cli.journal import Journal
 from rebal.cli.render.plans.parts import config_view
@@ -156,16 +156,15 @@ class Verifying:
         """
         seen = self._with_lists(seen)
         now, asked = self._verify(seen, None), self._verify(seen, step)
+        names = tuple(params.assignor_name(name.strip()) for name in listed.split(",") if name)
         try:
-            names = tuple(params.assignor_name(name.strip()) for name in listed.split(",") if name)
-            word = confirm(now, asked, step, reason, members=members, names=names)
-            word = replace(word, by=_user())
-        except NothingToConfirmError as error:
-            raise UsageError(str(error)) from None
+            with as_usage(NothingToConfirmError):
+                word = confirm(now, asked, step, reason, members=members, names=names)
         except AnsweredError as error:
             output.say(str(error))
             self._book.append(self._entry(now, seen))
             return self._strict(asked)
+        word = replace(word, by=_user())
         earlier = now.step is not None and step < now.step
         worded = replace(self._entry(now if earlier else asked, seen), confirmed=word)
         standing = verify(

@@ -425,11 +425,6 @@ def to_paste(line: str, indent: int = 2, style: str = "") -> Text:
     return Text(" " * indent + line, style, no_wrap=True, overflow="ignore")
 
 
-def path_words(path: str) -> str:
-    """Return a plan's path in words: `two bounces`, `KIP-848 online`, `no path`."""
-    return "no path" if path == "none" else path.replace("_", " ").replace("kip", "KIP-")
-
-
 class WideTable:
     """A table of one line for each row, whatever the width; nothing is left out or folded.
 

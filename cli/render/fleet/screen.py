@@ -21,7 +21,6 @@ from rebal.cli.render.fleet.words import (
     answer_texts,
     change_rows,
     costs_are,
-    goal_words,
     group_trend_text,
     incident_terms,
     metrics_text,
@@ -47,9 +46,10 @@ from rebal.cli.render.text import (
     to_paste,
     when,
 )
-from rebal.groups.commands import rebal
+from rebal.groups.commands import option, rebal
 from rebal.inspectors.clock import moment
 from rebal.inspectors.tables.history import ListSeen, Rebalance
+from rebal.planner.commands import COOPERATIVE
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Blocker
 from rebal.planner.rules import rules
@@ -178,7 +178,8 @@ def _next(report: FleetReport) -> Iterator[RenderableType]:
     yield Text("next: the plan of one group; all groups as a page:", style="bold")
     if chosen is not None:
         yield to_paste(plan_command(chosen, report))
-    words = (*goal_words(report), *report.lake.settings, "--out", "fleet.html")
+    goal = option("--to", report.to) if report.to != COOPERATIVE else ()
+    words = (*goal, *report.lake.settings, "--out", "fleet.html")
     yield to_paste(rebal("fleet report", (report.lake.text,), words))
 
 

@@ -13,13 +13,13 @@ from typing import Final
 from rebal.cli.fleet import GONE, FleetGroup, FleetReport
 from rebal.cli.output import escape
 from rebal.cli.render.plans.parts import before_text
-from rebal.cli.render.text import Column, count, path_words, span_text
+from rebal.cli.render.text import Column, count, span_text
 from rebal.cli.trend import CHANGES, Measure, NoTrend, Trend
-from rebal.groups.commands import Command, option
+from rebal.groups.commands import Command
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.planner.commands import COOPERATIVE, Given
+from rebal.planner.commands import Given
 from rebal.planner.plan import Verdict
 
 HELD: Final = "held"
@@ -224,7 +224,8 @@ def runs_text(group: FleetGroup) -> str:
 
 def path_name(group: FleetGroup) -> str:
     """Return the path in words; empty where the group was deleted."""
-    return "" if group.readiness is None else path_words(group.readiness.plan.path)
+    path = "" if group.readiness is None else group.readiness.plan.path
+    return "no path" if path == "none" else path.replace("_", " ").replace("kip", "KIP-")
 
 
 def path_text(group: FleetGroup) -> str:
@@ -299,11 +300,6 @@ def plan_command(group: FleetGroup, report: FleetReport) -> Command:
     """Return the command that shows the group's whole plan."""
     given = Given(evidence=report.lake.words)
     return given.plan_upgrade(group.group_id, report.to)
-
-
-def goal_words(report: FleetReport) -> tuple[str, ...]:
-    """Return the option that names the report's goal; none for the default goal."""
-    return option("--to", report.to) if report.to != COOPERATIVE else ()
 
 
 def hindrance_text(group: FleetGroup) -> str:
