@@ -20,12 +20,15 @@ from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.wire.user_data import StickyUserData, encode_cooperative_sticky, encode_sticky
 
-_EAGER: Final = frozenset({RebalanceProtocol.EAGER})
+EAGER: Final = frozenset({RebalanceProtocol.EAGER})
 _BOTH: Final = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
 
 
 class KafkaAssignor:
-    """One of Kafka's own: `org.apache.kafka:kafka-clients:4.1.1`'s results, list order included."""
+    """A client's own assignor, computed as its leader does.
+
+    Kafka's four have the results of `org.apache.kafka:kafka-clients:4.1.1`, list order included.
+    """
 
     def __init__(
         self,
@@ -96,13 +99,13 @@ _generation: Final = lru_cache(maxsize=64)(encode_cooperative_sticky)
 ASSIGNORS: Final = {
     assignor.name: assignor
     for assignor in (
-        KafkaAssignor("range", _EAGER, lambda p: p.assignment(assign_range(p)), lambda _: None),
+        KafkaAssignor("range", EAGER, lambda p: p.assignment(assign_range(p)), lambda _: None),
         KafkaAssignor(
-            "roundrobin", _EAGER, lambda p: p.assignment(assign_roundrobin(p)), lambda _: None
+            "roundrobin", EAGER, lambda p: p.assignment(assign_roundrobin(p)), lambda _: None
         ),
         KafkaAssignor(
             "sticky",
-            _EAGER,
+            EAGER,
             lambda p: p.from_codes(assign_sticky(p)),
             _remember_partitions,
             lambda p: p.from_codes(assign_remembered(p)),

@@ -77,7 +77,7 @@ class Ledger:
         self._last = [""] * size
         self._gaps = [0.0] * size
         self._longest = [0.0] * size
-        self._longest_before: list[float] = []
+        self._longest_of_phase = 0.0
         self._past: set[str] = set()
         self._gone: set[int] = set()
         self._twice = self._twice_past = 0.0
@@ -121,6 +121,7 @@ class Ledger:
                 if gap > 0:
                     gaps[number] += gap
                     longest[number] = max(longest[number], gap)
+                    self._longest_of_phase = max(self._longest_of_phase, gap)
                 owners[number] = alone
             since[number] = now
             before = last[number]
@@ -176,7 +177,7 @@ class Ledger:
 
     def totals(self, now: float) -> Totals:
         """Return the sums up to now, open gaps and overlaps included."""
-        unowned, longest = sum(self._gaps), max(self._longest, default=0.0)
+        unowned, longest = sum(self._gaps), self._longest_of_phase
         twice, past = self._twice, self._twice_past
         for number, owners in enumerate(self._owners):
             open_for = now - self._since[number]
@@ -192,11 +193,10 @@ class Ledger:
 
     def gaps(self, now: float) -> dict[TopicPartition, tuple[float, float]]:
         """Return how long each partition had no owner, in all and at the longest."""
-        found, before = {}, self._before()
+        found = {}
         for pair, number in self.numbers.items():
             late = max(now - self._since[number], 0.0) if not self._owners[number] else 0.0
-            longest = max(self._longest[number], before[number], late)
-            found[pair] = self._gaps[number] + late, longest
+            found[pair] = self._gaps[number] + late, max(self._longest[number], late)
         return found
 
     def close(self) -> dict[int, list[Ownership]]:
@@ -217,12 +217,5 @@ class Ledger:
     def begin_phase(self, now: float) -> Totals:
         """Return the sums up to now, and measure the longest gap anew from here on."""
         totals = self.totals(now)
-        self._longest_before = [
-            max(pair) for pair in zip(self._longest, self._before(), strict=True)
-        ]
-        self._longest = [0.0] * len(self._longest)
+        self._longest_of_phase = 0.0
         return totals
-
-    def _before(self) -> list[float]:
-        """Return each partition's longest gap before this phase; new partitions had none."""
-        return self._longest_before + [0.0] * (len(self._longest) - len(self._longest_before))

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, Owned, Spec, SpecMember, get
 from rebal.groups.model import RebalanceProtocol
-from rebal.planner.rehearsal.engine.foreign import KafkaGoRange
+from rebal.planner.rehearsal.engine.foreign import kafka_go_range
 from rebal.planner.rehearsal.engine.process import Process, retries_after
 from rebal.planner.rehearsal.rehearse import rehearse, rehearse_often
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
@@ -258,7 +258,7 @@ def test_kafka_go_s_range_has_borders_of_its_own() -> None:
     # RangeGroupBalancer.AssignGroups of kafka-go: Java gives the first member the odd partition.
     members = tuple(SpecMember(member_id=id_, topics=("orders",)) for id_ in ("b", "a"))
     spec = Spec(members=members, partitions={"orders": 5, "other": 3})
-    given = KafkaGoRange().assign(spec)
+    given = kafka_go_range(spec)
     assert [number for _, number in given["a"]] == [0, 1]
     assert [number for _, number in given["b"]] == [2, 3, 4]
     run = play(scene(RANGE, RANGE, partitions=5, family="segmentio"), restart("m0"))
