@@ -19,6 +19,7 @@ from rebal.groups.assignors.spec import (
     Owned,
     Spec,
     SpecMember,
+    TopicPartition,
 )
 from rebal.groups.errors import LeaderWouldFail, UnknownAssignorError
 
@@ -30,6 +31,7 @@ __all__ = (
     "Owned",
     "Spec",
     "SpecMember",
+    "TopicPartition",
     "UnknownAssignorError",
     "assign",
     "get",

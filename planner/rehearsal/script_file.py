@@ -196,7 +196,7 @@ class _Reading:
         metadata: float,
         assignors: Collection[str],
     ) -> None:
-        self._source, self._scene, self._plan = source, scene, plan
+        self._error, self._plan = source.error, plan
         self._batch, self._metadata = batch, metadata
         self._processes = {one.process.name: one.process for one in scene.running}
         self._topics = dict(scene.topics)
@@ -214,10 +214,10 @@ class _Reading:
         here = f"events[{place}]"
         deed = self._deed(here, item)
         if item.batch is not None and item.batch < 0:
-            raise self._source.error(f"{here}.batch", "expected a number of members, or 0 for all")
+            raise self._error(f"{here}.batch", "expected a number of members, or 0 for all")
         events = self._events(f"{here}.{deed}", deed, item, here)
         if not events:
-            raise self._source.error(f"{here}.{deed}", "names nothing that changes")
+            raise self._error(f"{here}.{deed}", "names nothing that changes")
         first, *others = events
         timed = replace(first, phase=item.phase or first.phase, **self._time(here, item))
         self.events += [timed, *others]
@@ -227,34 +227,27 @@ class _Reading:
         try:
             return seconds_of(text)
         except ValueError as error:
-            raise self._source.error(path, str(error)) from None
+            raise self._error(path, str(error)) from None
 
     def _deed(self, here: str, item: ScriptItem) -> str:
-        found = [
-            field.encode_name
-            for field in fields(ScriptItem)
-            if field.encode_name in EVENTS and getattr(item, field.name) is not None
-        ]
+        given = [f.encode_name for f in fields(ScriptItem) if getattr(item, f.name) is not None]
+        found = [key for key in given if key in EVENTS]
         if not found:
             why = f"nothing happens here: add one of {', '.join(EVENTS)}"
-            raise self._source.error(here, why)
+            raise self._error(here, why)
         if len(found) > 1:
             why = f"{' and '.join(found)} are {len(found)} events: write an item for each"
-            raise self._source.error(here, why)
-        allowed = EVENTS[found[0]]
-        for field in fields(ScriptItem):
-            key = field.encode_name
-            if key in EVENTS or key in _ALWAYS or getattr(item, field.name) is None:
-                continue
-            if key not in allowed:
+            raise self._error(here, why)
+        for key in given:
+            if key not in (*found, *_ALWAYS, *EVENTS[found[0]]):
                 owners = ", ".join(name for name, keys in EVENTS.items() if key in keys)
                 why = f"{found[0]} has no `{key}`; it belongs to {owners}"
-                raise self._source.error(f"{here}.{key}", why)
+                raise self._error(f"{here}.{key}", why)
         return found[0]
 
     def _time(self, here: str, item: ScriptItem) -> dict[str, float]:
         if item.at is not None and item.after is not None:
-            raise self._source.error(f"{here}.after", "at and after exclude each other")
+            raise self._error(f"{here}.after", "at and after exclude each other")
         if item.after is not None:
             return {"after": self.seconds(f"{here}.after", item.after)}
         if item.at is None:
@@ -262,7 +255,7 @@ class _Reading:
         at = self.seconds(f"{here}.at", item.at)
         if at < self._last:
             why = f"{at:g} s is earlier than {self._last:g} s, which an event above has"
-            raise self._source.error(f"{here}.at", why)
+            raise self._error(f"{here}.at", why)
         self._last = at
         return {"at": at}
 
@@ -275,7 +268,7 @@ class _Reading:
             return [Event(do=Deed.WAIT, seconds=self.seconds(path, item.wait or 0))]
         if deed == "coordinator":
             if item.coordinator != "moves":
-                raise self._source.error(path, "the one thing that it does is: moves")
+                raise self._error(path, "the one thing that it does is: moves")
             takes = 1.0 if item.takes is None else self.seconds(f"{here}.takes", item.takes)
             return [Event(do=Deed.COORDINATOR, seconds=takes)]
         if deed in ("partitions", "delete-topic"):
@@ -284,11 +277,11 @@ class _Reading:
         event = Event(do=Deed(deed), members=found)
         if deed in ("busy", "freeze"):
             if item.for_ is None:
-                raise self._source.error(here, f"{deed} needs `for`, such as `for: 2m`")
+                raise self._error(here, f"{deed} needs `for`, such as `for: 2m`")
             return [replace(event, seconds=self.seconds(f"{here}.for", item.for_))]
         if deed == "subscribe":
             if not item.topics:
-                raise self._source.error(here, "subscribe needs `topics`")
+                raise self._error(here, "subscribe needs `topics`")
             return [replace(event, topics=self._known_topics(f"{here}.topics", item.topics))]
         return [event]
 
@@ -296,7 +289,7 @@ class _Reading:
         takes = None if item.takes is None else self.seconds(f"{here}.takes", item.takes)
         assignors = self._lists(f"{here}.assignors", item.assignors)
         if item.protocol not in (None, "classic", "consumer"):
-            raise self._source.error(f"{here}.protocol", "expected classic or consumer")
+            raise self._error(f"{here}.protocol", "expected classic or consumer")
         if item.like is not None:
             return [self._new(path, item, here, takes, assignors)]
         found = self._members(path, getattr(item, deed))
@@ -328,10 +321,10 @@ class _Reading:
         fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, [model])
         new: list[Process] = []
         if not item.start:
-            raise self._source.error(path, "names no member")
+            raise self._error(path, "names no member")
         for name in _listed(item.start):
             if name in self._processes:
-                raise self._source.error(path, f"{name} is in the group already: leave out `like`")
+                raise self._error(path, f"{name} is in the group already: leave out `like`")
             made = replace(
                 old,
                 name=name,
@@ -351,24 +344,21 @@ class _Reading:
         """Return the callbacks that throw; None where the item does not say."""
         if given is None:
             return None
-        for callback in _listed(given):
-            if callback not in CALLBACKS:
-                why = f"expected {', '.join(CALLBACKS)}"
-                raise self._source.error(path, why, callback, CALLBACKS)
+        found = self._known(path, given, CALLBACKS, f"expected {', '.join(CALLBACKS)}")
         for name in members:
             if self._processes[name].family != "java":
                 why = f"only what Java consumers do then is modelled, and {name[:60]} is none"
-                raise self._source.error(path, why)
-        return _listed(given)
+                raise self._error(path, why)
+        return found
 
     def _step(self, path: str, item: ScriptItem) -> Sequence[Event]:
         plan = self._plan
         if plan is None:
-            raise self._source.error(path, "a step needs its plan: name the PLAN too")
+            raise self._error(path, "a step needs its plan: name the PLAN too")
         step = plan.step(item.step)
         if step is None:
             why = f"the plan has no step {item.step}; it has {len(plan.steps)}"
-            raise self._source.error(path, why)
+            raise self._error(path, why)
         known = (
             tuple(name for name in threads if name in self._processes)
             for threads in restarted(plan, step)
@@ -391,9 +381,9 @@ class _Reading:
             now = self._topics[self._known_topics(here, topic)[0]]
             if count <= now:
                 why = f"{topic} has {now} partitions already, and Kafka only adds some"
-                raise self._source.error(here, why)
+                raise self._error(here, why)
             if count > _MOST_PARTITIONS:
-                raise self._source.error(here, f"expected at most {_MOST_PARTITIONS:,} partitions")
+                raise self._error(here, f"expected at most {_MOST_PARTITIONS:,} partitions")
             self._topics[topic] = count
             at_once = 0.0 if made else None
             made.append(
@@ -401,22 +391,22 @@ class _Reading:
             )
         return made
 
+    def _known(
+        self, path: str, names: Members, known: Collection[str], why: str
+    ) -> tuple[str, ...]:
+        """Return the names; `why` says (of the one in braces) that it is not one of `known`."""
+        for name in _listed(names):
+            if name not in known:
+                raise self._error(path, why.format(name[:60]), name, known)
+        return _listed(names)
+
     def _known_topics(self, path: str, given: Members) -> tuple[str, ...]:
-        for topic in _listed(given):
-            if topic not in self._topics:
-                why = f"the group reads no topic {topic[:60]}"
-                raise self._source.error(path, why, topic, self._topics)
-        return _listed(given)
+        return self._known(path, given, self._topics, "the group reads no topic {}")
 
     def _lists(self, path: str, given: Members | None) -> tuple[str, ...]:
-        found = []
-        for text in _listed(given or ()):
-            name = text if text in self._assignors else assignor_of(text)
-            if name not in self._assignors:
-                why = f"there is no assignor {text[:60]}"
-                raise self._source.error(path, why, text, self._assignors)
-            found.append(name)
-        return tuple(found)
+        named = _listed(given or ())
+        found = [one if one in self._assignors else assignor_of(one) or one for one in named]
+        return self._known(path, tuple(found), self._assignors, "there is no assignor {}")
 
     def _members(self, path: str, given: Members) -> tuple[str, ...]:
         """Return the members that the names and patterns mean, in the group's order."""
@@ -432,10 +422,10 @@ class _Reading:
                 pattern = any(char in name for char in "*?[")
                 called = "matches" if pattern else "is called"
                 why = f"no member {called} {name[:60]}"
-                raise self._source.error(path, why, name, self._processes)
+                raise self._error(path, why, name, self._processes)
             found.update(dict.fromkeys(met))
         if not found:
-            raise self._source.error(path, "names no member")
+            raise self._error(path, "names no member")
         return tuple(found)
 
 

@@ -14,7 +14,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors import NAMES, Assignor, Spec, SpecMember, get
+from rebal.groups.assignors import (
+    NAMES,
+    Assignor,
+    Spec,
+    SpecMember,
+    TopicPartition,
+    get,
+)
 from rebal.groups.assignors.connect import eager
 from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
 from rebal.groups.compact import Partitions
@@ -46,7 +53,6 @@ from rebal.planner.rehearsal.script import Scene
 from rebal.planner.rehearsal.spec import work_by_worker
 from rebal.planner.timeouts import Speed, waits
 
-TopicPartition = tuple[str, int]
 Lists = dict[str, tuple[str, ...]]
 
 _CONSUMER: Final = "consumer"

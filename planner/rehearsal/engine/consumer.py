@@ -25,9 +25,8 @@ from rebal.planner.rehearsal.engine.messages import (
 from rebal.planner.rehearsal.engine.process import (
     Process,
     Running,
-    checks_assignment,
-    compares_metadata,
     fixed_protocol,
+    joins_for_topics,
     leaves_on_close,
     reads_metadata_after,
     retries,
@@ -305,7 +304,7 @@ class Consumer(Member):
         added = topics - self._read - {*self._subscription.topics}
         late = reads_metadata_after(self.process)
         self.unread = frozenset(added) if late else frozenset()
-        gone = compares_metadata(self.process) and self._read > topics
+        gone = joins_for_topics(self.process) and self._read > topics
         self._read = topics
         self._again = self._again or bool(self.unread)
         if gone:
@@ -327,7 +326,7 @@ class Consumer(Member):
         self._interval = self._chance.interval(self.process.heartbeat)
         self.rebalances.add(now - max(self._joined_at, 0.0), now)
         self._joined_at = -1.0
-        if checks_assignment(self.process) and self._foreign(partitions):
+        if joins_for_topics(self.process) and self._foreign(partitions):
             self._subscription = replace(self._subscription, generation=self.generation)
             self._again_in(_BACKOFF, self._rejoin)
             return

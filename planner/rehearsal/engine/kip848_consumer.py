@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rebal.groups.assignors.spec import TopicPartition
+from rebal.groups.assignors import TopicPartition
 from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP
 from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.messages import (

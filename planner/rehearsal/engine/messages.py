@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
-from rebal.groups.assignors import Owned, SpecMember
-from rebal.groups.assignors.spec import TopicPartition
+from rebal.groups.assignors import Owned, SpecMember, TopicPartition
 
 
 class Error(IntEnum):

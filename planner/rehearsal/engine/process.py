@@ -124,16 +124,12 @@ def reads_metadata_after(process: Process) -> bool:
     return process.family == "kafka-python"
 
 
-def compares_metadata(process: Process) -> bool:
-    """Return whether it joins again where metadata lacks topics that it has assigned by."""
-    return process.family in _JAVA
+def joins_for_topics(process: Process) -> bool:
+    """Return whether it joins again for topics that do not fit what it was assigned by.
 
-
-def checks_assignment(process: Process) -> bool:
-    """Return whether it joins again where it is assigned a topic that it does not subscribe to.
-
-    Source: ConsumerCoordinator.onJoinComplete. A static member that returns with another
-    subscription is given the assignment of before.
+    As the leader where metadata lacks topics that it has assigned by, and as any member where it is
+    assigned a topic that it does not subscribe to (ConsumerCoordinator.onJoinComplete): a static
+    member that returns with another subscription is given the assignment of before.
     """
     return process.family in _JAVA
 

@@ -10,8 +10,7 @@ from collections.abc import Container
 from enum import Enum
 from typing import Final
 
-from rebal.groups.assignors import Owned
-from rebal.groups.assignors.spec import TopicPartition
+from rebal.groups.assignors import Owned, TopicPartition
 from rebal.planner.rehearsal.engine.messages import Client, JoinRequest
 
 LEAVES: Final = -1
