@@ -20,7 +20,13 @@ from rebal.planner.rehearsal.engine.hashorder import (
     timeline_order,
     timeline_size,
 )
-from rebal.planner.rehearsal.engine.memory import Brokers, Watcher
+from rebal.planner.rehearsal.engine.memory import (
+    COMES_BACK,
+    Brokers,
+    MemberState,
+    ReconcilingMember,
+    Watcher,
+)
 from rebal.planner.rehearsal.engine.messages import (
     Beat,
     BeatAnswer,
@@ -30,11 +36,6 @@ from rebal.planner.rehearsal.engine.messages import (
     JoinAnswer,
     JoinRequest,
     SyncAnswer,
-)
-from rebal.planner.rehearsal.engine.reconciliation import (
-    COMES_BACK,
-    MemberState,
-    ReconcilingMember,
 )
 
 

@@ -14,13 +14,13 @@ from typing import Final
 from rebal.groups.assignors import TopicPartition
 from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP
 from rebal.planner.rehearsal.engine.member import Member, Surroundings
+from rebal.planner.rehearsal.engine.memory import COMES_BACK, LEAVES
 from rebal.planner.rehearsal.engine.messages import (
     Beat,
     BeatAnswer,
     Error,
 )
 from rebal.planner.rehearsal.engine.process import Process, Running
-from rebal.planner.rehearsal.engine.reconciliation import COMES_BACK, LEAVES
 
 _BACKOFF: Final = 0.1
 _FENCED: Final = (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH)
