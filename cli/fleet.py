@@ -43,7 +43,7 @@ _MANY: Final = 5000
 _ENOUGH: Final = 190_000
 _A_MEMBER: Final = 11
 _LEAST: Final = 40_000
-"""Work on rehearsals (planner/rehearsal/restart_kinds.py) after which a report leaves the rest
+"""Work on rehearsals (planner/rehearsal/large.py) after which a report leaves the rest
 estimated: so much, less what its members take anyhow, so that a report of any fleet is there in
 seconds."""
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)

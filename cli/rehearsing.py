@@ -39,11 +39,19 @@ from rebal.planner.rehearsal.parameters import (
     with_parameters,
 )
 from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
-from rebal.planner.rehearsal.rollout import processes, rollout, too_old, upgraded
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
-from rebal.planner.rehearsal.scripts import READY, Pace, about, ready_script
+from rebal.planner.rehearsal.scripts import (
+    READY,
+    Pace,
+    about,
+    processes,
+    ready_script,
+    rollout,
+    too_old,
+    upgraded,
+)
 from rebal.planner.rehearsal.spec import assigns_tasks
 from rebal.planner.rehearsal.variants import NOW, PLAN, VARIANTS, variant, without_lists
 from rebal.planner.timeouts import Speed

@@ -21,8 +21,8 @@ from rebal.groups.snapshot.documents import Format, line_of, loads
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.process import CALLBACKS, Process
 from rebal.planner.rehearsal.parameters import METADATA_AGE, PARAMETERS, seconds_of, value_of
-from rebal.planner.rehearsal.rollout import restarted, step_events
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.scripts import restarted, step_events
 
 SCHEMA: Final = "rebal.script/1"
 EVERYBODY: Final = "all"

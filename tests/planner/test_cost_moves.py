@@ -25,9 +25,9 @@ from rebal.planner.rehearsal.costs.stop import (
 )
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.rollout import restarts as restarted
 from rebal.planner.rehearsal.scene import default_server_side, scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.scripts import restarts as restarted
 from rebal.planner.timeouts import Speed
 from tests.examples import examples
 from tests.planner.builder import group_of

@@ -12,8 +12,8 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.rollout import rollout
 from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.scripts import rollout
 from tests.planner.builder import group_of
 from tests.planner.looks import pods
 from tests.planner.plans import plan, rules

@@ -27,7 +27,7 @@ from rebal.planner.context import Context, names
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Step
 from rebal.planner.programs import comes_from
-from rebal.planner.rehearsal.rollout import rollout
+from rebal.planner.rehearsal.scripts import rollout
 from rebal.planner.verification.verify import verify
 from tests.encoders import encode_streams
 from tests.planner.looks import Story, back_from, done, look

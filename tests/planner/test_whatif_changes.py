@@ -19,8 +19,8 @@ from rebal.groups.model import (
     Topic,
 )
 from rebal.planner.rehearsal.spec import spec_of
+from rebal.planner.rehearsal.whatif.assignors import leader_time
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
-from rebal.planner.rehearsal.whatif.leader import leader_time
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from tests.examples import examples
 from tests.planner.owners import group, member, snapshots

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.planner.rehearsal.owners import Owners, compare
+from rebal.planner.rehearsal.spec import Owners, compare
 
 Claims = list[tuple[int, list[tuple[str, int]]]]
 TOPICS = ("orders", "clicks", "gone")

@@ -15,7 +15,7 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.planner.rehearsal.owners import Owners
+from rebal.planner.rehearsal.spec import Owners
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
 from tests.assignors.restless import restless

@@ -8,30 +8,76 @@ group one restart of each kind is rehearsed and counts for the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from rebal.groups.model import Member
 from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.cost import batches
-from rebal.planner.rehearsal.costs.shape import shape_of, size_of
 from rebal.planner.rehearsal.costs.start import Roll, Start
 from rebal.planner.rehearsal.engine.world import HELD_BACK
+from rebal.planner.rehearsal.large import Chosen, chosen, effort, restart_kinds, total
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.restart_kinds import Chosen, chosen, effort, restart_kinds, total
-from rebal.planner.rehearsal.rollout import processes
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.scripts import processes
 from rebal.planner.timeouts import (
     back_in_time,
     held_back_in_words,
     waits,
     with_brokers_sessions,
 )
+
+
+def shape_of(roll: Roll) -> Hashable:
+    """Return what decides a roll-out's cost, but for names and the number of partitions.
+
+    Where members own unequal shares that number counts too. Each group of Connect workers has a
+    shape of its own, because connectors count by name.
+    """
+    snapshot = roll.snapshot
+    group = snapshot.group
+    step = (roll.target, roll.protocol, roll.server_side, roll.eager_after, roll.together)
+    if group.protocol_type == "connect":
+        return group.group_id, roll.order, step, roll.speed
+    numbers = {topic.name: number for number, topic in enumerate(snapshot.topics)}
+    order, eager = {id_: place for place, id_ in enumerate(roll.order)}, set(roll.eager)
+    members = tuple(
+        (order.get(member.member_id), member.member_id in eager, *_shape(member, numbers))
+        for member in snapshot.members
+    )
+    shares = [sum(map(len, member.assignment.values())) for member in snapshot.members]
+    even = min(shares) > 0 and max(shares) - min(shares) <= 1
+    topics = None if even else (tuple(shares), tuple(t.partitions for t in snapshot.topics))
+    settings = frozenset(snapshot.cluster.settings.items())
+    kind = group.coordinator.kind if group.coordinator is not None else None
+    return members, topics, group.assignor, group.type, settings, kind, step, roll.speed
+
+
+def _shape(member: Member, numbers: Mapping[str, int]) -> tuple[Hashable, ...]:
+    patience, software = waits(member), member.software
+    read = member.subscription
+    subscribed = read.topics if read is not None else member.subscribed_topics
+    return (
+        member.assignors.knowledge,
+        member.assignors.list,
+        None if software is None else (software.family, software.version),
+        member.instance_id is not None,
+        member.protocol_type,
+        (patience.session, patience.rebalance),
+        frozenset(numbers.get(topic, topic) for topic in subscribed),
+    )
+
+
+def size_of(roll: Roll) -> int:
+    """Return how many partitions the group has."""
+    return sum(topic.partitions for topic in roll.snapshot.topics)
+
 
 _FAILED: Final = "failed as leader"
 _RESTS: Final = 86_400.0

@@ -15,7 +15,7 @@ from rebal.groups.assignors.client.kafka import KafkaAssignor
 from rebal.groups.custom import Violation, violations
 from rebal.groups.model import Record, TopicPartitions
 from rebal.planner.rehearsal.engine.rounds import Rounds, rejoins
-from rebal.planner.rehearsal.owners import Owners
+from rebal.planner.rehearsal.spec import Owners
 from rebal.planner.rehearsal.whatif.assignors import Choice
 from rebal.planner.rehearsal.whatif.changes import Step
 

@@ -17,12 +17,16 @@ from rebal.groups.custom import Violation
 from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, TopicPartitions
 from rebal.groups.snapshot.documents import no_collection
 from rebal.planner.context import names
-from rebal.planner.rehearsal.owners import Owners, compare
-from rebal.planner.rehearsal.spec import start_of
-from rebal.planner.rehearsal.whatif.assignors import CustomAssignors, chosen
+from rebal.planner.rehearsal.spec import Owners, compare, start_of
+from rebal.planner.rehearsal.whatif.assignors import (
+    DEFAULT_TIMEOUT,
+    CustomAssignors,
+    LeaderTime,
+    assumes,
+    chosen,
+    leader_time,
+)
 from rebal.planner.rehearsal.whatif.changes import Changes, Course, course
-from rebal.planner.rehearsal.whatif.leader import DEFAULT_TIMEOUT, LeaderTime, leader_time
-from rebal.planner.rehearsal.whatif.notes import assumes
 from rebal.planner.rehearsal.whatif.run import MOST_ROUNDS, Round, Walk
 
 

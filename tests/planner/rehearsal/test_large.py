@@ -10,9 +10,9 @@ from rebal.planner.rehearsal import large
 from rebal.planner.rehearsal.large import Rollout
 from rebal.planner.rehearsal.outcome import endangered
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.rollout import restarts, rollout
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.scripts import restarts, rollout
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, scene
 from tests.planner.test_cost import sized
 

@@ -16,9 +16,9 @@ from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.engine.workers import work_of
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.rollout import rollout
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.scripts import rollout
 from tests.planner.rehearsal.scenes import RANGE, play, restart, told
 from tests.planner.worker_groups import WORK
 from tests.planner.worker_groups import workers as captured
