@@ -24,8 +24,8 @@ from rebal.planner.paths.parts import PlannedPath, everyone, gate_of
 from rebal.planner.paths.stops import empty_now, stop_all
 from rebal.planner.plan import Aim, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers
-from rebal.planner.rehearsal.costs.connect import by_workers, stop_workers
 from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.steps import by_workers, stop_workers
 from rebal.planner.settings import program_settings
 
 _DEFAULT: Final = ("default",)

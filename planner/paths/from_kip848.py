@@ -23,8 +23,8 @@ from rebal.planner.paths.parts import (
 from rebal.planner.paths.restarts import of_workloads, order_of, request_log
 from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.plan import Aim, Gate, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.online import move_online
 from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.steps import move_online
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.risks import Risk
 from rebal.planner.settings import classic_protocol_for

@@ -26,7 +26,7 @@ from rebal.planner.paths.parts import (
 )
 from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.plan import Aim, Cost, Setting, Step
-from rebal.planner.rehearsal.costs.stop import empty_after
+from rebal.planner.rehearsal.costs.steps import empty_after
 from rebal.planner.risks import Risk
 from rebal.planner.settings import program_settings
 from rebal.planner.timeouts import waits

@@ -30,7 +30,7 @@ from rebal.planner.paths.parts import (
 from rebal.planner.paths.two_bounces import add_both
 from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.stop import stop_some
+from rebal.planner.rehearsal.costs.steps import stop_some
 from rebal.planner.verdict import exit_code
 
 

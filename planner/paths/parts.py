@@ -14,9 +14,8 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Aim, Cost, Gate, Setting, Step
-from rebal.planner.rehearsal.costs.rounds import by_assignors
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.stop import stop_and_start
+from rebal.planner.rehearsal.costs.steps import by_assignors, stop_and_start
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families
 

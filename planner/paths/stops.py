@@ -16,7 +16,7 @@ from rebal.planner.commands import AGREED, NamedCommand
 from rebal.planner.context import Context, Facts, ids
 from rebal.planner.kip848 import Answer, allows, needed
 from rebal.planner.plan import Cost, Gate, Setting, Step, StepKind
-from rebal.planner.rehearsal.costs.stop import see_it_empty
+from rebal.planner.rehearsal.costs.steps import see_it_empty
 from rebal.planner.risks import Risk
 from rebal.planner.timeouts import with_brokers_sessions
 

@@ -13,8 +13,8 @@ from rebal.cli import app
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import load_snapshot
 from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.steps import by_workers
 from rebal.planner.timeouts import Speed
 from tests.kafka import jars
 from tests.kafka.broker import Broker

@@ -13,8 +13,8 @@ from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.costs import rehearsed
-from rebal.planner.rehearsal.costs.rounds import by_assignors
 from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.steps import by_assignors
 from rebal.planner.timeouts import Speed, in_words, of_families
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH

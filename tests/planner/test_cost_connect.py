@@ -14,8 +14,8 @@ from rebal.groups.clients import worker_list
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Software, WorkerState
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Cost, StepKind
-from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.steps import by_workers
 from rebal.planner.timeouts import Speed
 from tests.examples import examples
 from tests.planner.worker_groups import IDS, WORK, workers

@@ -15,10 +15,10 @@ from rebal.groups.model import Cluster, GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs import rehearsed
-from rebal.planner.rehearsal.costs.online import move_online
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.stop import (
+from rebal.planner.rehearsal.costs.steps import (
     empty_after,
+    move_online,
     see_it_empty,
     stop_and_start,
     stop_some,

@@ -42,7 +42,7 @@ from rebal.planner.plan import (
     StepKind,
     Verdict,
 )
-from rebal.planner.rehearsal.costs.connect import work_of_all
+from rebal.planner.rehearsal.costs.steps import work_of_all
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 
 NOT_YET: Final = "not yet"

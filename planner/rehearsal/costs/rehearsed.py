@@ -318,15 +318,21 @@ class RehearsedRoll:
         )
 
 
-def priced(roll: Roll, main: int, text: str) -> Cost | None:
-    """Return the cost of a roll-out, whose figures are those of the pace at `main`; `text` says
-    what they rest on.
+def priced(roll: Roll, text: str) -> Cost | None:
+    """Return the cost of a roll-out; `text` says what its figures rest on.
+
+    They are those of the slowest pace, or of all at once where all stop before the first starts.
     """
     if roll.pricing is None:
         return None
+    unit = "task" if roll.snapshot.group.protocol_type == "connect" else "partition"
     if not roll.order:
         return Cost(
-            rebalances=0, partitions_stopped=0, partitions_moved=0, text="nothing is restarted"
+            rebalances=0,
+            partitions_stopped=0,
+            partitions_moved=0,
+            unit=unit,
+            text="nothing is restarted",
         )
     if roll.pricing.rough:
         made, notes, size = roll.pricing.once(shape_of(roll), partial(_roughly, roll))
@@ -334,12 +340,13 @@ def priced(roll: Roll, main: int, text: str) -> Cost | None:
     else:
         rehearsed = RehearsedRoll(roll)
         made, notes = rehearsed.paces(), rehearsed.notes
-    one = made[main]
+    one = made[-1 if roll.together else 0]
     pace = one.pace
     return Cost(
         rebalances=pace.rebalances,
         partitions_stopped=one.stopped,
         partitions_moved=pace.partitions_moved,
+        unit=unit,
         text="; ".join(filter(None, (text, one.left_out, *notes))),
         seconds=pace.seconds,
         partition_seconds=pace.partition_seconds,

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from rebal.groups.clients import worker_list
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Record
 from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs.connect import by_workers
 from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.steps import by_workers
 from rebal.planner.rehearsal.whatif.changes import Finder, WhatIfError
 from rebal.planner.timeouts import Speed
 
