@@ -39,7 +39,7 @@ from rebal.planner.rehearsal.parameters import (
     with_parameters,
 )
 from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
-from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.scene import NOW, PLAN, VARIANTS, scene_of, variant, without_lists
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import (
@@ -53,7 +53,6 @@ from rebal.planner.rehearsal.scripts import (
     upgraded,
 )
 from rebal.planner.rehearsal.spec import assigns_tasks
-from rebal.planner.rehearsal.variants import NOW, PLAN, VARIANTS, variant, without_lists
 from rebal.planner.timeouts import Speed
 
 # Changes of owner that are kept for lanes and documents: a large group has millions.

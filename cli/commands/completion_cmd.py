@@ -207,7 +207,7 @@ def _scripts(typed: Context, prefix: str) -> Iterator[Candidate]:
 
 def _variants(_: Context, prefix: str) -> Iterator[Candidate]:
     """Yield the names of --compare, after those that are typed already."""
-    from rebal.planner.rehearsal.variants import VARIANTS
+    from rebal.planner.rehearsal.scene import VARIANTS
 
     typed = prefix[: prefix.rfind(",") + 1]
     there = typed.split(",")

@@ -229,12 +229,10 @@ class Rollout:
             done.update(after)
         if not done:
             return scene
-        chance, running = Chance(Random(0)), []
+        new, running = new_ids(now[one.process.name] for one in scene.running), []
         for one in scene.running:
             process = now[one.process.name]
-            # Every id is drawn, so that a member has the same one in each restart.
-            id_ = _new_id(chance, process)
-            id_ = id_ if process.name in done else one.member_id
+            id_ = new[process.name] if process.name in done else one.member_id
             running.append(replace(one, process=process, member_id=id_))
         offered = [process.assignors for process in now.values() if process.protocol == "classic"]
         elected = elect(offered, scene.brokers.kind).assignor or scene.assignor
@@ -262,10 +260,18 @@ def _processes(part: Part, now: Mapping[str, Process]) -> dict[str, Process]:
     return {name: as_restarted(now[name], part[-1]) for name in part[-1].members}
 
 
-def _new_id(chance: Chance, process: Process) -> str:
-    if process.protocol == "consumer":
-        return chance.kip848_member_id(process.client_id, 0.0)
-    return chance.member_id(process.client_id, process.instance_id, 0.0)
+def new_ids(processes: Iterable[Process]) -> dict[str, str]:
+    """Return member ids after a restart, by name: some assignors go by the order of the ids.
+
+    Every id is drawn, so that a member has the same one in each restart.
+    """
+    chance = Chance(Random(0))
+    return {
+        one.name: chance.kip848_member_id(one.client_id, 0.0)
+        if one.protocol == "consumer"
+        else chance.member_id(one.client_id, one.instance_id, 0.0)
+        for one in processes
+    }
 
 
 def _notes(found: Mapping[int, Rehearsal], begins: Sequence[float]) -> tuple[Note, ...]:

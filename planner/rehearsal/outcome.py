@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rebal.groups.model import Record
-from rebal.planner.rehearsal.engine.ledger import Note, Ownership, Rebalance
+from rebal.planner.rehearsal.engine.ledger import Measures, Note, Ownership, Rebalance
 
 __all__ = [
     "CallbackTimes",
@@ -26,28 +26,6 @@ __all__ = [
 _OUT: Final = ("did not start", "failed as leader", "callback failed")
 # Seconds: two sums of the same spans may differ by less.
 _ROUNDING: Final = 1e-6
-
-
-class Measures(Record, frozen=True, kw_only=True):
-    """Cost of a story or of one part of it.
-
-    `seconds` is how long it took, `unowned` how long partitions had no owner, `twice` how long they
-    had two, `twice_past` the part of that in which one owner was past its session or poll timeout
-    (it revokes its partitions at its next poll); all three in partition-seconds. `longest` is the
-    longest gap of one partition in seconds. `rebalances` counts generations that members joined,
-    `stopped` each time that a partition lost its owner, `moved` each time that it got another one.
-    `rejected` counts members whose join the coordinator rejected or fenced.
-    """
-
-    seconds: float
-    unowned: float
-    longest: float
-    twice: float
-    twice_past: float
-    rebalances: int
-    stopped: int
-    moved: int
-    rejected: int
 
 
 class Phase(Record, frozen=True, kw_only=True):

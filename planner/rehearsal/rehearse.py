@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from rebal.groups.assignors import Assignor
 from rebal.groups.clients import WITHOUT_STATIC
 from rebal.planner.rehearsal.engine.agenda import Latency
-from rebal.planner.rehearsal.engine.ledger import Totals
 from rebal.planner.rehearsal.engine.member import Member
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
@@ -205,11 +204,10 @@ class _Run:
                 world.run(seconds)
 
     def _restart(self, event: Event) -> None:
+        takes = self._scene.restart if event.seconds is None else event.seconds
         for name in event.members:
             process = self._set[name] = as_restarted(self._set[name], event)
-            takes = self._scene.restart if event.seconds is None else event.seconds
-            consumer = self._world.consumers.get(name)
-            if consumer is not None and consumer.alive:
+            if name in self._world.consumers:
                 self._world.restart(name, self._varied(takes), process)
             else:
                 self._world.start(process, self._varied(takes))
@@ -227,17 +225,11 @@ class _Run:
         spread = self._scene.spread
         return seconds * (1 + spread * (2 * self._random.random() - 1)) if spread else seconds
 
-    def _so_far(self, totals: Totals) -> Measures:
+    def _so_far(self, totals: Measures) -> Measures:
         world = self._world
-        return Measures(
-            seconds=world.agenda.now,
-            unowned=totals.unowned,
-            longest=totals.longest,
-            twice=totals.twice,
-            twice_past=totals.twice_past,
+        return replace(
+            totals,
             rebalances=sum(one.members > 0 for one in world.rebalances),
-            stopped=totals.stopped,
-            moved=totals.moved,
             rejected=sum(one.what == _REJECTED for one in world.happened),
         )
 

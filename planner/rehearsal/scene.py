@@ -1,4 +1,7 @@
-"""A captured group as the scene of a rehearsal: its members, lists, timeouts and partitions."""
+"""A captured group as the scene of a rehearsal: its members, lists, timeouts and partitions.
+
+`variant` is the same group under another rebalance protocol, for rehearsals side by side.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,25 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.assignors import Spec, SpecMember, get
 from rebal.groups.assignors.java.javatable import hash_order
-from rebal.groups.assignors.server import SERVER_NAMES
-from rebal.groups.clients import default_list, worker_list
-from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, Knowledge, Member, Tri
+from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
+from rebal.groups.clients import default_list, protocols_of, worker_list
+from rebal.groups.model import (
+    CoordinatorKind,
+    GroupSnapshot,
+    GroupType,
+    Knowledge,
+    Member,
+    RebalanceProtocol,
+    Tri,
+)
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running
 from rebal.planner.rehearsal.engine.workers import EAGER
-from rebal.planner.rehearsal.script import Scene
+from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from rebal.planner.rehearsal.spec import spec_of, task_spec_of, work_by_worker
 from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_back, waits
 
@@ -216,3 +228,65 @@ def default_server_side(snapshot: GroupSnapshot) -> str:
     first = snapshot.cluster.settings.get("group.consumer.assignors", "").split(",")[0].strip()
     named = {"UniformAssignor": "uniform", "RangeAssignor": "range"}
     return named.get(first.rpartition(".")[2], first) or SERVER_NAMES[0]
+
+
+PLAN: Final = "plan"
+NOW: Final = "now"
+VARIANTS: Final[Mapping[str, str]] = {
+    "eager": "every member runs EAGER",
+    "cooperative": "every member runs COOPERATIVE, cooperative-sticky alone",
+    "consumer": "every member uses KIP-848 (group.protocol=consumer)",
+    PLAN: "the group as the plan changes it, step by step",
+    NOW: "the group as it runs now",
+}
+"""Every variant that `--compare` takes, and what it is."""
+_EAGER_ALONE: Final = frozenset({RebalanceProtocol.EAGER})
+_BY: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "uniform"}
+
+
+def without_lists(script: Script) -> Script:
+    """Return the script with every restart on the list and protocol that the member has."""
+    return replace(script, events=tuple(map(_without_list, script.events)))
+
+
+def _without_list(event: Event) -> Event:
+    if event.do is not Deed.RESTART:
+        return event
+    return replace(event, assignors=(), protocol="", remote_assignor="")
+
+
+def variant(scene: Scene, name: str) -> Scene:
+    """Return the group of `scene` as it would run under a variant, Stable and assigned anew.
+
+    The eager one keeps today's assignor where that is eager, else it has range.
+    """
+    keeps = name == "eager" and protocols_of(scene.assignor) == _EAGER_ALONE
+    assignor = scene.assignor if keeps else _BY.get(name)
+    if assignor is None:
+        return scene
+    protocol = "consumer" if name == "consumer" else "classic"
+    sent = tuple(
+        SpecMember(
+            member_id=one.member_id,
+            topics=one.process.topics,
+            instance_id=one.process.instance_id,
+            rack=one.process.rack,
+        )
+        for one in scene.running
+    )
+    by = server_assignor(assignor, scene.topic_ids) if protocol == "consumer" else get(assignor)
+    spec = Spec(members=sent, partitions=scene.topics, replicas=scene.replicas, racks=scene.racks)
+    given = by.assign(spec)
+    running = tuple(
+        replace(
+            one,
+            process=replace(
+                one.process,
+                assignors=one.process.assignors if protocol == "consumer" else (assignor,),
+                protocol=protocol,
+            ),
+            owned=tuple(given[one.member_id]),
+        )
+        for one in scene.running
+    )
+    return replace(scene, running=running, assignor=assignor)

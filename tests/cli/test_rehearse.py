@@ -24,10 +24,10 @@ from rebal.planner.plan import dump_plan
 from rebal.planner.rehearsal.outcome import Ownership, Rehearsal
 from rebal.planner.rehearsal.parameters import PARAMETERS
 from rebal.planner.rehearsal.rehearse import rehearse_often
+from rebal.planner.rehearsal.scene import VARIANTS
 from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.rehearsal.script_file import EVENTS
 from rebal.planner.rehearsal.scripts import READY
-from rebal.planner.rehearsal.variants import VARIANTS
 from tests.cli.conftest import flat
 from tests.documents import checked, validator
 from tests.pages import PAGES, ROOT

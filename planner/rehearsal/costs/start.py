@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from random import Random
 from typing import Final
 
 from msgspec.structs import replace
@@ -38,10 +37,10 @@ from rebal.groups.model import (
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.costs.cost import FULL, Pricing
-from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running, fixed_protocol, refusal
 from rebal.planner.rehearsal.engine.workers import work_of
+from rebal.planner.rehearsal.large import new_ids
 from rebal.planner.rehearsal.scene import (
     brokers_of,
     connectors_of,
@@ -133,14 +132,8 @@ class Start:
 
     @cached_property
     def _new_ids(self) -> dict[str, str]:
-        """Member ids after the restart, by name: some assignors go by the order of the ids."""
-        chance, made = Chance(Random(0)), dict[str, str]()
-        for name, member in self._members.items():
-            if (self._roll.protocol or self._protocols[name]) == _CONSUMER:
-                made[name] = chance.kip848_member_id(member.client_id, 0.0)
-            else:
-                made[name] = chance.member_id(member.client_id, member.instance_id, 0.0)
-        return made
+        """Member ids after the restart, by name."""
+        return new_ids(self.process(name, done=True, killed=False) for name in self._members)
 
     @cached_property
     def partitions(self) -> tuple[TopicPartition, ...]:

@@ -15,19 +15,18 @@ from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.model import GroupState
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
-from rebal.planner.rehearsal.engine.hashorder import (
-    FIRST_TIMELINE_SIZE,
-    timeline_order,
-    timeline_size,
-)
 from rebal.planner.rehearsal.engine.memory import (
     COMES_BACK,
+    FIRST_TIMELINE_SIZE,
     Brokers,
     MemberState,
     ReconcilingMember,
     Watcher,
+    timeline_order,
+    timeline_size,
 )
 from rebal.planner.rehearsal.engine.messages import (
+    Assigned,
     Beat,
     BeatAnswer,
     ClassicClient,
@@ -264,7 +263,13 @@ class ConsumerGroup:
                 return Error.UNKNOWN_MEMBER_ID if place is None else Error.FENCED_INSTANCE_ID
         return Error.NONE
 
-    def sync(self, member_id: str, generation: int, client: ClassicClient) -> None:
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        client: ClassicClient,
+        assigned: Assigned | None = None,  # noqa: ARG002 - the coordinator assigns
+    ) -> None:
         """SyncGroup: the partitions that the member has by now."""
         member = self._members.get(member_id)
         error = self._out_of_step(member, generation, client)

@@ -18,13 +18,15 @@ from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
-from rebal.planner.rehearsal.engine.hashorder import FIRST_SIZE, table_order, table_size
 from rebal.planner.rehearsal.engine.memory import (
+    FIRST_SIZE,
     Brokers,
     ClassicMember,
     ClassicSeat,
     Stored,
     Watcher,
+    table_order,
+    table_size,
 )
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,

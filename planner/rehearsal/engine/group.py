@@ -95,10 +95,7 @@ class Group:
         assigned: Assigned | None = None,
     ) -> None:
         """SyncGroup; `assigned` is that of a classic group's leader."""
-        if isinstance(self.now, ClassicGroup):
-            self.now.sync(member_id, generation, client, assigned)
-        else:
-            self.now.sync(member_id, generation, client)
+        self.now.sync(member_id, generation, client, assigned)
 
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
         """Heartbeat of the classic protocol."""

@@ -5,7 +5,7 @@ of gaps and overlaps.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from rebal.groups.model import Record
 
@@ -45,21 +45,26 @@ class Ownership(Record, frozen=True, kw_only=True):
     end: float | None
 
 
-class Totals(NamedTuple):
-    """Sums over a time; seconds are partition-seconds, counts are partitions, each time counted.
+class Measures(Record, frozen=True, kw_only=True):
+    """Cost of a story or of one part of it.
 
-    `unowned` is how long partitions had no owner, `longest` the longest gap of one partition.
-    `twice` is how long partitions had two owners, `twice_past` the part of it in which one of them
-    was past its session or poll timeout. `stopped` counts how often a partition lost its owner,
-    `moved` how often it got another one than it had before.
+    `seconds` is how long it took, `unowned` how long partitions had no owner, `twice` how long they
+    had two, `twice_past` the part of that in which one owner was past its session or poll timeout
+    (it revokes its partitions at its next poll); all three in partition-seconds. `longest` is the
+    longest gap of one partition in seconds. `rebalances` counts generations that members joined,
+    `stopped` each time that a partition lost its owner, `moved` each time that it got another one.
+    `rejected` counts members whose join the coordinator rejected or fenced.
     """
 
+    seconds: float
     unowned: float
     longest: float
     twice: float
     twice_past: float
+    rebalances: int
     stopped: int
     moved: int
+    rejected: int
 
 
 class Ledger:
@@ -175,8 +180,8 @@ class Ledger:
         """Return who owns each partition now: nobody, one, or several."""
         return {pair: self._owners[number] for pair, number in self.numbers.items()}
 
-    def totals(self, now: float) -> Totals:
-        """Return the sums up to now, open gaps and overlaps included."""
+    def totals(self, now: float) -> Measures:
+        """Return the sums up to now, open gaps and overlaps included; no rebalance is counted."""
         unowned, longest = sum(self._gaps), self._longest_of_phase
         twice, past = self._twice, self._twice_past
         for number, owners in enumerate(self._owners):
@@ -189,7 +194,17 @@ class Ledger:
             elif len(owners) > 1:
                 twice += open_for
                 past += open_for if self._past.intersection(owners) else 0.0
-        return Totals(unowned, longest, twice, past, self.stopped, self.moved)
+        return Measures(
+            seconds=now,
+            unowned=unowned,
+            longest=longest,
+            twice=twice,
+            twice_past=past,
+            rebalances=0,
+            stopped=self.stopped,
+            moved=self.moved,
+            rejected=0,
+        )
 
     def gaps(self, now: float) -> dict[TopicPartition, tuple[float, float]]:
         """Return how long each partition had no owner, in all and at the longest."""
@@ -214,7 +229,7 @@ class Ledger:
             if self._past.intersection(owners):
                 self._twice_past += lasted
 
-    def begin_phase(self, now: float) -> Totals:
+    def begin_phase(self, now: float) -> Measures:
         """Return the sums up to now, and measure the longest gap anew from here on."""
         totals = self.totals(now)
         self._longest_of_phase = 0.0

@@ -8,7 +8,7 @@ import pytest
 
 from rebal.groups.assignors.java.javatable import hash_order
 from rebal.groups.model import CoordinatorKind, GroupState
-from rebal.planner.rehearsal.engine.hashorder import (
+from rebal.planner.rehearsal.engine.memory import (
     FIRST_SIZE,
     FIRST_TIMELINE_SIZE,
     table_order,

@@ -11,11 +11,10 @@ from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.parameters import PARAMETERS, seconds_of, share_of, used
 from rebal.planner.rehearsal.parameters import with_parameters as with_
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.scene import VARIANTS, scene_of, variant, without_lists
 from rebal.planner.rehearsal.script import Deed, Event, Script
 from rebal.planner.rehearsal.script_file import ScriptError, load_script, script_of
 from rebal.planner.rehearsal.scripts import READY, Pace, ready_script, rollout, too_old, upgraded
-from rebal.planner.rehearsal.variants import VARIANTS, variant, without_lists
 from tests.planner.builder import group_of
 from tests.planner.every_path import BOTH as MIXED
 from tests.planner.every_path import pods
