@@ -162,7 +162,16 @@ DEFAULT_TIMEOUT: Final = 300.0
 
 
 class LeaderTime(Record, frozen=True, kw_only=True):
-    """Range of the leader's computing time in seconds; `near_timeout` from half of it on.
+    """Range of the leader's computing time in seconds; `near_timeout` from half of it on."""
+
+    at_least: float
+    at_most: float
+    rebalance_timeout: float
+    near_timeout: bool
+
+
+def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTime | None:
+    """Return the estimate for one rebalance of this group; None where it is not worth a word.
 
     The general algorithm of `sticky` and `cooperative-sticky` looks at all partitions again and
     again: its time grows with the square of their number, and hardly with the number of members.
@@ -190,15 +199,6 @@ class LeaderTime(Record, frozen=True, kw_only=True):
     another. Other subscriptions can lie outside, and a group that is balanced already takes next to
     nothing: it is an estimate of the order of magnitude, no promise.
     """
-
-    at_least: float
-    at_most: float
-    rebalance_timeout: float
-    near_timeout: bool
-
-
-def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTime | None:
-    """Return the estimate for one rebalance of this group; None where it is not worth a word."""
     if assignor not in ("sticky", "cooperative-sticky"):
         return None
     subscriptions = {member.topics for member in spec.members}
