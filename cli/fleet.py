@@ -32,7 +32,7 @@ from rebal.inspectors.tables.history import (
 from rebal.inspectors.tables.reader import Tables, TablesError, open_tables
 from rebal.planner.plan import Plan, Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
-from rebal.planner.rehearsal.costs.cost import FULL, Pricing
+from rebal.planner.rehearsal.costs.start import FULL, Pricing
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import judged, worst_code
 

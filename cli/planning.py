@@ -31,7 +31,7 @@ from rebal.planner.facts import stated_in
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import NotPlannedError, make_plan
 from rebal.planner.plan import Cost, Plan, Verdict, dump_plan
-from rebal.planner.rehearsal.costs.cost import Pricing
+from rebal.planner.rehearsal.costs.start import Pricing
 from rebal.planner.rules import rules
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import BLOCKED, UNPROVEN, worst_code

@@ -94,7 +94,6 @@ class Guarded:
                     f"{where}: an assignor needs {attribute}; see rebal.groups.assignors.spec."
                 )
         self.name = str(assignor.name)
-        self.version = int(getattr(assignor, "version", 0))
         try:
             self.supported_protocols = frozenset(
                 map(RebalanceProtocol, assignor.supported_protocols)

@@ -33,7 +33,7 @@ from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed
 
 if TYPE_CHECKING:
-    from rebal.planner.rehearsal.costs.cost import Pricing
+    from rebal.planner.rehearsal.costs.start import Pricing
 
 __all__ = [
     "CLASSIC",

@@ -13,7 +13,7 @@ order to take them:
 
 Cost and gain are in partition-seconds: the sum over partitions of how long each is not consumed.
 The cost is the plan's own, summed over the steps that are left. Rehearsing thousands of groups
-takes long, so they can be planned with a rough pricing (planner/rehearsal/costs/cost.py) first;
+takes long, so they can be planned with a rough pricing (planner/rehearsal/costs/start.py) first;
 `to_rehearse` then names the groups to plan again with their exact cost.
 
 The gain is the downtime per hour, at the observed rebalances, that COOPERATIVE or KIP-848 would

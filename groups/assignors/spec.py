@@ -68,10 +68,6 @@ class Assignor(Protocol):
         """The name that goes over the wire, e.g. `cooperative-sticky`."""
 
     @property
-    def version(self) -> int:
-        """The version of the assignor's user data; 0 where it has none."""
-
-    @property
     def supported_protocols(self) -> frozenset[RebalanceProtocol]:
         """EAGER, COOPERATIVE or both; a member runs the highest that all of its list support."""
 

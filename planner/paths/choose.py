@@ -34,7 +34,7 @@ from rebal.planner.paths.to_kip848 import to_consumer
 from rebal.planner.paths.two_bounces import two_bounces
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
 from rebal.planner.programs import INCREMENTAL
-from rebal.planner.rehearsal.costs.cost import FULL, Pricing
+from rebal.planner.rehearsal.costs.start import FULL, Pricing
 from rebal.planner.risks import Risk, own_class_risk, with_default_settings
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.rules.version_faults import unchecked_versions

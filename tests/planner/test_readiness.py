@@ -12,7 +12,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
 from rebal.planner.rehearsal.costs import rehearsed
-from rebal.planner.rehearsal.costs.cost import Pricing
+from rebal.planner.rehearsal.costs.start import Pricing
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.script import Scene
 from tests.planner.builder import group_of

@@ -133,7 +133,6 @@ class KafkaAssignor:
         remembered: Callable[[Problem], Assignment] | None = None,
     ) -> None:
         self.name = name
-        self.version = 0
         self.supported_protocols = supported_protocols
         self._lists = lists
         self._user_data = user_data

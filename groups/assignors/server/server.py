@@ -59,7 +59,6 @@ class ServerAssignor:
         topic_ids: Mapping[str, str],
     ) -> None:
         self.name = name
-        self.version = 0
         self.supported_protocols = _COOPERATIVE
         self._targets = targets
         self._topic_ids = topic_ids

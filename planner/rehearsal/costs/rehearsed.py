@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from rebal.groups.model import Member
 from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
-from rebal.planner.rehearsal.costs.cost import batches
-from rebal.planner.rehearsal.costs.start import Roll, Start
+from rebal.planner.rehearsal.costs.start import Roll, Start, batches
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.large import Chosen, chosen, effort, restart_kinds, total
 from rebal.planner.rehearsal.outcome import Measures

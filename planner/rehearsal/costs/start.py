@@ -6,10 +6,10 @@ would leave behind.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -36,7 +36,6 @@ from rebal.groups.model import (
 )
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
-from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, Running, fixed_protocol, refusal
 from rebal.planner.rehearsal.engine.workers import work_of
@@ -51,6 +50,40 @@ from rebal.planner.rehearsal.scene import (
 from rebal.planner.rehearsal.script import Scene
 from rebal.planner.rehearsal.spec import work_by_worker
 from rebal.planner.timeouts import Speed, waits
+
+_T = TypeVar("_T")
+
+
+class Pricing:
+    """Amount of rehearsal for the costs of plans.
+
+    `rough`: one restart of a step is rehearsed and counts for all, at the step's own pace and
+    without a worst case. Groups that share a rough pricing share the figures of equal shapes.
+    """
+
+    def __init__(self, *, rough: bool = False) -> None:
+        self.rough = rough
+        self._known: dict[Hashable, object] = {}
+
+    def once(self, shape: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what `make` returns, or what it returned for an equal shape."""
+        if shape not in self._known:
+            self._known[shape] = make()
+        return cast(_T, self._known[shape])
+
+
+FULL: Final = Pricing()
+"""Every pace, with its worst case."""
+
+
+def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:
+    """Yield the paces to compare: how many members restart at a time, and the pace's name."""
+    yield 1, "one by one"
+    if 1 < asked < count:
+        yield asked, f"{asked} at a time"
+    if count > 1:
+        yield count, "all at once"
+
 
 Lists = dict[str, tuple[str, ...]]
 

@@ -26,9 +26,8 @@ from rebal.groups.model import GroupSnapshot, GroupType, Member, Tri
 from rebal.planner.clients import cooperative
 from rebal.planner.facts import all_partitions, figure, owned
 from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs.cost import FULL, Pricing
 from rebal.planner.rehearsal.costs.rehearsed import priced
-from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.start import FULL, Pricing, Roll
 from rebal.planner.rehearsal.engine.workers import EAGER
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.rehearsal.spec import work_by_worker

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors import Assignment, Owned, SpecMember
+from rebal.groups.assignors import Owned, SpecMember
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.member import Member, Surroundings
 from rebal.planner.rehearsal.engine.messages import (
@@ -291,7 +291,7 @@ class Consumer(Member):
             self._close()
             return
         at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP, self._agenda.now)
-        self._step_at(at, self._lead, made)
+        self._step_at(at, self._group.sync, self.member_id, self.generation, self, made)
 
     def _read_metadata_for(self, members: Sequence[JoinRequest]) -> None:
         """Take note of the topics to assign; where metadata changes after that it joins again.
@@ -314,9 +314,6 @@ class Consumer(Member):
     def _metadata_read(self, generation: int) -> None:
         if generation == self.generation:
             self.enforce_rebalance()
-
-    def _lead(self, assignment: Assignment) -> None:
-        self._group.sync(self.member_id, self.generation, self, assignment)
 
     def _receive(self, partitions: Owned) -> None:
         """Take over what was assigned; a COOPERATIVE member revokes the rest and joins again."""

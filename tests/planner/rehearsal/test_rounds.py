@@ -24,7 +24,6 @@ class Counting:
     """A custom assignor: each member's user data is how many assignments it has received."""
 
     name = "counting"
-    version = 0
 
     def __init__(self, *protocols: RebalanceProtocol) -> None:
         self.supported_protocols = frozenset(protocols)
