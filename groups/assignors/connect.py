@@ -17,7 +17,7 @@ from itertools import cycle
 from math import log
 from typing import Final
 
-from rebal.groups.assignors.java.javatable import HashTable, hash_order, table_size
+from rebal.groups.assignors.javatable import HashTable, hash_order, table_size
 from rebal.groups.jvmhash import string_hash, utf16
 from rebal.groups.model import Record, Running
 from rebal.groups.wire.user_data import CONNECTOR, ConnectorTasks

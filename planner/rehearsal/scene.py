@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Spec, SpecMember, get
-from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
 from rebal.groups.clients import default_list, protocols_of, worker_list
 from rebal.groups.model import (

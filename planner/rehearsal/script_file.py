@@ -233,8 +233,7 @@ class _Reading:
         given = [f.encode_name for f in fields(ScriptItem) if getattr(item, f.name) is not None]
         found = [key for key in given if key in EVENTS]
         if not found:
-            why = f"nothing happens here: add one of {', '.join(EVENTS)}"
-            raise self._error(here, why)
+            raise self._error(here, f"nothing happens here: add one of {', '.join(EVENTS)}")
         if len(found) > 1:
             why = f"{' and '.join(found)} are {len(found)} events: write an item for each"
             raise self._error(here, why)
@@ -357,8 +356,7 @@ class _Reading:
             raise self._error(path, "a step needs its plan: name the PLAN too")
         step = plan.step(item.step)
         if step is None:
-            why = f"the plan has no step {item.step}; it has {len(plan.steps)}"
-            raise self._error(path, why)
+            raise self._error(path, f"the plan has no step {item.step}; it has {len(plan.steps)}")
         known = (
             tuple(name for name in threads if name in self._processes)
             for threads in restarted(plan, step)
@@ -421,8 +419,7 @@ class _Reading:
             if not met:
                 pattern = any(char in name for char in "*?[")
                 called = "matches" if pattern else "is called"
-                why = f"no member {called} {name[:60]}"
-                raise self._error(path, why, name, self._processes)
+                raise self._error(path, f"no member {called} {name[:60]}", name, self._processes)
             found.update(dict.fromkeys(met))
         if not found:
             raise self._error(path, "names no member")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebal.groups.assignors.java.javatable import HashTable, hash_order
+from rebal.groups.assignors.javatable import HashTable, hash_order
 from rebal.groups.jvmhash import partition_hash, string_hash, utf16
 
 RECORDED = Path(__file__).parent / "java_tables.jsonl.gz"

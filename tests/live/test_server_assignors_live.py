@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.assignors import SpecMember
-from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.assignors.server import server_assignor
 from rebal.groups.model import GroupSnapshot, GroupType
 from rebal.inspectors.kafka.read import read_groups

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from rebal.groups.assignors.client.problem import Problem
-from rebal.groups.assignors.java.javatable import HashTable
+from rebal.groups.assignors.javatable import HashTable
 from rebal.groups.jvmhash import partition_hash
 
 _PATIENCE: Final = 1000

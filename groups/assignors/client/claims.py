@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Final
 
 from rebal.groups.assignors.client.problem import Problem
-from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.assignors.spec import SpecMember, TopicPartition
 from rebal.groups.wire.user_data import decode_sticky
 

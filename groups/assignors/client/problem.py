@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 
-from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.assignors.spec import (
     Assignment,
     Spec,

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, islice, repeat
 from typing import Final, NamedTuple
 
-from rebal.groups.assignors.java.javatable import HashTable, hash_order, hash_slots, table_size
+from rebal.groups.assignors.javatable import HashTable, hash_order, hash_slots, table_size
 from rebal.groups.assignors.spec import (
     Assignment,
     Owned,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember, TopicPartition
-from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.model import GroupState
 from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance

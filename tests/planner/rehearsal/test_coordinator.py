@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from rebal.groups.assignors.java.javatable import hash_order
+from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.planner.rehearsal.engine.memory import (
     FIRST_SIZE,
