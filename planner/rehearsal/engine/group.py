@@ -116,14 +116,6 @@ class Group:
         """
         return self.now.silent(member_id, last, client)
 
-    def awake(self, member_id: str) -> None:
-        """Learn that a silent member sends heartbeats again."""
-        self.now.awake(member_id)
-
-    def move(self, seconds: float) -> None:
-        """Let another broker take over the group; it loads the group in `seconds`."""
-        self.now.move(seconds)
-
     def delete(self) -> Error:
         """DeleteGroups: only a group without members can be deleted; the next join makes it."""
         if isinstance(self.now, ClassicGroup):

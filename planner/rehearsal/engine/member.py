@@ -176,7 +176,7 @@ class Member(ABC):
 
     def _thaw(self, until: float) -> None:
         if self.alive and until == self._frozen_until:
-            self._group.awake(self.member_id)
+            self._group.now.awake(self.member_id)
             self._run_again()
 
     # Its end

@@ -175,7 +175,7 @@ class World:
         self._note("", "coordinator moved")
         # The next coordinator knows nothing of it: members that go on begin another one.
         self._close(len(self.rebalances))
-        self.group.move(seconds)
+        self.group.now.move(seconds)
         self._moves += 1
         self.agenda.after(seconds, self._loaded, self._moves)
 
