@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.clients import assignors
+from rebal.groups.model import Record
 from rebal.planner.plan import Setting
 
 KEY: Final = "partition.assignment.strategy"
@@ -16,24 +17,6 @@ CLASSIC_ONLY: Final = (KEY, "session.timeout.ms", "heartbeat.interval.ms")
 WITHOUT: Final = " and without "
 """The words of a change before the settings to remove."""
 
-_GO: Final = {
-    "range": "kgo.RangeBalancer()",
-    "roundrobin": "kgo.RoundRobinBalancer()",
-    "sticky": "kgo.StickyBalancer()",
-    "cooperative-sticky": "kgo.CooperativeStickyBalancer()",
-}
-_SARAMA: Final = {
-    "range": "sarama.NewBalanceStrategyRange()",
-    "roundrobin": "sarama.NewBalanceStrategyRoundRobin()",
-    "sticky": "sarama.NewBalanceStrategySticky()",
-    "cooperative-sticky": "sarama.NewBalanceStrategyCooperativeSticky()",
-}
-_KAFKA_PYTHON: Final = {
-    "range": ("range", "RangePartitionAssignor"),
-    "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
-    "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
-    "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
-}
 _SPRING_CODE: Final = (
     "code wins over this: a ConsumerFactory with a map of its own, @KafkaListener(properties = …)"
 )
@@ -41,22 +24,91 @@ _SPRING_VARIABLE: Final = "SPRING_KAFKA_CONSUMER_PROPERTIES"
 _QUARKUS: Final = (
     "for all channels; for one, put mp.messaging.incoming.CHANNEL before the key instead of kafka"
 )
-_AIOKAFKA: Final = {
-    "range": ("range", "RangePartitionAssignor"),
-    "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
-    "sticky": ("sticky.sticky_assignor", "StickyPartitionAssignor"),
-}
 _AIOKAFKA_JOINS: Final = (
     "aiokafka joins once for each of these, first with the first alone (seen with 0.14.0): a "
     "refusal in the broker's log, while others lack it, and one more rebalance are normal"
 )
-_SEGMENTIO: Final = {
-    "range": "kafka.RangeGroupBalancer{}",
-    "roundrobin": "kafka.RoundRobinGroupBalancer{}",
-}
 _KAFKAJS: Final = "RoundRobinAssigner"
 """The one assigner that kafkajs brings, as PartitionAssigners.roundRobin."""
 _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS", "Java code"}
+
+
+class _Code(Record, frozen=True, kw_only=True):
+    """The call that gives one client library its list, in code of this format; `spelled` are the
+    assignors that it brings, and `imports` the line that each of them needs.
+    """
+
+    form: str
+    call: str
+    spelled: Mapping[str, str]
+    imports: str = ""
+
+    def text(self, names: Sequence[str]) -> str:
+        """Return the code that gives the library this list."""
+        spelled = [self.spelled[name] for name in names]
+        needed = (self.imports.format(_MODULES[name], self.spelled[name]) for name in names)
+        call = self.call.format(", ".join(spelled))
+        return "\n".join([*filter(None, needed), call])
+
+
+# Modules of kafka-python's assignors, which aiokafka has too.
+_MODULES: Final = {
+    "range": "range",
+    "roundrobin": "roundrobin",
+    "sticky": "sticky.sticky_assignor",
+    "cooperative-sticky": "cooperative_sticky",
+}
+_CODE: Final = {
+    "franz-go": _Code(
+        form="franz-go",
+        call="kgo.Balancers({})",
+        spelled={
+            "range": "kgo.RangeBalancer()",
+            "roundrobin": "kgo.RoundRobinBalancer()",
+            "sticky": "kgo.StickyBalancer()",
+            "cooperative-sticky": "kgo.CooperativeStickyBalancer()",
+        },
+    ),
+    "sarama": _Code(
+        form="sarama",
+        call="config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{{{}}}",
+        spelled={
+            "range": "sarama.NewBalanceStrategyRange()",
+            "roundrobin": "sarama.NewBalanceStrategyRoundRobin()",
+            "sticky": "sarama.NewBalanceStrategySticky()",
+            "cooperative-sticky": "sarama.NewBalanceStrategyCooperativeSticky()",
+        },
+    ),
+    "segmentio": _Code(
+        form="segmentio",
+        call="config.GroupBalancers = []kafka.GroupBalancer{{{}}}",
+        spelled={
+            "range": "kafka.RangeGroupBalancer{}",
+            "roundrobin": "kafka.RoundRobinGroupBalancer{}",
+        },
+    ),
+    "kafka-python": _Code(
+        form="Python",
+        call="KafkaConsumer(…, partition_assignment_strategy=[{}])",
+        spelled={
+            "range": "RangePartitionAssignor",
+            "roundrobin": "RoundRobinPartitionAssignor",
+            "sticky": "StickyPartitionAssignor",
+            "cooperative-sticky": "CooperativeStickyAssignor",
+        },
+        imports="from kafka.coordinator.assignors.{} import {}",
+    ),
+    "aiokafka": _Code(
+        form="Python",
+        call="AIOKafkaConsumer(…, partition_assignment_strategy=[{}])",
+        spelled={
+            "range": "RangePartitionAssignor",
+            "roundrobin": "RoundRobinPartitionAssignor",
+            "sticky": "StickyPartitionAssignor",
+        },
+        imports="from aiokafka.coordinator.assignors.{} import {}",
+    ),
+}
 
 
 def settings_for(
@@ -83,28 +135,18 @@ def settings_for(
         return _java({KEY: wanted}, head, connector)
     if family == "librdkafka":
         return _librdkafka({KEY: ",".join(names)}, head)
-    if family == "franz-go" and all(name in _GO for name in names):
-        return (_setting(family, "franz-go", f"// {head}\n{_balancers(names)}"),)
-    if family == "sarama" and all(name in _SARAMA for name in names):
-        calls = ", ".join(_SARAMA[name] for name in names)
-        text = (
-            f"config.Consumer.Group.Rebalance.GroupStrategies = []sarama.BalanceStrategy{{{calls}}}"
-        )
-        return (_setting(family, "sarama", f"// {head}\n{text}"),)
-    if family == "kafka-python" and all(name in _KAFKA_PYTHON for name in names):
-        text = _python("kafka", "KafkaConsumer", [_KAFKA_PYTHON[name] for name in names])
-        return (_setting(family, "Python", f"# {head}\n{text}"),)
-    if family == "aiokafka" and all(name in _AIOKAFKA for name in names):
-        text = _python("aiokafka", "AIOKafkaConsumer", [_AIOKAFKA[name] for name in names])
-        made = _setting(family, "Python", f"# {head}\n{text}")
-        return (noted(made, [_AIOKAFKA_JOINS]) if len(names) > 1 else made,)
-    if family == "segmentio" and all(name in _SEGMENTIO for name in names):
-        balancers = ", ".join(_SEGMENTIO[name] for name in names)
-        text = f"config.GroupBalancers = []kafka.GroupBalancer{{{balancers}}}"
-        return (_setting(family, "segmentio", f"// {head}\n{text}"),)
     if family == "kafkajs":
         return (_setting(family, "JS", "\n".join([f"// {head}", *_kafkajs(names)])),)
-    return ()
+    notes = [_AIOKAFKA_JOINS] if family == "aiokafka" and len(names) > 1 else []
+    return _in_code(family, names, [*notes, head])
+
+
+def _in_code(family: str, names: Sequence[str], notes: Sequence[str]) -> tuple[Setting, ...]:
+    """Return the code of a library that takes its list there; empty where one name is not its."""
+    code = _CODE.get(family)
+    if code is None or not code.spelled.keys() >= {*names}:
+        return ()
+    return (noted(_setting(family, code.form, code.text(names)), notes),)
 
 
 def consumer_protocol_for(
@@ -137,8 +179,8 @@ def consumer_protocol_for(
             "franz-go advises brokers of 4.3 or later: before, a commit can be answered with "
             "STALE_MEMBER_EPOCH, which it does not handle"
         )
-        text = f"// {_head(group_id, members)}\nkgo.ServerSideBalancer(), {_balancers(names)}"
-        return (noted(_setting(family, "franz-go", text), [advice]),)
+        text = f"kgo.ServerSideBalancer(), {_CODE[family].text(names)}"
+        return (noted(_setting(family, family, text), [advice, _head(group_id, members)]),)
     return _librdkafka(wanted, head) if family == "librdkafka" else ()
 
 
@@ -153,9 +195,8 @@ def classic_protocol_for(
         return _java(wanted, head, connector)
     if family == "librdkafka":
         return _librdkafka({"group.protocol": "classic", KEY: ",".join(names)}, head)
-    if family == "franz-go" and all(name in _GO for name in names):
-        head = f"{_head(group_id, ())}; remove kgo.ServerSideBalancer()"
-        return (_setting(family, "franz-go", f"// {head}\n{_balancers(names)}"),)
+    if family == "franz-go":
+        return _in_code(family, names, [f"{_head(group_id, ())}; remove kgo.ServerSideBalancer()"])
     return ()
 
 
@@ -204,10 +245,6 @@ def plain(text: str) -> str:
 
 def _head(group_id: str, members: Sequence[str]) -> str:
     return f"group {plain(group_id)}" + (f": {plain(', '.join(members))}" if members else "")
-
-
-def _balancers(names: Sequence[str]) -> str:
-    return f"kgo.Balancers({', '.join(_GO[name] for name in names)})"
 
 
 def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Setting, ...]:
@@ -299,14 +336,6 @@ def _kafkajs(names: Sequence[str]) -> Iterator[str]:
         )
     yield 'const { PartitionAssigners } = require("kafkajs");'
     yield f"kafka.consumer({{ …, partitionAssigners: [{', '.join(listed)}] }});"
-
-
-def _python(package: str, consumer: str, classes: Sequence[tuple[str, str]]) -> str:
-    lines = [
-        f"from {package}.coordinator.assignors.{module} import {name}" for module, name in classes
-    ]
-    named = ", ".join(name for _, name in classes)
-    return "\n".join([*lines, f"{consumer}(…, partition_assignment_strategy=[{named}])"])
 
 
 def _setting(family: str, form: str, text: str) -> Setting:

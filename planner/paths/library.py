@@ -12,9 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from rebal.groups.clients import WITHOUT_STATIC, Family, families
 from rebal.groups.model import Tri
-from rebal.planner.advice.wording import (
-    IN_ITS_OWN_GROUP,
-)
+from rebal.planner.advice.wording import IN_ITS_OWN_GROUP
 from rebal.planner.clients import cooperative
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, Context, Facts, ids
@@ -182,14 +180,12 @@ def _in_a_group_of_its_own(context: Context, new: str) -> Iterator[NamedCommand]
     """Yield the commands of Kafka's own tool with which the new library consumes in the group
     `new`, from copied offsets and without a stop.
     """
-    old = context.group.group_id
-
-    def tool(use: str, *words: str) -> NamedCommand:
-        return NamedCommand(use, context.given.kafka("kafka-consumer-groups.sh", *words))
-
-    copies = ("--group", new, "--reset-offsets", "--from-file", _OFFSETS)
-    yield tool("without a stop: see the offsets to copy", "--describe", "--offsets", "--group", old)
-    yield tool("without a stop: try the copy", *copies, "--dry-run")
-    yield tool("without a stop: copy them", *copies, "--execute")
-    both = ("--describe", "--group", old, "--group", new)
-    yield tool("without a stop: watch both lags", *both)
+    old, copies = context.group.group_id, ("--reset-offsets", "--from-file", _OFFSETS)
+    for use, words in (
+        ("see the offsets to copy", ("--describe", "--offsets", "--group", old)),
+        ("try the copy", ("--group", new, *copies, "--dry-run")),
+        ("copy them", ("--group", new, *copies, "--execute")),
+        ("watch both lags", ("--describe", "--group", old, "--group", new)),
+    ):
+        line = context.given.kafka("kafka-consumer-groups.sh", *words)
+        yield NamedCommand(f"without a stop: {use}", line)
