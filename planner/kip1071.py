@@ -61,8 +61,12 @@ def _without_faults(context: Context) -> Iterator[Answer]:
             yield Answer(allows=opposite(there), why=why)
 
 
-def of_clients(context: Context) -> Answer:
-    """Return whether every instance runs a version with the streams protocol."""
+def of_clients(context: Context) -> tuple[Answer, ...]:
+    """Return whether every instance runs a version with the streams protocol; nothing on the way
+    back, which needs no version, and of a group without members, whose instances are not known.
+    """
+    if context.goal != STREAMS or not context.members:
+        return ()
     since = needed_version(context)
     has = [(facts, opposite(facts.older_than(since))) for facts in context.members]
     allowed = worst(answer for _, answer in has)
@@ -73,12 +77,4 @@ def of_clients(context: Context) -> Answer:
         Tri.NO: f"{context.named(named)}: the version is below {since}",
         Tri.CANNOT_TELL: f"{context.named(named)}: it is not verified that {runs} runs there",
     }
-    return Answer(allows=allowed, why=why[allowed], members=tuple(named))
-
-
-def conditions(context: Context) -> tuple[Answer, ...]:
-    """Return the conditions of the move; no instance of a group without members is known, and the
-    way back needs no version.
-    """
-    up = context.goal == STREAMS and context.members
-    return (*of_brokers(context), *([of_clients(context)] if up else []))
+    return (Answer(allows=allowed, why=why[allowed], members=tuple(named)),)

@@ -9,23 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from msgspec.structs import replace
-
 from rebal.groups.commands import option
 from rebal.groups.model import Tri
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CLASSIC, STREAMS, Context
 from rebal.planner.facts import figure, owned
 from rebal.planner.kinds import PathKind
-from rebal.planner.kip1071 import conditions, crosses, needed_version
-from rebal.planner.paths.parts import (
-    PlannedPath,
-    everyone,
-    gate_of,
-    priced,
-)
+from rebal.planner.kip1071 import crosses, needed_version, of_brokers, of_clients
+from rebal.planner.paths.parts import PlannedPath, everyone, gate_of, priced
 from rebal.planner.paths.stops import over_a_stop
-from rebal.planner.plan import Aim, Cost, Setting, Step
+from rebal.planner.plan import Aim, Cost, Step
 from rebal.planner.rehearsal.costs.steps import empty_after
 from rebal.planner.risks import Risk
 from rebal.planner.settings import program_settings
@@ -49,29 +42,25 @@ _WHY: Final = {
         "classic Streams of 4.0 and later is COOPERATIVE and has no EAGER",
     ),
 }
-_FIRST: Final = {
-    STREAMS: "an instance that starts first with group.protocol=classic makes the group classic "
-    "again",
-    CLASSIC: "an instance that starts first with group.protocol=streams makes it a streams group "
-    "again",
+# To each protocol: its path, its aim, and what an instance does that starts first with the other.
+_WAYS: Final = {
+    STREAMS: (PathKind.KIP1071, Aim.STREAMS_PROTOCOL, "makes the group classic again"),
+    CLASSIC: (PathKind.KIP1071_BACK, Aim.STREAMS_CLASSIC, "makes it a streams group again"),
 }
-_SETTINGS_FIRST: Final = {
-    STREAMS: ("first give the group the settings that the program loses: --details has commands",),
-    CLASSIC: (),
-}
+_SETTINGS_FIRST: Final = (
+    "first give the group the settings that the program loses: --details has commands"
+)
 _NO_PROGRAM: Final = (
     "--to streams needs a Kafka Streams program, and --to classic a group of the streams protocol; "
     "a KIP-848 group of consumers goes back with --to cooperative-sticky or --to range"
 )
-_PATHS: Final = {STREAMS: PathKind.KIP1071, CLASSIC: PathKind.KIP1071_BACK}
-_AIMS: Final = {STREAMS: Aim.STREAMS_PROTOCOL, CLASSIC: Aim.STREAMS_CLASSIC}
 
 
 def over_kip1071(context: Context) -> PlannedPath:
     """Return the path of one step over a stop; done where the group has the goal's protocol."""
     if crosses(context):
         return PlannedPath(
-            name=_PATHS[context.goal],
+            name=_WAYS[context.goal][0],
             progress="not begun" if context.members else "the group has no members",
             steps=(_step(context),),
             next_step=1,
@@ -83,9 +72,12 @@ def over_kip1071(context: Context) -> PlannedPath:
 
 def _step(context: Context) -> Step:
     """Return the step; in a group without members there is nothing to stop and to agree on."""
-    goal = context.goal
-    back = CLASSIC if goal == STREAMS else STREAMS
-    step = over_a_stop(
+    goal, up = context.goal, context.goal == STREAMS
+    back = CLASSIC if up else STREAMS
+    _, aim, again = _WAYS[goal]
+    needs = f"; needs Kafka Streams {needed_version(context)} or later" if up else ""
+    head = f"group {context.group.group_id}{needs}"
+    return over_a_stop(
         context,
         whom="instance",
         how=f"with group.protocol={goal}",
@@ -93,24 +85,18 @@ def _step(context: Context) -> Step:
             context,
             shows=f"type {goal}, {everyone(context)} present",
             holds=Tri.NO,
-            aim=_AIMS[goal],
+            aim=aim,
         ),
         back=f"group.protocol={back}",
-        config=_settings(context),
+        config=program_settings("streams", {"group.protocol": goal}, head),
         why=_WHY[goal],
         risk=Risk.STOP_FOR_KIP848,
-        answers=conditions(context),
-        first=_FIRST[goal],
-        commands=_group_settings(context) if goal == STREAMS else (),
+        answers=(*of_brokers(context), *of_clients(context)),
+        prepare=(_SETTINGS_FIRST,) if up else (),
+        first=f"an instance that starts first with group.protocol={back} {again}",
+        commands=_group_settings(context) if up else (),
         cost=_cost(context),
     )
-    return replace(step, order=(*_SETTINGS_FIRST[goal], *step.order))
-
-
-def _settings(context: Context) -> tuple[Setting, ...]:
-    needs = f"; needs Kafka Streams {needed_version(context)} or later"
-    head = f"group {context.group.group_id}{needs if context.goal == STREAMS else ''}"
-    return program_settings("streams", {"group.protocol": context.goal}, head)
 
 
 def _group_settings(context: Context) -> Iterator[NamedCommand]:

@@ -41,6 +41,7 @@ def over_a_stop(
     target_list: tuple[str, ...] = (),
     answers: Sequence[Answer] = (),
     closed: Sequence[Answer] = (),
+    prepare: tuple[str, ...] = (),
     first: str = "",
     done: Sequence[Facts] = (),
     commands: Iterable[NamedCommand] = (),
@@ -50,9 +51,9 @@ def over_a_stop(
     """Return the step that stops every member and starts all again `how`.
 
     `back` is what the rollback starts them with, `risk` what the operator accepts, `answers` what
-    must hold besides, `closed` what rules the online path out. `first` is what a member does that
-    joins first with the wrong configuration. `whom` is what a member is called, `done` are those
-    that need no change.
+    must hold besides, `closed` what rules the online path out, `prepare` what is done before.
+    `first` is what a member does that joins first with the wrong configuration. `whom` is what a
+    member is called, `done` are those that need no change.
     """
     members = with_brokers_sessions(context.snapshot)
     online = f"the online path is closed: {'; '.join(each.why for each in closed)}"
@@ -67,7 +68,7 @@ def over_a_stop(
         config=config,
         target_list=target_list,
         why=(*((online,) if closed else ()), *why, *((first,) if first and members else ())),
-        order=(stop_all(members) if members else start_all(how, first),),
+        order=(*prepare, stop_all(members) if members else start_all(how, first)),
         to_do=ids(facts for facts in context.members if facts not in done),
         done=ids(done),
         gate=gate,

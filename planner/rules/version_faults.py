@@ -169,19 +169,21 @@ def _version(facts: Facts, family: str | None) -> Version | None:
 def _holds(context: Context, fault: Fault) -> bool:
     """Return whether the group has what the fault requires."""
     members = context.snapshot.members
-    if fault.requires == "racks":
-        return any(m.rack or (m.subscription and m.subscription.rack_id) for m in members)
-    if fault.requires == "static":
-        return any(member.instance_id is not None for member in members)
-    if fault.requires == "regex":
-        return any(member.subscribed_regex for member in members)
-    if fault.requires == "upgrade":
-        return upgrade(context)
-    if fault.requires == "several-topics":
-        topics = {topic for m in members for topic in (*m.assignment, *m.subscribed_topics)}
-        sent = {topic for m in members if m.subscription for topic in m.subscription.topics}
-        return len(topics | sent) > 1
-    return True
+    match fault.requires:
+        case "racks":
+            return any(m.rack or (m.subscription and m.subscription.rack_id) for m in members)
+        case "static":
+            return any(member.instance_id is not None for member in members)
+        case "regex":
+            return any(member.subscribed_regex for member in members)
+        case "upgrade":
+            return upgrade(context)
+        case "several-topics":
+            topics = {topic for m in members for topic in (*m.assignment, *m.subscribed_topics)}
+            sent = {topic for m in members if m.subscription for topic in m.subscription.topics}
+            return len(topics | sent) > 1
+        case "always":
+            return True
 
 
 def _listed(there: Iterable[Fault]) -> str:

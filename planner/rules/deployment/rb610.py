@@ -1,7 +1,7 @@
 """RB610: the brokers are not Apache Kafka's."""
 
 from rebal.groups.brokers import other_brokers
-from rebal.planner.context import CONSUMER
+from rebal.planner.context import CLASSIC, CONSUMER
 from rebal.planner.rules.registry import Context, Findings, Severity, found, rule
 from rebal.planner.rules.scope import planning
 
@@ -28,14 +28,13 @@ def not_apache_kafka(context: Context) -> Findings:
     cluster = context.snapshot.cluster
     other = other_brokers(context.given.brokers, cluster.cluster_id)
     if other is not None:
-        protocol = CONSUMER if context.goal == CONSUMER else "classic"
         differs = other.under(
-            protocol,
+            CONSUMER if context.goal == CONSUMER else CLASSIC,
             {facts.family for facts in context.members},
             static=any(facts.static for facts in context.members),
         )
-        nothing = "nothing that differs is known for this group"
+        known = "; ".join(differs) or "nothing that differs is known for this group"
         yield found(
-            f"the brokers look like {other.name}: {'; '.join(differs) or nothing}.",
+            f"the brokers look like {other.name}: {known}.",
             fix="Try the plan on a group that matters less.",
         )

@@ -37,12 +37,10 @@ def brokers_without_streams(context: Context) -> Findings:
         "Upgrade the brokers to 4.2.1, 4.3 or later, then the feature streams.version to 1; remove "
         "group.instance.id before 4.4."
     )
-    if not context.asked:
-        fix = read_brokers(context)
     *protocol, size = of_brokers(context)
     for answer in protocol:
-        yield from unless_allowed(answer, fix, switching_on(context, "streams.version"))
-    fix = "Raise that limit, or scale the program down during the change."
-    if not context.snapshot.cluster.settings:
-        fix = read_brokers(context)
-    yield from unless_allowed(size, fix)
+        read = fix if context.asked else read_brokers(context)
+        yield from unless_allowed(answer, read, switching_on(context, "streams.version"))
+    raised = "Raise that limit, or scale the program down during the change."
+    known = context.snapshot.cluster.settings
+    yield from unless_allowed(size, raised if known else read_brokers(context))

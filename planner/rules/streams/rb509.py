@@ -1,6 +1,5 @@
 """RB509: a Kafka Streams version without the streams protocol."""
 
-from rebal.planner.context import STREAMS
 from rebal.planner.kip1071 import crosses, needed_version, of_clients
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, rule
 from rebal.planner.rules.scope import planning, unless_allowed
@@ -31,9 +30,9 @@ def streams_too_old(context: Context) -> Findings:
 
     Cannot tell: no evidence shows the exact version of an instance.
     """
-    if context.goal == STREAMS and context.members:
-        since, answer = needed_version(context), of_clients(context)
-        word = context.accepting("RB509", f"every instance runs Kafka Streams {since} or later")
+    since = needed_version(context)
+    word = context.accepting("RB509", f"every instance runs Kafka Streams {since} or later")
+    for answer in of_clients(context):
         yield from unless_allowed(
             answer,
             f"Upgrade to Kafka Streams {since} or later first, in a rolling restart that changes "
