@@ -18,11 +18,11 @@ from rebal.planner.commands import ACCEPT, Given, NamedCommand
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, EAGER, STREAMS, Context
 from rebal.planner.goals import SHOWN, goal_of
 from rebal.planner.kinds import PathKind
-from rebal.planner.kip848 import allows, online, too_old
+from rebal.planner.kip848 import allows, closed_online, conditions, online, too_old
 from rebal.planner.paths.connect import connect
 from rebal.planner.paths.cut_over import cut_over, needs_cut_over
 from rebal.planner.paths.first_action import first_action
-from rebal.planner.paths.from_kip848 import from_consumer
+from rebal.planner.paths.from_kip848 import back_online, back_over_stop
 from rebal.planner.paths.kip1071 import over_kip1071
 from rebal.planner.paths.library import library
 from rebal.planner.paths.mixed_families import mixed_families, next_step
@@ -30,7 +30,7 @@ from rebal.planner.paths.one_bounce import one_bounce
 from rebal.planner.paths.parts import PlannedPath
 from rebal.planner.paths.start_again import start_again, starts_again
 from rebal.planner.paths.streams import streams
-from rebal.planner.paths.to_kip848 import to_consumer
+from rebal.planner.paths.to_kip848 import over_stop, to_online
 from rebal.planner.paths.two_bounces import two_bounces
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
 from rebal.planner.programs import INCREMENTAL
@@ -239,22 +239,35 @@ def _misnamed(context: Context) -> str:
 
 
 def _over_kip848(context: Context, back: bool) -> PlannedPath:
+    """Return the path of one step: online, or over a stop where a condition closes that."""
     everybody = len(context.members)
-    name, steps, answers = from_consumer(context) if back else to_consumer(context)
-    kind = "classic" if back else "consumer"
+    kind = CLASSIC if back else CONSUMER
     there = sum(facts.member.protocol_type == kind for facts in context.members)
     if not back and everybody and there == everybody:
         return PlannedPath(name=PathKind.FINISHED)
-    refusing = [answer for answer in answers if answer.allows is Tri.NO]
-    refusing += [answer for answer in answers if answer.allows is Tri.CANNOT_TELL]
-    reasons = tuple(answer.why for answer in refusing)
+    common, own = conditions(context, up=not back)
+    closed = closed_online(context, up=not back)
+    if closed or not everybody:
+        name = PathKind.KIP848_BACK_OFFLINE if back else PathKind.KIP848_OFFLINE
+        answers, step = common, (back_over_stop if back else over_stop)(context, common, closed)
+    elif back:
+        answers = (*own, *common)
+        name, step = PathKind.KIP848_BACK, back_online(context, answers)
+    else:
+        answers = (*common, *own)
+        name, step = PathKind.KIP848_ONLINE, to_online(context, answers)
     begun = f"{there} of {everybody} done" if there else "not begun"
     return PlannedPath(
         name=name,
         progress=begun if everybody else "the group has no members",
-        steps=steps,
+        steps=(step,),
         next_step=1,
-        reasons=reasons,
+        reasons=tuple(
+            answer.why
+            for refusal in (Tri.NO, Tri.CANNOT_TELL)
+            for answer in answers
+            if answer.allows is refusal
+        ),
     )
 
 

@@ -12,14 +12,8 @@ from rebal.groups.model import Tri
 from rebal.planner.advice.wording import BACK_ONE_BY_ONE
 from rebal.planner.clients import cooperative, speak_kip848
 from rebal.planner.context import Context, ids
-from rebal.planner.kinds import PathKind
-from rebal.planner.kip848 import Answer, allows, closed_online, conditions, needed
-from rebal.planner.paths.parts import (
-    everyone,
-    gate_of,
-    priced,
-    stop_cost,
-)
+from rebal.planner.kip848 import Answer, allows, needed
+from rebal.planner.paths.parts import everyone, gate_of, priced, stop_cost
 from rebal.planner.paths.restarts import of_workloads, order_of, request_log
 from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.plan import Aim, Gate, Setting, Step, StepKind
@@ -31,21 +25,8 @@ from rebal.planner.settings import classic_protocol_for
 from rebal.planner.verdict import exit_code
 
 
-def from_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Answer, ...]]:
-    """Return the path (online or offline), its one step, and the conditions that decided between
-    them.
-    """
-    common, online = conditions(context, up=False)
-    if not context.members:
-        return PathKind.KIP848_BACK_OFFLINE, (_offline(context, common, ()),), common
-    closed = closed_online(context, up=False)
-    if closed:
-        return PathKind.KIP848_BACK_OFFLINE, (_offline(context, common, closed),), common
-    answers = (*online, *common)
-    return PathKind.KIP848_BACK, (_online(context, answers),), answers
-
-
-def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
+def back_online(context: Context, answers: tuple[Answer, ...]) -> Step:
+    """Return the step that moves the members one by one; `answers` are all conditions of it."""
     done = [facts for facts in context.members if facts.member.protocol_type == "classic"]
     rest = [facts for facts in context.members if facts not in done]
     answer = allows(answers)
@@ -90,7 +71,9 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     )
 
 
-def _offline(context: Context, common: tuple[Answer, ...], closed: tuple[Answer, ...]) -> Step:
+def back_over_stop(
+    context: Context, common: tuple[Answer, ...], closed: tuple[Answer, ...]
+) -> Step:
     """Return the step over a stop; `closed` is empty in a group without members."""
     return over_a_stop(
         context,

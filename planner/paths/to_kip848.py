@@ -16,23 +16,8 @@ from rebal.groups.clients import family as known_family
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.clients import speak_kip848
 from rebal.planner.context import Context, Facts, ids
-from rebal.planner.kinds import PathKind
-from rebal.planner.kip848 import (
-    Answer,
-    allows,
-    closed_online,
-    conditions,
-    needed,
-    too_old,
-    user_data,
-)
-from rebal.planner.paths.parts import (
-    again,
-    everyone,
-    gate_of,
-    priced,
-    stop_cost,
-)
+from rebal.planner.kip848 import Answer, allows, needed, too_old, user_data
+from rebal.planner.paths.parts import again, everyone, gate_of, priced, stop_cost
 from rebal.planner.paths.restarts import of_workloads, order_of
 from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.plan import Aim, Setting, Step, StepKind
@@ -44,21 +29,8 @@ from rebal.planner.settings import consumer_protocol_for, noted
 from rebal.planner.verdict import exit_code
 
 
-def to_consumer(context: Context) -> tuple[PathKind, tuple[Step, ...], tuple[Answer, ...]]:
-    """Return the path (online or offline), its one step, and the conditions that decided between
-    them.
-    """
-    common, online = conditions(context, up=True)
-    if not context.members:
-        return PathKind.KIP848_OFFLINE, (_offline(context, common, ()),), common
-    closed = closed_online(context, up=True)
-    if closed:
-        return PathKind.KIP848_OFFLINE, (_offline(context, common, closed),), common
-    answers = (*common, *online)
-    return PathKind.KIP848_ONLINE, (_online(context, answers),), answers
-
-
-def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
+def to_online(context: Context, answers: tuple[Answer, ...]) -> Step:
+    """Return the step that moves the members one by one; `answers` are all conditions of it."""
     done = [facts for facts in context.members if facts.member.protocol_type == "consumer"]
     rest = [facts for facts in context.members if facts not in done]
     answer = allows(answers)
@@ -102,7 +74,7 @@ def _online(context: Context, answers: tuple[Answer, ...]) -> Step:
     )
 
 
-def _offline(context: Context, common: Sequence[Answer], closed: Sequence[Answer]) -> Step:
+def over_stop(context: Context, common: Sequence[Answer], closed: Sequence[Answer]) -> Step:
     """Return the step over a stop; `closed` is empty in a group without members."""
     return over_a_stop(
         context,
