@@ -66,7 +66,8 @@ def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
         why = f"the brokers are {other.name}'s, without {proposal} groups"
         return Answer(allows=Tri.NO, why=why)
     version = version_tuple(cluster.version)
-    old = version is not None and version < tuple(map(int, since.split(".")))
+    # Both lose their last zeros: 4.0 is (4,).
+    old = version is not None and version < (version_tuple(since) or ())
     if old and " or later" not in (cluster.version or ""):
         return Answer(
             allows=Tri.NO,
