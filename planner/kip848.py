@@ -58,37 +58,41 @@ def needed(answers: Sequence[Answer], first: str = "") -> str:
 def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
     """Return whether the brokers support groups of this type: their release, and its feature."""
     cluster = context.snapshot.cluster
-    if context.group.type is kind:
-        return Answer(allows=Tri.YES, why=f"the group's type is {kind} already")
     proposal, feature, since = _NEEDS[kind]
     other = other_brokers(context.given.brokers, cluster.cluster_id)
-    if other is not None and other.kip848 is False:
-        why = f"the brokers are {other.name}'s, without {proposal} groups"
-        return Answer(allows=Tri.NO, why=why)
-    version = version_tuple(cluster.version)
+    name = other.name if other is not None and other.kip848 is False else None
+    release = version_tuple(cluster.version)
     # Both lose their last zeros: 4.0 is (4,).
-    old = version is not None and version < (version_tuple(since) or ())
-    if old and " or later" not in (cluster.version or ""):
-        return Answer(
-            allows=Tri.NO,
-            why=f"the brokers are {cluster.version}, and {proposal} groups need {since} or later",
-        )
+    old = release is not None and release < (version_tuple(since) or ())
     level = cluster.features.get(feature)
-    if level:
-        protocols = cluster.settings.get(_PROTOCOLS, kind.value)
-        if kind.value not in [name.strip().lower() for name in protocols.split(",")]:
-            return Answer(
-                allows=Tri.NO, why=f"the brokers' {_PROTOCOLS} is {protocols}, without {kind}"
-            )
-        return Answer(allows=Tri.YES, why=f"the brokers have {feature} {level}")
-    if level == 0 or cluster.features:
-        return Answer(
-            allows=Tri.NO, why=f"the cluster's feature {feature} is not switched on (it is 0)"
-        )
-    return Answer(
-        allows=Tri.CANNOT_TELL,
-        why=f"it is not verified that the brokers have the feature {feature}",
+    protocols = cluster.settings.get(_PROTOCOLS, kind.value)
+    runs = kind.value in [each.strip().lower() for each in protocols.split(",")]
+    return _first(
+        (context.group.type is kind, Tri.YES, f"the group's type is {kind} already"),
+        (name, Tri.NO, f"the brokers are {name}'s, without {proposal} groups"),
+        (
+            old and " or later" not in (cluster.version or ""),
+            Tri.NO,
+            f"the brokers are {cluster.version}, and {proposal} groups need {since} or later",
+        ),
+        (level and not runs, Tri.NO, f"the brokers' {_PROTOCOLS} is {protocols}, without {kind}"),
+        (level, Tri.YES, f"the brokers have {feature} {level}"),
+        (
+            level == 0 or cluster.features,
+            Tri.NO,
+            f"the cluster's feature {feature} is not switched on (it is 0)",
+        ),
+        (
+            True,
+            Tri.CANNOT_TELL,
+            f"it is not verified that the brokers have the feature {feature}",
+        ),
     )
+
+
+def _first(*rows: tuple[object, Tri, str]) -> Answer:
+    """Return the answer of the first row that holds; the last one always does."""
+    return next(Answer(allows=allowed, why=why) for holds, allowed, why in rows if holds)
 
 
 def policy(context: Context, *, up: bool) -> Answer:
@@ -143,28 +147,33 @@ def fits(context: Context, kind: GroupType) -> Answer:
     A member above the limit is rejected, online and after a stop.
     """
     key = _SIZES[kind]
-    count = _count(context)
-    limit = _limit(context, key)
-    if limit is None:
-        return Answer(
-            allows=Tri.CANNOT_TELL,
-            why=f"the brokers' {key}, which limits the members after the change, was not read",
-        )
-    if not count and limit < _NO_LIMIT:
-        return Answer(
-            allows=Tri.CANNOT_TELL,
-            why=f"the group may exceed the brokers' {key}, which is {limit}: its number of members "
-            "is unknown (--expect-members)",
-        )
-    if count > limit:
-        return Answer(
-            allows=Tri.NO,
-            why=f"the last members to join are rejected: the group has {_members(count)}, and the "
+    count, limit = _count(context), _limit(context, key)
+    most = _NO_LIMIT if limit is None else limit
+    return _first(
+        (
+            limit is None,
+            Tri.CANNOT_TELL,
+            f"the brokers' {key}, which limits the members after the change, was not read",
+        ),
+        (
+            not count and most < _NO_LIMIT,
+            Tri.CANNOT_TELL,
+            f"the group may exceed the brokers' {key}, which is {limit}: its number of members is "
+            "unknown (--expect-members)",
+        ),
+        (
+            count > most,
+            Tri.NO,
+            f"the last members to join are rejected: the group has {_members(count)}, and the "
             f"brokers' {key} is {limit}",
-        )
-    if limit == _NO_LIMIT:
-        return Answer(allows=Tri.YES, why=f"the brokers do not limit the number of members ({key})")
-    return Answer(allows=Tri.YES, why=f"{_members(count)}, and the brokers' {key} is {limit}")
+        ),
+        (
+            most == _NO_LIMIT,
+            Tri.YES,
+            f"the brokers do not limit the number of members ({key})",
+        ),
+        (True, Tri.YES, f"{_members(count)}, and the brokers' {key} is {limit}"),
+    )
 
 
 def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
@@ -289,14 +298,10 @@ def _limit(context: Context, key: str) -> int | None:
     return int(said) if said.isdigit() else _NO_LIMIT
 
 
-def clients(context: Context) -> tuple[Answer, ...]:
-    """Return whether some version of each member's client supports KIP-848; RB412 checks the
-    version it runs.
+def clients(context: Context) -> Iterator[Answer]:
+    """Yield whether some version of each member's client supports KIP-848, where one does not, or
+    may not; RB412 checks the version it runs.
     """
-    return tuple(_clients(context))
-
-
-def _clients(context: Context) -> Iterator[Answer]:
     ahead = [facts for facts in context.members if facts.member.protocol_type != "consumer"]
     unknown = [facts for facts in ahead if facts.family is None]
     if unknown:
@@ -304,30 +309,21 @@ def _clients(context: Context) -> Iterator[Answer]:
             allows=Tri.CANNOT_TELL,
             why=f"the client library of {context.named(unknown)} is unknown (--assume-family)",
         )
-    by_family: dict[str, list[Facts]] = {}
-    for facts in ahead:
-        if facts.family is not None:
-            by_family.setdefault(facts.family, []).append(facts)
-    for key, members in sorted(by_family.items()):
+    for key in sorted({facts.family for facts in ahead if facts.family is not None}):
         known = family(key)
         since = known.kip848_since if known else UNKNOWN
-        if version_tuple(since) is not None:
-            continue
         never = since != UNKNOWN
         says = "has no group.protocol=consumer" if never else "is not known to speak KIP-848"
-        proven = [facts for facts in members if facts.family_proven]
-        guessed = [facts for facts in members if not facts.family_proven]
-        if proven:
-            yield Answer(
-                allows=Tri.NO if never else Tri.CANNOT_TELL,
-                why=f"{context.named(proven)}: {key} {says}",
-            )
-        if guessed:
-            yield Answer(
-                allows=Tri.CANNOT_TELL,
-                why=f"{context.named(guessed)}: the client {key} {says}, and it is inferred, not "
-                "proven",
-            )
+        for proven in (True, False):
+            named = [f for f in ahead if f.family == key and f.family_proven is proven]
+            if named and version_tuple(since) is None:
+                yield Answer(
+                    allows=Tri.NO if never and proven else Tri.CANNOT_TELL,
+                    why=f"{context.named(named)}: {key} {says}"
+                    if proven
+                    else f"{context.named(named)}: the client {key} {says}, and it is inferred, "
+                    "not proven",
+                )
 
 
 def too_old(facts: Facts) -> Tri:

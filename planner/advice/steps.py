@@ -161,7 +161,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
     if verdict is Tri.NO and against is not None:
         return stop(against.why)
-    by_client = against in clients(context)
+    by_client = against in list(clients(context))
     unread = by_client or not context.snapshot.cluster.settings
     if verdict is Tri.CANNOT_TELL and against is not None and unread:
         return show(context, Needs.LISTS if by_client else Needs.BROKER, against.why)
