@@ -44,6 +44,7 @@ from rebal.planner.verdict import (
     SAFE,
     answer_of,
     exit_code,
+    first_reason,
     gating,
     says,
     verdict_of,
@@ -224,11 +225,13 @@ def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
 
 def _misnamed(context: Context) -> str:
     """Return why no member here has the assignor that `--to` names; empty where one may."""
-    named, program = f"--to {context.target} names an assignor of", ""
-    if context.group.protocol_type == "connect":
-        program = "Connect workers"
-    elif context.streams or context.group.type is GroupType.STREAMS:
-        program = "a Kafka Streams program"
+    named = f"--to {context.target} names an assignor of"
+    by_streams = context.streams or context.group.type is GroupType.STREAMS
+    rows = (
+        (context.group.protocol_type == "connect", "Connect workers"),
+        (by_streams, "a Kafka Streams program"),
+    )
+    program = first_reason(rows)
     if context.only_target and program:
         goals = "--to cooperative and --to eager"
         return f"{named} consumers, and this is a group of {program}, which takes {goals}"
@@ -318,16 +321,16 @@ def _findings(
 
 
 def _target(context: Context, path: PlannedPath) -> str:
-    if context.goal in (CONSUMER, STREAMS):
-        return context.goal
-    if context.goal == CLASSIC or context.streams or path.name.of_streams:
-        return "stream"
-    if context.group.protocol_type == "connect":
-        if context.goal == EAGER:
-            return "default"
-        elected = context.group.assignor
-        return elected if elected in INCREMENTAL else "sessioned"
-    return context.target
+    elected = context.group.assignor
+    workers = context.group.protocol_type == "connect"
+    rows = (
+        (context.goal in (CONSUMER, STREAMS), context.goal),
+        (context.goal == CLASSIC or context.streams or path.name.of_streams, "stream"),
+        (workers and context.goal == EAGER, "default"),
+        (workers and elected in INCREMENTAL, str(elected)),
+        (workers, "sessioned"),
+    )
+    return first_reason(rows) or context.target
 
 
 def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tuple[str, ...]:
@@ -457,21 +460,26 @@ def _kip848(context: Context) -> str:
 
 def _progress(context: Context, path: PathKind) -> str:
     """Return how far a path by assignor lists has come."""
-    everybody, settled = len(context.members), len(context.settled)
-    if path is PathKind.CUT_OVER:
-        return f"{settled} of {everybody} done" if settled else "not begun"
-    if path is PathKind.ONE_BOUNCE:
-        return "every list holds both assignors already"
-    if settled and not context.lacking and not context.unsure:
-        return f"bounce 1 is complete, bounce 2 is left for {everybody - settled} of {everybody}"
-    if len(context.holding) == everybody:
-        return "bounce 1 is complete"
+    everybody, settled, holding = map(len, (context.members, context.settled, context.holding))
+    stops = path is PathKind.CUT_OVER
     others = [facts for facts in context.lacking if facts not in context.unmixable]
-    if path is PathKind.MIXED_FAMILIES and not others and context.holding:
-        return "bounce 1 is complete but for " + context.named(context.unmixable, 3)
-    if context.holding:
-        return f"{context.target} is in {len(context.holding)} of {everybody} lists"
-    return "not begun, as far as is known" if context.unsure else "not begun"
+    rows = (
+        (stops and settled, f"{settled} of {everybody} done"),
+        (stops, "not begun"),
+        (path is PathKind.ONE_BOUNCE, "every list holds both assignors already"),
+        (
+            settled and not context.lacking and not context.unsure,
+            f"bounce 1 is complete, bounce 2 is left for {everybody - settled} of {everybody}",
+        ),
+        (holding == everybody, "bounce 1 is complete"),
+        (
+            path is PathKind.MIXED_FAMILIES and holding and not others,
+            f"bounce 1 is complete but for {context.named(context.unmixable, 3)}",
+        ),
+        (holding, f"{context.target} is in {holding} of {everybody} lists"),
+        (context.unsure, "not begun, as far as is known"),
+    )
+    return first_reason(rows) or "not begun"
 
 
 def _not_checked(context: Context) -> Iterator[str]:
