@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
@@ -95,6 +96,7 @@ _LIBRDKAFKA_ONLY: Final = (
     "topic.metadata.refresh.interval.ms",
 )
 _Path: TypeAlias = tuple[str, ...]
+Dates: TypeAlias = tuple[datetime | None, datetime | None]
 # Settings by the words before their own.
 _Scopes: TypeAlias = dict[_Path, dict[str, str]]
 _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
@@ -102,16 +104,32 @@ _MILLISECONDS: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 class Place:
-    """A file or a container; `note` records what is not known about it, in `notes`."""
+    """A file or a container; `note` records what is not known about it, in `notes`.
 
-    def __init__(self, where: str, notes: list[str]) -> None:
+    `dates` are those of the files and objects that declare it: the last change of the text (None:
+    not known), and the creation of the object.
+    """
+
+    def __init__(self, where: str, notes: list[str], *dates: Dates) -> None:
         self.where = where
-        self.evidence = Evidence(source=Source.CONFIG_FILE, detail=where)
+        self.dates = list(dates)
         self._notes = notes
 
     def note(self, clause: str) -> None:
         """Add a clause whose subject is the place, as a sentence."""
         self._notes.append(f"{self.where} {clause}.")
+
+    @property
+    def evidence(self) -> Evidence:
+        """Return the evidence of its consumers, as old as the newest text."""
+        written = [changed for changed, _ in self.dates]
+        at = None if None in written else max(filter(None, written))
+        return Evidence(source=Source.CONFIG_FILE, detail=self.where, at=at)
+
+    @property
+    def created_at(self) -> datetime | None:
+        """Return when the newest of its objects was created."""
+        return max(filter(None, (created for _, created in self.dates)), default=None)
 
 
 def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -> list[Declared]:
@@ -178,6 +196,7 @@ def _worker(beside: Flat, environment: Environment, place: Place) -> Iterator[De
     yield Declared(
         where=place.where,
         evidence=place.evidence,
+        created_at=place.created_at,
         group_id=known.get("group.id"),
         client_id=known.get("client.id") or None,
         list=offers or (),
@@ -285,6 +304,7 @@ def _client(
     yield Declared(
         where=place.where,
         evidence=place.evidence,
+        created_at=place.created_at,
         group_id=known.get("application.id" if streams else "group.id"),
         client_id=known.get("client.id"),
         instance_id=known.get("group.instance.id"),

@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,8 @@ Flat = dict[str, str]
 
 # A stand-in for the pod's name until the pods of a StatefulSet are enumerated.
 POD_NAME: Final = "\x00pod\x00"
+# The value of a variable that is set to something unknown: a placeholder of which nothing is known.
+NOT_KNOWN: Final = "${not.known}"
 _MOST_SETTINGS: Final = 200_000
 _DEEPEST: Final = 60
 # Characters of a value behind its placeholders.
@@ -139,62 +141,40 @@ def _variables(tree: list[Tree]) -> dict[str, Tree]:
     return found if any(found.values()) else {}
 
 
-def substituted(
-    pattern: re.Pattern[str], text: str, value_of: Callable[[re.Match[str]], str | None]
-) -> str | None:
-    """Return `text` with each match replaced by its value; None if one is not known."""
-    values = [value_of(match) for match in pattern.finditer(text)]
-    known = iter([value for value in values if value is not None])
-    return None if None in values else pattern.sub(lambda _: next(known), text)
-
-
 @dataclass(frozen=True)
 class Environment:
     """The values that a placeholder may name: settings of the same file, and environment variables.
 
     If `variables` is None, the environment is not known, and defaults are not certain. A variable
-    with the value None is set to something unknown, such as a Secret.
+    with the value `NOT_KNOWN` is set to something unknown, such as a Secret.
     """
 
-    variables: Mapping[str, str | None] | None = None
+    variables: Mapping[str, str] | None = None
     complete: bool = True
 
-    def resolve(
-        self, text: str, beside: Flat, known: dict[str, str | None] | None = None
-    ) -> str | None:
+    def resolve(self, text: str, beside: Flat) -> str | None:
         """Return `text` with its placeholders replaced; None if one of them is not known.
 
-        `known` are the values that were looked up before.
+        A value that depends on itself never comes to an end, so it is not known.
         """
-        met = {} if known is None else known
         for _ in range(_DEEPEST):
-            if not _PLACEHOLDER.search(text):
-                break
-            replaced = substituted(
-                _PLACEHOLDER, text, lambda m: self._value(m[1].strip(), m[3], beside, met)
-            )
-            if replaced is None or len(replaced) > _LONGEST:
-                return None
-            text = replaced
+            if len(text) < _LONGEST:
+                text = _PLACEHOLDER.sub(lambda found: self._value(found, beside), text)
         return None if _UNRESOLVED.search(text) else text
 
-    def _value(
-        self, name: str, default: str | None, beside: Flat, known: dict[str, str | None]
-    ) -> str | None:
-        if name.startswith("random."):
-            return None
+    def _value(self, placeholder: re.Match[str], beside: Flat) -> str:
+        """Return what a placeholder stands for; itself where that is not known."""
+        name, default = placeholder[1].strip(), placeholder[3]
         given = self.variables or {}
         # Spring's relaxed variable name of a property: APP_GROUPID for app.group-id.
         relaxed = re.sub(r"\W", "_", name.replace("-", "")).upper()
         places = ((given, name), (given, relaxed), (beside, name))
         found = [own[key] for own, key in places if key in own]
-        if not found:
-            return default if self.variables is not None and self.complete else None
-        if name not in known and len(known) < _DEEPEST:
-            # A value that depends on itself is not known.
-            known[name] = None
-            known[name] = found[0] and self.resolve(found[0], beside, known)
-        return known.get(name)
+        if name.startswith("random."):
+            return placeholder[0]
+        if not found and default is not None and self.variables is not None and self.complete:
+            return default
+        return (*found, placeholder[0])[0]
 
 
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env", "toml")

@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import KubernetesWorkload
-from rebal.inspectors.inventory.clients import Place, clients_in, number
+from rebal.inspectors.inventory.clients import Dates, Place, clients_in, number
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
+    NOT_KNOWN,
     POD_NAME,
     Document,
     Environment,
@@ -32,7 +33,6 @@ from rebal.inspectors.inventory.documents import (
     file_written,
     flatten,
     mapping,
-    substituted,
     text_of,
 )
 
@@ -40,7 +40,6 @@ Resource = dict[str, Tree]
 # ConfigMaps with their sources, by namespace and name.
 Maps = dict[tuple[str, str], tuple[str, Resource]]
 _MOST_INSTANCES: Final = 1000
-_NOT_KNOWN: Final = "${not.known}"
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([\w.-]+)\)")
 _ARGUMENT: Final = re.compile(r"(?:--|-D)([\w.\-\[\]]+)=(\S+)")
 _JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "_JAVA_OPTIONS")
@@ -65,15 +64,11 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
             yield from _workload(source, resource, maps, used, notes)
         if resource.get("kind") == "KafkaConnector":
             # Strimzi's object of one connector.
-            spec, place = (
-                mapping(resource.get("spec")),
-                Place(f"{source}: {_name(resource)}", notes),
-            )
+            spec = mapping(resource.get("spec"))
             named = {"name": _name(resource), "connector.class": spec.get("class")}
-            found = clients_in(
-                [flatten({**named, **mapping(spec.get("config"))}, source)], Environment(), place
-            )
-            yield from (_dated(client, [(source, resource)]) for client in found)
+            settings = flatten({**named, **mapping(spec.get("config"))}, source)
+            place = Place(f"{source}: {_name(resource)}", notes, _dates(source, resource))
+            yield from clients_in([settings], Environment(), place)
     for key, (source, resource) in maps.items():
         if key not in used:
             yield from _loose_map(source, resource, notes)
@@ -92,14 +87,13 @@ def _workload(
     name = f"{namespace}/{_name(resource)}" if namespace else _name(resource)
     for container in _objects(pod.get("containers")):
         where = f"{source}: {kind} {name}, container {text_of(container.get('name')) or '?'}"
-        place = Place(where, notes)
+        place = Place(where, notes, _dates(source, resource))
         reading = _Container(container, pod, namespace, maps, place)
         layers = reading.layers()
         used |= reading.used
-        objects = [(source, resource), *(maps[key] for key in sorted(reading.used))]
         environment = Environment(reading.variables, reading.complete)
         for client in clients_in(layers, environment, place):
-            yield from _instances(_dated(client, objects), resource, spec)
+            yield from _instances(client, resource, spec)
 
 
 def _pod(resource: Resource) -> Resource:
@@ -161,39 +155,27 @@ def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[De
     whole = Place(f"{source}: ConfigMap {name}", notes)
     for key, found in _settings_files(mapping(resource.get("data")), whole, "has"):
         layers = [document.settings for document in found if document.profile is None]
-        place = Place(f"{whole.where}, {key}", notes)
-        for client in clients_in(layers, Environment(), place):
-            yield _dated(client, [(source, resource)])
+        place = Place(f"{whole.where}, {key}", notes, _dates(source, resource))
+        yield from clients_in(layers, Environment(), place)
 
 
-def _dated(client: Declared, objects: Sequence[tuple[str, Resource]]) -> Declared:
-    """Return the consumer with the times of the objects that declare it."""
-    written = [_written(source, resource) for source, resource in objects]
-    created = [_time(mapping(each.get("metadata")).get("creationTimestamp")) for _, each in objects]
-    at = None if None in written else max(filter(None, written))
-    return replace(
-        client,
-        created_at=max(filter(None, created), default=None),
-        evidence=replace(client.evidence, at=at),
-    )
+def _dates(source: str, resource: Resource) -> Dates:
+    """Return when the object's text last changed (None: the input does not show it), and when the
+    object was created.
 
-
-def _written(source: str, resource: Resource) -> datetime | None:
-    """Return when the object's text last changed; None where the input does not show it.
-
-    An object of a cluster shows it with `kubectl get --show-managed-fields`; changes of its status
-    and its number of replicas do not count. An object that was never in a cluster is as old as its
-    file.
+    An object of a cluster shows the change with `kubectl get --show-managed-fields`; those of its
+    status and its number of replicas do not count. An object that was never in a cluster is as old
+    as its file.
     """
     metadata = mapping(resource.get("metadata"))
     if text_of(metadata.get("creationTimestamp")) is None:
-        return file_written(Path(source))
+        return file_written(Path(source)), None
     changes = [
         _time(entry.get("time"))
         for entry in _objects(metadata.get("managedFields"))
         if text_of(entry.get("subresource")) not in ("status", "scale")
     ]
-    return max(filter(None, changes), default=None)
+    return max(filter(None, changes), default=None), _time(metadata.get("creationTimestamp"))
 
 
 def _time(value: Tree) -> datetime | None:
@@ -233,21 +215,18 @@ class _Container:
     maps: Maps
     place: Place
     complete: bool = True
-    variables: dict[str, str | None] = field(default_factory=lambda: {"HOSTNAME": POD_NAME})
+    variables: Flat = field(default_factory=lambda: {"HOSTNAME": POD_NAME})
     used: set[tuple[str, str]] = field(default_factory=set)
 
     def layers(self) -> list[Flat]:
         """Return mounted files (profiles after the base), environment, inline JSON, arguments."""
         self._read_environment()
-        named: Flat = {
-            key: _NOT_KNOWN if value is None else value for key, value in self.variables.items()
-        }
+        files, inline = self._files(), list[Document]()
         try:
             inline = documents(self.variables.get("SPRING_APPLICATION_JSON") or "{}", "inline.json")
         except UnreadableDocument:
-            inline = []
-            self.place.note("has a SPRING_APPLICATION_JSON that is no valid JSON")
-        return [*self._files(), named, *(one.settings for one in inline), self._arguments()]
+            self.place.note("has a SPRING_APPLICATION_JSON that is not known, or no valid JSON")
+        return [*files, self.variables, *(one.settings for one in inline), self._arguments()]
 
     def _read_environment(self) -> None:
         for source in _objects(self.container.get("envFrom")):
@@ -260,18 +239,19 @@ class _Container:
                     f"takes its environment from ConfigMap {text_of(reference.get('name'))}, "
                     "which is not in the input"
                 )
-            self.variables |= {prefix + key: text_of(value) for key, value in (data or {}).items()}
+            for key, value in (data or {}).items():
+                self.variables[prefix + key] = text_of(value) or ""
         for entry in _objects(self.container.get("env")):
             name = text_of(entry.get("name"))
             if name is not None:
                 self.variables[name] = self._variable(name, entry)
 
-    def _variable(self, name: str, entry: Resource) -> str | None:
+    def _variable(self, name: str, entry: Resource) -> str:
         match entry.get("valueFrom"):
             case {"fieldRef": {"fieldPath": "metadata.name"}}:
                 return POD_NAME
             case {"fieldRef": {"fieldPath": "metadata.namespace"}}:
-                return self.namespace or None
+                return self.namespace or NOT_KNOWN
             case {"configMapKeyRef": dict(reference)} if reference:
                 data = self._map(text_of(reference.get("name"))) or {}
                 found = text_of(data.get(text_of(reference.get("key")) or ""))
@@ -280,25 +260,22 @@ class _Container:
                         f"takes {name} from ConfigMap {text_of(reference.get('name'))}, "
                         "which is not in the input or lacks the key"
                     )
-                return found
+                return NOT_KNOWN if found is None else found
             case dict(other) if other:
-                return None
+                return NOT_KNOWN
         return self._expand(text_of(entry.get("value")) or "")
 
-    def _expand(self, value: str) -> str | None:
-        """Return `value` with each `$(NAME)` of an earlier variable replaced."""
-
-        def value_of(match: re.Match[str]) -> str | None:
-            name = match[1]
-            return "$" if name is None else self.variables.get(name, match[0])
-
-        return substituted(_REFERENCE, value, value_of)
+    def _expand(self, value: str) -> str:
+        """Return `value` with each `$(NAME)` of an earlier variable replaced; `$$` is a sign."""
+        known = {"": "$", **self.variables}
+        return _REFERENCE.sub(lambda match: known.get(match[1] or "", match[0]), value)
 
     def _map(self, name: str | None) -> Resource | None:
         key = (self.namespace, name or "")
         if key not in self.maps:
             return None
         self.used.add(key)
+        self.place.dates.append(_dates(*self.maps[key]))
         return mapping(self.maps[key][1].get("data"))
 
     def _files(self) -> list[Flat]:
@@ -311,7 +288,7 @@ class _Container:
             data = self._map(text_of(reference.get("name"))) or {}
             for _, each in _settings_files(data, self.place, "mounts"):
                 found += each
-        active = (self.variables.get("SPRING_PROFILES_ACTIVE") or "").split(",")
+        active = self.variables.get("SPRING_PROFILES_ACTIVE", "").split(",")
         ordered = sorted(found, key=lambda one: one.profile is not None)
         return [one.settings for one in ordered if one.profile in (None, *active)]
 
@@ -325,11 +302,11 @@ class _Container:
         # A value may be an argument of its own.
         apart = [(one, two) for one, two in pairwise(texts) if one.startswith("--")]
         texts += [f"{one}={two}" for one, two in apart if "=" not in one and two[:1] != "-"]
-        texts += [self.variables.get(name) or "" for name in _JAVA_OPTIONS]
+        texts += [self.variables.get(name, "") for name in _JAVA_OPTIONS]
         return {
             match[1]: match[2].strip("'\"")
             for text in texts
-            for match in _ARGUMENT.finditer(self._expand(text) or "")
+            for match in _ARGUMENT.finditer(self._expand(text))
         }
 
 

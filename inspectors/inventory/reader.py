@@ -142,9 +142,8 @@ def _clients(
     if not layers:
         return []
     where = layers[-1][0] + (f" (profile {profile})" if profile else "")
-    clients = clients_in([flat for _, flat in layers], Environment(), Place(where, notes))
-    at = max(filter(None, (file_written(Path(name)) for name, _ in layers)), default=None)
-    return [replace(one, evidence=replace(one.evidence, at=at)) for one in clients]
+    place = Place(where, notes, *((file_written(Path(name)), None) for name, _ in layers))
+    return clients_in([flat for _, flat in layers], Environment(), place)
 
 
 def _identity(one: Declared) -> tuple[object, ...]:
