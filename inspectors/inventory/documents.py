@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -145,12 +145,12 @@ def _variables(tree: list[Tree]) -> dict[str, Tree]:
 class Environment:
     """The values that a placeholder may name: settings of the same file, and environment variables.
 
-    If `variables` is None, the environment is not known, and defaults are not certain. A variable
-    with the value `NOT_KNOWN` is set to something unknown, such as a Secret.
+    Only if they are `complete`, all its variables, the default of a placeholder is certain. A
+    variable with the value `NOT_KNOWN` is set to something unknown, such as a Secret.
     """
 
-    variables: Mapping[str, str] | None = None
-    complete: bool = True
+    variables: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = False
 
     def resolve(self, text: str, beside: Flat) -> str | None:
         """Return `text` with its placeholders replaced; None if one of them is not known.
@@ -165,14 +165,13 @@ class Environment:
     def _value(self, placeholder: re.Match[str], beside: Flat) -> str:
         """Return what a placeholder stands for; itself where that is not known."""
         name, default = placeholder[1].strip(), placeholder[3]
-        given = self.variables or {}
         # Spring's relaxed variable name of a property: APP_GROUPID for app.group-id.
         relaxed = re.sub(r"\W", "_", name.replace("-", "")).upper()
-        places = ((given, name), (given, relaxed), (beside, name))
+        places = ((self.variables, name), (self.variables, relaxed), (beside, name))
         found = [own[key] for own, key in places if key in own]
         if name.startswith("random."):
             return placeholder[0]
-        if not found and default is not None and self.variables is not None and self.complete:
+        if not found and default is not None and self.complete:
             return default
         return (*found, placeholder[0])[0]
 

@@ -81,19 +81,15 @@ def _workload(
     used: set[tuple[str, str]],
     notes: list[str],
 ) -> Iterator[Declared]:
-    kind, namespace = str(resource.get("kind")), _namespace(resource)
-    spec = mapping(resource.get("spec"))
     pod = _pod(resource)
-    name = f"{namespace}/{_name(resource)}" if namespace else _name(resource)
     for container in _objects(pod.get("containers")):
-        where = f"{source}: {kind} {name}, container {text_of(container.get('name')) or '?'}"
+        where = f"{_title(source, resource)}, container {text_of(container.get('name')) or '?'}"
         place = Place(where, notes, _dates(source, resource))
-        reading = _Container(container, pod, namespace, maps, place)
+        reading = _Container(container, pod, _namespace(resource), maps, place, used)
         layers = reading.layers()
-        used |= reading.used
         environment = Environment(reading.variables, reading.complete)
         for client in clients_in(layers, environment, place):
-            yield from _instances(client, resource, spec)
+            yield from _instances(client, resource)
 
 
 def _pod(resource: Resource) -> Resource:
@@ -106,38 +102,26 @@ def _pod(resource: Resource) -> Resource:
     return {}
 
 
-def _instances(client: Declared, resource: Resource, spec: Resource) -> Iterator[Declared]:
+def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
     """Yield the consumer, or one for each pod if the client's ids contain the pod's name."""
-    kind = str(resource.get("kind"))
+    kind, spec = str(resource.get("kind")), mapping(resource.get("spec"))
     replicas = number(text_of(spec.get("replicas")))
     owner = KubernetesWorkload(kind=kind, name=_name(resource), namespace=_namespace(resource))
     seen = replace(client.evidence, workload=owner)
-    client = replace(client, max_surge=_max_surge(spec, kind), evidence=seen)
-    named = POD_NAME in f"{client.group_id}{client.client_id}{client.instance_id}"
-    if named and kind == "StatefulSet" and replicas is not None and replicas <= _MOST_INSTANCES:
-        first = number(text_of(mapping(spec.get("ordinals")).get("start"))) or 0
-        for ordinal in range(first, first + replicas):
-            pod_name = f"{_name(resource)}-{ordinal}"
-            where = f"{client.where}, pod {pod_name}"
-            evidence = replace(seen, detail=where)
-            pod = replace(client, where=where, evidence=evidence, replicas=1)
-            yield _with_pod_name(pod, pod_name)
+    made = replace(client, max_surge=_max_surge(spec, kind), replicas=replicas, evidence=seen)
+    ids = {name: getattr(client, name) or "" for name in ("group_id", "client_id", "instance_id")}
+    named = {name: value for name, value in ids.items() if POD_NAME in value}
+    if not named or kind != "StatefulSet" or replicas is None or replicas > _MOST_INSTANCES:
+        # The pods' names are not known before they start.
+        yield replace(made, **dict.fromkeys(named))
         return
-    yield _with_pod_name(replace(client, replicas=replicas), None)
-
-
-def _with_pod_name(client: Declared, pod_name: str | None) -> Declared:
-    def named(value: str | None) -> str | None:
-        if value is None or POD_NAME not in value:
-            return value
-        return None if pod_name is None else value.replace(POD_NAME, pod_name)
-
-    return replace(
-        client,
-        group_id=named(client.group_id),
-        client_id=named(client.client_id),
-        instance_id=named(client.instance_id),
-    )
+    first = number(text_of(mapping(spec.get("ordinals")).get("start"))) or 0
+    for ordinal in range(first, first + replicas):
+        pod = f"{_name(resource)}-{ordinal}"
+        where = f"{client.where}, pod {pod}"
+        own = {name: value.replace(POD_NAME, pod) for name, value in named.items()}
+        evidence = replace(seen, detail=where)
+        yield replace(made, where=where, evidence=evidence, replicas=1, **own)
 
 
 def _max_surge(spec: Resource, kind: str) -> str | None:
@@ -151,8 +135,7 @@ def _max_surge(spec: Resource, kind: str) -> str | None:
 
 
 def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[Declared]:
-    name = "/".join(part for part in (_namespace(resource), _name(resource)) if part)
-    whole = Place(f"{source}: ConfigMap {name}", notes)
+    whole = Place(_title(source, resource), notes)
     for key, found in _settings_files(mapping(resource.get("data")), whole, "has"):
         layers = [document.settings for document in found if document.profile is None]
         place = Place(f"{whole.where}, {key}", notes, _dates(source, resource))
@@ -206,7 +189,7 @@ def _settings_files(
 class _Container:
     """One container's settings, from its mounted files to the arguments that override them.
 
-    `complete`: all its `variables` are known. `used` are the keys of the `maps` that it reads.
+    `complete`: all its `variables` are known. `used` takes the keys of the `maps` that it reads.
     """
 
     container: Resource
@@ -214,9 +197,9 @@ class _Container:
     namespace: str
     maps: Maps
     place: Place
+    used: set[tuple[str, str]]
     complete: bool = True
     variables: Flat = field(default_factory=lambda: {"HOSTNAME": POD_NAME})
-    used: set[tuple[str, str]] = field(default_factory=set)
 
     def layers(self) -> list[Flat]:
         """Return mounted files (profiles after the base), environment, inline JSON, arguments."""
@@ -314,6 +297,11 @@ def _config_maps(volume: Resource) -> list[Resource]:
     direct = mapping(volume.get("configMap"))
     projected = _objects(mapping(volume.get("projected")).get("sources"))
     return [r for r in (direct, *(mapping(s.get("configMap")) for s in projected)) if r]
+
+
+def _title(source: str, resource: Resource) -> str:
+    name = "/".join(filter(None, (_namespace(resource), _name(resource))))
+    return f"{source}: {resource.get('kind')} {name}"
 
 
 def _namespace(resource: Resource) -> str:
