@@ -107,13 +107,13 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
     return InventoryReading(declared=declared, notes=tuple(dict.fromkeys(notes)))
 
 
-def configuration_text(file: Path) -> str:
-    """Return the text of a configuration file, plain or gz.
+def configuration_text(file: Path, name: str = "") -> str:
+    """Return the text of a configuration file, plain or gz; `name` is for messages.
 
     Raises:
         DocumentError: it cannot be read, was cut off, or is larger than any configuration.
     """
-    source = TextInput(file)
+    source = TextInput(file, name)
     data = source.read(_LARGEST_FILE)
     if source.cut_off:
         raise DocumentError(f"{source.name}: the gz data ends too early; fetch the file again.")

@@ -34,13 +34,13 @@ class TextInput:
     A gz stream that ends too early yields the lines it still contains and sets `cut_off`.
     """
 
-    def __init__(self, source: TextSource) -> None:
+    def __init__(self, source: TextSource, name: str = "") -> None:
         self._source = source
         self.cut_off = False
         # The file's last change; None if the source is no file.
         self.written_at: datetime | None = None
         if isinstance(source, Path):
-            self.name = "standard input" if str(source) == _STDIN else str(source)
+            self.name = "standard input" if str(source) == _STDIN else name or str(source)
         else:
             self.name = str(getattr(source, "name", "") or "stream")
 

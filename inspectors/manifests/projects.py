@@ -109,7 +109,7 @@ class Projects:
     def _parsed(self, path: PurePosixPath) -> Any:
         """Return the root of a file's XML: names without their namespaces, texts without spaces."""
         try:
-            root = fromstring(configuration_text(self._files[path]), forbid_dtd=True)
+            root = fromstring(configuration_text(self._files[path], str(path)), forbid_dtd=True)
         except (ParseError, ValueError, RecursionError) as error:
             why = (
                 "declares a DTD, which no project file does"

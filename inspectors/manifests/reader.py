@@ -122,7 +122,7 @@ class _Reader:
         """Read one file; a bad one becomes a note."""
         place = _printable(name)
         try:
-            text = configuration_text(path)
+            text = configuration_text(path, place)
             if "\x00" in text:
                 raise DocumentError(f"{place}: is a binary file, which no manifest is.")
             if hints(known.ecosystem).search(text):
@@ -150,7 +150,7 @@ class _Reader:
         for name, path in self._paths.items():
             reads = {known.read for known in _formats(name)}
             if reads & _GIVERS or path.name in ("gradle.properties", "go.work"):
-                text = configuration_text(path)
+                text = configuration_text(path, name)
                 named = (
                     trees.read_catalog(text, name)
                     if trees.read_catalog in reads
