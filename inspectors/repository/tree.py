@@ -101,9 +101,8 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
     # Git's own words on a folder outside of any repository come first.
     _git(path, "rev-parse", "--git-dir")
     unknown = f"--base {revision}: this repository has no such revision; fetch it, or name another."
-    wanted = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    commit = _git(path, *wanted, otherwise=unknown).decode().strip()
-    listing = _git(path, "ls-tree", "-r", "-z", "-l", commit).decode("utf-8", "surrogateescape")
+    words = ("ls-tree", "-r", "-z", "-l", "--end-of-options", f"{revision}^{{commit}}")
+    listing = _git(path, *words, otherwise=unknown).decode("utf-8", "surrogateescape")
     # Git prints BAD for contents that the clone lacks; only those of files to read count.
     blobs = {
         into / name: blob
