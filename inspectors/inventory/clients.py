@@ -97,8 +97,8 @@ _LIBRDKAFKA_ONLY: Final = (
 )
 _Path: TypeAlias = tuple[str, ...]
 Dates: TypeAlias = tuple[datetime | None, datetime | None]
-# Settings by the words before their own.
-_Scopes: TypeAlias = dict[_Path, dict[str, str]]
+# Settings by the words before their own; None: set, to a value that is not known.
+_Scopes: TypeAlias = dict[_Path, dict[str, str | None]]
 _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
 _MILLISECONDS: Final = re.compile(r"-?[0-9]{1,10}")
 
@@ -164,12 +164,12 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     scopes: _Scopes = {("kafka",): {}} if of_kafka else {}
     # Within a layer the longer prefix is more specific.
     for _, _, path, name, value in sorted(settings, key=lambda each: each[:2]):
-        scopes.setdefault(path, {})[name] = value
+        scopes.setdefault(path, {})[name] = environment.resolve(value, together)
     found += [
         client
         for path in sorted(scopes)
         if _describes_a_consumer(path, scopes)
-        for client in _client(path, scopes, together, environment, place)
+        for client in _client(path, scopes, together, place)
     ]
     return _merged(found)
 
@@ -277,17 +277,10 @@ def _describes_a_consumer(path: _Path, scopes: _Scopes) -> bool:
     )
 
 
-def _client(
-    path: _Path,
-    scopes: _Scopes,
-    beside: Flat,
-    environment: Environment,
-    place: Place,
-) -> Iterator[Declared]:
+def _client(path: _Path, scopes: _Scopes, beside: Flat, place: Place) -> Iterator[Declared]:
     above = (scopes[each] for each in _above(path) if each in scopes)
     shared = [values for values in above if "group.id" not in values]
-    values = {name: raw for each in (*shared, scopes[path]) for name, raw in each.items()}
-    known = {name: environment.resolve(raw, beside) for name, raw in values.items()}
+    known = {name: value for each in (*shared, scopes[path]) for name, value in each.items()}
     for name, value in known.items():
         if value is None and name not in _TIMES_AND_SERVERS:
             place.note(f"sets {name} from a placeholder whose value is not known")
@@ -311,7 +304,7 @@ def _client(
         list=tuple(assignor_of(entry) or entry for entry in entries),
         spelled=tuple(entries) if dotted else (),
         group_protocol=(known.get("group.protocol") or "").lower() or None,
-        classic_only=tuple(name for name in _CLASSIC_ONLY if name in values),
+        classic_only=tuple(name for name in _CLASSIC_ONLY if name in known),
         family="streams" if streams else _family(entries, "spring" in path, beside, dotted),
         session_timeout_ms=_milliseconds(known, _CLASSIC_ONLY[1]),
         heartbeat_ms=_milliseconds(known, _CLASSIC_ONLY[0]),

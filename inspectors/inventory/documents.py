@@ -267,9 +267,9 @@ def _by_profile(flat: Flat, named: str | None) -> list[Document]:
         quarkus = _OF_QUARKUS.fullmatch(key)
         if quarkus is None:
             own[spring].setdefault(key, value)
-            continue
-        for profile in quarkus[1].split(","):
-            own.setdefault(spring if profile == _RUNS else profile, {})[quarkus[2]] = value
+        else:
+            for profile in quarkus[1].split(","):
+                own.setdefault(spring if profile == _RUNS else profile, {})[quarkus[2]] = value
     return [Document(settings=one, profile=profile) for profile, one in own.items()]
 
 
@@ -360,26 +360,21 @@ def _properties(text: str, profile: str | None) -> list[Document]:
         return name if seen[at] == 1 else f"{name}[{seen[at] - 1}]"
 
     for _, line in logical_lines(text):
+        # Logstash writes `key => "value"`.
+        key, raw = key_and_value(line.removeprefix("export "))
+        value = _QUOTED.sub(r"\2", raw.removeprefix("=>").removeprefix(">").strip())
+        if line[0] == "}":
+            del blocks[-1:]
         if _SEPARATOR.match(line):
             parts.append({})
-            continue
-        if line[0] in "#!":
-            continue
-        if line[0] == "[":
+        elif line[0] == "[":
             blocks.clear()
             section = begin(line.strip("[] \t"))
             # The first section of a name is the whole file, as a rule.
             blocks += [section] if line.startswith("[[") or "[" in section else []
-            continue
-        if line[0] == "}":
-            del blocks[-1:]
-        key, value = key_and_value(line.removeprefix("export "))
-        if value.endswith("{"):
+        elif line[0] not in "#!" and raw.endswith("{"):
             # Logstash and HOCON.
             blocks += [begin(key)] if len(blocks) < _DEEPEST else []
-            continue
-        # Logstash writes `key => "value"`.
-        value = _QUOTED.sub(r"\2", value.removeprefix("=>").removeprefix(">").strip())
-        if key and value:
+        elif line[0] not in "#!" and key and value:
             parts[-1][".".join((*blocks, key))] = value
     return [document for flat in parts for document in _by_profile(flat, profile)]

@@ -23,7 +23,6 @@ from rebal.inspectors.inventory.documents import (
     LAYER,
     Document,
     Environment,
-    Flat,
     documents,
     file_written,
 )
@@ -123,27 +122,21 @@ def configuration_text(file: Path, name: str = "") -> str:
 
 def _of_files(process: list[tuple[str, Document]], notes: list[str]) -> Iterator[Declared]:
     """Yield the consumers of one process's files, without and with each profile that differs."""
-    base = [(name, document.settings) for name, document in process if document.profile is None]
-    plain = _clients(base, None, notes)
-    yield from plain
-    known = set(map(_identity, plain))
-    profiles = dict.fromkeys(d.profile for _, d in process if d.profile is not None)
-    for profile in profiles:
-        own = [(name, d.settings) for name, d in process if d.profile == profile]
-        for declared in _clients(base + own, profile, notes):
-            if _identity(declared) not in known:
-                notes.append(f"{declared.where}{OF_A_PROFILE}")
-                yield declared
-
-
-def _clients(
-    layers: list[tuple[str, Flat]], profile: str | None, notes: list[str]
-) -> list[Declared]:
-    if not layers:
-        return []
-    where = layers[-1][0] + (f" (profile {profile})" if profile else "")
-    place = Place(where, notes, *((file_written(Path(name)), None) for name, _ in layers))
-    return clients_in([flat for _, flat in layers], Environment(), place)
+    known: set[object] = set()
+    base_first = sorted(process, key=lambda each: each[1].profile is not None)
+    for profile in dict.fromkeys(document.profile for _, document in base_first):
+        layers = [
+            (name, one.settings) for name, one in base_first if one.profile in (None, profile)
+        ]
+        where = layers[-1][0] + (f" (profile {profile})" if profile else "")
+        place = Place(where, notes, *((file_written(Path(name)), None) for name, _ in layers))
+        clients = clients_in([settings for _, settings in layers], Environment(), place)
+        found = [one for one in clients if _identity(one) not in known]
+        if profile is None:
+            known.update(map(_identity, found))
+        else:
+            notes += (f"{one.where}{OF_A_PROFILE}" for one in found)
+        yield from found
 
 
 def _identity(one: Declared) -> tuple[object, ...]:
