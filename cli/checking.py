@@ -122,10 +122,10 @@ def _compared(one: Side, two: Side, source: Source, names: tuple[str, str]) -> C
     alone = one.tree.files if one.tree.alone and two.tree.alone else ()
     both = {*one.tree.files} & {*two.tree.files} | {*alone}
     kept = {file: unknown.get(file, "") for file in both}
-    judged = [(world, judge(world, kept, live.get(world.group_id or ""))) for world in differ]
     found = [
         each
-        for world, each in judged
+        for world in differ
+        for each in [judge(world, kept, live.get(world.group_id or ""))]
         if not world.is_version_alone or each.verdict is not Tri.YES or each.hazards
     ]
     known = {change.file for judgement in found for change in judgement.changes}

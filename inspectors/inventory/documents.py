@@ -145,8 +145,8 @@ def _variables(tree: list[Tree]) -> dict[str, Tree]:
 class Environment:
     """The values that a placeholder may name: settings of the same file, and environment variables.
 
-    Only if they are `complete`, all its variables, the default of a placeholder is certain. A
-    variable with the value `NOT_KNOWN` is set to something unknown, such as a Secret.
+    The default of a placeholder is certain where the variables are `complete`. One with the value
+    `NOT_KNOWN` is set to something unknown, such as a Secret.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -158,8 +158,9 @@ class Environment:
         A value that depends on itself never comes to an end, so it is not known.
         """
         for _ in range(_DEEPEST):
-            if len(text) < _LONGEST:
-                text = _PLACEHOLDER.sub(lambda found: self._value(found, beside), text)
+            before, text = text, _PLACEHOLDER.sub(lambda found: self._value(found, beside), text)
+            if text == before or len(text) > _LONGEST:
+                break
         return None if _UNRESOLVED.search(text) else text
 
     def _value(self, placeholder: re.Match[str], beside: Flat) -> str:
@@ -169,11 +170,10 @@ class Environment:
         relaxed = re.sub(r"\W", "_", name.replace("-", "")).upper()
         places = ((self.variables, name), (self.variables, relaxed), (beside, name))
         found = [own[key] for own, key in places if key in own]
-        if name.startswith("random."):
-            return placeholder[0]
-        if not found and default is not None and self.complete:
-            return default
-        return (*found, placeholder[0])[0]
+        certain = [default] if default is not None and self.complete else []
+        return (
+            placeholder[0] if name.startswith("random.") else (*found, *certain, placeholder[0])[0]
+        )
 
 
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env", "toml")
