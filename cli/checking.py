@@ -20,7 +20,8 @@ from rebal.cli.render.check import CheckDocument
 from rebal.cli.sources import Source, read_live, scan_snapshots, with_evidence
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.inspectors.files import read_text
-from rebal.inspectors.inventory.reader import OF_A_PROFILE, is_configuration, read_declared
+from rebal.inspectors.inventory.clients import OF_A_PROFILE
+from rebal.inspectors.inventory.reader import is_configuration, read_declared
 from rebal.inspectors.manifests.reader import read_manifests
 from rebal.inspectors.repository.tree import (
     RepositoryError,

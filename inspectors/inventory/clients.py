@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rebal.groups.clients import assignor_of, worker_list
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Evidence, Source
-from rebal.inspectors.inventory.documents import Environment, Flat, span_ms, words
+from rebal.inspectors.inventory.documents import Document, Environment, Flat, span_ms, words
 
 # Besides the list, clients with group.protocol=consumer reject these settings (KIP-848).
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
@@ -97,8 +97,12 @@ _LIBRDKAFKA_ONLY: Final = (
 )
 _Path: TypeAlias = tuple[str, ...]
 Dates: TypeAlias = tuple[datetime | None, datetime | None]
+# A document with its place and dates.
+Part: TypeAlias = tuple[str, Dates, Document]
 # Settings by the words before their own; None: set, to a value that is not known.
 _Scopes: TypeAlias = dict[_Path, dict[str, str | None]]
+OF_A_PROFILE: Final = " is valid only while that profile is active, which the files do not show."
+"""The end of a note on a consumer that is read whole."""
 _INDEX: Final = re.compile(r"\[(\d+)\]\Z")
 _MILLISECONDS: Final = re.compile(r"-?[0-9]{1,10}")
 
@@ -130,6 +134,28 @@ class Place:
     def created_at(self) -> datetime | None:
         """Return when the newest of its objects was created."""
         return max(filter(None, (created for _, created in self.dates)), default=None)
+
+
+def consumers_of(process: Sequence[Part], notes: list[str]) -> Iterator[Declared]:
+    """Yield the consumers of one process's files, without and with each profile that differs."""
+    known: set[object] = set()
+    base_first = sorted(process, key=lambda part: part[2].profile is not None)
+    for profile in dict.fromkeys(document.profile for _, _, document in base_first):
+        parts = [part for part in base_first if part[2].profile in (None, profile)]
+        where = parts[-1][0] + (f" (profile {profile})" if profile else "")
+        place = Place(where, notes, *(dates for _, dates, _ in parts))
+        clients = clients_in([one.settings for _, _, one in parts], Environment(), place)
+        found = [one for one in clients if _identity(one) not in known]
+        if profile is None:
+            known.update(map(_identity, found))
+        else:
+            notes += (f"{one.where}{OF_A_PROFILE}" for one in found)
+        yield from found
+
+
+def _identity(one: Declared) -> tuple[object, ...]:
+    settings = (one.list, one.group_protocol, one.upgrade_from)
+    return (one.group_id, one.client_id, one.instance_id, *settings)
 
 
 def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -> list[Declared]:

@@ -190,6 +190,15 @@ _QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
 _SEPARATOR: Final = re.compile(r"[#!]---\s*\Z")
 
 
+def process_of(file: str) -> str:
+    """Return what the files of one process have in common; its own name where no others are.
+
+    Spring reads application.yaml and application-PROFILE.properties of one folder together.
+    """
+    layer = LAYER.fullmatch(file)
+    return file[: layer.end(1)] if layer else file
+
+
 class UnreadableDocument(DocumentError):  # noqa: N818 - named for what it is, as its base is
     """A text that cannot be parsed in its format; `reason` is a clause for other sentences."""
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import KubernetesWorkload
-from rebal.inspectors.inventory.clients import Dates, Place, clients_in, number
+from rebal.inspectors.inventory.clients import Dates, Part, Place, clients_in, consumers_of, number
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
     NOT_KNOWN,
@@ -33,6 +33,7 @@ from rebal.inspectors.inventory.documents import (
     file_written,
     flatten,
     mapping,
+    process_of,
     text_of,
 )
 
@@ -135,11 +136,13 @@ def _max_surge(spec: Resource, kind: str) -> str | None:
 
 
 def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[Declared]:
-    whole = Place(_title(source, resource), notes)
+    whole, dates = Place(_title(source, resource), notes), _dates(source, resource)
+    settings: dict[str, list[Part]] = {}
     for key, found in _settings_files(mapping(resource.get("data")), whole, "has"):
-        layers = [document.settings for document in found if document.profile is None]
-        place = Place(f"{whole.where}, {key}", notes, _dates(source, resource))
-        yield from clients_in(layers, Environment(), place)
+        parts = [(f"{whole.where}, {key}", dates, document) for document in found]
+        settings.setdefault(process_of(key), []).extend(parts)
+    for process in settings.values():
+        yield from consumers_of(process, notes)
 
 
 def _dates(source: str, resource: Resource) -> Dates:

@@ -8,7 +8,7 @@ no other value of a file reaches the result or a message.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,22 +17,18 @@ from msgspec.structs import replace
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Record
-from rebal.inspectors.inventory.clients import Place, clients_in
+from rebal.inspectors.inventory.clients import Part, consumers_of
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
-    LAYER,
-    Document,
-    Environment,
     documents,
     file_written,
+    process_of,
 )
 from rebal.inspectors.inventory.kubernetes import Resource, workloads_in
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024
 _MOST_FILES: Final = 5000
-OF_A_PROFILE: Final = " is valid only while that profile is active, which the files do not show."
-"""The end of a note on a consumer that is read whole."""
 
 
 class InventoryReading(Record, frozen=True, kw_only=True):
@@ -82,7 +78,7 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
         DocumentError: the file is `alone` and no configuration; else a bad file becomes a note.
     """
     notes: list[str] = []
-    settings: dict[str, list[tuple[str, Document]]] = {}
+    settings: dict[str, list[Part]] = {}
     resources: list[tuple[str, Resource]] = []
     for file in files:
         name = "standard input" if str(file) == "-" else str(file)
@@ -93,15 +89,13 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
                 raise
             notes.append(str(error))
             continue
-        # Spring reads application.yaml and application-PROFILE.properties of one folder together.
-        layer = LAYER.fullmatch(file.name)
-        process = f"{file.parent}/{layer[1]}" if layer else name
         for document in found:
             if document.resource is not None:
                 resources.append((name, document.resource))
             else:
-                settings.setdefault(process, []).append((name, document))
-    of_files = [one for process in settings.values() for one in _of_files(process, notes)]
+                part = (name, (file_written(file), None), document)
+                settings.setdefault(process_of(str(file)), []).append(part)
+    of_files = [one for process in settings.values() for one in consumers_of(process, notes)]
     declared = (*of_files, *workloads_in(resources, notes))
     return InventoryReading(declared=declared, notes=tuple(dict.fromkeys(notes)))
 
@@ -118,27 +112,3 @@ def configuration_text(file: Path, name: str = "") -> str:
         raise DocumentError(f"{source.name}: the gz data ends too early; fetch the file again.")
     # A NUL byte marks a binary file; other bytes that are not UTF-8 are replaced.
     return data.decode("utf-8-sig", "replace")
-
-
-def _of_files(process: list[tuple[str, Document]], notes: list[str]) -> Iterator[Declared]:
-    """Yield the consumers of one process's files, without and with each profile that differs."""
-    known: set[object] = set()
-    base_first = sorted(process, key=lambda each: each[1].profile is not None)
-    for profile in dict.fromkeys(document.profile for _, document in base_first):
-        layers = [
-            (name, one.settings) for name, one in base_first if one.profile in (None, profile)
-        ]
-        where = layers[-1][0] + (f" (profile {profile})" if profile else "")
-        place = Place(where, notes, *((file_written(Path(name)), None) for name, _ in layers))
-        clients = clients_in([settings for _, settings in layers], Environment(), place)
-        found = [one for one in clients if _identity(one) not in known]
-        if profile is None:
-            known.update(map(_identity, found))
-        else:
-            notes += (f"{one.where}{OF_A_PROFILE}" for one in found)
-        yield from found
-
-
-def _identity(one: Declared) -> tuple[object, ...]:
-    settings = (one.list, one.group_protocol, one.upgrade_from)
-    return (one.group_id, one.client_id, one.instance_id, *settings)

@@ -93,6 +93,11 @@ spec:
   class: io.S3SinkConnector
   config: {{topics: a, consumer.override.partition.assignment.strategy: {}}}
 """
+PROFILE = (
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {{name: a}}\ndata:\n  application.yaml: |\n"
+    "    spring.kafka.consumer: {{group-id: pay, properties.group.protocol: classic}}\n"
+    "  application-prod.properties: spring.kafka.consumer.partition.assignment.strategy={}\n"
+)
 POD = "containers: [{{name: a, env: [{{name: KAFKA_GROUP_ID, value: {}}}]}}]"
 KNATIVE = "kind: Service\napiVersion: a\nspec: {{template: {{spec: {{" + POD + "}}}}}}\n"
 CRON = (
@@ -382,6 +387,9 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
         }), 3, ["pay (profile prod)"]),
     "a profile of Spring": (
         (spring("Range"), spring("Range") | spring("Sticky", "pay/application-prod.yaml")),
+        3, ["pay (profile prod)"]),
+    "a profile in a ConfigMap that nobody mounts": (
+        both("a.yaml", PROFILE, f"{JAVA}RangeAssignor", f"{JAVA}StickyAssignor"),
         3, ["pay (profile prod)"]),
     "the catalog of Gradle, for the project above it": (
         (catalog("2.8.2"), catalog("3.9.1")),
