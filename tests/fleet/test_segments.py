@@ -25,6 +25,7 @@ from rebal.inspectors.fleet.sources.segments import (
 )
 from rebal.inspectors.fleet.sources.source import SOURCE
 
+SEGMENT = f"{0:020}.log"
 HEAD = DefaultRecordBatch.HEADER_STRUCT
 Pair = tuple[bytes | None, bytes | None]
 PAIRS: list[Pair] = [(b"k%d" % n, b"v" * n if n % 3 else None) for n in range(40)]
@@ -196,15 +197,17 @@ def test_what_is_a_segment_is_told_by_its_name(tmp_path: Path) -> None:
 
 def test_the_cluster_is_the_one_of_the_brokers_own_file(tmp_path: Path) -> None:
     folders = []
-    for name in ("one", "two"):
+    for name in ("one", "two", "bare"):
         folder = tmp_path / name / "logs" / "__consumer_offsets-7"
         folder.mkdir(parents=True)
-        (folder.parent / "meta.properties").write_text(f"version=1\ncluster.id={name}\nnode.id=1\n")
+        (folder / SEGMENT).touch()
         folders.append(str(folder))
-    (tmp_path / "bare" / "__consumer_offsets-7").mkdir(parents=True)
-    assert find_cluster_id_of(folders[:1]) == "one"
-    assert find_cluster_id_of([str(Path(folders[0]).parent)]) == "one"
-    assert find_cluster_id_of([str(Path(folders[0]) / "00000000000000000000.log")]) == "one"
-    assert find_cluster_id_of([str(tmp_path / "bare" / "__consumer_offsets-7")]) is None
+        if name != "bare":
+            properties = f"version=1\ncluster.id={name}\nnode.id=1\n"
+            (folder.parent / "meta.properties").write_text(properties)
+    one, two, bare = folders
+    for path in (one, str(Path(one).parent), str(Path(one) / SEGMENT)):
+        assert find_cluster_id_of(find_segments([path])) == "one"
+    assert find_cluster_id_of(find_segments([bare])) is None
     with pytest.raises(DocumentError, match=r"segments are of 2 clusters: .*scan one at a time"):
-        find_cluster_id_of(folders)
+        find_cluster_id_of(find_segments([one, two]))

@@ -73,7 +73,7 @@ SEGMENT = f"{0:020}.log"
         ),
         (find_files, "empty", "is empty"),
         (find_files, ".", r"no \.jsonl, \.jsonl\.gz or \.parquet"),
-        (find_segments, "folder", "no segment of __consumer_offsets is there"),
+        (find_segments, ".", "no segment of __consumer_offsets is there"),
         (find_segments, SEGMENT, "keep the name that the folder has on the broker"),
         (find_logs, "folder", "holds no file"),
     ],

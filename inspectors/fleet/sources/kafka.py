@@ -29,7 +29,7 @@ from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.files import read_text
-from rebal.inspectors.fleet.sources.source import TOPIC, Source, SourceRow, batch_of
+from rebal.inspectors.fleet.sources.source import TOPIC, Source, SourceRow, batches_of
 from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.kafka.doctor import acl
 from rebal.inspectors.kafka.read import read_brokers
@@ -172,7 +172,7 @@ def read_partitions(
                     micros = None if kind == TIMESTAMP_NOT_AVAILABLE else at * 1000
                     place = (number, offset, micros, config.bootstrap, None)
                     rows.append((message.key(), message.value(), *place))
-            yield batch_of(rows)
+            yield from batches_of(rows)
             if answered:
                 heard = time.monotonic()
     finally:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-import mmap
+import os
 import re
 import struct
 from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -27,25 +29,27 @@ from kafka.record.legacy_records import LegacyRecordBatch
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened, read_text
-from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, SourceRow, batch_of
-from rebal.inspectors.logs.text_input import cannot_read
+from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, SourceRow, batches_of
+from rebal.inspectors.logs.text_input import cannot_read, files_in
 
 _CLUSTER_ID: Final = re.compile(r"(?m)^\s*cluster\.id\s*=\s*(\S+)")
 _FOLDER: Final = re.compile(rf"{TOPIC}-(\d+)(?:\.[0-9a-f]+-(?:future|stray))?")
 _LOG: Final = re.compile(r"\d{20}\.log")
 _HEAD: Final = struct.Struct(">qiib")
 _OVERHEAD: Final = 12
+_SHOWN: Final = 47
 _SMALLEST: Final = {0: 26, 1: 34, 2: 61}
-_AT_ONCE: Final = 4000
-_BYTES_AT_ONCE: Final = 8 << 20
 
 CONTROL: Final = f"{SKIPPED}control records"
 ABORTED: Final = f"{SKIPPED}records of aborted transactions"
 OPEN: Final = f"{SKIPPED}records since an open transaction"
 CUT_OFF: Final = f"{SKIPPED}cut-off ends of segments"
 
+Segments = tuple[int, Sequence[str]]
+"""The segment files of a folder, in order, and the partition that they are of."""
 
-def find_segments(paths: Sequence[str]) -> list[tuple[int, list[str]]]:
+
+def find_segments(paths: Sequence[str]) -> list[Segments]:
     """Return each partition's segment files in order; a partition of two folders comes twice.
 
     A path is a segment file, the folder `__consumer_offsets-N`, or a broker's whole log folder.
@@ -53,21 +57,24 @@ def find_segments(paths: Sequence[str]) -> list[tuple[int, list[str]]]:
     Raises:
         DocumentError: a path is missing or holds no segment, or its partition is not known.
     """
-    found: dict[Path, list[str]] = defaultdict(list)
-    for text in paths:
-        path = Path(text).absolute()
-        try:
-            files = [path] if path.is_file() else _logs_in(path)
-        except OSError as error:
-            raise cannot_read(text, error) from None
+    found: dict[Path, set[str]] = defaultdict(set)
+    for path in (Path(text).absolute() for text in paths):
+        if not os.path.exists(path):
+            raise cannot_read(str(path), FileNotFoundError())
+        # A broker's log folder has other topics', too.
+        files = [
+            file
+            for file in files_in([path])
+            if _LOG.fullmatch(file.name) and (file == path or _FOLDER.fullmatch(file.parent.name))
+        ]
         if not files:
             raise DocumentError(
-                f"{text}: no segment of {TOPIC} is there; name folders such as {TOPIC}-7, or the "
+                f"{path}: no segment of {TOPIC} is there; name folders such as {TOPIC}-7, or the "
                 "broker's log folder that holds them."
             )
         for file in files:
-            found[file.parent].append(str(file))
-    made: list[tuple[int, list[str]]] = []
+            found[file.parent].add(str(file))
+    made: list[Segments] = []
     for folder, names in sorted(found.items()):
         match = _FOLDER.fullmatch(folder.name)
         if match is None:
@@ -75,24 +82,24 @@ def find_segments(paths: Sequence[str]) -> list[tuple[int, list[str]]]:
                 f"{folder}: the partition is not known; keep the name that the folder has on the "
                 f"broker, such as {TOPIC}-7."
             )
-        made.append((int(match[1]), sorted(set(names), key=lambda name: Path(name).name)))
+        made.append((int(match[1]), sorted(names)))
     return sorted(made)
 
 
-def find_cluster_id_of(paths: Sequence[str]) -> str | None:
+def find_cluster_id_of(segments: Sequence[Segments]) -> str | None:
     """Return the cluster's id, from the brokers' `meta.properties` beside the segments' folders.
 
     Raises:
         DocumentError: the segments are of several clusters.
     """
     ids: dict[str, Path] = {}
-    for path in (Path(text).absolute() for text in paths):
-        for folder in (path, *path.parents[:2]):
-            with contextlib.suppress(OSError):
-                for found in _CLUSTER_ID.findall(read_text(folder / "meta.properties")):
-                    ids.setdefault(found, path)
+    for _, files in segments:
+        folder = Path(files[0]).parent
+        with contextlib.suppress(OSError):
+            for name in _CLUSTER_ID.findall(read_text(folder.with_name("meta.properties"))):
+                ids.setdefault(name, folder)
     if len(ids) > 1:
-        told = " and ".join(f"{path} of {name}" for name, path in ids.items())
+        told = " and ".join(f"{folder} of {name}" for name, folder in ids.items())
         raise DocumentError(f"the segments are of {len(ids)} clusters: {told}; scan one at a time.")
     return next(iter(ids), None)
 
@@ -105,35 +112,32 @@ def read_segments(paths: Sequence[str]) -> Source:
     """
     found = find_segments(paths)
     names = sorted({f"{TOPIC}-{partition}" for partition, _ in found})
-    cluster = find_cluster_id_of(paths)
+    cluster = find_cluster_id_of(found)
     return Source(tuple(names), lambda *_: found, read_partition, cluster=cluster)
 
 
-def read_partition(share: tuple[int, Sequence[str]]) -> Iterator[pa.RecordBatch]:
+def read_partition(share: Segments) -> Iterator[pa.RecordBatch]:
     """Yield the segments of one partition, in order, as batches of `SOURCE`."""
     partition, files = share
-    ends = _transactions(files)
-    rows = _Rows(partition)
-    for file in files:
-        rows.source = Path(file).name
-        for batch in _batches(file, rows):
-            _place(batch, ends, rows)
-            if rows.full:
-                yield rows.take()
-    yield rows.take()
+    rows = partial(_rows, partition=partition, ends=_transactions(files))
+    return batches_of(chain.from_iterable(map(rows, files)))
 
 
-def _place(batch: Any, ends: _Transactions, rows: _Rows) -> None:
-    """Add the batch's records, or count them as what they are instead."""
-    records = _records(batch, rows)
-    if batch.base_offset >= ends.open_since:
-        rows.skip([(None, None, None, None) for _ in records], OPEN)
-    elif getattr(batch, "is_control_batch", False):
-        rows.skip(records, CONTROL)
-    elif getattr(batch, "is_transactional", False) and not ends.committed(batch):
-        rows.skip(records, ABORTED)
-    else:
-        rows.add(records)
+def _rows(file: str, partition: int, ends: _Transactions) -> Iterator[SourceRow]:
+    """Yield a segment's rows; what is no whole batch is one row, which says so."""
+    source = Path(file).name
+    for batch, packed, wrong in _batches(file):
+        records, problem = [packed], wrong
+        if batch is not None and not batch.validate_crc():
+            problem = "the record batch fails its CRC"
+        elif batch is not None:
+            records, problem = _records(batch, source)
+            problem = problem or ends.why_left_out(batch)
+        for key, value, place, time in records:
+            at = None if time is None or time < 0 else time * 1000
+            # What comes after the begin of an open transaction is for a later scan.
+            number = None if problem is OPEN else place
+            yield key, value, partition, number, at, source, problem
 
 
 class _Transactions(NamedTuple):
@@ -145,127 +149,73 @@ class _Transactions(NamedTuple):
     ends: Mapping[int, Sequence[tuple[int, bool]]]
     open_since: float
 
-    def committed(self, batch: Any) -> bool:
-        """Return whether the transaction that the batch is in was committed."""
+    def why_left_out(self, batch: Any) -> str | None:
+        """Return what a batch's records are that are not to be read; None: they are."""
+        if batch.base_offset >= self.open_since:
+            return OPEN
+        if batch.magic < 2 or not (batch.is_control_batch or batch.is_transactional):
+            return None
         ends = self.ends.get(batch.producer_id, ())
         at = bisect(ends, (batch.base_offset, True))
-        return at < len(ends) and ends[at][1]
+        is_committed = at < len(ends) and ends[at][1]
+        return CONTROL if batch.is_control_batch else None if is_committed else ABORTED
 
 
-def _transactions(files: Iterable[str]) -> _Transactions:
+def _transactions(files: Sequence[str]) -> _Transactions:
     """Return the transactions that the batches' heads and the markers show."""
     ends: dict[int, list[tuple[int, bool]]] = defaultdict(list)
     begun: dict[int, int] = {}
-    unseen = _Rows(-1)
-    for batch in (one for file in files for one in _batches(file, unseen, check=False)):
-        if not getattr(batch, "is_transactional", False):
+    for batch, _packed, _problem in chain.from_iterable(map(_batches, files)):
+        if batch is None or batch.magic < 2 or not batch.is_transactional:
             continue
         if not batch.is_control_batch:
             begun.setdefault(batch.producer_id, batch.base_offset)
             continue
-        for key, *_ in _records(batch, unseen):
-            begun.pop(batch.producer_id, None)
+        for key, *_ in _records(batch, files[0])[0]:
             # A marker's key: a version and its type, 0 for abort and 1 for commit.
-            committed = key is not None and key[2:4] == b"\x00\x01"
-            ends[batch.producer_id].append((batch.base_offset, committed))
+            if key is not None:
+                begun.pop(batch.producer_id, None)
+                ends[batch.producer_id].append((batch.base_offset, key[2:4] == b"\x00\x01"))
     return _Transactions(ends, min(begun.values(), default=math.inf))
 
 
 _Record = tuple[bytes | None, bytes | None, int | None, int | None]
 """Key, value, offset, timestamp in milliseconds."""
+_NOTHING: Final[_Record] = (None, None, None, None)
 
 
-class _Rows:
-    """Rows of `SOURCE` waiting to be handed on."""
-
-    def __init__(self, partition: int) -> None:
-        self.source = ""
-        self._partition = partition
-        self._rows: list[SourceRow] = []
-        self._bytes = 0
-
-    @property
-    def full(self) -> bool:
-        return len(self._rows) >= _AT_ONCE or self._bytes >= _BYTES_AT_ONCE
-
-    def add(self, records: Iterable[_Record], problem: str | None = None) -> None:
-        for key, value, offset, time in records:
-            micros = None if time is None or time < 0 else time * 1000
-            self._rows.append((key, value, self._partition, offset, micros, self.source, problem))
-            self._bytes += len(value or b"")
-
-    def skip(self, records: Iterable[_Record], what: str) -> None:
-        self.add(((None, None, offset, time) for _, _, offset, time in records), what)
-
-    def take(self) -> pa.RecordBatch:
-        rows, self._rows, self._bytes = self._rows, [], 0
-        return batch_of(rows)
-
-
-def _batches(file: str, rows: _Rows, *, check: bool = True) -> Iterator[Any]:
-    """Yield a segment's batches, with `check` each with its CRC proven; `rows` gets the rest."""
+def _batches(file: str) -> Iterator[tuple[Any, _Record, str | None]]:
+    """Yield a segment's record batches, each with a record of all its bytes; or what is none."""
     with opened(Path(file)) as stream:
-        size = stream.seek(0, 2)
-        if not size:
-            return
-        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            at = 0
-            while at < size:
-                if size - at < _HEAD.size:
-                    rows.skip([(None, None, None, None)], CUT_OFF)
-                    return
-                offset, length, _, magic = _HEAD.unpack_from(data, at)
-                end = at + _OVERHEAD + length
-                if not length and not offset and not any(data[at : at + 64]):
-                    # Preallocated space after the last batch.
-                    return
-                if magic not in _SMALLEST or end - at < _SMALLEST[magic]:
-                    what = f"not a record batch at byte {at} of the segment; its rest is not read"
-                    rows.add([(None, data[at : at + 64], None, None)], what)
-                    return
-                if end > size:
-                    rows.skip([(None, None, None, None)], CUT_OFF)
-                    return
-                raw = data[at:end]
-                batch = DefaultRecordBatch(raw) if magic == 2 else LegacyRecordBatch(raw, magic)
-                if not check or batch.validate_crc():
-                    yield batch
-                else:
-                    rows.add([(None, raw, offset, None)], "the record batch fails its CRC")
-                at = end
+        # After the last batch may be preallocated space.
+        while any(head := stream.read(_HEAD.size)):
+            if len(head) < _HEAD.size:
+                yield None, _NOTHING, CUT_OFF
+                return
+            offset, length, _, magic = _HEAD.unpack(head)
+            size = _OVERHEAD + length
+            if size < _SMALLEST.get(magic, math.inf):
+                at = stream.tell() - len(head)
+                what = f"not a record batch at byte {at} of the segment; its rest is not read"
+                yield None, (None, head + stream.read(_SHOWN), None, None), what
+                return
+            data = head + stream.read(size - len(head))
+            if len(data) < size:
+                yield None, _NOTHING, CUT_OFF
+                return
+            batch = DefaultRecordBatch(data) if magic == 2 else LegacyRecordBatch(data, magic)
+            yield batch, (None, data, offset, None), None
 
 
-def _records(batch: Any, rows: _Rows) -> list[_Record]:
+def _records(batch: Any, source: str) -> tuple[list[_Record], str | None]:
+    """Return a batch's records; where it cannot be unpacked its bytes, and why."""
     try:
-        return [
-            (
-                None if record.key is None else bytes(record.key),
-                None if record.value is None else bytes(record.value),
-                record.offset,
-                record.timestamp,
-            )
-            for record in batch
-        ]
+        return [(one.key, one.value, one.offset, one.timestamp) for one in batch], None
     except UnsupportedCodecError as error:
         raise DocumentError(
-            f"{rows.source}: its records are compressed ({error}): pip install "
+            f"{source}: its records are compressed ({error}): pip install "
             "'kafka-python[snappy,lz4,zstd]', on the executors too."
         ) from None
     except (KafkaError, OSError, EOFError, ValueError, IndexError, struct.error) as error:
-        problem = f"the record batch cannot be unpacked: {error}"
-        rows.add([(None, bytes(batch._buffer), batch.base_offset, None)], problem)
-        return []
-
-
-def _logs_in(path: Path) -> list[Path]:
-    """Return the segments of a partition's folder, or of those in a broker's log folder."""
-    if not path.is_dir():
-        raise FileNotFoundError(2, "no such file")
-    folders = [path] if _FOLDER.fullmatch(path.name) else [*path.iterdir()]
-    return sorted(
-        file
-        for folder in folders
-        if _FOLDER.fullmatch(folder.name) and folder.is_dir()
-        for file in folder.iterdir()
-        if _LOG.fullmatch(file.name) and file.is_file()
-    )
+        packed: _Record = (None, bytes(batch._buffer), batch.base_offset, None)
+        return [packed], f"the record batch cannot be unpacked: {error}"

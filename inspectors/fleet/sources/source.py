@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +20,9 @@ SourceRow = tuple[bytes | None, bytes | None, int | None, int | None, int | None
 SKIPPED: Final = "skipped: "
 UNREADABLE: Final = "UNREADABLE"
 """What a record counts as that is not what its key says."""
+_ROWS: Final = 4000
+_BYTES: Final = 8 << 20
+"""Rows and bytes of a batch, about, whichever is less."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,20 @@ class Source:
     brokers: ClusterReading | None = None
 
 
-def batch_of(rows: Sequence[SourceRow]) -> pa.RecordBatch:
-    """Return these rows as a batch of `SOURCE`."""
+def batches_of(rows: Iterable[SourceRow]) -> Iterator[pa.RecordBatch]:
+    """Yield these rows as batches of `SOURCE`."""
+    held: list[SourceRow] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row[1] or b"")
+        if len(held) >= _ROWS or size >= _BYTES:
+            yield _batch_of(held)
+            held, size = [], 0
+    yield _batch_of(held)
+
+
+def _batch_of(rows: Sequence[SourceRow]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) or [()] * len(SOURCE)
     arrays = [pa.array(column, one.type) for one, column in zip(SOURCE, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SOURCE)
