@@ -2,13 +2,11 @@
 
 JSON lines have the columns of Spark's Kafka source with key and value in base64 (plain or packed),
 Parquet files have them as they are; `timestamp` is a timestamp or a number of milliseconds. Rows
-that are no records keep their place with a `problem`, so nothing is lost without a trace. `shaped`
-brings rows with these columns to the form of `SOURCE`, wherever they come from.
+that are no records have a `problem`, so nothing is lost without a trace.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,11 +33,17 @@ from rebal.inspectors.fleet.sources.files import (
     opened_file,
     share_out,
 )
-from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, Source
+from rebal.inspectors.fleet.sources.source import (
+    SKIPPED,
+    SOURCE,
+    TOPIC,
+    Source,
+    SourceRow,
+    batches_of,
+)
 from rebal.inspectors.fleet.spark.tasks import shares_of
 
 _TEXT: Final = (".jsonl", ".ndjson", ".json")
-_LINE: Final = SOURCE.remove(SOURCE.get_field_index("source")).append(pa.field("topic", TEXT))
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _BINARY: Final = (pa.binary(), pa.large_binary())
 _TASK: Final = 256 << 20
@@ -48,6 +52,7 @@ _ROWS: Final = 1 << 16
 _BYTES: Final = 32 << 20
 """Rows and bytes of a batch, about, whichever is less."""
 _NO_RECORD: Final = "no record: without partition or offset"
+_FOREIGN: Final = f"{SKIPPED}records of other topics"
 
 
 class RowGroup(NamedTuple):
@@ -58,12 +63,12 @@ class RowGroup(NamedTuple):
 
 
 class _Line(msgspec.Struct):
-    """A line of captured JSON: key and value are base64."""
+    """A line of captured JSON; msgspec reads bytes as base64."""
 
     partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
     offset: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-    key: Any = None
-    value: Any = None
+    key: bytes | None = None
+    value: bytes | None = None
     timestamp: Any = None
     topic: str | None = None
 
@@ -118,25 +123,20 @@ def read_lines(part: Part) -> Iterator[pa.RecordBatch]:
     for block in blocks(part):
         if block.problem is not None:
             raise DocumentError(f"{part.path}: {block.problem}.")
-        rows = [_row(line) for line in block.text.splitlines() if line.strip()]
-        yield shaped(pa.RecordBatch.from_pylist(rows, _LINE), Path(part.path).name)
+        lines = filter(bytes.strip, block.text.splitlines())
+        yield from batches_of(_row(line, Path(part.path).name) for line in lines)
 
 
-def _row(line: bytes) -> dict[str, Any]:
-    """Return the columns of a line; what cannot be read is kept as it is written."""
+def _row(line: bytes, source: str) -> SourceRow:
+    """Return the row of a line; what cannot be read is kept as it is written."""
     try:
         found = _decode(line)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return {"value": line}
-    made: dict[str, Any] = {"partition": found.partition, "offset": found.offset}
-    made |= {"timestamp": micros_in(found.timestamp), "topic": found.topic}
-    for name in ("key", "value"):
-        try:
-            text = getattr(found, name)
-            made[name] = None if text is None else base64.b64decode(text, validate=True)
-        except (TypeError, ValueError):
-            return {**made, "value": line, "problem": f"the {name} is not base64"}
-    return made
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return None, line, None, None, None, source, f"no record: {error}"
+    at = micros_in(found.timestamp)
+    if found.topic not in (None, TOPIC):
+        return None, None, None, None, at, source, _FOREIGN
+    return found.key, found.value, found.partition, found.offset, at, source, None
 
 
 def _files(path: str) -> list[str]:
@@ -212,33 +212,24 @@ def read_group(one: RowGroup) -> Iterator[pa.RecordBatch]:
 
 
 def shaped(rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
-    """Return rows with the columns of Spark's Kafka source as rows of `SOURCE`.
-
-    `topic` and `problem` are columns that they may have.
-    """
-
-    def column(name: str, kind: pa.DataType) -> pa.Array:
-        found = name in rows.schema.names
-        return rows[name].cast(kind) if found else pa.nulls(rows.num_rows, kind)
-
-    problem = column("problem", pa.string())
-    foreign = pc.fill_null(pc.not_equal(column("topic", pa.string()), TOPIC), False)
+    """Return rows with the columns of Spark's Kafka source, `topic` or not, as rows of `SOURCE`."""
+    topics = rows["topic"] if "topic" in rows.schema.names else pa.nulls(rows.num_rows)
+    foreign = pc.fill_null(pc.not_equal(topics.cast(TEXT), TOPIC), False)
     # The place of a record of another topic is not in this one.
     partition, offset = (
-        pc.if_else(foreign, pa.scalar(None, kind), column(name, kind))
+        pc.if_else(foreign, pa.scalar(None, kind), rows[name].cast(kind))
         for name, kind in (("partition", pa.int32()), ("offset", pa.int64()))
     )
     without = pc.or_(pc.is_null(partition), pc.is_null(offset))
-    problem = pc.if_else(without, pa.scalar(_NO_RECORD), problem)
-    problem = pc.if_else(foreign, pa.scalar(f"{SKIPPED}records of other topics"), problem)
+    problem = pc.if_else(without, pa.scalar(_NO_RECORD), pa.scalar(None, TEXT))
     columns = [
-        column("key", pa.binary()),
-        column("value", pa.binary()),
+        rows["key"].cast(pa.binary()),
+        rows["value"].cast(pa.binary()),
         partition,
         offset,
         _times(rows["timestamp"]),
         pa.repeat(pa.scalar(source), rows.num_rows),
-        problem,
+        pc.if_else(foreign, pa.scalar(_FOREIGN), problem),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SOURCE)
 
