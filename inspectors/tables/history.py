@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 from rebal.groups.model import Record
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.timeline.causes import EXPIRED, NOT_REJOINED, SLOW, is_slow
+from rebal.inspectors.fleet.timeline.causes import is_slow
 from rebal.inspectors.tables.columns import Row, by_group, named_rows, rows_of
 from rebal.inspectors.tables.reader import Tables
 
 _SECOND: Final = 1_000_000
 _HOUR: Final = 3600 * _SECOND
-_TIMED_OUT: Final = (EXPIRED, NOT_REJOINED, SLOW)
+_TIMED_OUT: Final = ("session expired", "did not rejoin in time")
 _FACTS: Final = (
     "group_id",
     "type",

@@ -11,8 +11,7 @@ from typing import Any
 
 from rebal.groups.clients import family_of
 from rebal.inspectors.clock import micros
-from rebal.inspectors.fleet.timeline.causes import EXPIRED, FENCED, LEFT, RESTARTED
-from rebal.inspectors.fleet.timeline.incidents import DELETED
+from rebal.inspectors.fleet.timeline.causes import FENCED, RESTARTED
 from tests.fleet.timeline_input import Row, Tables
 from tests.fleet.truth import NO_LEAVE, Number, Run, Truth, partitions, protocol
 from tests.software import JAVA
@@ -270,8 +269,8 @@ def check_ends(truth: Truth, found: Tables, tally: Tally) -> None:
             continue
         silent = run.instance is not None or run.family in NO_LEAVE or kind == "crash"
         reason = last["left_reason"]
-        told = None if reason is None else (reason in (EXPIRED, *REPLACED)) is silent
-        if not tally.has_log and reason in (LEFT, EXPIRED, FENCED):
+        told = None if reason is None else (reason in ("session expired", *REPLACED)) is silent
+        if not tally.has_log and reason in ("member left", "session expired", FENCED):
             told = False  # only a log shows it
         tally.is_right(f"why: {kind}", (run, reason), told, True)
     for name, at in truth.deleted:
@@ -279,7 +278,7 @@ def check_ends(truth: Truth, found: Tables, tally: Tally) -> None:
         told += [
             row["started_at"]
             for row in found["incidents"]
-            if row["group_id"] == name and row["kind"] == DELETED
+            if row["group_id"] == name and row["kind"] == "deleted"
         ]
         near = [abs(ms(deleted) - at) < SOON for deleted in told if deleted is not None]
         tally.is_right("group deleted", name, any(near) if near else None, True)

@@ -7,54 +7,54 @@ the records show counts: who is new, who is gone, and what else is different. No
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
-FIRST: Final = "first member joined"
-JOINED: Final = "member joined"
-LEFT: Final = "member left"
-BOTH: Final = "members joined and left"
-EXPIRED: Final = "session expired"
-SLOW: Final = "poll timeout expired"
-REPLACED: Final = "static member replaced"
-LISTS: Final = "assignor list changed"
-SUBSCRIPTION: Final = "subscription changed"
-TOPICS: Final = "topics changed"
-FOLLOW_UP: Final = "cooperative follow-up"
-REBALANCED_AGAIN: Final = "last rebalance failed"
-LEADER: Final = "leader rejoined"
-REJOINED: Final = "member rejoined"
+Cause = Literal[
+    "first member joined",
+    "member joined",
+    "member left",
+    "members joined and left",
+    "session expired",
+    "poll timeout expired",
+    "static member replaced",
+    "assignor list changed",
+    "subscription changed",
+    "topics changed",
+    "cooperative follow-up",
+    "last rebalance failed",
+    "leader rejoined",
+    "member rejoined",
+]
+"""Why a group rebalanced, in `rebalances.cause`."""
 
-NOT_REJOINED: Final = "did not rejoin in time"
-"""Why a member went, in `members.left_reason`, beside `EXPIRED`, `LEFT` and what it said itself."""
-DELETED: Final = "group deleted"
 RESTARTED: Final = "replaced by a restart of the same instance"
 FENCED: Final = "fenced: another process joined with the same group.instance.id"
-"""The broker answered FENCED_INSTANCE_ID to a member after another one took its instance id
-(KIP-345): its process was alive. Only a request log shows it."""
+"""Why a member went, in `members.left_reason`, beside what it said itself. The broker answered
+FENCED_INSTANCE_ID to a member after another one took its instance id (KIP-345): its process was
+alive. Only a request log shows it."""
 
-_TIMED_OUT: Final = "poll timeout"
 _NOTHING: Final = (
     "group is already rebalancing",
     "need to re-join with the given member-id",
     "beginning to manage the group lifecycle",
 )
-_SAID: Final = (
-    ("need to revoke partitions", FOLLOW_UP),
-    ("after revoking what we lost", FOLLOW_UP),
-    ("followup rebalance", FOLLOW_UP),
-    ("cached metadata has changed", TOPICS),
-    ("metadata has changed", TOPICS),
-    ("subscription", SUBSCRIPTION),
-    ("rebalance failed", REBALANCED_AGAIN),
+_SAID: Final[tuple[tuple[str, Cause], ...]] = (
+    ("need to revoke partitions", "cooperative follow-up"),
+    ("after revoking what we lost", "cooperative follow-up"),
+    ("followup rebalance", "cooperative follow-up"),
+    ("cached metadata has changed", "topics changed"),
+    ("metadata has changed", "topics changed"),
+    ("subscription", "subscription changed"),
+    ("rebalance failed", "last rebalance failed"),
 )
 
 
 def is_slow(reason: str | None) -> bool:
     """Return whether a member left because it was past max.poll.interval.ms."""
-    return reason is not None and _TIMED_OUT in reason
+    return reason is not None and "poll timeout" in reason
 
 
-def of_rejoin(reason: str | None, leads: bool) -> str | None:
+def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
     """Return the cause that a known member's join gives; None: it only followed.
 
     Clients before KIP-800 say nothing, and then it is not known whether they followed.
@@ -66,4 +66,4 @@ def of_rejoin(reason: str | None, leads: bool) -> str | None:
     for text, cause in _SAID:
         if text in reason.lower():
             return cause
-    return LEADER if leads else REJOINED
+    return "leader rejoined" if leads else "member rejoined"

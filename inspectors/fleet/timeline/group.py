@@ -22,7 +22,7 @@ from rebal.groups.wire.offsets_topic import (
     GroupMetadata,
     decode_consumer_group_record,
 )
-from rebal.inspectors.fleet.timeline import causes, history, incidents, requests
+from rebal.inspectors.fleet.timeline import history, incidents, requests
 from rebal.inspectors.fleet.timeline.clock import DISORDER, TOLERANCE
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
 from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedMember
@@ -261,7 +261,9 @@ def _became(state: GroupState, rows: Rows, kind: GroupType, at: int) -> None:
         _end_consumer(state, rows, at)
     if was in (kind, GroupType.UNKNOWN) or state.generation is None:
         return
-    to = incidents.TO_CONSUMER if kind is GroupType.CONSUMER else incidents.TO_CLASSIC
+    to: incidents.Kind = (
+        "converted to consumer" if kind is GroupType.CONSUMER else "converted to classic"
+    )
     incidents.add(rows, to, at, to, members=sorted(state.members)[:_MOST_NAMED])
 
 
@@ -292,7 +294,7 @@ def _goes_on(
 def _die(state: GroupState, rows: Rows, tombstone: Tombstone) -> None:
     """End the group at its tombstone: nothing of another type followed it."""
     _end_consumer(state, rows, tombstone.at)
-    history.end(state, rows, tombstone.at, causes.DELETED, tombstone.at)
+    history.end(state, rows, tombstone.at, "group deleted", tombstone.at)
     state.deleted_at = tombstone.at
 
 

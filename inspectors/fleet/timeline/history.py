@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import structs
 
 from rebal.groups.model import GroupType
-from rebal.inspectors.fleet.timeline import causes, incidents
+from rebal.inspectors.fleet.timeline import incidents
 from rebal.inspectors.fleet.timeline.cost import cost_of
 from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
@@ -53,7 +53,7 @@ def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> N
     if state.ended:
         state.ended = False
         state.incarnation += 1
-        incidents.add(rows, incidents.RECREATED, new.ended, f"incarnation {state.incarnation}")
+        incidents.add(rows, "recreated", new.ended, f"incarnation {state.incarnation}")
     catch_up(state, rows, new.number)
     state.cut = False
     old = state.generation
@@ -124,7 +124,7 @@ def end(state: GroupState, rows: Rows, at: int | None, reason: str | None, until
     _leave_at_last(state, rows)
     _close(state, rows, at, reason)
     if at is not None:
-        incidents.add(rows, incidents.DELETED, at, causes.DELETED)
+        incidents.add(rows, "deleted", at, "group deleted")
     state.ended = True
     state.generation, state.protocol, state.assigned, state.withheld = None, None, 0, {}
     state.slipped = []
@@ -242,7 +242,7 @@ def _leave_at_last(state: GroupState, rows: Rows) -> None:
     for span in list(state.members.values()):
         left = state.facts.left.get(span.member_id)
         if left is not None and left.at > now.ended:
-            _leave(state, rows, span, left.at, left.reason or causes.LEFT, closed=True)
+            _leave(state, rows, span, left.at, left.reason or "member left", closed=True)
 
 
 def _rebalanced(state: GroupState, rows: Rows, of: Rebalance) -> None:
@@ -258,7 +258,7 @@ def _rebalanced(state: GroupState, rows: Rows, of: Rebalance) -> None:
     if old is not None and of.told:
         began = cause(of, (assigned or 0) - state.assigned, withheld)
     elif old is None and new.number == 1 and new.size:
-        began = causes.FIRST
+        began = "first member joined"
     if of.told:
         moved_now, state.withheld = moved(of, withheld)
     latency = None
@@ -305,11 +305,11 @@ def _settle(state: GroupState, rows: Rows, of: Rebalance) -> None:
         left, count = facts.left.get(span.member_id), span.member.assignment.count
         if left is not None:
             left.had = None if count < 0 else count
-        elif reason == causes.EXPIRED:
+        elif reason == "session expired":
             who, went = span.member, of.began or new.ended
             name = who.instance_id or who.client_id or who.member_id
             said = f"{name} left without a LEAVE_GROUP"
-            incidents.add(rows, incidents.EXPIRED, went, said, members=(who.member_id,))
+            incidents.add(rows, "session expired", went, said, members=(who.member_id,))
         closed = left is not None or not new.timed
         _leave(state, rows, span, at, reason, closed=closed)
     for span, member in of.changed:

@@ -17,7 +17,7 @@ A member's own session timeout is the measure of what is soon: it is what its op
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -28,17 +28,20 @@ from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import Member
 from rebal.inspectors.logs.requests.lines import Request
 
-STORM: Final = "storm"
-CRASH_LOOP: Final = "crash loop"
-OWNS_NOTHING: Final = "owns nothing"
-HIDDEN_LIST: Final = "hidden list"
-EXPIRED: Final = "session expired"
-SLOW: Final = "slow member"
-FENCED: Final = "duplicate instance id"
-DELETED: Final = "deleted"
-RECREATED: Final = "recreated"
-TO_CONSUMER: Final = "converted to consumer"
-TO_CLASSIC: Final = "converted to classic"
+Kind = Literal[
+    "storm",
+    "crash loop",
+    "owns nothing",
+    "hidden list",
+    "session expired",
+    "slow member",
+    "duplicate instance id",
+    "deleted",
+    "recreated",
+    "converted to consumer",
+    "converted to classic",
+]
+"""What an incident is, in `incidents.kind`."""
 
 STORM_REBALANCES: Final = 10
 LOOPS: Final = 3
@@ -56,15 +59,15 @@ _SESSION_MS: Final = 45_000
 _HIDDEN: Final = "hidden"
 _STREAKS: Final = {
     "storm": (
-        STORM, STORM_REBALANCES, "{count} rebalances of at most {most} members in {seconds:.0f} s"
+        "storm", STORM_REBALANCES, "{count} rebalances of at most {most} members in {seconds:.0f} s"
     ),
     "empty": (
-        OWNS_NOTHING, EMPTY_GENERATIONS,
+        "owns nothing", EMPTY_GENERATIONS,
         "no partition in {count} generations in a row while others had some",
     ),
-    "short": (CRASH_LOOP, LOOPS, "{who}, {count} times in a row"),
-    "refused": (CRASH_LOOP, LOOPS, "{who} {count} times"),
-    _HIDDEN: (HIDDEN_LIST, 1, "{who}"),
+    "short": ("crash loop", LOOPS, "{who}, {count} times in a row"),
+    "refused": ("crash loop", LOOPS, "{who} {count} times"),
+    _HIDDEN: ("hidden list", 1, "{who}"),
 }  # fmt: skip
 """What a streak is an incident of, from which length on, and what is said of it."""
 _STORM: Final[Key] = ("storm",)
@@ -144,7 +147,7 @@ class Incidents(Struct, array_like=True):
         """
         member = gone.member
         if causes.is_slow(reason):
-            add(rows, SLOW, at, reason or "", members=(member.member_id,))
+            add(rows, "slow member", at, reason or "", members=(member.member_id,))
         client = _client(member)
         began = gone.joined_at if gone.timed else None
         session = (member.session_timeout_ms or _SESSION_MS) * MILLI
@@ -211,7 +214,7 @@ class Incidents(Struct, array_like=True):
                 self._end(key, rows, lasts=kind == _HIDDEN)
 
 
-def add(rows: Rows, kind: str, at: int, detail: str, *, members: Iterable[str] = ()) -> None:
+def add(rows: Rows, kind: Kind, at: int, detail: str, *, members: Iterable[str] = ()) -> None:
     """Add a row of `incidents` of something that happened once, at `at`."""
     rows.add(
         "incidents", kind=kind, started_at=at, ended_at=at,

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from rebal.groups.model import GroupType
-from rebal.inspectors.fleet.timeline import causes
+from rebal.inspectors.fleet.timeline.causes import FENCED, RESTARTED, Cause, is_slow, of_rejoin
 from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
     NEARLY,
@@ -178,17 +178,17 @@ def departure(gone: MemberSpan, of: Rebalance) -> tuple[int, str | None]:
     """Return when a member left, and why (None: cannot tell)."""
     facts, at, member = of.facts, of.new.ended, gone.member
     if gone in of.replaced.values():
-        return at, causes.FENCED if gone.member_id in facts.fenced else causes.RESTARTED
+        return at, FENCED if gone.member_id in facts.fenced else RESTARTED
     left = facts.left.get(gone.member_id)
     if left is not None:
-        return left.at, left.reason or causes.LEFT
+        return left.at, left.reason or "member left"
     if not of.sure:
         return at, None
     longest = facts.members.get(gone.member_id, UNHEARD).rebalance_timeout_ms
     limit = member.rebalance_timeout_ms or longest
     if of.began is not None and limit and at - of.began >= NEARLY * limit * MILLI:
-        return at, causes.NOT_REJOINED
-    return at, causes.EXPIRED
+        return at, "did not rejoin in time"
+    return at, "session expired"
 
 
 def may_be_slow(gone: Member, of: Rebalance) -> bool:
@@ -208,7 +208,7 @@ def may_be_slow(gone: Member, of: Rebalance) -> bool:
     )
 
 
-def cause(of: Rebalance, added: int, withheld: Owners) -> str | None:
+def cause(of: Rebalance, added: int, withheld: Owners) -> Cause | None:
     """Return the cause of the rebalance; None: cannot tell.
 
     `added` is how many partitions more are given than in `old`, `withheld` those that were held
@@ -216,17 +216,17 @@ def cause(of: Rebalance, added: int, withheld: Owners) -> str | None:
     """
     old, facts = of.old, of.facts
     told = _logged(of) if of.logged is not None or facts.left else None
-    if told == causes.EXPIRED:
+    if told == "session expired":
         return told
     if of.replaced and not (of.went or of.came):
         other_assignor = old is not None and old.assignor != of.new.assignor
         if other_assignor or any(map(facts.list_before, of.replaced)):
-            return causes.LISTS
-        return causes.REPLACED
+            return "assignor list changed"
+        return "static member replaced"
     if of.came and ((old is not None and old.size == 0) or _was_empty(of)):
-        return causes.FIRST
+        return "first member joined"
     plain = _plain(of, added, len(_NONE.union(*withheld.values())))
-    if told is not None and not (told in (causes.LEADER, causes.REJOINED) and plain):
+    if told is not None and not (told in ("leader rejoined", "member rejoined") and plain):
         return told
     return plain or told
 
@@ -240,43 +240,47 @@ def _was_empty(of: Rebalance) -> bool:
     return all(left is not None and left.at <= began for left in lefts)
 
 
-def _logged(of: Rebalance) -> str | None:
+def _logged(of: Rebalance) -> Cause | None:
     """Return the cause that the log shows: what happened first."""
     facts, ended = of.facts, of.new.ended
     lefts = [facts.left[one.member_id] for one in of.went if one.member_id in facts.left]
-    hints = [(one.at, causes.SLOW if causes.is_slow(one.reason) else causes.LEFT) for one in lefts]
+    hints: list[tuple[int, Cause]] = [
+        (one.at, "poll timeout expired" if is_slow(one.reason) else "member left") for one in lefts
+    ]
     joins = of.logged.joins if of.logged is not None else {}
     stayed = {member.member_id for _, member in of.stayed} if joins else set[str]()
     for member_id, (start, at, reason) in joins.items():
         if start >= ended:
             continue
         leads = member_id == of.new.leader
-        told = causes.of_rejoin(reason, leads)
+        told = of_rejoin(reason, leads)
         if member_id not in stayed:
             if member_id not in of.replaced:
-                hints.append((start, causes.JOINED))
+                hints.append((start, "member joined"))
         elif told is not None:
             hints.append((start, told))
         elif leads and reason is None and not (of.went or of.new_members):
-            hints.append((at, causes.LEADER))
-    if not lefts and any(departure(one, of)[1] == causes.EXPIRED for one in of.went):
+            hints.append((at, "leader rejoined"))
+    if not lefts and any(departure(one, of)[1] == "session expired" for one in of.went):
         rejoined = [start for key, (start, _, _) in joins.items() if key in stayed]
-        new_joins = [at for at, cause in hints if cause == causes.JOINED]
+        new_joins = [at for at, cause in hints if cause == "member joined"]
         if not new_joins or (rejoined and min(rejoined) < min(new_joins)):
-            return causes.EXPIRED
+            return "session expired"
     return min(hints)[1] if hints else None
 
 
-def _plain(of: Rebalance, added: int, withheld: int) -> str | None:
+def _plain(of: Rebalance, added: int, withheld: int) -> Cause | None:
     """Return the cause that the two generations alone show."""
+    if of.went and of.came:
+        return "members joined and left"
     if of.went or of.came:
-        return causes.BOTH if of.went and of.came else causes.JOINED if of.came else causes.LEFT
+        return "member joined" if of.came else "member left"
     if any(
         span.member.subscription.topics is not None
         and span.member.subscription.topics != member.subscription.topics
         for span, member in of.changed
     ):
-        return causes.SUBSCRIPTION
+        return "subscription changed"
     if added > 0:
-        return causes.FOLLOW_UP if added <= withheld else causes.TOPICS
+        return "cooperative follow-up" if added <= withheld else "topics changed"
     return None

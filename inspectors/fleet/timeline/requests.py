@@ -158,10 +158,10 @@ def _was_slow(state: GroupState, rows: Rows, left: Leave, request: Request) -> b
     longest = request.rebalance_timeout_ms
     if polled is None or not longest or left.at - polled < NEARLY * longest * MILLI:
         return False
-    left.reason = causes.SLOW
+    left.reason = "poll timeout expired"
     if left.member_id not in state.members:
-        detail = f"{request.client_id or left.member_id}: {causes.SLOW}"
-        incidents.add(rows, incidents.SLOW, left.at, detail, members=(left.member_id,))
+        detail = f"{request.client_id or left.member_id}: poll timeout expired"
+        incidents.add(rows, "slow member", left.at, detail, members=(left.member_id,))
     return True
 
 
@@ -171,7 +171,7 @@ def _fenced(state: GroupState, rows: Rows, request: Request, at: int) -> None:
     if member_id not in state.facts.fenced:
         keep_newest(state.facts.fenced, member_id, at)
         detail = f"{request.instance_id or member_id} was used by two processes at once"
-        incidents.add(rows, incidents.FENCED, at, detail, members=(member_id,))
+        incidents.add(rows, "duplicate instance id", at, detail, members=(member_id,))
 
 
 def _heartbeat(state: GroupState, at: int, request: Request) -> None:
@@ -185,7 +185,7 @@ def _heartbeat(state: GroupState, at: int, request: Request) -> None:
         return  # it keeps its place until its session expires or its instance comes back
     if asked is not None and asked < 0:
         state.facts.leave(member_id, at, None, None)
-        logged.goes(at, causes.LEFT)
+        logged.goes(at, "member left")
         return
     in_place = False
     if asked == 0:
