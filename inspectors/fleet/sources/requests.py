@@ -23,7 +23,6 @@ from rebal.inspectors.fleet.timeline.facts import is_steady, pack_request
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
-    HEARTBEAT,
     MARK,
     SYNC,
     Request,
@@ -34,8 +33,6 @@ from rebal.inspectors.logs.requests.lines import (
 
 SYNCED: Final = "group_id string, generation long, at long"
 """Rows of `read_syncs`; times are microseconds since 1970."""
-Row = dict[str, Any]
-"""Columns of a row of `TIMELINE`."""
 
 
 def read_parts(
@@ -84,7 +81,7 @@ class RequestLines:
 
     def read(
         self, text: bytes, source: str, position: int, *, growing: bool = False
-    ) -> Iterator[Row]:
+    ) -> Iterator[dict[str, Any]]:
         """Yield the rows of lines of the file `source`; the first begins at `position`.
 
         The last line of a `growing` file may be half written: the next scan reads it whole.
@@ -102,27 +99,21 @@ class RequestLines:
                     self._counts["cut_off"] += 1
             position += len(line) + 1
 
-    def _rows(self, line: bytes, source: str, position: int, *, half: bool) -> Iterator[Row]:
+    def _rows(
+        self, line: bytes, source: str, position: int, *, half: bool
+    ) -> Iterator[dict[str, Any]]:
         """Yield the row of a line, or why it cannot be read; nothing where it says nothing."""
         self._counts["parsed"] += 1
         found = parse(line, source, position, self._zone, heartbeats=True)
         if isinstance(found, Request):
-            if not _says_nothing(found, self._steady):
+            member = (found.group_id, found.member_id)
+            is_still = found.api == CONSUMER_HEARTBEAT and is_steady(found)
+            if not (is_still and member in self._steady):
                 row = {"group_id": found.group_id, "at": found.at, "value": pack_request(found)}
                 yield {**row, "source": source, "position": position}
+            if is_still:
+                self._steady.add(member)
         elif half:
             self._counts["cut_off"] += bool(found.problem)
         elif found.problem:
             yield {"problem": found.problem, "source": source, "position": position}
-
-
-def _says_nothing(found: Request, steady: set[tuple[str, str]]) -> bool:
-    """Return whether a heartbeat changed nothing; each member's first of a batch counts as news."""
-    if found.api != CONSUMER_HEARTBEAT:
-        return found.api == HEARTBEAT and not found.error
-    if not is_steady(found):
-        return False
-    member = (found.group_id, found.member_id)
-    is_known = member in steady
-    steady.add(member)
-    return is_known
