@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -66,7 +66,7 @@ _YOUNG_JVM: Final = "-XX:TieredStopAtLevel=1"
 _DRIVER: Final = "spark.driver.extraJavaOptions"
 _PORT: Final = 15002
 _ANSWER_SECONDS: Final = 10
-_NOT_THE_SESSIONS: Final = ("spark.master", "spark.remote")
+_NOT_THE_SESSIONS: Final = {"spark.master", "spark.remote"}
 
 
 class SparkSettings(Record, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
         SparkError: Spark did not start.
     """
     if settings.remote:
-        with remote_session(settings.url, _SQL, settings.conf) as session:
+        with _on_server(settings) as session:
             ship(session)
             yield session
     elif _running_context() is not None:
@@ -195,26 +195,20 @@ def require(settings: SparkSettings, *, secrets: bool) -> None:
 def _start(settings: SparkSettings, log: IO[bytes]) -> Any:
     """Return a new Spark context, in a JVM of its own or in the one that spark-submit has started.
 
-    What spark-submit was told comes first; `log` gets what the JVM prints.
+    What spark-submit was told wins over the defaults; `log` gets what the JVM prints.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    chosen, told = dict(settings.conf), {}
-    named = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    named = dict(settings.conf).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ["PYSPARK_PYTHON"] = named or sys.executable
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
-        told = dict(SparkConf().getAll())
-        master = settings.master or chosen.get("spark.master") or told.get("spark.master")
-        settings = msgspec.structs.replace(settings, master=master)
+        told = (*SparkConf().getAll(), *settings.conf)
+        settings = msgspec.structs.replace(settings, conf=told)
     elif _loopback(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    made = _configuration(settings)
-    ours = {key: made[key] for key in ("spark.master", *chosen)}
-    conf = SparkConf(loadDefaults=False)
-    for key, value in {**made, **told, **ours}.items():
-        conf.set(key, value)
+    conf = SparkConf(loadDefaults=False).setAll([*_configuration(settings).items()])
     sink = sys.stderr if os.environ.get("REBAL_DEBUG") else log
     streams = {"stdout": sink, "stderr": sink}
     gateway = SparkContext._gateway or launch_gateway(conf, streams)  # type: ignore[no-untyped-call]
@@ -300,38 +294,33 @@ def _named(url: str) -> str:
 
 
 @contextmanager
-def remote_session(
-    url: str, defaults: Mapping[str, str], chosen: Sequence[tuple[str, str]]
-) -> Iterator[SparkSession]:
+def _on_server(settings: SparkSettings) -> Iterator[SparkSession]:
     """Yield the session of this process, whose settings it gets back at the end, or a new one.
-
-    `chosen` settings win over `defaults`.
 
     Raises:
         SparkError: the server does not take the session or a setting.
     """
-    ours = active_session()
+    ours, given = active_session(), dict(settings.conf)
     # Spark's functions are those for Connect as long as the variable is there.
     with environment(SPARK_CONNECT_MODE_ENABLED="1"):
-        session = ours or _new_session(url)
-        given = dict(chosen)
-        settings = {**defaults, **given}
-        names = settings.keys() - set(_NOT_THE_SESSIONS)
-        before = {key: session.conf.get(key, None) for key in names}
+        session = ours or _new_session(settings.url)
+        wanted = {**_SQL, **given}
+        before = {key: session.conf.get(key, None) for key in wanted.keys() - _NOT_THE_SESSIONS}
+        back = [
+            partial(session.conf.unset, key)
+            if value is None
+            else partial(session.conf.set, key, value)
+            for key, value in before.items()
+        ]
         try:
             for key in before:
-                _set(session, key, settings[key], given=key in given)
+                _set(session, key, wanted[key], given=key in given)
             yield session
         finally:
-            if ours is None:
-                end(session.interruptAll, session.stop)
-            else:
-                changed = {key: value for key, value in before.items() if value is not None}
-                own = [partial(session.conf.unset, key) for key in before.keys() - changed]
-                end(*own, *(partial(session.conf.set, *pair) for pair in changed.items()))
+            end(*([session.interruptAll, session.stop] if ours is None else back))
 
 
-def _new_session(url: str) -> SparkSession:
+def _new_session(url: str) -> Any:
     from pyspark.sql.connect.client.retries import DefaultPolicy
     from pyspark.sql.connect.session import SparkSession as Remote
 
@@ -341,9 +330,9 @@ def _new_session(url: str) -> SparkSession:
         made.client.set_retry_policies([DefaultPolicy(max_retries=9, max_backoff=10_000)])
         made.version  # noqa: B018  # Asks the server, which is not asked before.
     except Exception as error:
-        raise SparkError(f"{_named(url)}: {_reason(error)}") from None
-    session: SparkSession = made
-    return session
+        reason = [*str(error).strip().splitlines(), type(error).__name__][0]
+        raise SparkError(f"{_named(url)}: {reason.rstrip('.')}.") from None
+    return made
 
 
 def _set(session: SparkSession, key: str, value: str, *, given: bool) -> None:
@@ -356,7 +345,3 @@ def _set(session: SparkSession, key: str, value: str, *, given: bool) -> None:
                 "server when it is started."
             ) from None
         # A server that keeps its own value may run the scan all the same.
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".") + "."
