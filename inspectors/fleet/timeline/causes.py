@@ -59,9 +59,7 @@ def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
 
     Clients before KIP-800 say nothing, and then it is not known whether they followed.
     """
-    if not reason:
-        return None
-    if any(reason.startswith(text) for text in _NOTHING):
+    if not reason or reason.startswith(_NOTHING):
         return None
     for text, cause in _SAID:
         if text in reason.lower():

@@ -16,6 +16,7 @@ from rebal.inspectors.fleet.timeline.facts import (
     NEARLY,
     UNHEARD,
     Leave,
+    RequestFacts,
     is_steady,
     keep_newest,
 )
@@ -35,7 +36,6 @@ _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
 _IN_GROUP: Final = (Outcome.ACCEPTED, Outcome.ID_GIVEN)
 _AWAY: Final = -2
 """The member epoch of a static member's last heartbeat when it closes (KIP-848)."""
-_NEEDS_ID: Final = "need to re-join with the given member-id"
 
 
 def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
@@ -61,8 +61,7 @@ def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> Non
         return
     if api == LEAVE:
         for one in request.left:
-            instance_id = one.group_instance_id or ""
-            member_id = one.member_id or state.facts.instances.get(instance_id)
+            member_id = one.member_id or state.facts.instances.get(one.group_instance_id or "")
             if member_id:
                 state.facts.leave(member_id, at, one.reason or None, request.connection)
     elif api == CONSUMER_HEARTBEAT:
@@ -81,9 +80,9 @@ def says_nothing_new(state: GroupState, request: Request) -> bool:
 
 def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
     """Note a join; where its line has no time, only the list that it shows."""
-    facts, error, outcome = state.facts, request.error, request.outcome
+    facts, outcome = state.facts, request.outcome
     names = tuple(one.name for one in request.protocols)
-    if outcome is Outcome.REJECTED and error == _LIST_REJECTED:
+    if outcome is Outcome.REJECTED and request.error == _LIST_REJECTED:
         state.lists.rejected(request, at, names)
         state.metrics.rejected += 1
         if at is not None:
@@ -97,33 +96,27 @@ def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> No
         state.lists.joined(request, at, names, None)
         facts.member(member_id).assignors = names
         return
-    replaced = None
-    if instance_id:
-        holder = facts.instances.get(instance_id)
-        replaced = holder if holder != member_id else None
-        facts.instances[instance_id] = member_id
+    replaced = _takes_place(facts, instance_id, member_id)
     state.lists.joined(request, at, names, replaced)
     logged = facts.member(member_id)
     left = facts.left.get(facts.left_on.pop(request.connection, ""))
     if left is not None and left.member_id != member_id and _was_slow(state, rows, left, request):
         logged.before = left.member_id
     if logged.assignors is None:
-        said = request.reason or ""
-        logged.reason = None if said.startswith(_NEEDS_ID) else said or None
+        logged.reason = request.reason
     logged.saw(request, at)
     logged.assignors = names
     logged.session_timeout_ms = request.session_timeout_ms
     logged.rebalance_timeout_ms = request.rebalance_timeout_ms
     logged.replaced = replaced or logged.replaced
-    if error:
+    if outcome is Outcome.ID_GIVEN:
         return
-    first = logged.joined_at is None
-    if first:
-        logged.joined_at = at
     start, now, number = _start(at, request), state.generation, request.generation or 0
-    if first and number == 1 and _begins_again(state, start):
-        history.apply_logged(state, rows, None)
-        history.end(state, rows, None, None, start - 1)
+    if logged.joined_at is None:
+        logged.joined_at = at
+        if number == 1 and _begins_again(state, start):
+            history.apply_logged(state, rows, None)
+            history.end(state, rows, None, None, start - 1)
     late = now is not None and now.number == number and start >= now.completed
     if (late or facts.joined(request, at, start) is None) and replaced is not None:
         before = facts.list_before(member_id)
@@ -131,6 +124,15 @@ def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> No
             state.incidents.hide(member_id, instance_id or member_id, before, names, at)
         if not state.recorded:
             state.logged.append(Logged(at, number, replaced, member_id, request.leader))
+
+
+def _takes_place(facts: RequestFacts, instance_id: str | None, member_id: str) -> str | None:
+    """Note who has an instance id now; return the other member that had it, if any."""
+    if instance_id is None:
+        return None
+    before = facts.instances.get(instance_id)
+    facts.instances[instance_id] = member_id
+    return before if before != member_id else None
 
 
 def _begins_again(state: GroupState, start: int) -> bool:
@@ -176,8 +178,6 @@ def _fenced(state: GroupState, rows: Rows, request: Request, at: int) -> None:
 
 def _heartbeat(state: GroupState, at: int, request: Request) -> None:
     member_id = request.member_id
-    if not member_id:
-        return
     logged = state.facts.member(member_id)
     logged.saw(request, at)
     asked, answered = request.generation, request.member_epoch
@@ -187,13 +187,12 @@ def _heartbeat(state: GroupState, at: int, request: Request) -> None:
         state.facts.leave(member_id, at, None, None)
         logged.goes(at, "member left")
         return
-    in_place = False
+    in_place = asked == 0 and _comes_back(state, member_id, answered, at)
     if asked == 0:
         # A member that was fenced, or a static one that was away, comes back with its id.
         state.facts.left.pop(member_id, None)
         logged.left_at, logged.left_reason, logged.gone = None, None, False
         logged.joined_at = at if logged.joined_at is None else logged.joined_at
-        in_place = _comes_back(state, member_id, answered, at)
     if request.subscribed_topics is not None:
         logged.topics = request.subscribed_topics
     if answered is not None and answered > (logged.last_epoch or 0):
@@ -212,12 +211,9 @@ def _heartbeat(state: GroupState, at: int, request: Request) -> None:
 
 def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -> bool:
     """Return whether a static member rejoined by another id and kept its place."""
-    instance_id = state.facts.members[member_id].instance_id
-    if instance_id is None:
-        return False
-    before = state.facts.instances.get(instance_id)
-    state.facts.instances[instance_id] = member_id
-    old = state.facts.members.get(before) if before not in (None, member_id) else None
+    facts = state.facts
+    before = _takes_place(facts, facts.members[member_id].instance_id, member_id)
+    old = facts.members.get(before or "")
     if old is None or old.gone:
         return False
     if epoch is None or epoch != old.last_epoch:
