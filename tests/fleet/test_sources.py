@@ -22,9 +22,10 @@ from rebal.inspectors.fleet.intake import check_records, check_request_logs
 from rebal.inspectors.fleet.job import ScanOrder, run_scan
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.sources import captured as captured_source
+from rebal.inspectors.fleet.sources import files
 from rebal.inspectors.fleet.sources.captured import (
     find_files,
-    plan_parquet,
+    read_files,
     read_lines,
     read_parts,
     shaped,
@@ -45,18 +46,13 @@ def test_files_and_folders(tmp_path: Path) -> None:
     packed.parent.mkdir()
     plain.write_bytes(LINE)
     packed.write_bytes(gzip.compress(LINE))
-    (tmp_path / "c.parquet").write_bytes(b"PAR1....PAR1")
+    pq.write_table(pa.Table.from_batches([parquet_row()]), tmp_path / "c.parquet")
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / ".a.jsonl.crc").write_bytes(b"crc")
-    assert find_files([str(tmp_path)]) == [
-        (str(plain), "text"),
-        (str(tmp_path / "c.parquet"), "parquet"),
-        (str(packed), "text"),
-    ]
-    assert find_files([str(tmp_path / "*" / "*.gz")]) == [(str(packed), "text")]
-    assert find_files([f"file://{tmp_path}"]) == [
-        (f"file://{path}", form) for path, form in find_files([str(tmp_path)])
-    ]
+    assert find_files([str(tmp_path)]) == [*map(str, (plain, tmp_path / "c.parquet", packed))]
+    assert find_files([str(tmp_path / "*" / "*.gz")]) == [str(packed)]
+    there = find_files([f"file://{tmp_path}"])
+    assert there == [f"file://{path}" for path in find_files([str(tmp_path)])]
 
 
 find_logs = partial(share_out, tasks=1)
@@ -71,7 +67,6 @@ SEGMENT = f"{0:020}.log"
             for find in (find_files, find_segments, find_logs)
             for name in ("missing", "pipe", "g\ud800", "n" * 300)
         ),
-        (find_files, "empty", "is empty"),
         (find_files, ".", r"no \.jsonl, \.jsonl\.gz or \.parquet"),
         (find_segments, ".", "no segment of __consumer_offsets is there"),
         (find_segments, SEGMENT, "keep the name that the folder has on the broker"),
@@ -111,10 +106,8 @@ def test_a_request_log_that_cannot_be_read_ends_a_scan_before_spark_starts(
 def captured(path: Path, data: bytes) -> list[int | None]:
     """The offsets of a captured file's rows; None: no record."""
     path.write_bytes(data)
-    assert find_files([str(path)]) == [(str(path), "text")]
-    shares, _ = share_out([str(path)], tasks=1)
-    batches = [batch for share in shares for part in share for batch in read_lines(part)]
-    rows = [row for batch in batches for row in batch.to_pylist()]
+    shares = read_files([str(path)]).share(1, {})
+    rows = [row for one in shares for batch in read_parts(one) for row in batch.to_pylist()]
     return [None if row["problem"] else row["offset"] for row in rows]
 
 
@@ -247,31 +240,30 @@ def test_rows_keep_their_place_and_what_is_no_record_says_so(
     assert (row["source"], row["problem"]) == ("f", problem)
 
 
-def test_tasks_share_out_the_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [1, 300, 1000, 1 << 20])
+def test_each_row_group_is_in_one_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     path = tmp_path / "a b+c.parquet"
     whole = pa.Table.from_batches([parquet_row(offset=pa.array([n])) for n in range(40)])
     pq.write_table(whole, path, row_group_size=5)
-    for least in (1, 3, 8, 50):
-        tasks = plan_parquet([str(path)], least)
-        assert min(least, 7) <= len(tasks) <= min(least, 8)
-        rows = [row for one in tasks for batch in read_parts(one) for row in batch.to_pylist()]
-        assert [row["offset"] for row in rows] == list(range(40))
-        assert {row["source"] for row in rows} == {"a b+c.parquet"}
+    monkeypatch.setattr(files, "_MOST", size)
+    tasks = read_files([str(path)]).share(1, {})
+    assert len(tasks) == -(-path.stat().st_size // size)
+    rows = [row for one in tasks for batch in read_parts(one) for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == list(range(40))
+    assert {row["source"] for row in rows} == {"a b+c.parquet"}
     monkeypatch.setattr(captured_source, "_BYTES", 1)
     assert [batch.num_rows for one in tasks for batch in read_parts(one)] == [1] * 40
-    monkeypatch.setattr(captured_source, "_TASK", 1)
-    assert len(plan_parquet([str(path)], 1)) == 8
 
 
 def test_executors_get_the_whole_path_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    pq.write_table(pa.Table.from_batches([parquet_row()]), "a.parquet")
     Path("a.jsonl").write_text("{}")
-    ((group,),) = plan_parquet(["a.parquet"], 1)
     (((part,),), _) = share_out(["a.jsonl"], 1)
-    assert [group.path, part.path] == [str(tmp_path / name) for name in ("a.parquet", "a.jsonl")]
+    assert part.path == str(tmp_path / "a.jsonl")
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
@@ -279,11 +271,11 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_batches([parquet_row()]), whole)
     cut.write_bytes(whole.read_bytes()[:-20])
     with pytest.raises(DocumentError, match=r"cut.parquet: is no whole Parquet file; capture"):
-        plan_parquet([str(cut)], 1)
+        find_files([str(cut)])
     pq.write_table(pa.table({"key": [b"k"], "value": [b"v"]}), whole)
     with pytest.raises(DocumentError, match="no column partition, offset, timestamp; expected"):
-        plan_parquet([str(whole)], 1)
+        find_files([str(whole)])
     named = parquet_row(key=pa.array(["k"]))
     pq.write_table(pa.Table.from_batches([named]), whole)
     with pytest.raises(DocumentError, match="key is not binary"):
-        plan_parquet([str(whole)], 1)
+        find_files([str(whole)])

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -25,7 +24,6 @@ from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TEXT, TIME
 from rebal.inspectors.fleet.sources.files import (
     Part,
-    absolute,
     blocks,
     head_of,
     is_remote,
@@ -41,25 +39,15 @@ from rebal.inspectors.fleet.sources.source import (
     SourceRow,
     batches_of,
 )
-from rebal.inspectors.fleet.spark.tasks import shares_of
 
 _TEXT: Final = (".jsonl", ".ndjson", ".json")
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _BINARY: Final = (pa.binary(), pa.large_binary())
-_TASK: Final = 256 << 20
-"""Bytes of a file that one task reads, about, when they are unpacked."""
 _ROWS: Final = 1 << 16
 _BYTES: Final = 32 << 20
 """Rows and bytes of a batch, about, whichever is less."""
 _NO_RECORD: Final = "no record: without partition or offset"
 _FOREIGN: Final = f"{SKIPPED}records of other topics"
-
-
-class RowGroup(NamedTuple):
-    """A row group of a file, by its number."""
-
-    path: str
-    number: int
 
 
 class _Line(msgspec.Struct):
@@ -76,42 +64,34 @@ class _Line(msgspec.Struct):
 _decode: Final = msgspec.json.Decoder(_Line).decode
 
 
-def find_files(paths: Sequence[str]) -> list[tuple[str, str]]:
+def find_files(paths: Sequence[str]) -> list[str]:
     """Return the captured files at `paths` (files, folders or patterns).
 
-    Each comes with its form, `text` or `parquet`.
-
     Raises:
-        DocumentError: a path is missing or empty, or a folder has no captured file.
+        DocumentError: a path is missing, a folder has no captured file, or Parquet is damaged or
+            has not the columns that are needed.
     """
-    return [(file, _form(file)) for path in paths for file in _files(path)]
+    files = [file for path in paths for file in _files(path)]
+    for file in filter(_is_parquet, files):
+        _check_columns(file)
+    return files
 
 
 def read_files(paths: Sequence[str]) -> Source:
-    """Return the records in captured files.
-
-    Raises:
-        DocumentError: a path is missing or empty, or a folder has no captured file.
-    """
+    """Return the records in captured files; errors as in `find_files`."""
     files = find_files(paths)
-    names = tuple(sorted({Path(path).name for path, _ in files}))
-    return Source(names, partial(_share, files), read_parts)
+    names = tuple(sorted({Path(path).name for path in files}))
+    return Source(names, lambda cores, _: share_out(files, cores)[0], read_parts)
 
 
-def _share(files: Sequence[tuple[str, str]], cores: int, _: Mapping[int, int]) -> list[Any]:
-    """Return the files in parts for so many cores.
-
-    Raises:
-        DocumentError: Parquet without the columns that are needed.
-    """
-    text = share_out([path for path, form in files if form == "text"], cores)[0]
-    return [*text, *plan_parquet([path for path, form in files if form == "parquet"], cores)]
-
-
-def read_parts(parts: Sequence[Part | RowGroup]) -> Iterator[pa.RecordBatch]:
+def read_parts(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in parts of files as batches of `SOURCE`."""
     for one in parts:
-        yield from read_lines(one) if isinstance(one, Part) else read_group(one)
+        yield from read_groups(one) if _is_parquet(one.path) else read_lines(one)
+
+
+def _is_parquet(path: str) -> bool:
+    return head_of(path).startswith(b"PAR1")
 
 
 def read_lines(part: Part) -> Iterator[pa.RecordBatch]:
@@ -157,35 +137,12 @@ def _files(path: str) -> list[str]:
     return found
 
 
-def _form(path: str) -> str:
-    """Return what a file is by its first bytes; of lines the tasks see whether they are packed."""
-    head = head_of(path)
-    if not head:
-        raise DocumentError(f"{path}: is empty; capture the records of {TOPIC} again.")
-    return "parquet" if head.startswith(b"PAR1") else "text"
-
-
-def plan_parquet(paths: Sequence[str], least: int) -> list[list[RowGroup]]:
-    """Return the row groups of all files, by task: at least `least` tasks where there is enough.
-
-    Raises:
-        DocumentError: a file is damaged, or has not the columns that are needed.
-    """
-    groups: list[tuple[RowGroup, int]] = []
-    for path in map(absolute, paths):
-        try:
-            with opened_file(path) as opened:
-                file = pq.ParquetFile(opened)
-                _check_columns(path, file.schema_arrow)
-                for number in range(file.num_row_groups):
-                    size = file.metadata.row_group(number).total_byte_size
-                    groups.append((RowGroup(path, number), size))
-        except pa.ArrowException:
-            raise DocumentError(f"{path}: is no whole Parquet file; capture it again.") from None
-    return shares_of(groups, max(least, -(-sum(size for _, size in groups) // _TASK)))
-
-
-def _check_columns(path: str, schema: pa.Schema) -> None:
+def _check_columns(path: str) -> None:
+    try:
+        with opened_file(path) as opened:
+            schema = pq.read_schema(opened)
+    except pa.ArrowException:
+        raise DocumentError(f"{path}: is no whole Parquet file; capture it again.") from None
     missing = [name for name in _NEEDED if name not in schema.names]
     wrong = [
         name for name in ("key", "value") if not missing and schema.field(name).type not in _BINARY
@@ -198,17 +155,25 @@ def _check_columns(path: str, schema: pa.Schema) -> None:
         )
 
 
-def read_group(one: RowGroup) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a row group as batches of `SOURCE`."""
-    with opened_file(one.path) as opened:
+def read_groups(part: Part) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part of a Parquet file as batches of `SOURCE`.
+
+    A row group belongs to the part in which its middle is.
+    """
+    with opened_file(part.path) as opened:
         file = pq.ParquetFile(opened)
         names = [name for name in (*_NEEDED, "topic") if name in file.schema_arrow.names]
-        group = file.metadata.row_group(one.number)
-        rows = min(_ROWS, 1 + _BYTES * group.num_rows // max(1, group.total_byte_size))
-        for batch in file.iter_batches(
-            rows, row_groups=[one.number], columns=names, use_threads=False
-        ):
-            yield shaped(batch, Path(one.path).name)
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            columns = [group.column(n) for n in range(group.num_columns)]
+            size = sum(one.total_compressed_size for one in columns)
+            if not part.begin <= columns[0].data_page_offset + size // 2 < part.end:
+                continue
+            rows = min(_ROWS, 1 + _BYTES * group.num_rows // max(1, group.total_byte_size))
+            for batch in file.iter_batches(
+                rows, row_groups=[number], columns=names, use_threads=False
+            ):
+                yield shaped(batch, Path(part.path).name)
 
 
 def shaped(rows: pa.RecordBatch, source: str) -> pa.RecordBatch:

@@ -1,8 +1,8 @@
 """Files that a scan reads, in parts for tasks: of this machine's file systems, or of a store.
 
 The driver and the executors open them alike, a store's by delta-rs. Its credentials come from the
-environment of the process that needs them, as a lake's do. A plain file of lines is split, and a
-line belongs to the part in which it begins; a packed one (gz, told by its first bytes) is one part.
+environment of the process that needs them, as a lake's do. A file is split, and a line belongs to
+the part in which it begins; a packed one (gz, told by its first bytes) is one part.
 No Spark.
 """
 
@@ -32,11 +32,6 @@ from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
 def is_remote(path: str) -> bool:
     """Return whether a path is a URL (`s3://…`, `hdfs://…`)."""
     return SCHEME.match(path) is not None
-
-
-def absolute(path: str) -> str:
-    """Return a path as processes with another working directory find it."""
-    return path if is_remote(path) else os.path.abspath(path)
 
 
 def list_files(path: str) -> list[str]:
@@ -86,11 +81,12 @@ def _place_of(url: str) -> tuple[Place, str]:
     return find_place(folder), name
 
 
-_LEAST, _MOST = 8 << 20, 128 << 20
+_LEAST, _MOST = 2 << 20, 128 << 20
 """Bytes of plain files for one task: each task costs a tenth of a second."""
 _HEAD: Final = 4096
 """Bytes by which a log is known again: a dozen lines, with their times."""
 _BLOCK: Final = 1 << 20
+_TAIL: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"
 _TO_ITS_END: Final = sys.maxsize
 _DAMAGED: Final = (EOFError, gzip.BadGzipFile, zlib.error)
@@ -142,7 +138,9 @@ def share_out(
     packed: list[list[Part]] = []
     plain_files: dict[str, tuple[int, int]] = {}
     logs: list[ReadLog] = []
-    for file in dict.fromkeys(absolute(file) for path in paths for file in list_files(path)):
+    found = [file for path in paths for file in list_files(path)]
+    # Processes with another working directory find it by its whole path.
+    for file in dict.fromkeys(f if is_remote(f) else os.path.abspath(f) for f in found):
         with opened_file(file) as stream:
             head = stream.read(_HEAD)
             size = stream.seek(0, 2)
@@ -178,10 +176,13 @@ def _as_read(head: bytes, until: int) -> ReadLog:
 
 def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
     """Return the end of the last whole line between these bytes; `begin` where there is none."""
-    start = max(begin, size - LONGEST_LINE)
-    stream.seek(start)
-    found = stream.read(size - start).rfind(b"\n")
-    return begin if found < 0 else start + found + 1
+    for start in range(size - _TAIL, max(begin, size - LONGEST_LINE) - _TAIL, -_TAIL):
+        at = max(begin, start)
+        stream.seek(at)
+        found = stream.read(start + _TAIL - at).rfind(b"\n")
+        if found >= 0:
+            return at + found + 1
+    return begin
 
 
 def blocks(part: Part) -> Iterator[Block]:
