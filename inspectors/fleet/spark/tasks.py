@@ -3,11 +3,10 @@
 A classic session has a SparkContext, through which the driver's JVM is asked. A Connect session
 has neither: its plans and its Python functions go to a server by gRPC.
 
-A worker that is used again is spared three costs. Before each task it collects all garbage and
-reads anew the directory of every zip file from which it ever imported something, PySpark's own for
-each of its packages: a tenth of a second of CPU a task. What a worker has loaded is there to stay,
-so each task spares the next one both. And memory that a batch gives back is there for the next
-batch: an allocator that hands it to the system gets it back zeroed, page by page.
+A worker that is used again is spared two costs. Before each task it collects all garbage and reads
+anew the directory of every zip file from which it ever imported something, PySpark's own for each
+of its packages: a tenth of a second of CPU a task. What a worker has loaded is there to stay, so
+each task spares the next one both.
 
 Executors that have no rebal get its own code as one zip file. It is made from the running rebal: an
 editable install, a wheel and a checkout ship the same code. The third-party packages of the extra
@@ -18,7 +17,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import gc
 import shutil
 import sys
@@ -42,9 +40,6 @@ if TYPE_CHECKING:
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _Part = TypeVar("_Part")
 _Share = TypeVar("_Share")
-_TRIM_THRESHOLD: Final = -1
-_MMAP_THRESHOLD: Final = -3
-_ALL: Final = 2**31 - 1
 _MANY: Final = 1 << 16
 
 
@@ -87,7 +82,6 @@ def _of_numbers(
 
 
 def _in_worker(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
-    keep_memory()
     gc.freeze()
     for place, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
@@ -98,14 +92,6 @@ def _in_worker(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
         yield from work(batches)
     finally:
         gc.enable()
-
-
-@cache
-def keep_memory() -> None:
-    """Keep what Arrow frees in this process for what it allocates next, where glibc can."""
-    tune = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tune is not None and tune(_TRIM_THRESHOLD, _ALL) and tune(_MMAP_THRESHOLD, _ALL):
-        pa.set_memory_pool(pa.system_memory_pool())
 
 
 def is_connect(spark: SparkSession) -> bool:
