@@ -157,7 +157,7 @@ class Incidents(Struct, array_like=True):
         is_short = began is not None and at - began <= SHORT_LIFE * session
         if client is None or not (is_short or client in self.streaks):
             return
-        if client in (_client(other) for other in others if other is not member):
+        if client in map(_client, others):
             return
         if began is None or not is_short:
             self._end(client, rows)
@@ -209,9 +209,8 @@ class Incidents(Struct, array_like=True):
 
     def finish(self, rows: Rows) -> None:
         """End the incidents that still go on: the input ends."""
-        for kind in _STREAKS:
-            for key in sorted((key for key in self.streaks if key[0] == kind), key=repr):
-                self._end(key, rows, lasts=kind == _HIDDEN)
+        for key in sorted(self.streaks, key=repr):
+            self._end(key, rows, lasts=key[0] == _HIDDEN)
 
 
 def add(rows: Rows, kind: Kind, at: int, detail: str, *, members: Iterable[str] = ()) -> None:
