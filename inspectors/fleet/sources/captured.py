@@ -143,14 +143,11 @@ def _check_columns(path: str) -> None:
             schema = pq.read_schema(opened)
     except pa.ArrowException:
         raise DocumentError(f"{path}: is no whole Parquet file; capture it again.") from None
-    missing = [name for name in _NEEDED if name not in schema.names]
-    wrong = [
-        name for name in ("key", "value") if not missing and schema.field(name).type not in _BINARY
-    ]
-    if missing or wrong:
-        lacking = f"no column {', '.join(missing)}" if missing else f"{wrong[0]} is not binary"
+    fit = [one.name for one in schema if one.type in _BINARY or one.name not in ("key", "value")]
+    lacking = [name for name in _NEEDED if name not in fit]
+    if lacking:
         raise DocumentError(
-            f"{path}: {lacking}; expected the columns of Spark's Kafka source: "
+            f"{path}: no such column {', '.join(lacking)}; expected those of Spark's Kafka source: "
             "key and value (binary), partition, offset, timestamp."
         )
 

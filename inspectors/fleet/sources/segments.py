@@ -57,7 +57,7 @@ def find_segments(paths: Sequence[str]) -> list[Segments]:
     Raises:
         DocumentError: a path is missing or holds no segment, or its partition is not known.
     """
-    found: dict[Path, set[str]] = defaultdict(set)
+    found: dict[tuple[int, Path], set[str]] = defaultdict(set)
     for path in (Path(text).absolute() for text in paths):
         if not os.path.exists(path):
             raise cannot_read(str(path), FileNotFoundError())
@@ -73,17 +73,14 @@ def find_segments(paths: Sequence[str]) -> list[Segments]:
                 "broker's log folder that holds them."
             )
         for file in files:
-            found[file.parent].add(str(file))
-    made: list[Segments] = []
-    for folder, names in sorted(found.items()):
-        match = _FOLDER.fullmatch(folder.name)
-        if match is None:
-            raise DocumentError(
-                f"{folder}: the partition is not known; keep the name that the folder has on the "
-                f"broker, such as {TOPIC}-7."
-            )
-        made.append((int(match[1]), sorted(names)))
-    return sorted(made)
+            match = _FOLDER.fullmatch(file.parent.name)
+            if match is None:
+                raise DocumentError(
+                    f"{file.parent}: the partition is not known; keep the name that the folder has "
+                    f"on the broker, such as {TOPIC}-7."
+                )
+            found[int(match[1]), file.parent].add(str(file))
+    return [(partition, sorted(names)) for (partition, _), names in sorted(found.items())]
 
 
 def find_cluster_id_of(segments: Sequence[Segments]) -> str | None:

@@ -95,9 +95,8 @@ class SparkSettings(Record, frozen=True, kw_only=True):
     @property
     def remote(self) -> bool:
         """Return whether a server of Spark Connect runs the scan."""
-        if _running_context() is not None:
-            return False
-        return active_session() is not None or self.url.startswith("sc://")
+        is_connect = active_session() is not None or self.url.startswith("sc://")
+        return is_connect and _running_context() is None
 
 
 def any_secret(names: Iterable[str]) -> bool:
@@ -189,8 +188,7 @@ def require(settings: SparkSettings, *, secrets: bool) -> None:
     needed = ("pyspark", "pyarrow", "pandas", "numpy", "deltalake")
     require_packages("the fleet pipeline", needed, "rebal[fleet]")
     if settings.remote:
-        secrets = secrets or any_secret(key for key, _ in settings.conf)
-        require_server(settings.url, secrets=secrets)
+        require_server(settings.url, secrets=secrets or any_secret(dict(settings.conf)))
     elif _running_context() is None:
         require_java()
 

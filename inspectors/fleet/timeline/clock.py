@@ -28,9 +28,6 @@ DISORDER: Final = 10_000_000
 """How far the clocks of two sources may differ, in microseconds: a request counts so much early."""
 _EARLIEST: Final = int(datetime(2011, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 """Kafka's first release: no record is older."""
-EVER: Final = (_EARLIEST, np.iinfo(np.int64).max)
-"""All times that are believed where no source bounds them."""
-_AHEAD: Final = timedelta(days=1)
 
 
 def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Array:
@@ -40,7 +37,7 @@ def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.A
     sources cover, in microseconds since 1970: what lies outside is not believed. A row without an
     offset is a request, which loses such a time.
     """
-    first, until = span or EVER
+    first, until = span or (_EARLIEST, np.iinfo(np.int64).max)
     at, offset, partition = (rows[name].combine_chunks() for name in ("at", "offset", "partition"))
     told, is_record = (np.asarray(column.is_valid()) for column in (at, offset))
     times, offsets = (np.asarray(one.cast(pa.int64()).fill_null(0)) for one in (at, offset))
@@ -71,7 +68,7 @@ def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
 
 def latest_time() -> int:
     """Return the last time that is believed by this machine's clock: a day ahead of it."""
-    return int((datetime.now(UTC) + _AHEAD).timestamp()) * 1_000_000
+    return int((datetime.now(UTC) + timedelta(days=1)).timestamp()) * 1_000_000
 
 
 def early(rows: pa.Table) -> pa.Table:

@@ -56,7 +56,6 @@ Key = tuple[str | None, ...]
 host, or more."""
 _SESSION_MS: Final = 45_000
 """Clients' own session timeout, where the source does not say."""
-_HIDDEN: Final = "hidden"
 _STREAKS: Final = {
     "storm": (
         "storm", STORM_REBALANCES, "{count} rebalances of at most {most} members in {seconds:.0f} s"
@@ -67,7 +66,7 @@ _STREAKS: Final = {
     ),
     "short": ("crash loop", LOOPS, "{who}, {count} times in a row"),
     "refused": ("crash loop", LOOPS, "{who} {count} times"),
-    _HIDDEN: ("hidden list", 1, "{who}"),
+    "hidden": ("hidden list", 1, "{who}"),
 }  # fmt: skip
 """What a streak is an incident of, from which length on, and what is said of it."""
 _STORM: Final[Key] = ("storm",)
@@ -108,7 +107,7 @@ class Incidents(Struct, array_like=True):
             self._in_storm(new, members, rows)
         self._owners(new.ended, members, rows)
         for key, one in [*self.streaks.items()]:
-            if key[0] == _HIDDEN and one.first_at <= new.ended:
+            if key[0] == "hidden" and one.first_at <= new.ended:
                 one.last_at = new.ended
                 self._end(key, rows)
 
@@ -205,12 +204,12 @@ class Incidents(Struct, array_like=True):
     ) -> None:
         """Note a static member with another list, of which no rebalance took notice."""
         detail = f"{who} restarted with [{', '.join(now)}] instead of [{', '.join(before)}]"
-        self.streaks[_HIDDEN, str(at), member_id] = Streak(at, at, detail, 1, 0, {member_id: None})
+        self.streaks["hidden", str(at), member_id] = Streak(at, at, detail, 1, 0, {member_id: None})
 
     def finish(self, rows: Rows) -> None:
         """End the incidents that still go on: the input ends."""
         for key in sorted(self.streaks, key=repr):
-            self._end(key, rows, lasts=key[0] == _HIDDEN)
+            self._end(key, rows, lasts=key[0] == "hidden")
 
 
 def add(rows: Rows, kind: Kind, at: int, detail: str, *, members: Iterable[str] = ()) -> None:
