@@ -79,7 +79,7 @@ def says_nothing_new(state: GroupState, request: Request) -> bool:
 
 
 def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
-    """Note a join; where its line has no time, only the list that it shows."""
+    """Note a join; where its line has no time, only the list that it shows, and its reason."""
     facts, outcome = state.facts, request.outcome
     names = tuple(one.name for one in request.protocols)
     if outcome is Outcome.REJECTED and request.error == _LIST_REJECTED:
@@ -92,20 +92,18 @@ def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> No
     member_id, instance_id = request.member_id, request.instance_id
     if outcome not in _IN_GROUP or not member_id:
         return
-    if at is None:
-        state.lists.joined(request, at, names, None)
-        facts.member(member_id).assignors = names
-        return
-    replaced = _takes_place(facts, instance_id, member_id)
+    replaced = None if at is None else _takes_place(facts, instance_id, member_id)
     state.lists.joined(request, at, names, replaced)
     logged = facts.member(member_id)
+    if logged.assignors is None:
+        logged.reason = request.reason
+    logged.assignors = names
+    if at is None:
+        return
     left = facts.left.get(facts.left_on.pop(request.connection, ""))
     if left is not None and left.member_id != member_id and _was_slow(state, rows, left, request):
         logged.before = left.member_id
-    if logged.assignors is None:
-        logged.reason = request.reason
     logged.saw(request, at)
-    logged.assignors = names
     logged.session_timeout_ms = request.session_timeout_ms
     logged.rebalance_timeout_ms = request.rebalance_timeout_ms
     logged.replaced = replaced or logged.replaced
