@@ -40,9 +40,7 @@ from rebal.inspectors.fleet.sources.source import (
     batches_of,
 )
 
-_TEXT: Final = (".jsonl", ".ndjson", ".json")
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
-_BINARY: Final = (pa.binary(), pa.large_binary())
 _ROWS: Final = 1 << 16
 _BYTES: Final = 32 << 20
 """Rows and bytes of a batch, about, whichever is less."""
@@ -130,7 +128,7 @@ def _files(path: str) -> list[str]:
         file
         for file in files
         if not any(part.startswith("_") for part in Path(file).relative_to(path).parts)
-        and file.removesuffix(".gz").endswith((*_TEXT, ".parquet"))
+        and file.removesuffix(".gz").endswith((".jsonl", ".ndjson", ".json", ".parquet"))
     ]
     if not found:
         raise DocumentError(f"{path}: no .jsonl, .jsonl.gz or .parquet file is in this folder.")
@@ -143,7 +141,8 @@ def _check_columns(path: str) -> None:
             schema = pq.read_schema(opened)
     except pa.ArrowException:
         raise DocumentError(f"{path}: is no whole Parquet file; capture it again.") from None
-    fit = [one.name for one in schema if one.type in _BINARY or one.name not in ("key", "value")]
+    binary = (pa.binary(), pa.large_binary())
+    fit = [one.name for one in schema if one.type in binary or one.name not in ("key", "value")]
     lacking = [name for name in _NEEDED if name not in fit]
     if lacking:
         raise DocumentError(

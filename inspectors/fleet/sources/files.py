@@ -90,8 +90,6 @@ _TAIL: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"
 _TO_ITS_END: Final = sys.maxsize
 _DAMAGED: Final = (EOFError, gzip.BadGzipFile, zlib.error)
-_SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
-_CUT_OFF: Final = "the packed file is cut off or damaged from here on; fetch it again"
 
 
 def head_of(path: str) -> bytes:
@@ -205,14 +203,15 @@ def blocks(part: Part) -> Iterator[Block]:
             while position < part.end:
                 block = text.read1(min(_BLOCK, part.end - position))
                 if not block:
-                    problem = None if is_packed else _SHORTER
+                    what = "the file became shorter while it was read, from here on; scan it again"
+                    problem = None if is_packed else what
                     break
                 if not block.endswith(b"\n"):
                     block += text.readline(LONGEST_LINE)
                 yield Block(position, block)
                 position, block = position + len(block), b""
         except _DAMAGED:
-            problem = _CUT_OFF
+            problem = "the packed file is cut off or damaged from here on; fetch it again"
         if problem is not None:
             yield Block(position, block, problem)
 

@@ -69,7 +69,6 @@ _YOUNG_JVM: Final = "-XX:TieredStopAtLevel=1"
 _DRIVER: Final = "spark.driver.extraJavaOptions"
 _PORT: Final = 15002
 _ANSWER_SECONDS: Final = 10
-_NOT_THE_SESSIONS: Final = {"spark.master", "spark.remote"}
 
 
 class SparkSettings(Record, frozen=True, kw_only=True):
@@ -306,7 +305,8 @@ def _on_server(settings: SparkSettings) -> Iterator[SparkSession]:
     with environment(SPARK_CONNECT_MODE_ENABLED="1"):
         session = ours or _new_session(settings.url)
         wanted = {**_SQL, **given}
-        before = {key: session.conf.get(key, None) for key in wanted.keys() - _NOT_THE_SESSIONS}
+        names = wanted.keys() - {"spark.master", "spark.remote"}
+        before = {key: session.conf.get(key, None) for key in names}
         back = [
             partial(session.conf.unset, key)
             if value is None

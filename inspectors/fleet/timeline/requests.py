@@ -214,12 +214,10 @@ def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -
     old = facts.members.get(before or "")
     if old is None or old.gone:
         return False
-    if epoch is None or epoch != old.last_epoch:
-        # its session may have expired before
-        old.goes(None, None)
-        return False
-    old.goes(at, causes.RESTARTED)
-    return True
+    # with another epoch, its session may have expired before
+    keeps = epoch is not None and epoch == old.last_epoch
+    old.goes(at if keeps else None, causes.RESTARTED if keeps else None)
+    return keeps
 
 
 def _start(at: int, request: Request) -> int:
