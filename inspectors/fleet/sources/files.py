@@ -168,8 +168,7 @@ def share_out(
 
 def _as_read(head: bytes, until: int) -> ReadLog:
     """Return a log that begins so, as the next scan knows it again."""
-    begin = head[: min(until, _HEAD)]
-    return ReadLog(digest=hashlib.sha256(begin).hexdigest(), until=until)
+    return ReadLog(digest=hashlib.sha256(head[: min(until, _HEAD)]).hexdigest(), until=until)
 
 
 def _last_line(stream: IO[bytes], begin: int, size: int) -> int:

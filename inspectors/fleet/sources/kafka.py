@@ -36,7 +36,6 @@ from rebal.inspectors.kafka.read import read_brokers
 from rebal.inspectors.kafka.session import connect
 from rebal.inspectors.kafka.wire import Deadline
 
-GROUP: Final = "rebal-fleet"
 NEEDED: Final = "grant READ on it"
 _TASKS_PER_CORE: Final = 4
 _LEAST: Final = 50_000
@@ -182,7 +181,7 @@ def read_partitions(
 def _settings(config: ClusterConfig) -> dict[str, Any]:
     return to_confluent(config) | {
         # It makes no group: partitions are assigned, and nothing is committed.
-        "group.id": GROUP,
+        "group.id": "rebal-fleet",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",

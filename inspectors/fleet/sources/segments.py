@@ -108,9 +108,8 @@ def read_segments(paths: Sequence[str]) -> Source:
         DocumentError: as `find_segments` and `find_cluster_id_of` do.
     """
     found = find_segments(paths)
-    names = sorted({f"{TOPIC}-{partition}" for partition, _ in found})
-    cluster = find_cluster_id_of(found)
-    return Source(tuple(names), lambda *_: found, read_partition, cluster=cluster)
+    names = tuple(sorted({f"{TOPIC}-{partition}" for partition, _ in found}))
+    return Source(names, lambda *_: found, read_partition, cluster=find_cluster_id_of(found))
 
 
 def read_partition(share: Segments) -> Iterator[pa.RecordBatch]:

@@ -81,11 +81,6 @@ class SparkSettings(Record, frozen=True, kw_only=True):
     conf: tuple[tuple[str, str], ...] = ()
 
     @property
-    def local(self) -> bool:
-        """Return whether the executors are threads of one JVM on this machine."""
-        return self.url.startswith("local")
-
-    @property
     def url(self) -> str:
         """The master's URL."""
         chosen = self.master or dict(self.conf).get("spark.master")
@@ -184,8 +179,11 @@ def require(settings: SparkSettings, *, secrets: bool) -> None:
         SparkError: one of them is missing or too old; says how to get it.
         SettingError: secrets would travel in plain text.
     """
-    needed = ("pyspark", "pyarrow", "pandas", "numpy", "deltalake")
-    require_packages("the fleet pipeline", needed, "rebal[fleet]")
+    require_packages(
+        "the fleet pipeline",
+        ("pyspark", "pyarrow", "pandas", "numpy", "deltalake"),
+        "rebal[fleet]",
+    )
     if settings.remote:
         require_server(settings.url, secrets=secrets or any_secret(dict(settings.conf)))
     elif _running_context() is None:
@@ -200,13 +198,13 @@ def _start(settings: SparkSettings, log: IO[bytes]) -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    named = dict(settings.conf).get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
-    os.environ["PYSPARK_PYTHON"] = named or sys.executable
+    python = os.environ.get("PYSPARK_PYTHON") or sys.executable
+    os.environ["PYSPARK_PYTHON"] = dict(settings.conf).get("spark.pyspark.python", python)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
         told = (*SparkConf().getAll(), *settings.conf)
         settings = msgspec.structs.replace(settings, conf=told)
-    elif _loopback(settings):
+    elif _on_this_machine(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False).setAll([*_configuration(settings).items()])
     sink = sys.stderr if os.environ.get("REBAL_DEBUG") else log
@@ -227,18 +225,17 @@ def _configuration(settings: SparkSettings) -> dict[str, str]:
         **_SQL,
         **_WORKERS,
     }
-    if settings.local:
-        made["spark.sql.shuffle.partitions"] = str(max(4, 2 * (os.cpu_count() or 1)))
-    if _loopback(settings):
+    if _on_this_machine(settings):
         made |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        made["spark.sql.shuffle.partitions"] = str(max(4, 2 * (os.cpu_count() or 1)))
     made |= dict(settings.conf) | {"spark.master": settings.url}
     made[_DRIVER] = f"{_YOUNG_JVM} {made.get(_DRIVER, '')}".rstrip()
     return made
 
 
-def _loopback(settings: SparkSettings) -> bool:
+def _on_this_machine(settings: SparkSettings) -> bool:
     host = urlsplit(settings.url.split(",")[0]).hostname or ""
-    return settings.local or is_loopback(host)
+    return settings.url.startswith("local") or is_loopback(host)
 
 
 def active_session() -> SparkSession | None:

@@ -38,15 +38,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-_Part = TypeVar("_Part")
-_Share = TypeVar("_Share")
+_T = TypeVar("_T")
 _MANY: Final = 1 << 16
 
 
-def shares_of(parts: Sequence[tuple[_Part, int]], tasks: int) -> list[list[_Part]]:
+def shares_of(parts: Sequence[tuple[_T, int]], tasks: int) -> list[list[_T]]:
     """Return parts, given with their sizes, in so many shares of about one size, or fewer."""
     total, held = sum(size for _, size in parts), 0
-    shares: list[list[_Part]] = []
+    shares: list[list[_T]] = []
     for part, size in parts:
         if held * tasks >= total * len(shares):
             shares.append([])
@@ -57,8 +56,8 @@ def shares_of(parts: Sequence[tuple[_Part, int]], tasks: int) -> list[list[_Part
 
 def in_shares(
     spark: SparkSession,
-    shares: Sequence[_Share],
-    work: Callable[[_Share], Iterator[pa.RecordBatch]],
+    shares: Sequence[_T],
+    work: Callable[[_T], Iterator[pa.RecordBatch]],
     schema: StructType | str,
 ) -> DataFrame:
     """Return what `work` makes of each share, in a task of its own."""
@@ -73,8 +72,8 @@ def in_tasks(rows: DataFrame, work: Work, schema: StructType | str) -> DataFrame
 
 def _of_numbers(
     batches: Iterable[pa.RecordBatch],
-    shares: Sequence[_Share],
-    work: Callable[[_Share], Iterator[pa.RecordBatch]],
+    shares: Sequence[_T],
+    work: Callable[[_T], Iterator[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
@@ -174,9 +173,8 @@ def _asked(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
     def look() -> None:
         while not over.wait(_EVERY):
             with contextlib.suppress(Exception):
-                stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-                seen = [stage for stage in stages if stage is not None]
-                _add_up([(stage.numCompletedTasks, stage.numTasks) for stage in seen], tasks)
+                stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
+                _add_up([(stage.numCompletedTasks, stage.numTasks) for stage in stages], tasks)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()

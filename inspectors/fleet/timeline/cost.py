@@ -21,8 +21,7 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
     protocol is not known. By the records each had got its assignment; the log of the generation
     before may show that one had not yet.
     """
-    shown = (of.new, of.old or of.new)
-    now, then = [(one.type, one.protocol_type, one.assignor) for one in shown]
+    now, then = [(one.type, one.protocol_type, one.assignor) for one in (of.new, of.old or of.new)]
     logged = {
         member_id: (one.assignors, one.software_name, one.software_version)
         for member_id, one in of.facts.members.items()
@@ -92,8 +91,7 @@ def _revoked_late(of: Rebalance, member: Member) -> int | None:
         return 0
     if logged.before is not None:
         counts = [one.assignment.count for one in gone if one.member_id == logged.before]
-        left = facts.left.get(logged.before)
-        had = left.had if left is not None else None
+        had = facts.left[logged.before].had if logged.before in facts.left else None
         return next((None if count < 0 else count for count in counts), had)
     may_be = facts.away.pop(member.process, False) or any(
         one.process == member.process and may_be_slow(one, of) for one in gone

@@ -104,7 +104,10 @@ class Incidents(Struct, array_like=True):
     def rebalanced(self, new: Generation, members: Collection[Member], rows: Rows) -> None:
         """Note that a rebalance to these members was completed."""
         if members and new.timed:
-            self._in_storm(new, members, rows)
+            began = new.started or new.ended
+            soon = min(one.session_timeout_ms or _SESSION_MS for one in members) * MILLI
+            storm = self._again(_STORM, Streak(began, began), new.ended, None, rows, soon=soon)
+            storm.most = max(storm.most, len(members))
         self._owners(new.ended, members, rows)
         for key, one in [*self.streaks.items()]:
             if key[0] == "hidden" and one.first_at <= new.ended:
@@ -116,15 +119,6 @@ class Incidents(Struct, array_like=True):
         storm = self.streaks.get(_STORM)
         if storm is not None:
             storm.again(at or storm.last_at)
-
-    def _in_storm(self, new: Generation, members: Collection[Member], rows: Rows) -> None:
-        started, storm = new.started or new.ended, self.streaks.get(_STORM)
-        soon = min(one.session_timeout_ms or _SESSION_MS for one in members) * MILLI
-        if storm is None or started - storm.last_at > soon:
-            self._end(_STORM, rows)
-            storm = self.streaks[_STORM] = Streak(started, started)
-        storm.again(new.ended)
-        storm.most = max(storm.most, len(members))
 
     def _owners(self, at: int, members: Collection[Member], rows: Rows) -> None:
         """Members that own nothing while others do."""
@@ -171,16 +165,27 @@ class Incidents(Struct, array_like=True):
         said = f"{who} was rejected with [{', '.join(names)}]"
         self._again(("refused", *client, *names), Streak(at, at, said), at, who, rows)
 
-    def _again(self, key: Key, new: Streak, at: int, member: str, rows: Rows) -> None:
-        """Note that a client did it once more; it begins `new` if it last did long ago."""
+    def _again(
+        self,
+        key: Key,
+        new: Streak,
+        at: int,
+        member: str | None,
+        rows: Rows,
+        *,
+        soon: int = _IDLE,
+    ) -> Streak:
+        """Note that it happened once more; it begins `new` unless it was `soon` after the last."""
         streak = self.streaks.get(key)
-        if streak is not None and new.first_at - streak.last_at > _IDLE:
+        if streak is not None and new.first_at - streak.last_at > soon:
             self._end(key, rows)
-        self.streaks.setdefault(key, new).again(at, member)
+        streak = self.streaks.setdefault(key, new)
+        streak.again(at, member)
         if len(self.streaks) > _SPARE:
             for old in [k for k, one in self.streaks.items() if at - one.last_at > _IDLE]:
                 if old[0] in ("short", "refused"):
                     self._end(old, rows)
+        return streak
 
     def _end(self, key: Key, rows: Rows, *, lasts: bool = False) -> None:
         """End a streak: it is an incident if it was long enough; `lasts`: and has no end yet."""
