@@ -139,6 +139,15 @@ def test_older_formats(tmp_path: Path) -> None:
             id="an open transaction holds back what comes after",
         ),
         pytest.param(
+            [
+                batch(0, PAIRS[:1], producer=1) + marker(1, 1, commit=False),
+                batch(2, PAIRS[2:3], producer=1) + marker(3, 1, commit=True),
+            ],
+            [2],
+            {CONTROL: 2, ABORTED: 1},
+            id="each of a producer's transactions ends on its own",
+        ),
+        pytest.param(
             [batch(0, PAIRS[:2]) + batch(2, PAIRS)[:-5]], [0, 1], {CUT_OFF: 1}, id="cut-off records"
         ),
         pytest.param(

@@ -14,13 +14,12 @@ import math
 import os
 import re
 import struct
-from bisect import bisect
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence, Set
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 from kafka.errors import KafkaError, UnsupportedCodecError
@@ -115,11 +114,12 @@ def read_segments(paths: Sequence[str]) -> Source:
 def read_partition(share: Segments) -> Iterator[pa.RecordBatch]:
     """Yield the segments of one partition, in order, as batches of `SOURCE`."""
     partition, files = share
-    rows = partial(_rows, partition=partition, ends=_transactions(files))
+    aborted, open_since = _transactions(files)
+    rows = partial(_rows, partition=partition, aborted=aborted, open_since=open_since)
     return batches_of(chain.from_iterable(map(rows, files)))
 
 
-def _rows(file: str, partition: int, ends: _Transactions) -> Iterator[SourceRow]:
+def _rows(file: str, partition: int, aborted: Set[int], open_since: float) -> Iterator[SourceRow]:
     """Yield a segment's rows; what is no whole batch is one row, which says so."""
     source = Path(file).name
     for batch, packed, wrong in _batches(file):
@@ -128,7 +128,7 @@ def _rows(file: str, partition: int, ends: _Transactions) -> Iterator[SourceRow]
             problem = "the record batch fails its CRC"
         elif batch is not None:
             records, problem = _records(batch, source)
-            problem = problem or ends.why_left_out(batch)
+            problem = problem or _left_out(batch, aborted, open_since)
         for key, value, place, time in records:
             at = None if time is None or time < 0 else time * 1000
             # What comes after the begin of an open transaction is for a later scan.
@@ -136,43 +136,34 @@ def _rows(file: str, partition: int, ends: _Transactions) -> Iterator[SourceRow]
             yield key, value, partition, number, at, source, problem
 
 
-class _Transactions(NamedTuple):
-    """A partition's transactions: where each producer's ended, and whether it was committed.
+def _left_out(batch: Any, aborted: Set[int], open_since: float) -> str | None:
+    """Return what a batch's records are that are not to be read; None: they are."""
+    if batch.base_offset >= open_since:
+        return OPEN
+    if batch.magic == 2 and batch.is_control_batch:
+        return CONTROL
+    return ABORTED if batch.base_offset in aborted else None
 
-    `open_since` is the offset at which the first open one begins; infinite where none is open.
+
+def _transactions(files: Sequence[str]) -> tuple[Set[int], float]:
+    """Return the offsets of aborted batches, and where the first open transaction begins.
+
+    That is infinite where none is open.
     """
-
-    ends: Mapping[int, Sequence[tuple[int, bool]]]
-    open_since: float
-
-    def why_left_out(self, batch: Any) -> str | None:
-        """Return what a batch's records are that are not to be read; None: they are."""
-        if batch.base_offset >= self.open_since:
-            return OPEN
-        if batch.magic < 2 or not (batch.is_control_batch or batch.is_transactional):
-            return None
-        ends = self.ends.get(batch.producer_id, ())
-        at = bisect(ends, (batch.base_offset, True))
-        is_committed = at < len(ends) and ends[at][1]
-        return CONTROL if batch.is_control_batch else None if is_committed else ABORTED
-
-
-def _transactions(files: Sequence[str]) -> _Transactions:
-    """Return the transactions that the batches' heads and the markers show."""
-    ends: dict[int, list[tuple[int, bool]]] = defaultdict(list)
-    begun: dict[int, int] = {}
+    aborted: set[int] = set()
+    begun: dict[int, list[int]] = defaultdict(list)
     for batch, _packed, _problem in chain.from_iterable(map(_batches, files)):
         if batch is None or batch.magic < 2 or not batch.is_transactional:
             continue
         if not batch.is_control_batch:
-            begun.setdefault(batch.producer_id, batch.base_offset)
+            begun[batch.producer_id].append(batch.base_offset)
             continue
         for key, *_ in _records(batch, files[0])[0]:
             # A marker's key: a version and its type, 0 for abort and 1 for commit.
             if key is not None:
-                begun.pop(batch.producer_id, None)
-                ends[batch.producer_id].append((batch.base_offset, key[2:4] == b"\x00\x01"))
-    return _Transactions(ends, min(begun.values(), default=math.inf))
+                ended = begun.pop(batch.producer_id, ())
+                aborted.update(() if key[2:4] == b"\x00\x01" else ended)
+    return aborted, min((offsets[0] for offsets in begun.values()), default=math.inf)
 
 
 _Record = tuple[bytes | None, bytes | None, int | None, int | None]
