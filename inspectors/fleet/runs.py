@@ -3,15 +3,16 @@
 A group's records say nearly the same again and again, so a run of them packs to a few hundredths,
 in the lake and on the way through the JVM. The other columns of a run bound its offsets and times.
 A task holds the runs of one group packed. It looks at all their times at once, for which of them
-are believed follows from the others, and unpacks one run after another; only runs that overlap
-are sorted as one.
+are believed follows from the others, and unpacks a run when its first row is due: those that
+overlap are merged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
 from itertools import chain, groupby, pairwise, starmap
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import RUNS, TIME, TIMELINE, values_of, with_columns
-from rebal.inspectors.fleet.timeline.clock import DISORDER, early, effective_times
+from rebal.inspectors.fleet.timeline.clock import DISORDER, effective_times
+from rebal.inspectors.fleet.timeline.group import Record
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
@@ -27,10 +29,6 @@ _RUN_BYTES: Final = 1 << 20
 _RUN_ROWS: Final = 1024
 _SHORT: Final = 8
 """As many runs become one that is no larger than one may be."""
-_BATCH_ROWS: Final = 8192
-_BATCH_BYTES: Final = 32 << 20
-_LAST: Final = np.iinfo(np.int64).max
-_NEVER: Final = -_LAST
 _CODEC: Final = "zstd"
 _BY: Final = [(name, "ascending") for name in ORDER]
 _TIMED: Final = ["at", "partition", "offset"]
@@ -119,19 +117,17 @@ def joined(runs: pa.Table) -> pa.Table:
     return pa.concat_tables([alone.select(RUNS.names), *made])
 
 
-def gathered(
-    tables: Iterable[pa.Table], most_bytes: int, most_rows: int = _LAST
-) -> Iterator[list[pa.Table]]:
-    """Yield tables, as many at once as have so many bytes or rows; none without rows."""
+def gathered(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[list[pa.Table]]:
+    """Yield tables, as many at once as have so many bytes; none without rows."""
     held: list[pa.Table] = []
-    count = size = 0
-    for rows in tables:
+    size = 0
+    for rows in filter(len, tables):
         held.append(rows)
-        count, size = count + len(rows), size + rows.nbytes
-        if size >= most_bytes or count >= most_rows:
+        size += rows.nbytes
+        if size >= most_bytes:
             yield held
-            held, count, size = [], 0, 0
-    if count:
+            held, size = [], 0
+    if held:
         yield held
 
 
@@ -141,20 +137,29 @@ def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[PackedRun]:
     yield from starmap(PackedRun, zip(*columns, strict=True))
 
 
-def unpack(
-    batches: Iterable[pa.RecordBatch], span: tuple[int, int] | None
-) -> Iterator[pa.RecordBatch]:
-    """Rows of `RUNS`, by group → their rows in order, in batches of some thousand.
+def unpack(batches: Iterable[pa.RecordBatch], span: tuple[int, int] | None) -> Iterator[Record]:
+    """Rows of `RUNS`, by group → their rows: of each group its state, then in `ORDER`.
 
-    Rows have effective times (`clock.effective_times`); `span` is the time that all sources cover.
+    Requests come `DISORDER` early. Rows have effective times (`clock.effective_times`); `span` is
+    the time that all sources cover.
     """
     runs = chain.from_iterable(map(runs_of, batches))
-    by_group = groupby(runs, key=attrgetter("group_id"))
-    settled = (_settled(list(of_group), span) for _, of_group in by_group)
-    tables = chain.from_iterable(map(_merged, settled))
-    for held in gathered(tables, _BATCH_BYTES, _BATCH_ROWS):
-        whole = pa.concat_tables(held, promote_options="default").combine_chunks()
-        yield whole.to_batches()[0]
+    for _, of_group in groupby(runs, key=attrgetter("group_id")):
+        opened = map(_opened, _settled(list(of_group), span))
+        for _, record in merge(*opened, key=itemgetter(0)):
+            if record is not None:
+                yield record
+
+
+def _opened(run: PackedRun) -> Iterator[tuple[tuple[Any, ...], Record | None]]:
+    """Yield the place of a run, for which it need not be unpacked, then its rows with theirs."""
+    early = DISORDER if run.kind == REQUESTS else 0
+    yield (run.kind != STATE, run.at is None, (run.at or 0) - early), None
+    rows = run.rows()
+    for record in map(Record, *(values_of(rows[name]) for name in Record._fields)):
+        time = (run.kind != STATE, record.at is None, (record.at or 0) - early)
+        place = (record.partition or 0, record.offset or 0, record.source, record.position or 0)
+        yield (*time, record.partition is None, *place), record
 
 
 def _settled(runs: list[PackedRun], span: tuple[int, int] | None) -> list[PackedRun]:
@@ -182,45 +187,6 @@ def _is_doubtful(runs: Sequence[PackedRun], span: tuple[int, int] | None) -> boo
         and (run.offset <= before.last_offset or (run.at or 0) < before.until)
         for before, run in pairwise(records)
     )
-
-
-def _merged(runs: Iterable[PackedRun]) -> Iterator[pa.Table]:
-    """Yield the rows of one group's runs in order, requests early, the state first."""
-    held: list[pa.Table] = []
-    end, count, enough = _NEVER, 0, _BATCH_ROWS
-    for run in sorted(runs, key=_place):
-        rows = early(run.rows()) if run.kind == REQUESTS else run.rows()
-        first, last = _time(rows["at"][0]), _time(rows["at"][-1])
-        if run.kind == STATE:
-            yield rows
-            continue
-        if held and first > end:
-            yield in_order(held)
-            held, end, count, enough = [], _NEVER, 0, _BATCH_ROWS
-        held.append(rows)
-        end, count = max(end, last), count + len(rows)
-        if count >= enough:
-            # What is before the newest run is before all that follow. The rows that stay have to
-            # double before all are sorted again: else many runs that overlap take time squared.
-            whole = in_order(held)
-            at = pc.fill_null(whole["at"].cast(pa.int64()), _LAST)
-            done = pc.sum(pc.less(at, first)).as_py() or 0
-            yield whole.slice(0, done)
-            held, count = [whole.slice(done)], len(whole) - done
-            enough = max(_BATCH_ROWS, 2 * count)
-    if held:
-        yield in_order(held)
-
-
-def _place(run: PackedRun) -> tuple[bool, int]:
-    if run.at is None:
-        return run.kind != STATE, _LAST
-    return True, run.at - (DISORDER if run.kind == REQUESTS else 0)
-
-
-def _time(at: pa.Scalar) -> int:
-    """Return a time as it sorts: none comes last."""
-    return at.value if at.is_valid else _LAST
 
 
 def _starts(*columns: _Values) -> _Values:

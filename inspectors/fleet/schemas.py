@@ -228,9 +228,8 @@ is made of. A record has a `key` and its offset; a line has the request as `valu
 (`facts.pack_request`) and orders the lines of its file by `position`; one that cannot be read has
 only a `problem` beside its place, and goes no further than to `errors`. In the timeline `at` is the
 effective time (`clock.effective_times`: of one partition they never run backwards), and `told_at`
-the row's own where that may be another one; a request's `at` is `DISORDER` before its time
-(`clock.early`). Null: its line has no time, it tells lists and nothing of when. A line that comes
-again, with equal bytes at the same time, is the same one."""
+the row's own where that may be another one. Null: its line has no time, it tells lists and nothing
+of when. A line that comes again, with equal bytes at the same time, is the same one."""
 RUNS: Final = pa.schema(
     [
         ("group_id", TEXT),

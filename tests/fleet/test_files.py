@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow.dataset import ParquetFileFormat
 
+from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet import writer
 from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
 from rebal.inspectors.fleet.increments import NO_GROUPS, Piece, carry, tell
@@ -19,7 +20,6 @@ from rebal.inspectors.fleet.intake import only_new, read_broken, take_in
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import ERRORS, RUNS, SCAN, STATES, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import PartWriter, TaskReport
 from tests.fleet.tablefiles import reported, target_in
@@ -146,13 +146,12 @@ def test_a_line_with_a_time_that_is_not_believed_waits_until_it_is(tmp_path: Pat
     packed = request_of("g", ahead)
     for _ in range(2):
         # By the scan that read it, then by the next one.
-        (rows,) = unpack(packed.to_batches(), options.span)
-        assert rows.select(["at", "told_at"]).to_pylist() == [{"at": None, "told_at": ahead}]
+        (record,) = unpack(packed.to_batches(), options.span)
+        assert (record.at, record.told_at) == (None, micros(ahead))
         made = reported(tell(packed.to_batches(), target, options)).made
         (packed,) = read_rows(target.place, made["waiting"][0].path, RUNS)
-    (rows,) = unpack(packed.to_batches(), (0, 2**62))
-    early = ahead - timedelta(microseconds=DISORDER)
-    assert rows.select(["at", "told_at"]).to_pylist() == [{"at": early, "told_at": None}]
+    (record,) = unpack(packed.to_batches(), (0, 2**62))
+    assert (record.at, record.told_at) == (micros(ahead), None)
 
 
 def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +15,7 @@ from rebal.inspectors.fleet.runs import in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import RUNS, TIMELINE
 from tests.examples import examples
 from tests.fleet import timeline_input
-from tests.fleet.timeline_input import Row, batches, record
+from tests.fleet.timeline_input import Row, record
 from tests.fleet.timeline_story import SECOND, START
 
 
@@ -41,9 +40,8 @@ def through(files: list[list[Row]]) -> list[Row]:
 
 def rows_of(packed: list[Row]) -> Iterator[Row]:
     batches = pa.Table.from_pylist(packed, RUNS).to_batches(max_chunksize=3)
-    for batch in unpack(batches, None):
-        for one in batch.to_pylist():
-            yield dict.fromkeys(TIMELINE.names) | one
+    for one in unpack(batches, None):
+        yield dict.fromkeys(TIMELINE.names) | one._asdict()
 
 
 times = st.one_of(st.none(), st.integers(0, 40))
@@ -89,7 +87,7 @@ def test_rows_come_out_in_order_with_effective_times(files: list[list[Row]], run
     finally:
         runs._RUN_ROWS = before
     ordered = timeline_input.in_order([one for rows in files for one in rows])
-    assert made == [one for batch in batches(ordered) for one in batch.to_pylist()]
+    assert made == ordered
 
 
 def test_a_state_comes_before_its_groups_rows() -> None:
@@ -109,26 +107,3 @@ def test_a_run_is_cut_where_it_is_large_and_packs_what_repeats() -> None:
     (batch,) = packed_of(rows)
     assert len(batch) == 4
     assert batch.nbytes < 0.01 * sum(batch["size"].to_pylist())
-
-
-def test_many_runs_that_overlap_are_not_sorted_again_for_each(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An unordered export that many tasks read: each has rows of the group from first to last."""
-    tasks, each = 60, 20
-    monkeypatch.setattr(runs, "_BATCH_ROWS", 50)
-    ordered = in_order
-    sizes: list[int] = []
-
-    def noted(held: list[pa.Table]) -> pa.Table:
-        sizes.append(sum(len(one) for one in held))
-        return ordered(held)
-
-    files = [
-        [row(0, task + n * tasks, task + n * tasks) for n in range(each)] for task in range(tasks)
-    ]
-    packed = [one for rows in files for batch in packed_of(rows) for one in batch.to_pylist()]
-    monkeypatch.setattr(runs, "in_order", noted)
-    made = [one["offset"] for one in rows_of(packed)]
-    assert made == sorted(range(tasks * each))
-    assert sum(sizes) <= 6 * tasks * each

@@ -1,4 +1,4 @@
-"""Clocks that are wrong, rows out of order, without a time, cut into batches or broken.
+"""Clocks that are wrong, rows out of order, without a time or broken.
 
 Order is the offset's, and a time that cannot be is no evidence.
 """
@@ -24,10 +24,10 @@ from tests.fleet.timeline_input import (
     Row,
     Tables,
     asking,
-    batches,
     captured_records,
     captured_requests,
     in_order,
+    record_of,
     tables,
 )
 from tests.fleet.timeline_story import SECOND, START, M, Story, at, facts, only
@@ -74,7 +74,7 @@ def captured() -> list[Row]:
 
 @cache
 def usual_with_requests() -> Tables:
-    return tables(captured(), 500)
+    return tables(captured())
 
 
 @cache
@@ -266,17 +266,11 @@ def test_rows_that_are_not_sorted_by_effective_times_are_told() -> None:
     story = Story()
     for number in range(1, 6):
         story.generation(number * 100, number, [M("a", (number,))])
-    whole = pa.Table.from_batches(batches(in_order(story.rows)))
-    unsorted = whole.take([0, 2, 1, 3, 4]).combine_chunks().to_batches()
-    made = dict(make_tables(unsorted, Options()))
+    ordered = list(map(record_of, in_order(story.rows)))
+    made = dict(make_tables([ordered[n] for n in (0, 2, 1, 3, 4)], Options()))
     (error,) = made["errors"].to_pylist()
     assert error["offset"] == 1
     assert "after newer records" in error["error"]
-
-
-@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 7, 100_000])
-def test_batches_of_any_size_give_the_same_tables(size: int) -> None:
-    assert tables(captured(), size) == usual_with_requests()
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 from msgspec import inspect
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.timeline import rows as timeline_rows
 from rebal.inspectors.fleet.timeline.facts import unpack_request
-from rebal.inspectors.fleet.timeline.group import apply_record, apply_request, finish
+from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
-from tests.fleet.timeline_input import batches, in_order, record_of
+from tests.fleet.timeline_input import in_order, record_of
 from tests.fleet.timeline_story import M, Story
 
 
@@ -77,11 +76,11 @@ def test_rows_of_unchanged_members_are_handed_on_before_the_end(
         story.generation(number, number, [M("a", (0,))])
     given = 0
 
-    def counted() -> Iterator[pa.RecordBatch]:
+    def counted() -> Iterator[Record]:
         nonlocal given
-        for batch in batches(in_order(story.rows)):
-            given += len(batch)
-            yield batch
+        for row in in_order(story.rows):
+            given += 1
+            yield record_of(row)
 
     made = make_tables(counted(), Options())
     found = next(len(rows) for kind, rows in made if kind == "rebalances")

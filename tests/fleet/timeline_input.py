@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import cache
 from itertools import groupby
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TABLES, TIMELINE
 from rebal.inspectors.fleet.sources.requests import RequestLines
-from rebal.inspectors.fleet.timeline.clock import DISORDER, early, effective_times
+from rebal.inspectors.fleet.timeline.clock import DISORDER, effective_times
 from rebal.inspectors.fleet.timeline.facts import pack_request, unpack_request
 from rebal.inspectors.fleet.timeline.group import Record
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN, WAITING
@@ -119,28 +119,21 @@ def _order(row: Row) -> int:
 
 
 def record_of(row: Row) -> Record:
-    """A row of a record as the timeline takes it."""
-    names = ("group_id", "at", "told_at", "key", "value", "partition", "offset", "source")
-    return Record(**{name: row.get(name) for name in names})
+    """A row as the timeline takes it."""
+    return Record(**{name: row.get(name) for name in Record._fields})
 
 
-def batches(ordered: Sequence[Row], size: int = 1000) -> Iterator[pa.RecordBatch]:
-    for at in range(0, len(ordered), size):
-        part = pa.Table.from_pylist(ordered[at : at + size], TIMELINE)
-        yield from early(part).to_batches()
-
-
-def tables(rows: Iterable[Row], size: int = 1000, **options: Any) -> Tables:
+def tables(rows: Iterable[Row], **options: Any) -> Tables:
     """The rows of each table, as Python values: of one scan, and the same of several."""
     rows = list(rows)
     observed = options.pop("observed", None)
     options["recorded"] = {row["group_id"] for row in rows if row["offset"] is not None}
     ordered = in_order(rows, observed)
     whole = Scans(**options)
-    whole.scan(ordered, size)
+    whole.scan(ordered)
     parts = Scans(**options)
     for n in range(_PARTS):
-        parts.scan(part_of(ordered, n, _PARTS), size)
+        parts.scan(part_of(ordered, n, _PARTS))
     found = whole.tables()
     assert parts.tables() == found
     return found
@@ -173,7 +166,7 @@ class Scans:
         self._states: dict[str, Row] = {}
         self._waiting: list[Row] = []
 
-    def scan(self, ordered: Sequence[Row], size: int = 1000) -> None:
+    def scan(self, ordered: Sequence[Row]) -> None:
         """Tell these rows, which are in order."""
         news = {row["group_id"] for row in ordered}
         waiting = [row for row in self._waiting if row["group_id"] in news]
@@ -183,7 +176,7 @@ class Scans:
         self._waiting = [row for row in self._waiting if row["group_id"] not in news]
         for name, before in self._open.items():
             self._open[name] = [row for row in before if row["group_id"] not in kept]
-        for kind, batch in make_tables(batches(rows, size), Options(**self._options)):
+        for kind, batch in make_tables(map(record_of, rows), Options(**self._options)):
             batch.validate(full=True)
             found = batch.to_pylist()
             if kind == WAITING:

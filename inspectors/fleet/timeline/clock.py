@@ -15,9 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from rebal.inspectors.fleet.schemas import TIME, with_columns
+from rebal.inspectors.fleet.schemas import TIME
 
 Ints = np.ndarray[Any, np.dtype[Any]]
 
@@ -69,9 +68,3 @@ def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
 def latest_time() -> int:
     """Return the last time that is believed by this machine's clock: a day ahead of it."""
     return int((datetime.now(UTC) + timedelta(days=1)).timestamp()) * 1_000_000
-
-
-def early(rows: pa.Table) -> pa.Table:
-    """Return rows of `TIMELINE` in which requests are `DISORDER` earlier, and so sorted."""
-    at = pc.subtract(rows["at"].cast(pa.int64()), pc.if_else(pc.is_null(rows["key"]), DISORDER, 0))
-    return with_columns(rows, {"at": at.cast(TIME)})

@@ -1,11 +1,11 @@
 """The timeline: one pass over all groups' records and requests, in order, to the tables' rows.
 
-`make_tables(batches)` takes Arrow batches of `schemas.TIMELINE`, sorted by `ORDER`, a group's rows
-one after another (they may span batches), and yields `(kind, batch)`: rows of the tables in
-`rows.MADE`, those that a later scan may replace as kinds that begin with `rows.OPEN`, those of the
-input that wait for it, and of each group its state, from which the next scan goes on. Nothing here
-needs Spark, the wall clock or a file: the same rows, in batches of any size and in any number of
-scans, give the same tables. Of a group only its present state is kept in memory.
+`make_tables(records)` takes rows of `schemas.TIMELINE`, sorted by `ORDER`, a group's rows one after
+another, and yields `(kind, batch)`: rows of the tables in `rows.MADE`, those that a later scan may
+replace as kinds that begin with `rows.OPEN`, those of the input that wait for it, and of each group
+its state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a file: the
+same rows, in any number of scans, give the same tables. Of a group only its present state is kept
+in memory.
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
 of a request log. Records of kinds 0 and 1 (commits) do not belong here. Rows come out group by
@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any, Final
 
 import pyarrow as pa
 from msgspec.structs import replace
 
-from rebal.inspectors.fleet.schemas import values_of
 from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
@@ -31,7 +30,7 @@ from rebal.inspectors.fleet.timeline.rows import OPEN, SETTLED, Rows
 from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
-"""How rows are sorted after the group's state, by effective times, nulls last."""
+"""How rows are sorted after the group's state, by effective times (requests early), nulls last."""
 FORM: Final = f"schema {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
 _Line = tuple[int | None, int | None, bytes | None]
@@ -61,14 +60,10 @@ class Options:
 
 
 def make_tables(
-    batches: Iterable[pa.RecordBatch], options: Options
+    records: Iterable[Record], options: Options
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
     rows = Rows(options.topic_names, options.breaks)
-    given = (
-        zip(*(values_of(one[name]) for name in Record._fields), strict=True) for one in batches
-    )
-    records = map(Record._make, chain.from_iterable(given))
     for group_id, of_group in groupby(records, key=attrgetter("group_id")):
         rows.group_id = group_id
         yield from _tell(group_id, of_group, options, rows)
@@ -91,13 +86,13 @@ def _tell(
         if _is_heard(record, heard):
             continue
         is_request, told_at = record.key is None, record.told_at
-        at = record.at if record.at is None or not is_request else record.at + DISORDER
-        if record.at is None or (until is not None and record.at > until):
+        early = DISORDER if is_request else 0
+        if record.at is None or (until is not None and record.at - early > until):
             saved = saved or _open(state, until, rows)
-            rows.add("waiting", **record._replace(at=at)._asdict())
+            rows.add("waiting", **record._asdict())
         if is_request:
             request = replace(unpack_request(record.value or b""), log=record.source)
-            apply_request(state, rows, at, request)
+            apply_request(state, rows, record.at, request)
         else:
             is_settled &= told_at is None or span is None or span[0] <= told_at <= span[1]
             apply_record(state, rows, record)
