@@ -18,7 +18,7 @@ import pytest
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import SCHEMA as SCANS
-from rebal.inspectors.fleet.lake.table import LakeTable, app_of
+from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import columns_of
 from tests.fleet.synthetic import fleet
@@ -46,7 +46,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with new_run(place, "west", full=True) as run:
         for name in ("groups", "rebalances"):
             table = LakeTable(place, name, columns_of(name))
-            assert table.become("west", [], app_of("west"), run.number) is not None
+            assert table.become("west", [], run.number) is not None
             assert table.files("west") == (), "a reader of the latest version sees nothing"
     return folder
 

@@ -144,12 +144,12 @@ def test_a_killed_scan_leaves_nothing_that_later_ones_do_not_remove(
 
 def commit(place: Place, writer: int, number: int) -> int | None:
     table = LakeTable(place, "groups", _COLUMNS)
-    return table.become("east", [DataFile(f"{writer}-{number}.parquet", 1, 10)], "east", number)
+    return table.become("east", [DataFile(f"{writer}-{number}.parquet", 1, 10)], number)
 
 
 def test_of_commits_at_the_same_moment_one_is_made(place: Place) -> None:
     """The server refuses the second file of the same name: If-None-Match of PutObject."""
-    LakeTable(place, "groups", _COLUMNS).create("rebal/x")
+    LakeTable(place, "groups", _COLUMNS).create("east")
     with ThreadPoolExecutor(3) as pool:
         for number in range(1, 6):
             made = list(pool.map(commit, [place] * 3, range(3), [number] * 3))

@@ -116,7 +116,7 @@ def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
         if more:
             monkeypatch.undo()
             found = Scans(place).of(UNNAMED)
-            assert Scans(place).drop(found, [1, 2], "rebal/unnamed", "00000000-00000001-x")
+            assert Scans(place).drop(found, [1, 2], "00000000-00000001-x")
         return become(table, *given, **more)
 
     monkeypatch.setattr(LakeTable, "become", beside)

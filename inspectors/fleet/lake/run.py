@@ -29,7 +29,6 @@ from rebal.inspectors.fleet.lake.table import (
     CHECKPOINT,
     DataFile,
     LakeTable,
-    app_of,
     lost,
     token_of,
 )
@@ -88,11 +87,11 @@ class Run:
         Raises:
             LakeError: another scan of this cluster came first, or the store does not let it happen.
         """
-        made, app = self._files(report), app_of(self.cluster)
+        made = self._files(report)
 
         def commit(name: str) -> TableEntry:
             files = made[name]
-            version = self._table(name).become(self.cluster, files, app, self.number)
+            version = self._table(name).become(self.cluster, files, self.number)
             if version is None:
                 raise lost(self.place, self.cluster)
             return TableEntry(rows=sum(one.rows for one in files), version=version)
@@ -109,7 +108,7 @@ class Run:
             inputs={name: entry for name, entry in entries.items() if name not in TABLES},
         )
         scans = Scans(self.place)
-        found = scans.finish(finished, self._found, app, self.target.token)
+        found = scans.finish(finished, self._found, self.target.token)
         self._sweep(found, {finished.run: made})
         return finished
 
@@ -169,10 +168,9 @@ def new_run(
         place.probe(token_of(cluster, 0))
     scans = Scans(place)
     tables = [LakeTable(place, name, columns_of(name)) for name in STORED]
-    app = app_of(cluster)
-    last = scans.create(app)
+    last = scans.create(cluster)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        number = 1 + max(last, *pool.map(partial(LakeTable.create, app=app), tables))
+        number = 1 + max(last, *pool.map(partial(LakeTable.create, cluster=cluster), tables))
     run = Run(place, cluster, number, scans.of(cluster), full=full, retain=retain)
     try:
         yield run

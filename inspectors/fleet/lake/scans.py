@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -58,7 +59,6 @@ _ROW: Final = pa.schema(
 LEAST: Final = 2
 """Scans of a cluster that stay in any case: the one before the last may be read at this moment."""
 _SHARE: Final = 8
-_DROPS: Final = "/retention"
 
 
 class Row(NamedTuple):
@@ -74,20 +74,18 @@ class Row(NamedTuple):
 
 
 class Finished:
-    """A cluster's finished scans that can be read: `rows`, the last one last.
+    """A cluster's finished scans that can be read: `rows`, the last one last, and their `files`.
 
-    `by_file` are the rows by the file of the table that has them. Documents are read one by one,
-    for there may be thousands.
+    Documents are read one by one, for there may be thousands.
     """
 
     def __init__(
-        self, place: Place, cluster: str, by_file: Mapping[DataFile, tuple[Row, ...]]
+        self, place: Place, cluster: str, files: Iterable[DataFile], rows: Iterable[Row]
     ) -> None:
         self._place = place
         self.cluster = cluster
-        self.by_file = by_file
-        found = {row.number: row for rows in by_file.values() for row in rows}
-        self.rows = tuple(found[number] for number in sorted(found))
+        self.files = tuple(sorted(files))
+        self.rows = tuple(sorted(rows, key=itemgetter(0)))
 
     def last(self) -> Manifest:
         """Return the last scan; `NOTHING` where there is none.
@@ -103,18 +101,14 @@ class Finished:
         Raises:
             DocumentError: it cannot be read.
         """
-        for one in self.files_of([number]):
+        # The last file is named by the last scan.
+        for one in reversed(self.files):
             for rows in read_rows(self._place, f"{SCANS}/{one.path}", _DOCUMENTS):
                 numbers = rows["scan_id"].to_pylist()
                 if number in numbers:
                     document = rows["document"][numbers.index(number)].as_py()
                     return load_manifest(document, str(self._place))
         raise LakeError(f"{self._place}: scan {number} is not there any more.")
-
-    def files_of(self, numbers: Collection[int]) -> list[DataFile]:
-        """Return the files that have the row of one of these scans."""
-        found = self.by_file.items()
-        return [file for file, rows in found if any(row.number in numbers for row in rows)]
 
 
 class Scans(LakeTable):
@@ -129,11 +123,13 @@ class Scans(LakeTable):
         Raises:
             LakeError: the store does not let them be read.
         """
-        before = known.by_file if known is not None else {}
-        found = {one: before.get(one) or _rows(self._place, one) for one in self.files(cluster)}
-        return Finished(self._place, cluster, found)
+        files = self.files(cluster)
+        if known is not None and known.files == files:
+            return known
+        rows = [row for one in files for row in _rows(self._place, one)]
+        return Finished(self._place, cluster, files, rows)
 
-    def finish(self, manifest: Manifest, before: Finished, app: str, token: str) -> Finished:
+    def finish(self, manifest: Manifest, before: Finished, token: str) -> Finished:
         """Make this scan the cluster's last, if that of `before` still is; return those then there.
 
         Scans that are older than what `manifest` retains lose their rows, once they are an eighth
@@ -142,7 +138,6 @@ class Scans(LakeTable):
         Args:
             manifest: The scan.
             before: The scans that were finished when this one began.
-            app: The name under which scans of the cluster commit.
             token: The folder that was made in the tables.
 
         Raises:
@@ -157,53 +152,49 @@ class Scans(LakeTable):
         gone = expired(rows, manifest.retain, manifest.finished_at)
         if len(gone) * _SHARE < len(rows):
             gone = ()
-        dropped, made = {one.number for one in gone}, (row, _written(manifest, row))
-        after = self._exchange(found, (app, row.number), token, dropped, made)
+        made, dropped = (row, _written(manifest, row)), {one.number for one in gone}
+        after = self._exchange(found, token, dropped, made)
         # Rows may have been dropped at the same moment.
         if after.rows[-1:] != (row,):
             raise lost(self._place, manifest.cluster)
         return after
 
-    def drop(self, found: Finished, numbers: Collection[int], app: str, token: str) -> bool:
+    def drop(self, found: Finished, gone: Collection[int], token: str) -> bool:
         """Remove the rows of these scans, unless the scans are not `found` any more.
 
-        A scan that is under way is not disturbed: it takes a number of `app`, this takes none.
+        A scan that is under way is not disturbed: it takes a number, this takes none.
         """
-        number = self.number(f"{app}{_DROPS}") + 1
-        after = self._exchange(found, (f"{app}{_DROPS}", number), token, numbers)
-        return not after.files_of(numbers)
+        after = self._exchange(found, token, gone)
+        return all(row.number not in gone for row in after.rows)
 
     def _exchange(
         self,
         found: Finished,
-        commit: tuple[str, int],
         token: str,
         gone: Collection[int],
-        made: tuple[Row, pa.Table] | None = None,
+        *made: tuple[Row, pa.Table],
     ) -> Finished:
         """Commit the scans without those `gone`, and the one that was `made`; return those there.
 
         Small files are put together.
         """
-        again = set(found.files_of(gone))
-        again |= set(find_small([one for one in found.by_file if one not in again]))
-        staying = [row for one in again for row in found.by_file[one] if row.number not in gone]
-        parts = [self._without(one, gone) for one in sorted(again)]
-        if made is not None:
-            staying.append(made[0])
-            parts.append(iter([made[1]]))
-        by_file = {one: rows for one, rows in found.by_file.items() if one not in again}
-        if staying:
-            by_file[self._write(token, itertools.chain.from_iterable(parts))] = tuple(staying)
-        after = Finished(self._place, found.cluster, by_file)
-        done = self.become(found.cluster, by_file, *commit, instead_of=tuple(found.by_file))
+        again = found.files if gone else find_small(found.files)
+        staying = self._without(again, gone)
+        written = self._write(token, itertools.chain(staying, (table for _, table in made)))
+        rows = [row for row in found.rows if row.number not in gone]
+        rows += (row for row, _ in made)
+        number = rows[-1].number if made else None
+        files = [*(one for one in found.files if one not in again), written]
+        after = Finished(self._place, found.cluster, files, rows)
+        done = self.become(found.cluster, after.files, number, instead_of=found.files)
         return after if done is not None else self.of(found.cluster, after)
 
-    def _without(self, file: DataFile, gone: Collection[int]) -> Iterator[pa.Table]:
-        """Yield the rows of a file that stay, with columns that it may not have."""
-        for rows in read_rows(self._place, f"{SCANS}/{file.path}", SCHEMA):
-            staying = [one not in gone for one in rows["scan_id"].to_pylist()]
-            yield rows.filter(pa.array(staying, pa.bool_()))
+    def _without(self, files: Iterable[DataFile], gone: Collection[int]) -> Iterator[pa.Table]:
+        """Yield the rows of files that stay, with columns that they may not have."""
+        for one in files:
+            for rows in read_rows(self._place, f"{SCANS}/{one.path}", SCHEMA):
+                staying = [number not in gone for number in rows["scan_id"].to_pylist()]
+                yield rows.filter(pa.array(staying, pa.bool_()))
 
     def _write(self, token: str, parts: Iterable[pa.Table]) -> DataFile:
         path, rows = f"{token}.parquet", 0

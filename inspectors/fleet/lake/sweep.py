@@ -28,7 +28,6 @@ from rebal.inspectors.fleet.lake.table import (
     CHECKPOINT,
     DataFile,
     LakeTable,
-    app_of,
     number_of,
     token_of,
 )
@@ -92,7 +91,7 @@ def _files_of(
     place: Place, found: Finished, rows: Mapping[int, Row], known: Known | None
 ) -> set[str]:
     """Return the files that these scans have, and those of all their rows, as paths in the lake."""
-    made = {f"{SCANS}/{one.path}" for one in found.by_file}
+    made = {f"{SCANS}/{one.path}" for one in found.files}
     for number, row in rows.items():
         for table, version in row.versions.items():
             files = (known or {}).get(number, {}).get(table)
@@ -179,12 +178,12 @@ def compact(
     lost: list[str] = []
     scans = Scans(place)
     for cluster in clusters:
-        app, found = app_of(cluster), scans.of(cluster)
+        found = scans.of(cluster)
         kept = found.last().retain if retain is None else retain
         gone = tuple(row.number for row in expired(found.rows, kept, datetime.now(UTC)))
-        number = scans.number(app)
+        number = max((row.number for row in found.rows), default=0)
         if gone and not dry:
-            if not scans.drop(found, gone, app, token_of(cluster, number)):
+            if not scans.drop(found, gone, token_of(cluster, number)):
                 lost.append(
                     f"{place}: a scan of the cluster {cluster} ended meanwhile and came first: "
                     "compact again."

@@ -63,15 +63,15 @@ class LakeTable:
         self._name = name
         self._schema = pa.schema([pa.field(CLUSTER, pa.string()), *schema])
 
-    def create(self, app: str) -> int:
+    def create(self, cluster: str) -> int:
         """Make an empty table unless there is one; a column that it does not have is added.
 
-        Returns the number of the last transaction of `app` that was committed, 0 if none was.
+        Returns the number of the cluster's last scan that committed to it, 0 if none did.
 
         Raises:
             LakeError: the store does not let it happen, or the table there is not of this kind.
         """
-        return self._commit(self._create).transaction_version(app) or 0
+        return self._commit(self._create).transaction_version(_app_of(cluster)) or 0
 
     def _create(self) -> DeltaTable:
         from deltalake import DeltaTable, Schema
@@ -98,11 +98,6 @@ class LakeTable:
             table.alter.add_columns(fresh)
         return table
 
-    def number(self, app: str) -> int:
-        """Return the number of the last transaction of `app` that was committed, 0 if none was."""
-        with self._place.errors():
-            return self._open(None).transaction_version(app) or 0
-
     def clusters(self) -> tuple[str, ...]:
         """Return the clusters that have files in it, sorted."""
         with self._place.errors():
@@ -121,34 +116,33 @@ class LakeTable:
         self,
         cluster: str,
         files: Iterable[DataFile],
-        app: str,
-        number: int,
+        number: int | None,
         *,
         instead_of: tuple[DataFile, ...] | None = None,
     ) -> int | None:
         """Commit that these are all files of the cluster; return the version that has them.
 
-        None: another scan of the cluster has committed to the table since this one began, or the
-        cluster's files are no longer `instead_of` (None: whatever they are).
+        `number` is the scan's, if one commits. None: this or a later one of the cluster has
+        committed to the table, or the cluster's files are no longer `instead_of` (None: whatever
+        they are).
 
         Raises:
             LakeError: the store does not let it happen.
         """
         wanted = tuple(sorted(files))
-        return self._commit(lambda: self._become(cluster, wanted, app, number, instead_of))
+        return self._commit(lambda: self._become(cluster, wanted, number, instead_of))
 
     def _become(
         self,
         cluster: str,
         wanted: tuple[DataFile, ...],
-        app: str,
-        number: int,
+        number: int | None,
         instead_of: tuple[DataFile, ...] | None,
     ) -> int | None:
         from deltalake import CommitProperties, Transaction
 
-        table = self._open(None)
-        if (table.transaction_version(app) or 0) >= number:
+        table, app = self._open(None), _app_of(cluster)
+        if number is not None and (table.transaction_version(app) or 0) >= number:
             return None
         have = _files(table, cluster)
         if instead_of is not None and have != instead_of:
@@ -159,7 +153,8 @@ class LakeTable:
             table.schema(),
             [CLUSTER],
             commit_properties=CommitProperties(
-                app_transactions=[Transaction(app, number)], max_commit_retries=10
+                app_transactions=[] if number is None else [Transaction(app, number)],
+                max_commit_retries=10,
             ),
         )
         table = self._open(None)
@@ -244,7 +239,7 @@ def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
     return tuple(one for found in many for one in found)
 
 
-def app_of(cluster: str) -> str:
+def _app_of(cluster: str) -> str:
     """Return the name under which scans of a cluster commit."""
     return f"rebal/{cluster}"
 
