@@ -15,14 +15,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rebal.inspectors.fleet.lake.place import Place
-from rebal.inspectors.fleet.schemas import SCAN, TEXT, in_columns
+from rebal.inspectors.fleet.schemas import SCAN, in_columns
 
 _ROWS: Final = 4096
 _LARGE: Final = {"rows", "document"}
 _FEW: Final = 64
 """Rows of a batch, and of one with large values: a run may have a megabyte."""
-_BETWEEN: Final = "\0"
-"""No name of a group holds it."""
 
 
 def read_rows(
@@ -57,18 +55,6 @@ def read_rows(
 def of_groups(groups: pa.Array) -> pc.Expression:
     """Return the condition for rows of these groups."""
     return pc.field("group_id").isin(groups)
-
-
-def of_scans(rows: pa.Table) -> pc.Expression:
-    """Return the condition for rows of these groups by these scans (`group_id`, `scan_id`)."""
-    scans = rows[SCAN.name].combine_chunks()
-    written = _written(rows["group_id"].combine_chunks(), scans.cast(TEXT))
-    one = _written(pc.field("group_id"), pc.field(SCAN.name).cast(TEXT))
-    return pc.field(SCAN.name).isin(pc.unique(scans)) & one.isin(written)
-
-
-def _written(group: pa.Array | pc.Expression, scan: pa.Array | pc.Expression) -> pa.Array:
-    return pc.binary_join_element_wise(group, scan, _BETWEEN)
 
 
 def may_hold(low: str | None, high: str | None, names: Sequence[str]) -> bool:

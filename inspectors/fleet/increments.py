@@ -54,19 +54,18 @@ from rebal.inspectors.fleet.timeline.timeline import FORM, Options, make_tables
 from rebal.inspectors.fleet.writer import RUN_KINDS, WRITTEN, PartWriter, Target
 
 NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])
-NEWEST: Final = ("states", "waiting")
-"""Kinds of which a group's newest rows count, whatever else is there."""
-_ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"]).append(SCAN)
+ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"])
+"""What a scan knows of each group's state: its columns without the state."""
 _SERIES: Final = ("group_id", "kind", "partition")
 
 
 class Choice(NamedTuple):
-    """The groups to be told, and how: those told `anew`, and of those that go on the scan that
-    wrote the state of each (`group_id`, `scan_id`). `recorded` are those that have records."""
+    """The groups to be told: those told `anew`, those that `go_on` from their states, and those
+    seen first. `recorded` are those that have records."""
 
     groups: pa.Array
     anew: pa.Array
-    go_on: pa.Table
+    go_on: pa.Array
     recorded: pa.Array
 
 
@@ -104,15 +103,12 @@ def decoded(parts: Iterable[bytes]) -> pa.Table:
     return summed([pa.Table.from_batches([pa.ipc.read_record_batch(one, NEWS)]) for one in parts])
 
 
-def newest_states(run: Run) -> pa.Table:
-    """Return what the scan before says of each group's newest state, without the state."""
-    found = [_ABOUT.empty_table()]
-    for file in run.earlier("states"):
-        found += read_rows(run.place, file.path, _ABOUT)
-    rows = pa.concat_tables(found).combine_chunks().sort_by([(SCAN.name, "descending")])
-    groups = rows["group_id"].combine_chunks()
-    first = pc.index_in(groups, groups)
-    return rows.filter(pc.equal(first, pa.array(range(len(rows)), first.type)))
+def earlier_rows(run: Run, kind: str, columns: pa.Schema) -> pa.Table:
+    """Return the rows of a kind that the scan before has, in these columns."""
+    found = [columns.empty_table()]
+    for file in run.earlier(kind):
+        found += read_rows(run.place, file.path, columns)
+    return pa.concat_tables(found).combine_chunks()
 
 
 def told_until(news: pa.Table) -> int | None:
@@ -135,8 +131,8 @@ def choose(
 ) -> Choice:
     """Return the groups of which this scan writes rows, and those that go on from a state.
 
-    `states` are the newest ones of the lake (`newest_states`). `span` is the time that all sources
-    cover (microseconds since 1970), and `named` are the ids of topics whose names are new.
+    `states` are the rows of `ABOUT` that the lake has. `span` is the time that all sources cover
+    (microseconds since 1970), and `named` are the ids of topics whose names are new.
     """
     state = states.take(pc.index_in(news["group_id"], states["group_id"]))
     is_record = pc.equal(news["kind"], RECORDS)
@@ -159,8 +155,8 @@ def choose(
     groups = pc.unique(pa.concat_arrays([_names(news), anew]))
     told = states.filter(pc.is_in(states["group_id"], groups))
     recorded = _names(news.filter(is_record), told.filter(told["recorded"]))
-    go_on = told.filter(pc.invert(pc.is_in(told["group_id"], anew)))
-    return Choice(groups, anew, go_on.select(["group_id", SCAN.name]), recorded)
+    go_on = _names(told.filter(pc.invert(pc.is_in(told["group_id"], anew))))
+    return Choice(groups, anew, go_on, recorded)
 
 
 def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:

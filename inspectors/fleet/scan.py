@@ -29,17 +29,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet.files import may_hold, of_groups, of_scans, read_rows
+from rebal.inspectors.fleet.files import may_hold, of_groups
 from rebal.inspectors.fleet.increments import (
-    NEWEST,
+    ABOUT,
     NO_GROUPS,
     Choice,
     Piece,
     carry,
     choose,
     decoded,
+    earlier_rows,
     gather,
-    newest_states,
     pieces_of,
     tell,
     tell_commits,
@@ -53,7 +53,7 @@ from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import in_shares, in_tasks
-from rebal.inspectors.fleet.timeline.rows import OPEN
+from rebal.inspectors.fleet.timeline.rows import MADE
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
@@ -116,7 +116,7 @@ def scan(
         logs, ahead_ms = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
         check_seen(run.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
-    news, states = decoded(totals.news), newest_states(run)
+    news, states = decoded(totals.news), earlier_rows(run, "states", ABOUT)
     totals.topics = run.previous.topics | totals.topics
     if run.previous.observed_from and run.previous.observed_until:
         totals.stretch((micros(run.previous.observed_from), micros(run.previous.observed_until)))
@@ -162,14 +162,14 @@ def _write(now: _Scan, named: Collection[str]) -> None:
 def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
     """Return reports of tasks that write the rows of groups with news."""
     run, totals = now.run, now.totals
-    going = choice.go_on["group_id"].combine_chunks()
     # Lines without a time are told again.
-    pieces = pieces_of("requests", run.earlier("requests"), going, pc.field("at").is_null())
+    timeless = pc.field("at").is_null()
+    pieces = pieces_of("requests", run.earlier("requests"), choice.go_on, timeless)
     for kind in ("records", "requests"):
         pieces += pieces_of(kind, totals.files(kind))
         pieces += pieces_of(kind, run.earlier(kind), choice.anew)
-    for kind in NEWEST:
-        pieces += pieces_of(kind, run.earlier(kind), going, of_scans(choice.go_on))
+    for kind in ("states", "waiting"):
+        pieces += pieces_of(kind, run.earlier(kind), choice.go_on)
     if not pieces:
         return None
     recorded = frozenset(choice.recorded.to_pylist())
@@ -187,10 +187,7 @@ def _leaving(now: _Scan, choice: Choice) -> pa.Array:
     if now.run.retain is None or span is None:
         return NO_GROUPS
     since = span[1] - int(now.run.retain * 1_000_000)
-    found = [_DELETED.empty_table()]
-    for file in now.run.earlier("open_groups"):
-        found += read_rows(now.run.place, file.path, _DELETED)
-    groups = pa.concat_tables(found).combine_chunks()
+    groups = earlier_rows(now.run, "open_groups", _DELETED)
     old = groups.filter(pc.less(groups["deleted_at"].cast(pa.int64()), since))["group_id"]
     leaving = old.filter(pc.invert(pc.is_in(old, choice.groups))).combine_chunks()
     return leaving if len(leaving) * _SHARE >= len(groups) else NO_GROUPS
@@ -227,25 +224,24 @@ def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | 
 def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
     """Return reports of tasks that write what is replaced in part, and join small files."""
     run = now.run
-    told = pc.is_in(now.states["group_id"], choice.groups)
-    newest = of_scans(now.states.filter(pc.invert(told)))
-    known = now.states.filter(told)["group_id"].combine_chunks()
-    again = known.filter(pc.is_in(known, choice.anew))
     shares: list[list[Piece]] = []
     for kind, table in FOLDERS.items():
         files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
         small = find_small(files)
-        told_again = choice.groups if kind.startswith(OPEN) else again
-        if kind in (*_READ, *NEWEST):
+        # Of a group that goes on the settled rows stay.
+        told_again = choice.anew if kind in MADE else choice.groups
+        if kind in _READ:
             told_again = NO_GROUPS
         # By what could not be read the next scan knows it again.
         left = NO_GROUPS if table == "errors" else leaving
         gone = pa.concat_arrays([told_again, left])
         names, staying = sorted(gone.to_pylist()), ~of_groups(gone)
-        rest = staying & newest if kind in NEWEST else staying
-        shares.append([Piece(kind, one.path, one.size, rest, anew=True) for one in small])
-        others = [one for one in files if one not in small and may_hold(one.low, one.high, names)]
-        shares.append([Piece(kind, one.path, one.size, staying) for one in others])
+        of_kind = (
+            Piece(kind, one.path, one.size, staying, one in small)
+            for one in files
+            if one in small or may_hold(one.low, one.high, names)
+        )
+        shares.append(list(of_kind))
     if not any(shares):
         return None
     work = partial(carry, target=run.target)

@@ -14,11 +14,11 @@ from pyarrow.dataset import ParquetFileFormat
 
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet import writer
-from rebal.inspectors.fleet.files import of_groups, of_scans, read_rows
+from rebal.inspectors.fleet.files import of_groups, read_rows
 from rebal.inspectors.fleet.increments import NO_GROUPS, Piece, carry, tell
 from rebal.inspectors.fleet.intake import only_new, read_broken, take_in
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
-from rebal.inspectors.fleet.schemas import ERRORS, RUNS, SCAN, STATES, TIMELINE, in_columns
+from rebal.inspectors.fleet.schemas import ERRORS, RUNS, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import PartWriter, TaskReport
@@ -116,16 +116,6 @@ def test_of_requests_without_a_time_no_others_are_read(tmp_path: Path) -> None:
     assert row_groups_read(tmp_path, path, timeless) == 1
     (found,) = read_rows(target_in(tmp_path).place, path, RUNS, timeless)
     assert len(found) == 1
-
-
-def test_of_states_only_the_newest_are_read(tmp_path: Path) -> None:
-    rows = pa.Table.from_pylist([{"group_id": "a"}, {"group_id": "b"}], STATES)
-    path = written(tmp_path, "states", rows)
-    older = of_scans(pa.table({"group_id": ["a"], "scan_id": [2]}))
-    assert row_groups_read(tmp_path, path, older) == 0
-    newest = of_scans(pa.table({"group_id": ["a", "b"], "scan_id": [1, 0]}))
-    (rows,) = read_rows(target_in(tmp_path).place, path, STATES.append(SCAN), newest)
-    assert rows["group_id"].to_pylist() == ["a"]
 
 
 def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, en
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted after the group's state, by effective times (requests early), nulls last."""
-FORM: Final = f"schema {SCHEMA}"
+FORM: Final = f"state {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
 _Line = tuple[int | None, int | None, bytes | None]
 _OFTEN: Final = 1024
