@@ -69,30 +69,27 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
     told = source.cluster if source is not None else None
     whose = f"{order.config.bootstrap} is" if order.config is not None else "the files are"
     cluster = find_cluster(order.out, order.cluster, told, whose=whose)
-    with contextlib.ExitStack() as started:
-        spark = started.enter_context(spark_session(order.spark))
-        # Only now is the lake written to: a scan that cannot start leaves nothing there. Spark ends
-        # before the run does, so that no task writes after it.
-        making = new_run(order.out, cluster, full=order.full, retain=order.retain)
-        with making as run, started.pop_all():
-            try:
-                with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
-                    manifest = scan(
-                        spark,
-                        run,
-                        source=source,
-                        request_logs=order.request_logs,
-                        log_timezone=order.log_timezone,
-                        say=say,
-                    )
-            except RebalError:
+    with spark_session(order.spark) as spark:
+        # Only now is the lake written to: a scan that cannot start leaves nothing there.
+        run = new_run(order.out, cluster, full=order.full, retain=order.retain)
+        try:
+            with watch(spark, tasks) if tasks is not None else contextlib.nullcontext():
+                manifest = scan(
+                    spark,
+                    run,
+                    source=source,
+                    request_logs=order.request_logs,
+                    log_timezone=order.log_timezone,
+                    say=say,
+                )
+        except RebalError:
+            raise
+        except Exception as error:
+            if os.environ.get("REBAL_DEBUG"):
                 raise
-            except Exception as error:
-                if os.environ.get("REBAL_DEBUG"):
-                    raise
-                raise _in_words(error, order) from None
-            say(f"Spark ran on {describe(spark)}.")
-            return manifest
+            raise _in_words(error, order) from None
+        say(f"Spark ran on {describe(spark)}.")
+        return manifest
 
 
 def run_scans(

@@ -14,6 +14,7 @@ What a scan tells is in proportion to what is new: a group goes on from its stat
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -48,14 +49,15 @@ from rebal.inspectors.fleet.increments import (
 from rebal.inspectors.fleet.intake import Say, read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted
-from rebal.inspectors.fleet.lake.table import find_small
+from rebal.inspectors.fleet.lake.sweep import Freed, remove
+from rebal.inspectors.fleet.lake.table import DataFile, find_small
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
 from rebal.inspectors.fleet.spark.tasks import in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.rows import MADE
 from rebal.inspectors.fleet.timeline.timeline import Options
-from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, WORK, PartWriter, TaskReport
+from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, PartWriter, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _COMMITS: Final = ("commits", "open_commit_groups")
@@ -110,11 +112,10 @@ def scan(
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
         totals = read_records(spark, run, source)
-        check_seen(run.place, totals)
     if request_logs:
         say("reading the request logs")
         logs, ahead_ms = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
-        check_seen(run.place, totals)
+    check_seen(run.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
     news, states = decoded(totals.news), earlier_rows(run, "states", ABOUT)
     totals.topics = run.previous.topics | totals.topics
@@ -152,14 +153,16 @@ def _write(now: _Scan, named: Collection[str]) -> None:
     """Write the tables' files; `named` are the ids of topics whose names are new."""
     choice = choose(now.news, now.states, now.totals.span, named)
     leaving = _leaving(now, choice)
-    work = (_tell(now, choice), _tell_commits(now, choice, leaving), _carry(now, choice, leaving))
-    reports = [one for one in work if one is not None]
-    if reports:
-        # One job: none of the three waits for another's last task.
-        now.totals.take(reduce(DataFrame.union, reports).collect())
+    parts = now.totals.made.pop("commit_parts", [])
+    commits = _tell_commits(now, choice, leaving, parts)
+    work = (_tell(now, choice), commits, _carry(now, choice, leaving))
+    # One job: none of the three waits for another's last task.
+    now.totals.take(reduce(DataFrame.union, work).collect())
+    with contextlib.suppress(LakeError):
+        remove(now.run.place, [Freed(one.path, one.size) for one in parts])
 
 
-def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
+def _tell(now: _Scan, choice: Choice) -> DataFrame:
     """Return reports of tasks that write the rows of groups with news."""
     run, totals = now.run, now.totals
     # Lines without a time are told again.
@@ -170,8 +173,6 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame | None:
         pieces += pieces_of(kind, run.earlier(kind), choice.anew)
     for kind in ("states", "waiting"):
         pieces += pieces_of(kind, run.earlier(kind), choice.go_on)
-    if not pieces:
-        return None
     recorded = frozenset(choice.recorded.to_pylist())
     options = Options(totals.topics, now.breaks, recorded, told_until(now.news), totals.span)
     rows = gather(now.spark, run.place, pieces, RUNS).sortWithinPartitions("group_id")
@@ -207,13 +208,13 @@ def _write_log_ends(now: _Scan, brokers: ClusterReading) -> None:
     now.totals.gone |= {one.path for one in now.run.earlier("log_ends")}
 
 
-def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
+def _tell_commits(
+    now: _Scan, choice: Choice, leaving: pa.Array, parts: Sequence[DataFile]
+) -> DataFrame:
     """Return reports of tasks that write what groups have committed, in this scan and before."""
     run, totals = now.run, now.totals
-    pieces = pieces_of("commit_parts", totals.files("commit_parts"))
+    pieces = pieces_of("commit_parts", sorted(parts))
     pieces += pieces_of("commits", run.earlier("commits"))
-    if not pieces:
-        return None
     known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
     log = bool(totals.files("requests") or run.earlier("requests"))
     work = partial(tell_commits, target=run.target, known=known, leaving=leaving, log=log)
@@ -221,12 +222,12 @@ def _tell_commits(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | 
     return in_tasks(gather(now.spark, run.place, pieces, COMMIT_PARTS), work, REPORT_DDL)
 
 
-def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
+def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame:
     """Return reports of tasks that write what is replaced in part, and join small files."""
     run = now.run
     shares: list[list[Piece]] = []
     for kind, table in FOLDERS.items():
-        files = () if table == WORK or kind in _REPLACED else run.earlier(kind)
+        files = () if kind in _REPLACED else run.earlier(kind)
         small = find_small(files)
         # Of a group that goes on the settled rows stay.
         told_again = choice.anew if kind in MADE else choice.groups
@@ -242,8 +243,6 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame | None:
             if one in small or may_hold(one.low, one.high, names)
         )
         shares.append(list(of_kind))
-    if not any(shares):
-        return None
     work = partial(carry, target=run.target)
     return in_shares(now.spark, [one for one in shares if one], work, REPORT_DDL)
 

@@ -106,22 +106,20 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
         return sorted(self.made.get(kind, ()))
 
 
-WORK: Final = "_work"
-"""The folder of what no later scan needs."""
 FOLDERS: Final = {
     **{name: name for name in TABLES if name != "groups"},
     **{f"{OPEN}{name}": name for name in MADE},
     "open_commit_groups": "groups",
     "broken": "errors",
     **{name: name for name in INPUTS},
-    "commit_parts": WORK,
+    "commit_parts": "commits",
 }
 """Where in the lake the files of each kind are that tasks write: the tables, and what later tasks
 and scans make them of."""
 _COLUMNS: Final = {**TABLES, **INPUTS}
 WRITTEN: Final = {kind: _COLUMNS[kind if kind in _COLUMNS else at] for kind, at in FOLDERS.items()}
 """The columns of each kind."""
-STORED: Final = tuple(name for name in dict.fromkeys(FOLDERS.values()) if name != WORK)
+STORED: Final = tuple(dict.fromkeys(FOLDERS.values()))
 """The Delta tables beside `scans`: those for readers, then what the next scan needs."""
 _RAW: Final = ("key", "value", "state", "rows")
 RUN_KINDS: Final = ("records", "requests", "waiting")

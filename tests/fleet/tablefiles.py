@@ -56,38 +56,38 @@ def write_tables(
         **rows,
     }
     made = {}
-    with new_run(place, cluster, full=True) as run:
-        files = place.files()
-        for name, columns in TABLES.items():
-            found = [dict(row) for row in rows.get(name, ())]
-            unknown = {key for row in found for key in row} - set(columns.names)
-            assert not unknown, f"{name} has no columns {unknown}"
-            table = pa.Table.from_pylist(found, columns)
-            for extra, kind in (more or {}).items():
-                table = table.append_column(extra, pa.nulls(len(table), kind))
-            files.create_dir(f"{name}/{run.target.token}", recursive=True)
-            kind = "open_groups" if name == "groups" else name
-            made[kind] = []
-            for number in range(parts):
-                start, stop = len(table) * number // parts, len(table) * (number + 1) // parts
-                path = f"{name}/{run.target.token}/{name}-{number:05d}.parquet"
-                with files.open_output_stream(path) as out:
-                    pq.write_table(table.slice(start, stop - start), out, compression="zstd")
-                    size = out.tell()
-                made[kind].append(DataFile(path, stop - start, size))
-        manifest = Manifest(
-            cluster=cluster,
-            run=run.number,
-            finished_at=AT,
-            observed_from=AT - timedelta(minutes=minutes),
-            observed_until=AT,
-            sources=("consumer_offsets.jsonl.gz", "kafka-request.log.gz"),
-            read=sum((records or _RECORDS).values()),
-            records=dict(records or _RECORDS),
-            breaks=dict(breaks or {}),
-            brokers=None if brokers is None else replace(brokers, ends={}),
-        )
-        run.finish(manifest, TaskReport(made=made))
+    run = new_run(place, cluster, full=True)
+    files = place.files()
+    for name, columns in TABLES.items():
+        found = [dict(row) for row in rows.get(name, ())]
+        unknown = {key for row in found for key in row} - set(columns.names)
+        assert not unknown, f"{name} has no columns {unknown}"
+        table = pa.Table.from_pylist(found, columns)
+        for extra, kind in (more or {}).items():
+            table = table.append_column(extra, pa.nulls(len(table), kind))
+        files.create_dir(f"{name}/{run.target.token}", recursive=True)
+        kind = "open_groups" if name == "groups" else name
+        made[kind] = []
+        for number in range(parts):
+            start, stop = len(table) * number // parts, len(table) * (number + 1) // parts
+            path = f"{name}/{run.target.token}/{name}-{number:05d}.parquet"
+            with files.open_output_stream(path) as out:
+                pq.write_table(table.slice(start, stop - start), out, compression="zstd")
+                size = out.tell()
+            made[kind].append(DataFile(path, stop - start, size))
+    manifest = Manifest(
+        cluster=cluster,
+        run=run.number,
+        finished_at=AT,
+        observed_from=AT - timedelta(minutes=minutes),
+        observed_until=AT,
+        sources=("consumer_offsets.jsonl.gz", "kafka-request.log.gz"),
+        read=sum((records or _RECORDS).values()),
+        records=dict(records or _RECORDS),
+        breaks=dict(breaks or {}),
+        brokers=None if brokers is None else replace(brokers, ends={}),
+    )
+    run.finish(manifest, TaskReport(made=made))
     return folder
 
 

@@ -81,9 +81,9 @@ def test_a_compaction_that_is_killed_between_two_files(
 
 
 def test_a_scan_that_is_under_way_is_not_disturbed(lake: Path) -> None:
-    with new_run(find_place(str(lake)), UNNAMED, full=False) as run:
-        assert len(compacted(lake).dropped[UNNAMED]) == 11
-        finish(run, 9)
+    run = new_run(find_place(str(lake)), UNNAMED, full=False)
+    assert len(compacted(lake).dropped[UNNAMED]) == 11
+    finish(run, 9)
     assert open_tables(str(lake)).manifest.offsets == {0: 9}
 
 

@@ -43,11 +43,11 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for cluster, groups in (("west", 8), ("east", 4), ("west", 20)):
         write_tables(folder, fleet(groups), cluster=cluster)
     place = find_place(str(folder))
-    with new_run(place, "west", full=True) as run:
-        for name in ("groups", "rebalances"):
-            table = LakeTable(place, name, columns_of(name))
-            assert table.become("west", [], run.number) is not None
-            assert table.files("west") == (), "a reader of the latest version sees nothing"
+    run = new_run(place, "west", full=True)
+    for name in ("groups", "rebalances"):
+        table = LakeTable(place, name, columns_of(name))
+        assert table.become("west", [], run.number) is not None
+        assert table.files("west") == (), "a reader of the latest version sees nothing"
     return folder
 
 

@@ -77,7 +77,6 @@ def test_a_stopped_scan_leaves_the_tables_and_no_process(
     assert child.wait(30) == (130 if kind is signal.SIGINT else -signal.SIGKILL), rest
     if kind is signal.SIGINT:
         assert rest == "rebal: stopped.\n"
-        assert not list((out / "_work").glob("*"))
     deadline = time.monotonic() + 30
     while any(map(alive, started)) and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -47,8 +47,8 @@ def finish(run: Run, offset: int, at: datetime = WHEN) -> Manifest:
 
 
 def one_scan(out: Path, offset: int, *, cluster: str = UNNAMED, full: bool = False) -> Manifest:
-    with new_run(find_place(str(out)), cluster, full=full) as run:
-        return finish(run, offset)
+    run = new_run(find_place(str(out)), cluster, full=full)
+    return finish(run, offset)
 
 
 def seen(out: Path, cluster: str = UNNAMED, scan: int | None = None) -> dict[str, Any]:
@@ -150,10 +150,10 @@ def test_of_two_scans_at_once_one_is_whole_and_the_other_is_told(
         done += 1
         return become(table, *given, **more)
 
-    with new_run(place, UNNAMED, full=False) as run:
-        monkeypatch.setattr(LakeTable, "become", interrupted)
-        with pytest.raises(LakeError, match="another scan of the cluster unnamed was writing"):
-            finish(run, 6)
+    run = new_run(place, UNNAMED, full=False)
+    monkeypatch.setattr(LakeTable, "become", interrupted)
+    with pytest.raises(LakeError, match="another scan of the cluster unnamed was writing"):
+        finish(run, 6)
     assert seen(tmp_path) == of(7, records=2)
     one_scan(tmp_path, 8)
     assert seen(tmp_path) == of(8, records=3)
@@ -161,9 +161,9 @@ def test_of_two_scans_at_once_one_is_whole_and_the_other_is_told(
 
 def test_two_clusters_in_one_lake_do_not_mix(tmp_path: Path) -> None:
     place = find_place(str(tmp_path))
-    with new_run(place, "west", full=False) as west, new_run(place, "east", full=False) as east:
-        finish(east, 2)
-        finish(west, 1)
+    west, east = (new_run(place, cluster, full=False) for cluster in ("west", "east"))
+    finish(east, 2)
+    finish(west, 1)
     one_scan(tmp_path, 3, cluster="west")
     assert (seen(tmp_path, "east"), seen(tmp_path, "west")) == (of(2), of(3, records=2))
     assert last_scan(tmp_path, "west").run == 2
@@ -237,11 +237,11 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
 
 
 def test_what_no_task_reported_is_not_in_the_tables(tmp_path: Path) -> None:
-    with new_run(find_place(str(tmp_path)), UNNAMED, full=False) as run:
-        failed = PartWriter(run.target)
-        failed.add("errors", [{"what": "of a task that was tried again"}])
-        list(failed.report())
-        finish(run, 1)
+    run = new_run(find_place(str(tmp_path)), UNNAMED, full=False)
+    failed = PartWriter(run.target)
+    failed.add("errors", [{"what": "of a task that was tried again"}])
+    list(failed.report())
+    finish(run, 1)
     assert seen(tmp_path) == of(1)
 
 

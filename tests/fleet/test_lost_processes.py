@@ -25,7 +25,7 @@ from rebal.inspectors.fleet.lake.scans import SCANS, SCHEMA, Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import STORED, WORK, columns_of
+from rebal.inspectors.fleet.writer import STORED, columns_of
 from tests.fleet import faulty_python
 from tests.fleet.conftest import OFFSETS, REBAL, REQUEST_LOG, Tables, lines_in, read_tables, script
 from tests.fleet.tablefiles import last_scan
@@ -196,4 +196,3 @@ def test_lost_processes_and_speculative_tasks_leave_the_tables_as_they_are(
     assert facts(lake) == expected
     assert on_disk(lake) == named(lake)
     assert not list((lake / PROBE).iterdir())
-    assert not list((lake / WORK).iterdir())

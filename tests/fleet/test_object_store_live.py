@@ -67,8 +67,8 @@ def place(store: Store, request: pytest.FixtureRequest) -> Place:
 @pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
 def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> None:
     for offset in range(1, 11):
-        with new_run(place, "east", full=False, retain=86_400.0) as run:
-            finish(run, offset)
+        run = new_run(place, "east", full=False, retain=86_400.0)
+        finish(run, offset)
     planned = compact(place, ["east"], retain=1.0, dry=True)
     done = compact(place, ["east"], retain=1.0)
     assert (done.lost, done.dropped) == ((), {"east": tuple(range(1, 9))})
@@ -114,16 +114,16 @@ import json, os, signal, sys
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 
-with new_run(find_place(sys.argv[1], json.loads(sys.argv[2])), "east", full=False) as run:
-    files, token = run.place.files(), run.target.token
-    print(token, flush=True)
-    names = (f"groups/{token}/a.parquet", f"_work/{token}/a.parquet", f"_probe/{token}")
-    opened = [files.open_output_stream(name) for name in names]
-    for one in opened:
-        one.write(bytes(12 << 20))
-    with files.open_output_stream(f"groups/{token}/b.parquet") as done:
-        done.write(b"whole")
-    os.kill(os.getpid(), signal.SIGKILL)
+run = new_run(find_place(sys.argv[1], json.loads(sys.argv[2])), "east", full=False)
+files, token = run.place.files(), run.target.token
+print(token, flush=True)
+names = (f"groups/{token}/a.parquet", f"records/{token}/a.parquet", f"_probe/{token}")
+opened = [files.open_output_stream(name) for name in names]
+for one in opened:
+    one.write(bytes(12 << 20))
+with files.open_output_stream(f"groups/{token}/b.parquet") as done:
+    done.write(b"whole")
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -134,8 +134,8 @@ def test_a_killed_scan_leaves_nothing_that_later_ones_do_not_remove(
     killed = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, timeout=100)
     assert killed.returncode == -signal.SIGKILL
     for offset in (5, 6):
-        with new_run(place, "east", full=False) as run:
-            finish(run, offset)
+        run = new_run(place, "east", full=False)
+        finish(run, offset)
     assert seen_in(place, "east") == of(6, records=2)
     left = place.files().get_file_info(FileSelector("", recursive=True))
     assert left
@@ -172,8 +172,8 @@ def test_what_a_store_refuses_is_said_in_one_sentence(
             for name, value in environment.items():
                 patched.setenv(name, value)
             place = find_place(f"{base}/x", options)
-            with pytest.raises(LakeError) as error, new_run(place, "east", full=False):
-                raise AssertionError("it was opened")
+            with pytest.raises(LakeError) as error:
+                new_run(place, "east", full=False)
         assert re.fullmatch(f"{re.escape(base)}/x: the store says: {says}", str(error.value))
 
 
@@ -181,8 +181,8 @@ def test_what_a_store_refuses_is_said_in_one_sentence(
 def test_hadoops_own_files_say_where_hdfs_is(
     store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with new_run(place, "east", full=False) as run:
-        finish(run, 5)
+    run = new_run(place, "east", full=False)
+    finish(run, 5)
     monkeypatch.setenv("HADOOP_CONF_DIR", str(store.configured))
     assert seen_in(find_place(place.text), "east") == of(5)
     by_default = place.text.replace(store.base, "hdfs:///lakes")

@@ -27,8 +27,8 @@ DAY = 86_400.0
 
 
 def scan_at(out: Path, day: float, retain: float | None = None) -> Manifest:
-    with new_run(find_place(str(out)), UNNAMED, full=False, retain=retain) as run:
-        return finish(run, run.number, WHEN + timedelta(days=day))
+    run = new_run(find_place(str(out)), UNNAMED, full=False, retain=retain)
+    return finish(run, run.number, WHEN + timedelta(days=day))
 
 
 def check(out: Path, *scans: int) -> None:

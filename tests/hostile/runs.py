@@ -401,7 +401,7 @@ def _stream() -> io.TextIOWrapper:
 
 
 def _no_run(*_: Any, **__: Any) -> Any:
-    return contextlib.nullcontext(SimpleNamespace(previous=None))
+    return SimpleNamespace(previous=None)
 
 
 def _read_sources(*_: Any, source: Any, request_logs: Any, **__: Any) -> Any:

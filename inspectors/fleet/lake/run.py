@@ -1,7 +1,6 @@
 """A scan that is being made in a lake, from its number to its row in `scans`.
 
     LAKE/<table>/<number>-<random>/*.parquet   what its tasks write, unknown to anybody
-    LAKE/_work/<number>-<random>/*.parquet     what they hand to later tasks; removed at the end
     one commit to each table, then one to scans
 
 Whatever ends a scan too early (an error, Ctrl-C, SIGKILL, a lost machine), and whichever of these
@@ -14,9 +13,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Final
 
@@ -34,7 +32,7 @@ from rebal.inspectors.fleet.lake.table import (
 )
 from rebal.inspectors.fleet.manifest import NOTHING, UNNAMED, Manifest, TableEntry
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import FOLDERS, STORED, WORK, Target, TaskReport, columns_of
+from rebal.inspectors.fleet.writer import FOLDERS, STORED, Target, TaskReport, columns_of
 
 _AT_ONCE: Final = 8
 """Tables that are asked about or committed at a time, for a store takes its time to answer."""
@@ -151,11 +149,8 @@ def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[st
     return dict(sorted((Counter(before) + Counter(now)).items()))
 
 
-@contextmanager
-def new_run(
-    place: Place, cluster: str, *, full: bool, retain: float | None = None
-) -> Iterator[Run]:
-    """Yield a scan to be filled and finished; unless `full`, it goes on from the cluster's last.
+def new_run(place: Place, cluster: str, *, full: bool, retain: float | None = None) -> Run:
+    """Return a scan to be filled and finished; unless `full`, it goes on from the cluster's last.
 
     Scans of `retain` seconds are kept (None: as the last scan did, at first the last two).
 
@@ -171,13 +166,7 @@ def new_run(
     last = scans.create(cluster)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         number = 1 + max(last, *pool.map(partial(LakeTable.create, cluster=cluster), tables))
-    run = Run(place, cluster, number, scans.of(cluster), full=full, retain=retain)
-    try:
-        yield run
-    finally:
-        # What tasks handed to each other.
-        with contextlib.suppress(LakeError), place.errors():
-            place.files().delete_dir(f"{WORK}/{run.target.token}")
+    return Run(place, cluster, number, scans.of(cluster), full=full, retain=retain)
 
 
 def find_cluster(place: Place, named: str | None, told: str | None, *, whose: str) -> str:
@@ -217,5 +206,7 @@ def check_place(place: Place) -> None:
         return
     if folder.is_file():
         raise LakeError(f"{place}: is a file; name a folder with --out.")
-    if folder.is_dir() and {path.name for path in folder.iterdir()} - {*STORED, SCANS, WORK, PROBE}:
+    # An earlier rebal had `_work`.
+    known = {*STORED, SCANS, PROBE, "_work"}
+    if folder.is_dir() and {path.name for path in folder.iterdir()} - known:
         raise LakeError(f"{place}: holds other files; name a new or an empty folder with --out.")

@@ -31,7 +31,7 @@ from rebal.inspectors.fleet.lake.table import (
     number_of,
     token_of,
 )
-from rebal.inspectors.fleet.writer import STORED, WORK, columns_of
+from rebal.inspectors.fleet.writer import STORED, columns_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
@@ -75,7 +75,7 @@ def find_files(
     folders = {folder for row in kept for folder in row.folders}
     needed = _files_of(place, found, {row.number: row for row in (*kept[:1], *kept[-1:])}, known)
     freed: list[Freed] = []
-    for table in (*STORED, SCANS, WORK, PROBE):
+    for table in (*STORED, SCANS, PROBE):
         for one in _list(place, table):
             # On HDFS a file that is being written has a dot in front of its name.
             token = one.path.split("/")[1].removeprefix(".")
