@@ -42,7 +42,6 @@ from rebal.inspectors.fleet.schemas import (
     SCAN,
     STATES,
     TEXT,
-    TIME,
     TIMELINE,
     in_columns,
     with_columns,
@@ -264,23 +263,12 @@ def tell(
     writer = PartWriter(target)
     for kind, rows in make_tables(unpack(batches, options.span), options):
         if kind == WAITING:
-            writer.write("waiting", pack(_waiting(pa.Table.from_batches([rows]))))
+            # Lines without a time wait for ever, and are among the requests.
+            timed = pa.Table.from_batches([rows.filter(rows["at"].is_valid())])
+            writer.write("waiting", pack(in_order([timed])))
         else:
             writer.write(kind, rows)
     yield from writer.report()
-
-
-def _waiting(rows: pa.Table) -> pa.Table:
-    """Return the rows that are written again for the next scan.
-
-    Lines without a time are not: they wait for ever, and are among the requests. A line whose time
-    is not believed has it again, for the next scan may believe it.
-    """
-    rows = rows.filter(pc.or_(rows["at"].is_valid(), rows["told_at"].is_valid()))
-    is_request = pc.is_null(rows["key"])
-    at = pc.if_else(is_request, pc.coalesce(rows["told_at"], rows["at"]), rows["at"])
-    told_at = pc.if_else(is_request, pa.scalar(None, TIME), rows["told_at"])
-    return in_order([with_columns(rows, {"at": at, "told_at": told_at})])
 
 
 def tell_commits(

@@ -61,8 +61,7 @@ class PackedRun(NamedTuple):
             return rows
         is_moved = pc.fill_null(pc.not_equal(self.times, rows["at"]), True)
         own = pc.if_else(is_moved, rows["at"], pa.scalar(None, TIME))
-        changed = {"at": self.times, "told_at": pc.coalesce(rows["told_at"], own)}
-        return in_order([with_columns(rows, changed)])
+        return in_order([with_columns(rows, {"at": self.times, "told_at": own})])
 
 
 def in_order(held: Sequence[pa.Table]) -> pa.Table:

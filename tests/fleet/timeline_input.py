@@ -129,9 +129,9 @@ def tables(rows: Iterable[Row], **options: Any) -> Tables:
     observed = options.pop("observed", None)
     options["recorded"] = {row["group_id"] for row in rows if row["offset"] is not None}
     ordered = in_order(rows, observed)
-    whole = Scans(**options)
+    whole = Scans(observed, **options)
     whole.scan(ordered)
-    parts = Scans(**options)
+    parts = Scans(observed, **options)
     for n in range(_PARTS):
         parts.scan(part_of(ordered, n, _PARTS))
     found = whole.tables()
@@ -159,8 +159,8 @@ def part_of(ordered: Sequence[Row], number: int, count: int) -> list[Row]:
 class Scans:
     """Scans of the same groups one after another, each with the states that the last one left."""
 
-    def __init__(self, **options: Any) -> None:
-        self._options = options
+    def __init__(self, observed: tuple[int, int] | None = None, **options: Any) -> None:
+        self._options, self._observed = options, observed
         self._settled: Tables = {name: [] for name in MADE}
         self._open: Tables = {name: [] for name in MADE}
         self._states: dict[str, Row] = {}
@@ -170,8 +170,8 @@ class Scans:
         """Tell these rows, which are in order."""
         news = {row["group_id"] for row in ordered}
         waiting = [row for row in self._waiting if row["group_id"] in news]
-        given = [*(row for name, row in self._states.items() if name in news), *ordered, *waiting]
-        rows = sorted(given, key=_place)
+        states = [row for name, row in self._states.items() if name in news]
+        rows = sorted([*states, *in_order([*ordered, *waiting], self._observed)], key=_place)
         kept = {name for name in self._states if name in news}
         self._waiting = [row for row in self._waiting if row["group_id"] not in news]
         for name, before in self._open.items():

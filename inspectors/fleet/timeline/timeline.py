@@ -89,7 +89,8 @@ def _tell(
         early = DISORDER if is_request else 0
         if record.at is None or (until is not None and record.at - early > until):
             saved = saved or _open(state, until, rows)
-            rows.add("waiting", **record._asdict())
+            own = record.at if told_at is None else told_at
+            rows.add("waiting", **record._replace(at=own, told_at=None)._asdict())
         if is_request:
             request = replace(unpack_request(record.value or b""), log=record.source)
             apply_request(state, rows, record.at, request)
