@@ -7,7 +7,6 @@ is never looked at. Reports add up to one of the scan.
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -133,7 +132,6 @@ _JOINED: Final = ("records", "requests")
 _BY: Final = ("group_id", "kind", "partition", "offset", "at")
 _HELD: Final = SMALL
 """Bytes that a task holds; more are another file."""
-_DRIVER: Final = 99_999
 
 
 class Target(NamedTuple):
@@ -155,7 +153,7 @@ class PartWriter:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._files = target.place.files()
-        self._task = f"{_partition():05d}-{uuid.uuid4().hex}"
+        self._task = uuid.uuid4().hex
         self._held: dict[str, list[pa.Table]] = {}
         self._sizes: Counter[str] = Counter()
         self.said = TaskReport()
@@ -225,13 +223,3 @@ def _bounds(rows: pa.Table) -> tuple[str | None, str | None]:
         return None, None
     found = pc.min_max(rows["group_id"]).as_py()
     return found["min"], found["max"]
-
-
-def _partition() -> int:
-    """In the order of the partitions, the same input gives the same order of files.
-
-    What the driver adds comes last; it needs no Spark.
-    """
-    spark: Any = sys.modules.get("pyspark")
-    context = None if spark is None else spark.TaskContext.get()
-    return _DRIVER if context is None else int(context.partitionId())

@@ -159,8 +159,7 @@ def new_run(place: Place, cluster: str, *, full: bool, retain: float | None = No
         DocumentError: the cluster's last scan there cannot be read.
     """
     check_place(place)
-    if place.folder is not None:
-        place.probe(token_of(cluster, 0))
+    place.probe(token_of(cluster, 0))
     scans = Scans(place)
     tables = [LakeTable(place, name, columns_of(name)) for name in STORED]
     last = scans.create(cluster)
