@@ -16,6 +16,8 @@ from rebal.groups.evidence.fingerprint import identify
 from rebal.groups.model import RebalanceProtocol, Source, Subscription, Tri
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from tests import software as real_software
+from tests.planner.captured import BUNDLED, FOLDER
+from tests.planner.rehearsal.captures.capture import read
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 JAVA_CLASS = "org.apache.kafka.clients.consumer."
@@ -159,20 +161,17 @@ def test_protocols():
     assert clients.eager_only("mine") is Tri.CANNOT_TELL
 
 
-def test_no_guess_about_a_captured_member_is_wrong(captures):
+def test_no_guess_about_a_captured_member_is_wrong():
     """The real client is the guessed one, or among those that the bytes leave."""
     guessed = set()
-    for request in captures.requests("JOIN_GROUP"):
-        asked, answer = request["request"], request["response"]
-        if asked["protocolType"] != "consumer":
+    every = read(FOLDER).groups.values()
+    for join, group in ((one, each) for each in every for one in each.joins()):
+        if join.asked["protocolType"] != "consumer":
             continue
-        client_id = request["requestHeader"]["clientId"]
-        version = request["clientInformation"]["softwareVersion"]
-        start = captures.start_of(asked["groupId"], client_id, request)
-        real = real_software.family(start["software"])
-        for protocol in asked["protocols"]:
+        real = real_software.family(group.start_of(join)["software"])
+        for protocol in join.asked["protocols"]:
             sent = decode_subscription(base64.b64decode(protocol["metadata"]))
-            guess = identify(client_id, answer["memberId"], sent, protocol["name"])
+            guess = identify(join.client_id, join.answered["memberId"], sent, protocol["name"])
             if guess is None:
                 continue
             assert guess.evidence
@@ -182,9 +181,9 @@ def test_no_guess_about_a_captured_member_is_wrong(captures):
                 assert ("java" if real in real_software.JAVA else real) in guess.version_range
                 continue
             assert guess.family == real
-            if guess.version_range and version != "unknown":
-                assert_within(version, guess.version_range)
-    assert guessed >= ({"librdkafka", "kafkajs"} if captures.bundled else {None})
+            if guess.version_range and join.version != "unknown":
+                assert_within(join.version, guess.version_range)
+    assert guessed >= ({"librdkafka", "kafkajs"} if FOLDER == BUNDLED else {None})
 
 
 def assert_within(version: str, text: str) -> None:

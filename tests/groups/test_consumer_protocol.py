@@ -18,9 +18,10 @@ from rebal.groups.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
 )
-from rebal.groups.wire.offsets_topic import GroupMetadataKey, decode_group_metadata, decode_key
 from tests.counted import counted_calls
 from tests.encoders import encode_assignment, encode_subscription
+from tests.planner.captured import FOLDER
+from tests.planner.rehearsal.captures.capture import read
 
 V1 = bytes.fromhex("0001 00000001 0006 6f7264657273 ffffffff 00000001 0006 6f7264657273 00000002")
 V1 += bytes.fromhex("00000000 00000005")
@@ -169,20 +170,24 @@ def test_bytes_say_the_same_whether_read_directly_or_by_the_schema(data):
         assert directly == read()
 
 
-def test_every_captured_blob_survives_byte_by_byte(captures):
-    subscribed: set[bytes] = set()
-    assigned: set[bytes] = set()
-    for request in captures.requests("JOIN_GROUP"):
-        if request["request"]["protocolType"] == "consumer":
-            sent = (*request["request"]["protocols"], *request["response"]["members"])
-            subscribed |= {base64.b64decode(each["metadata"]) for each in sent}
-    for record in captures.offsets_topic():
-        key = decode_key(base64.b64decode(record["key"]))
-        if isinstance(key, GroupMetadataKey) and record["value"]:
-            value = decode_group_metadata(base64.b64decode(record["value"]))
-            for stored in value.members if value.protocol_type == "consumer" else ():
-                subscribed.add(stored.subscription)
-                assigned.add(stored.assignment)
+def test_every_captured_blob_survives_byte_by_byte():
+    groups = read(FOLDER).groups.values()
+    joins = [join for group in groups for join in group.joins()]
+    sent = [
+        base64.b64decode(each["metadata"])
+        for join in joins
+        if join.asked["protocolType"] == "consumer"
+        for each in (*join.asked["protocols"], *join.answered["members"])
+    ]
+    values = [record.value for group in groups for record in group.records]
+    stored = [
+        member
+        for value in values
+        if value is not None and value.protocol_type == "consumer"
+        for member in value.members
+    ]
+    subscribed = {*sent, *(member.subscription for member in stored)}
+    assigned = {member.assignment for member in stored}
     # A member that the leader left out has no bytes at all.
     assigned.discard(b"")
     assert subscribed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import struct
 from collections import Counter
 
@@ -29,8 +30,9 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
 )
 from tests.encoders import nullable_bytes, string
-from tests.groups.conftest import Captures
 from tests.groups.written import compact, int32, int64, short, varint
+from tests.planner.captured import FOLDER
+from tests.planner.rehearsal.captures.capture import stored
 
 GROUP = b"\x00\x01g"
 TOPIC_ID = "8puPsrA7R9e6PednZ9e7Iw"
@@ -296,12 +298,12 @@ def test_another_version_of_a_value_is_named() -> None:
             decode(struct.pack(">h", version) + bytes(40))
 
 
-def test_every_captured_record(captures: Captures) -> None:
+def test_every_captured_record() -> None:
     """Each value that is read is written again byte by byte, apart from what is not kept."""
-    document = captures.document("truth.json")
+    document = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
     newer = "Kafka 4.1" not in document["broker"]
     seen = set()
-    for record in captures.offsets_topic():
+    for record in stored(FOLDER):
         found = decode_key(base64.b64decode(record["key"]))
         assert not isinstance(found, UnknownKey)
         assert found.group_id in document["groups"]

@@ -32,8 +32,8 @@ from rebal.inspectors.kafka.reload import (
     proven_by_probe,
 )
 from rebal.inspectors.kafka.wire import Deadline, _reject_null, message
-from tests.groups.conftest import Captures
-from tests.inspectors.logs import DATA
+from tests.planner.captured import BUNDLED
+from tests.planner.rehearsal.captures.capture import stored
 
 MEMBER = GroupMetadataMember(
     member_id="m", client_id="c", client_host="/h", session_timeout_ms=6000,
@@ -44,7 +44,7 @@ MEMBER = GroupMetadataMember(
 def test_every_captured_group_lives_where_the_broker_put_it() -> None:
     placed: dict[str, int] = {}
     keys: set[bytes] = set()
-    for record in Captures(DATA / "captures").offsets_topic():
+    for record in stored(BUNDLED):
         raw = base64.b64decode(record["key"])
         key = decode_key(raw)
         if isinstance(key, GroupMetadataKey):

@@ -141,6 +141,18 @@ class Group:
     def joins(self) -> Iterator[Request]:
         return (one for one in self.requests if one.api == "JOIN_GROUP")
 
+    def start_of(self, request: Request) -> dict[str, Any]:
+        """The start of the process that made it; Streams puts its own ending behind a client id."""
+        names = (request.client_id, request.client_id.partition("-StreamThread-")[0])
+        *_, last = (
+            event
+            for event in self.timeline
+            if event["action"] == "start"
+            and event["client_id"] in names
+            and event["t_ms"] <= 1000 * request.done
+        )
+        return last
+
 
 @dataclass
 class Capture:
@@ -181,7 +193,7 @@ def read(folder: Path) -> Capture:
             named.failed[told["member"]] = at
         elif named is not None:
             named.rebalances.append((at, told["begins"] is not None))
-    topics = _offsets(folder / "consumer_offsets.jsonl.gz", groups)
+    topics = _offsets(folder, groups)
     grown = [
         Grown(one["t_ms"] / 1000, one["topic"], one["before"], one["partitions"])
         for one in truth.get("topics", ())
@@ -269,13 +281,17 @@ def _told(path: Path) -> Iterator[tuple[dict[str, str | None], float]]:
                 yield {**found.groupdict(), "group": group}, at.timestamp()
 
 
-def _offsets(path: Path, groups: dict[str, Group]) -> dict[str, int]:
+def stored(folder: Path) -> list[dict[str, Any]]:
+    """The records of `__consumer_offsets` as they are, in the order of each partition."""
+    with gzip.open(folder / "consumer_offsets.jsonl.gz", "rt", encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines]
+    return sorted(records, key=lambda one: (one["partition"], one["offset"]))
+
+
+def _offsets(folder: Path, groups: dict[str, Group]) -> dict[str, int]:
     """Fill in the groups' records; return how many partitions each topic has."""
     topics: defaultdict[str, int] = defaultdict(int)
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    records.sort(key=lambda one: (one["partition"], one["offset"]))
-    for one in records:
+    for one in stored(folder):
         key = decode_key(base64.b64decode(one["key"]))
         if isinstance(key, OffsetCommitKey):
             topics[key.topic] = max(topics[key.topic], key.partition + 1)
