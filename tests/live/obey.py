@@ -16,6 +16,10 @@ from typing import Any, Protocol
 JOINING = ("restart", "start", "temporary", "cut-over")
 FAMILIES = {"confluent-kafka": "librdkafka"}
 KINDS = ("probe", "request log", "client log")
+RANGE: tuple[str, ...] = ("range",)
+WIDE: tuple[str, ...] = ("cooperative-sticky", "range")
+DEFAULT: tuple[str, ...] = ("range", "cooperative-sticky")
+FINAL: tuple[str, ...] = ("cooperative-sticky",)
 _AGREE = re.compile(r"--ignore (RB\d+)")
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.kafka import jars
-from tests.live.obey import Over, Process, Story
-from tests.live.obey_stories import DEFAULT, FINAL, RANGE
+from tests.live.obey import DEFAULT, FINAL, RANGE, Over, Process, Story
 from tests.live.obey_world import LiveWorld
 
 LOG, CLIENT, PROBE = "request log", "client log", "probe"

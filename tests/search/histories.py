@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.live.obey import Process
-from tests.live.obey_stories import BACK, DEFAULT, FINAL, RANGE, WIDE
+from tests.live.obey import DEFAULT, FINAL, RANGE, WIDE, Process
 
 JAVA = ("java-2.8.2", "java-3.1.2", "java-3.9.1", "java-4.1.1")
 MODERN = ("java-3.9.1", "java-4.1.1")
@@ -310,7 +309,7 @@ def _consumers(random: Random, state: str) -> tuple[Consumer, ...]:
         "half narrowed default": [DEFAULT] * some + [FINAL] * rest,
         "reordered": [DEFAULT] * some + [WIDE] * rest,
         "cooperative": [FINAL] * size,
-        "half back": [FINAL] * some + [BACK] * rest,
+        "half back": [FINAL] * some + [DEFAULT] * rest,
         "one client": [RANGE] * size,
         "with franz-go": [random.choice((RANGE, WIDE))] * size,
         "mixed families": [RANGE] * size,

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from rebal.groups.model import RebalanceProtocol
-from tests.live.obey import Limits, Outcome, Over, Process, Story, World
-from tests.live.obey_stories import FINAL, RANGE
+from tests.live.obey import FINAL, RANGE, Limits, Outcome, Over, Process, Story
 from tests.search.histories import ROUND_ROBIN, Event, History
 from tests.search.world import SimulatedWorld
 
@@ -42,54 +41,15 @@ class End(Outcome):
     answers: list[str] = field(default_factory=list)
 
 
-class HistoryWorld(World, Protocol):
-    """What a history is carried out on: the rehearsal engine, or real brokers and members.
-
-    `protocols` are the group.protocol of each process, `begun` and `joining` that of the first and
-    of the next one that joins; `filed` are lists that wait in files for the next restart; `own`
-    names the processes with a class of their own, and `confirms` what the operator looked at.
-    """
-
-    history: History
-    protocols: dict[str, str]
-    begun: str
-    joining: str
-    filed: dict[str, tuple[str, ...]]
-    faults: list[str]
-    confirms: tuple[tuple[str, ...], tuple[str, ...]]
-
-    @property
-    def own(self) -> set[str]: ...
-    @property
-    def kip848(self) -> bool: ...
-    @property
-    def elected(self) -> str | None: ...
-    @property
-    def has_rejected(self) -> bool: ...
-    @property
-    def sees_no_growth(self) -> bool: ...
-    @property
-    def misled(self) -> bool: ...
-    def merge(self) -> str: ...
-    def grow(self) -> str: ...
-    def deliver(self) -> None: ...
-    def runs(self, process: Process) -> str: ...
-    def shown(self, process: Process) -> bool: ...
-    def shown_rejected(self, process: Process) -> bool: ...
-    def counts_a_stopped_one(self) -> bool: ...
-    def unowned_at_rest(self) -> list[str]: ...
-    def is_of_step(self, advice: dict[str, Any]) -> bool: ...
-
-
 class Rehearsed(Story):
     """An obeying story whose events are the history's."""
 
-    world: HistoryWorld
+    world: SimulatedWorld
     outcome: End
 
-    def __init__(self, world: HistoryWorld, history: History, limits: Limits = LIMITS) -> None:
+    def __init__(self, world: SimulatedWorld, history: History) -> None:
         random = Random(history.seed)
-        super().__init__(world, random, history.goal, limits=limits, counted=history.counted)
+        super().__init__(world, random, history.goal, limits=LIMITS, counted=history.counted)
         self.outcome = End()
         self._left = list(history.events)
         # Members that are out since the plan was made, as the evidence showed then.
@@ -102,7 +62,8 @@ class Rehearsed(Story):
     def _play(self) -> None:
         self._happen(0)
         self._bystanders("between two looks")
-        self._cut_late()
+        if self.world.history.evidence.late:
+            self.world.spoil()
         body = self._plan()
         carry = self.rng.random() < 0.5
         if carry:
@@ -238,7 +199,7 @@ class Rehearsed(Story):
         return told
 
     def _finish(self, body: dict[str, Any]) -> None:
-        if self.world.misled and self.world.grant("client log"):
+        if self.world.judge.false_words and self.world.grant("client log"):
             # Somebody looks into the logs afterwards: what they show voids the false word.
             self._look(self.world.verify)
             raise Over("misled by the operator")
@@ -252,7 +213,7 @@ class Rehearsed(Story):
         hidden = [
             one
             for one in self._service()
-            if not one.running and one.due is None and not self.world.shown_rejected(one)
+            if not one.running and one.due is None and not self.world.truth.shown_rejected(one)
         ]
         if (out or gone or hidden) and self.counted and self.world.counts_a_stopped_one():
             # It makes up the number until its session ends, and no evidence shows who is down.
@@ -273,7 +234,7 @@ class Rehearsed(Story):
             for fault in left[:1]:
                 self._violated(f"called finished while {fault}")
         for one in out:
-            if self.world.shown_rejected(one):
+            if self.world.truth.shown_rejected(one):
                 self._violated(f"called finished without {one.name}, which the logs show rejected")
         if self.goal != "consumer":
             super()._finish(body)
@@ -305,10 +266,6 @@ class Rehearsed(Story):
             if "GROUP_MAX_SIZE_REACHED" in (self.world.error(down[0]) or ""):
                 raise Over("blocked: group.max.size")
 
-    def _cut_late(self) -> None:
-        if self.world.history.evidence.late:
-            self.world.spoil()
-
     def _look(self, ask: Any, *more: str) -> dict[str, Any]:
         self._forget_who_is_back()
         body = super()._look(ask, *more)
@@ -328,7 +285,7 @@ class Rehearsed(Story):
 
     def _violated(self, text: str) -> None:
         """Take down a broken promise, but for one that the operator's own false word broke."""
-        if self.world.misled:
+        if self.world.judge.false_words:
             raise Over("misled by the operator")
         super()._violated(text)
 
@@ -504,12 +461,9 @@ def kind_of(violation: str) -> str:
 def rehearse(history: History) -> End | None:
     """Return what became of a history; None where its group cannot begin."""
     world = SimulatedWorld(history)
-    return carry_out(world, history) if world.begin() else None
-
-
-def carry_out(world: HistoryWorld, history: History, limits: Limits = LIMITS) -> End:
-    """Return what became of a history in a world whose group has begun."""
-    story = Rehearsed(world, history, limits)
+    if not world.begin():
+        return None
+    story = Rehearsed(world, history)
     try:
         story.run()
     except Exception:

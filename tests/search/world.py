@@ -292,18 +292,9 @@ class SimulatedWorld:
         """True until new partitions are seen: in a KIP-848 group at the next heartbeat."""
         return bool(self.world._coming or getattr(self.world.group.now, "_refresh", False))
 
-    @property
-    def misled(self) -> bool:
-        """True once the operator has confirmed what a member does not run."""
-        return bool(self.judge.false_words)
-
     def counts_a_stopped_one(self) -> bool:
         """Return whether the coordinator still counts a process that has ended."""
         return not self._all_alive()
-
-    def shown_rejected(self, process: Process) -> bool:
-        """Return whether the evidence shows that this process was rejected at its last start."""
-        return self.truth.shown_rejected(process)
 
     # --- who is who -----------------------------------------------------------------------------
 
