@@ -9,10 +9,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from rebal.planner.commands import AGREED
-from tests.live.obey import JOINING, Process
+from tests.live.obey import JOINING, Limits, Over, Process, Story
 from tests.live.obey_rebal import Rebal
 from tests.live.obey_world import LiveWorld
 
@@ -40,40 +41,42 @@ class Stuck(Exception):  # noqa: N818
     """The printed commands lead nowhere."""
 
 
-class Operator:
+class Operator(Story):
     """Somebody who runs what rebal prints, restarts whom it names, and knows their clients."""
 
-    def __init__(self, world: LiveWorld, folder: Path, reach: Sequence[str]) -> None:
+    world: LiveWorld
+
+    def __init__(self, world: LiveWorld, goal: str, folder: Path, reach: Sequence[str]) -> None:
         """`reach` are the connection and the evidence of the first command."""
-        self.world = world
+        super().__init__(world, Random(0), goal, limits=Limits(race_chance=0), counted=False)
         self.end = End()
         self._reach = list(reach)
-        self._plan = folder / "checkout.plan.yaml"
+        self._file = folder / "checkout.plan.yaml"
         self._rebal = Rebal()
         self._waits = 0
         self._last: list[str] = []
         self._ran: set[str] = set()
 
-    def carry_out(self, goal: str) -> End:
+    def carry_out(self) -> End:
         """Return what it took; never raises for what rebal does wrong."""
         try:
-            words = ["plan-upgrade", self.world.group, "--to", goal, "--out", str(self._plan)]
+            words = ["plan-upgrade", self.world.group, "--to", self.goal, "--out", str(self._file)]
             body = self._run([*words, *self._reach])
             for _ in range(LOOKS):
                 if body.get("finished") or body.get("verdict") == "done":
                     self.end.basis = str(body.get("next") or body.get("summary"))
                     break
-                body = self._obey(body)
+                body = self._follow(body)
             else:
                 raise Stuck(f"no end after {LOOKS} looks: {body['advice']['text']}")
-        except (Stuck, AssertionError) as error:
-            self.end.stuck = str(error)
+        except (Stuck, Over, AssertionError) as error:
+            self.end.stuck = " ".join([str(error), *self.outcome.violations])
             self.end.screen = self._rebal.run(self._last)[1]
         finally:
             self._rebal.end()
         return self.end
 
-    def _obey(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _follow(self, body: dict[str, Any]) -> dict[str, Any]:
         advice = body["advice"]
         action = advice["action"]
         self.end.told.append(f"{action} {advice['verdict']}: {advice['text']}")
@@ -88,7 +91,7 @@ class Operator:
         if action in JOINING:
             if advice["verdict"] != "yes":
                 raise Stuck(f"{action} is not proven: {advice['text']}")
-            self._join(advice)
+            self._obey(advice)
         elif action == "confirm":
             self.end.confirmations += 1
         elif action == "wait":
@@ -101,6 +104,14 @@ class Operator:
             raise Stuck(f"{action}: {advice['text']} ({advice['command']})")
         line = advice.get("command") or self._gate(body)
         return self._printed(line)
+
+    def _configure(self, process: Process, advice: dict[str, Any]) -> None:
+        """Write the settings of the step into its file, by the printed command."""
+        super()._configure(process, advice)
+        says = advice["assignors"] or advice["change"]
+        if says and advice["step"] is not None and not process.retired:
+            taken = self.world.configure(process, self._file, advice["step"])
+            self.end.commands += taken if process is self.world.processes[0] else 0
 
     def _question(self, body: dict[str, Any]) -> str:
         """The printed command that answers a question truly, where the advice waits for it."""
@@ -125,47 +136,6 @@ class Operator:
         if not steps:
             raise Stuck(f"no command is printed: {body['advice']['text']}")
         return str(steps[(body.get("next_step") or 1) - 1]["gate"]["command"])
-
-    def _join(self, advice: dict[str, Any]) -> None:
-        """Carry out what makes a member join."""
-        world, action = self.world, advice["action"]
-        ids = advice["members"] or [""] * len(advice["names"])
-        found = [world.found(*each) for each in zip(ids, advice["names"], strict=True)]
-        processes = [one for one in found if one is not None]
-        if action == "restart":
-            processes = processes[:1]
-        elif action == "temporary":
-            pattern = world.processes[0]
-            guest = Process("guest", pattern.software, pattern.assignors)
-            world.processes.append(guest)
-            processes = [guest]
-        running = [one for one in processes if one.running]
-        for process in running:
-            world.stop(process)
-            process.running = False
-        alone = action == "restart" and processes[0].instance_id is not None
-        if running and not alone and not world.gone(running):
-            raise Stuck(f"{running[0].name} was stopped and is still in the group")
-        for process in processes:
-            self._begin(process, advice)
-        if not world.settle():
-            raise Stuck("the group does not become Stable")
-        if action == "temporary":
-            world.stop(processes[0])
-            world.processes.remove(processes[0])
-            world.settle()
-
-    def _begin(self, process: Process, advice: dict[str, Any]) -> None:
-        if advice["assignors"]:
-            process.assignors = tuple(advice["assignors"])
-        says = advice["assignors"] or advice["change"]
-        if says and advice["step"] is not None and advice["action"] != "temporary":
-            taken = self.world.configure(process, self._plan, advice["step"])
-            self.end.commands += taken if process is self.world.processes[0] else 0
-        error = self.world.start(process)
-        if error is not None:
-            raise Stuck(f"{process.name} {list(process.assignors)} failed: {error}")
-        process.running = True
 
     def _printed(self, line: str) -> dict[str, Any]:
         self._ran.add(line)

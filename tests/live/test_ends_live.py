@@ -89,14 +89,14 @@ def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) 
         broker.log_requests(right == "request log")
         try:
             world.begin()
-            end = Operator(world, tmp_path, reach(right, world)).carry_out(goal)
+            end = Operator(world, goal, tmp_path, reach(right, world)).carry_out()
         finally:
             world.end()
             broker.log_requests(False)
             broker.forbid("limited")
         # By a person's word a plan may end before all are restarted: it is the person's then.
         proven = [] if end.confirmations else world.processes
-        wrong = [one.name for one in proven if not runs(one, goal)]
+        wrong = [one.name for one in proven if not (one.retired or runs(one, goal))]
         end.stuck = end.stuck or (f"finished, and {wrong} do not run it" if wrong else "")
         told = f"{end.commands:>3} commands: {end.stuck or end.basis}"
         print(f"{broker.version:<6} {path:<22} {right:<12} {told}")
