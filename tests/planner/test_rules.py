@@ -105,21 +105,18 @@ def condition(context: object) -> tuple[Finding, ...]:
     return ()
 
 
-def test_a_taken_id_is_rejected() -> None:
+@pytest.mark.parametrize(
+    ("id_", "body", "said"),
+    [
+        ("RB102", condition, "RB102"),
+        *((id_, condition, "needs an id") for id_ in ("RB1", "XX101", "RB1011")),
+        ("RB999", lambda _: (), "docstring"),
+    ],
+)
+def test_a_rule_needs_an_id_of_its_own_and_a_docstring(id_: str, body: Any, said: str) -> None:
     rules()
-    with pytest.raises(DuplicateRuleError, match="RB102"):
-        rule("RB102", Severity.WARN, "Another", reference="none")(condition)
-
-
-@pytest.mark.parametrize("id_", ["RB1", "XX101", "RB1011"])
-def test_a_rule_needs_a_proper_id(id_: str) -> None:
-    with pytest.raises(ValueError, match="needs an id"):
-        rule(id_, Severity.WARN, "Another", reference="none")(condition)
-
-
-def test_a_rule_needs_a_docstring() -> None:
-    with pytest.raises(ValueError, match="docstring"):
-        rule("RB999", Severity.WARN, "Another", reference="none")(lambda context: ())
+    with pytest.raises((DuplicateRuleError, ValueError), match=said):
+        rule(id_, Severity.WARN, "Another", reference="none")(body)
 
 
 def test_blocks_come_first_and_ignored_findings_last() -> None:
