@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from msgspec.structs import replace
 
 from rebal.groups.classes import disproved
 from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source
-from rebal.groups.protocol import group_protocol
 from rebal.planner.paths import make_plan as plan
 from tests.planner.builder import group_of, seen
 from tests.planner.looks import Story
@@ -19,19 +17,16 @@ from tests.planner.plans import BOTH, DONE, RANGE
 KAFKA = "org.apache.kafka.clients.consumer."
 CLASSES = {
     "range": KAFKA + "RangeAssignor",
-    "roundrobin": KAFKA + "RoundRobinAssignor",
     "cooperative-sticky": KAFKA + "CooperativeStickyAssignor",
 }
 OWN = "com.acme.OwnAssignor"
-COOPERATIVE, EAGER = RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER
-CANNOT_TELL = RebalanceProtocol.CANNOT_TELL
+EAGER = RebalanceProtocol.EAGER
 
 
-def group(*lists: list[str], own: str | None = None, elected: str | None = None, by: int = 1,
-          **more: Any) -> GroupSnapshot:  # fmt: skip
+def group(*lists: list[str], own: str | None = None, by: int = 1, **more: Any) -> GroupSnapshot:
     """Members with these lists; the logs of the first `by` show that `own` is another class."""
     members = [{"id": name, "list": names, **more} for name, names in zip("abc", lists)]  # noqa: B905
-    made = group_of({"members": members, "elected": elected or lists[0][0], "reloaded": False})
+    made = group_of({"members": members, "elected": lists[0][0], "reloaded": False})
     shown = []
     for number, member in enumerate(made.members):
         known = member.assignors
@@ -98,49 +93,6 @@ def test_verify_never_finishes_on_such_a_class() -> None:
     assert "not Kafka's own" in standing.members[0].why
     kept = group(DONE, DONE, own="cooperative-sticky", by=2, owned=True)
     assert Story(made)(kept).finished
-
-
-@pytest.mark.parametrize("family", ["java", "franz-go", "librdkafka", None])
-def test_done_and_runs_hold_for_every_class_that_the_evidence_allows(family: str | None) -> None:
-    """Every list × class of one's own × kept partitions × goal: what is said holds for each class.
-
-    An own class may be EAGER, COOPERATIVE or both. Java fixes the highest protocol of all of its
-    list; a member that kept its partitions ran COOPERATIVE.
-    """
-    asked = 0
-    lists = (RANGE, DONE, BOTH, ["range", "cooperative-sticky"], ["roundrobin", "range"])
-    for names, own, owned in product(lists, (None, *CLASSES), (False, True)):
-        if own is not None and (own not in names or family not in ("java", None)):
-            continue
-        for elected in names:
-            one = group(names, own=own, elected=elected, owned=owned, family=family)
-            possible = _possible(names, own, owned, elected, family)
-            runs = group_protocol(one).value
-            case = (names, own, owned, elected, runs, possible)
-            if runs in (COOPERATIVE, EAGER):
-                assert possible <= {runs}, case
-            for goal, wanted in (("cooperative", COOPERATIVE), ("eager", EAGER)):
-                made = plan(one, goal)
-                if made.verdict == "done":
-                    assert possible == {wanted}, (case, goal, made.summary)
-                    asked += 1
-    assert asked
-
-
-def _possible(
-    names: list[str], own: str | None, owned: bool, elected: str, family: str | None
-) -> set[RebalanceProtocol]:
-    """Return the protocols that the member may run, over all classes; empty: evidence at odds."""
-    kafka = {"range": {EAGER}, "roundrobin": {EAGER}, "cooperative-sticky": {EAGER, COOPERATIVE}}
-    found: set[RebalanceProtocol] = set()
-    for supports in ({EAGER}, {COOPERATIVE}, {EAGER, COOPERATIVE}) if own else (set(),):
-        each = {name: supports if name == own else kafka[name] for name in names}
-        common = set.intersection(*each.values())
-        fixed = {COOPERATIVE} if COOPERATIVE in common else common
-        votes = {COOPERATIVE} if COOPERATIVE in each[elected] else each[elected]
-        runs = votes if family == "franz-go" else fixed | votes if family is None else fixed
-        found |= runs if not owned else runs & {COOPERATIVE}
-    return found
 
 
 @pytest.mark.parametrize(
