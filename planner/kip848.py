@@ -90,9 +90,12 @@ def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
     )
 
 
-def _first(*rows: tuple[object, Tri, str]) -> Answer:
-    """Return the answer of the first row that holds; the last one always does."""
-    return next(Answer(allows=allowed, why=why) for holds, allowed, why in rows if holds)
+def _first(*rows: tuple[object, Tri, str], prevent: Sequence[Facts] = ()) -> Answer:
+    """Return the answer of the first row that holds; the last one always does. `prevent` are the
+    members because of which an answer is no.
+    """
+    allowed, why = next((allowed, why) for holds, allowed, why in rows if holds)
+    return Answer(allows=allowed, why=why, members=tuple(prevent) if allowed is Tri.NO else ())
 
 
 def policy(context: Context, *, up: bool) -> Answer:
@@ -108,21 +111,23 @@ def policy(context: Context, *, up: bool) -> Answer:
     converted = up and context.group.type is GroupType.CONSUMER
     classic = [f for f in context.members if f.member.protocol_type == "classic"]
     # The restart of the only one moves it.
-    if converted and (joins is Tri.YES or len(classic) < 2):
-        return Answer(allows=Tri.YES, why="the group's type is consumer already")
-    if said is None:
-        return Answer(
-            allows=Tri.CANNOT_TELL,
-            why=f"the brokers' {POLICY} was not read, and must be {wanted} or bidirectional",
-        )
+    moved = converted and (joins is Tri.YES or len(classic) < 2)
     why = f"the brokers' {POLICY} is {said}"
-    if said.strip().lower() in (wanted, "bidirectional"):
-        return Answer(allows=Tri.YES, why=why)
-    return Answer(
-        allows=Tri.NO,
-        why=f"{why}, so {_closed(context, joins, up=up)}: set the policy to {wanted} or "
-        "bidirectional",
-        members=tuple(classic) if converted else (),
+    return _first(
+        (moved, Tri.YES, "the group's type is consumer already"),
+        (
+            said is None,
+            Tri.CANNOT_TELL,
+            f"the brokers' {POLICY} was not read, and must be {wanted} or bidirectional",
+        ),
+        ((said or "").strip().lower() in (wanted, "bidirectional"), Tri.YES, why),
+        (
+            True,
+            Tri.NO,
+            f"{why}, so {_closed(context, joins, up=up)}: set the policy to {wanted} or "
+            "bidirectional",
+        ),
+        prevent=classic if converted else (),
     )
 
 

@@ -21,7 +21,7 @@ from rebal.planner.paths.parts import PlannedPath, everyone, gate_of, roll_cost
 from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.programs import above_eager, below_cooperative, comes_from, running
 from rebal.planner.settings import program_settings
-from rebal.planner.verdict import exit_code
+from rebal.planner.verdict import exit_code, reasons
 
 _JOINS: Final = (
     f"versions that can share a group: below 2.4 and 2.4 to {BRIDGE}, with upgrade.from on the "
@@ -63,18 +63,16 @@ def _by_upgrade_from(context: Context) -> PlannedPath:
         return _up(context, old, unknown, kept)
     if len(kept) == len(context.members):
         return PlannedPath(name=PathKind.FINISHED)
-    reasons: tuple[str, ...] = ()
-    if unknown:
-        reasons = (
-            f"the versions of {context.named(unknown)} are not known: below 2.4 upgrade.from must "
-            "be set first (--client-log, or --request-log across a restart, shows them)",
-        )
+    unread = (
+        f"the versions of {context.named(unknown)} are not known: below 2.4 upgrade.from must be "
+        "set first (--client-log, or --request-log across a restart, shows them)",
+    )
     return PlannedPath(
         name=PathKind.STREAMS_ONE_BOUNCE,
         progress=f"{len(kept)} of {len(context.members)} proven COOPERATIVE",
         steps=(_remove(context, 1, blocked=bool(unknown)),),
         next_step=1,
-        reasons=reasons,
+        reasons=unread if unknown else (),
     )
 
 
@@ -196,20 +194,20 @@ def _down(context: Context) -> PlannedPath:
         _eager(context, len(bridge) + 1, blocked=mixed, waits=bool(new), unknown=unknown),
         _old(context, len(bridge) + 2, kept),
     )
-    reasons: tuple[str, ...] = ()
-    if mixed:
-        reasons = (f"{context.named(old)} runs below 2.4 beside members that are COOPERATIVE",)
-    elif unknown:
-        reasons = (
+    rows = (
+        (mixed, f"{context.named(old)} runs below 2.4 beside members that are COOPERATIVE"),
+        (
+            unknown,
             f"the versions of {context.named(unknown)} are not known: 4.0 and later do not start "
             "with upgrade.from=2.3 (--client-log, or --request-log across a restart, shows them)",
-        )
+        ),
+    )
     return PlannedPath(
         name=PathKind.STREAMS_DOWN,
         progress=f"{len(eager)} of {len(context.members)} proven EAGER",
         steps=steps,
         next_step=1,
-        reasons=reasons,
+        reasons=tuple(reasons(rows)[:1]),
     )
 
 
