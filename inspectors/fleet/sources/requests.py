@@ -109,8 +109,13 @@ class RequestLines:
             member = (found.group_id, found.member_id)
             is_still = found.api == CONSUMER_HEARTBEAT and is_steady(found)
             if not (is_still and member in self._steady):
-                row = {"group_id": found.group_id, "at": found.at, "value": pack_request(found)}
-                yield {**row, "source": source, "position": position}
+                yield {
+                    "group_id": found.group_id,
+                    "at": found.at,
+                    "value": pack_request(found),
+                    "source": source,
+                    "position": position,
+                }
             if is_still:
                 self._steady.add(member)
         elif half:

@@ -83,8 +83,12 @@ class SparkSettings(Record, frozen=True, kw_only=True):
     @property
     def url(self) -> str:
         """The master's URL."""
-        chosen = self.master or dict(self.conf).get("spark.master")
-        return chosen or os.environ.get("SPARK_REMOTE") or "local[*]"
+        return (
+            self.master
+            or dict(self.conf).get("spark.master")
+            or os.environ.get("SPARK_REMOTE")
+            or "local[*]"
+        )
 
     @property
     def remote(self) -> bool:
@@ -135,8 +139,11 @@ def _own_context(settings: SparkSettings) -> Iterator[SparkSession]:
     # Py4j tells the root logger of each interrupted call, and that would print it.
     quiet = logging.NullHandler()
     logging.getLogger().addHandler(quiet)
-    folders = tempfile.TemporaryDirectory(prefix="rebal-spark-")
-    with environment(), folders as folder, contextlib.ExitStack() as ending:
+    with (
+        environment(),
+        tempfile.TemporaryDirectory(prefix="rebal-spark-") as folder,
+        contextlib.ExitStack() as ending,
+    ):
         ending.callback(logging.getLogger().removeHandler, quiet)
         if not litter.exists():
             ending.callback(_clear, litter)
@@ -302,8 +309,10 @@ def _on_server(settings: SparkSettings) -> Iterator[SparkSession]:
     with environment(SPARK_CONNECT_MODE_ENABLED="1"):
         session = ours or _new_session(settings.url)
         wanted = {**_SQL, **given}
-        names = wanted.keys() - {"spark.master", "spark.remote"}
-        before = {key: session.conf.get(key, None) for key in names}
+        before = {
+            key: session.conf.get(key, None)
+            for key in wanted.keys() - {"spark.master", "spark.remote"}
+        }
         back = [
             partial(session.conf.unset, key)
             if value is None

@@ -139,11 +139,14 @@ def _begins_again(state: GroupState, start: int) -> bool:
     Where records tell of the group they tell that too; and only in later generations than the
     first it can be no line that came late.
     """
-    known = state.facts.generations
-    if state.recorded or not known:
-        return False
-    newest = known[max(known)]
-    return newest.number + newest.heard > 1 and newest.last_at < start
+    known = state.facts.generations.values()
+    newest = max(known, key=lambda one: one.number, default=None)
+    return (
+        not state.recorded
+        and newest is not None
+        and newest.number + newest.heard > 1
+        and newest.last_at < start
+    )
 
 
 def _was_slow(state: GroupState, rows: Rows, left: Leave, request: Request) -> bool:
@@ -160,8 +163,13 @@ def _was_slow(state: GroupState, rows: Rows, left: Leave, request: Request) -> b
         return False
     left.reason = "poll timeout expired"
     if left.member_id not in state.members:
-        detail = f"{request.client_id or left.member_id}: poll timeout expired"
-        incidents.add(rows, "slow member", left.at, detail, members=(left.member_id,))
+        incidents.add(
+            rows,
+            "slow member",
+            left.at,
+            f"{request.client_id or left.member_id}: poll timeout expired",
+            members=(left.member_id,),
+        )
     return True
 
 
@@ -170,8 +178,13 @@ def _fenced(state: GroupState, rows: Rows, request: Request, at: int) -> None:
     member_id = request.member_id
     if member_id not in state.facts.fenced:
         keep_newest(state.facts.fenced, member_id, at)
-        detail = f"{request.instance_id or member_id} was used by two processes at once"
-        incidents.add(rows, "duplicate instance id", at, detail, members=(member_id,))
+        incidents.add(
+            rows,
+            "duplicate instance id",
+            at,
+            f"{request.instance_id or member_id} was used by two processes at once",
+            members=(member_id,),
+        )
 
 
 def _heartbeat(state: GroupState, at: int, request: Request) -> None:
