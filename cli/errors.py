@@ -38,12 +38,8 @@ class ReadError(RebalError):
     """A group that could not be read; the message is the reader's own."""
 
 
-class OutputError(RebalError):
-    """A stdout that cannot be written: closed, or on a full disk."""
-
-
 class FileError(RebalError):
-    """A file that cannot be read or written."""
+    """A file that cannot be read or written, or a stdout that is closed or on a full disk."""
 
 
 def check_text(args: Sequence[str], env: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from io import StringIO
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias, TypeVar
 
-from rebal.cli.errors import OutputError
+from rebal.cli.errors import FileError
 
 if TYPE_CHECKING:
     from msgspec import Struct
@@ -107,7 +107,7 @@ def write(text: str) -> None:
     """Write `text` to stdout; a closed pipe (`| head`) is no error.
 
     Raises:
-        OutputError: stdout is closed, or its disk is full.
+        FileError: stdout is closed, or its disk is full.
     """
     stream([text])
 
@@ -124,7 +124,7 @@ def stream(pieces: Iterable[str]) -> None:
     """Write a text piece by piece, so that the whole text is never in memory.
 
     Raises:
-        OutputError: stdout is closed, or its disk is full.
+        FileError: stdout is closed, or its disk is full.
     """
     encoding = sys.stdout.encoding
     try:
@@ -142,13 +142,13 @@ def unwritten(error: OSError) -> None:
     """Drop what stdout did not take; a reader that closed the pipe is no error.
 
     Raises:
-        OutputError: stdout is closed, or its disk is full.
+        FileError: stdout is closed, or its disk is full.
     """
     _abandon(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return
     why = "it is closed" if error.errno == EBADF else (error.strerror or str(error)).lower()
-    raise OutputError(f"cannot write to stdout: {why}; what was printed is not complete.") from None
+    raise FileError(f"cannot write to stdout: {why}; what was printed is not complete.") from None
 
 
 def has_reader() -> bool:

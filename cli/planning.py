@@ -199,12 +199,18 @@ def way_back(
     departed = {**departed_since(plan, entries), **dict.fromkeys(wishes.departed)}
     again = here_again(departed, seen)
     families = {**_still_stated(plan, seen), **wishes.families}
+    known = rules()
+    lasting = {
+        rule: why
+        for rule, why in accepted.ignore.items()
+        if rule in known and known[rule].accepts is None
+    }
     wishes = replace(
         wishes,
         to=goal_back(plan, seen, families),
         expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
         families=families,
-        ignore={**_lasting(accepted.ignore), **wishes.ignore},
+        ignore={**lasting, **wishes.ignore},
         departed=tuple(name for name in departed if name not in again),
     )
     try:
@@ -224,14 +230,6 @@ def _still_stated(plan: Plan, seen: GroupSnapshot) -> dict[str, str]:
     new = {member.client_id for member in seen.members if member.member_id not in old}
     found = {m.client_id: stated_in(stated, m) for m in seen.members if m.client_id not in new}
     return {client: family for client, family in found.items() if family}
-
-
-def _lasting(ignore: Mapping[str, str]) -> dict[str, str]:
-    """Return the ignored rules that accept no risk of a plan's own restarts."""
-    known = rules()
-    return {
-        rule: why for rule, why in ignore.items() if rule in known and known[rule].accepts is None
-    }
 
 
 def check_free(out: Path | None, going_on: Command, *, new_attempt: bool) -> None:

@@ -302,45 +302,41 @@ def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str
     return json.dumps(json.loads(text), separators=(",", ":")) + "\n"
 
 
-class _Shower:
-    """The memory of the look before: only changes are shown."""
-
-    def __init__(self) -> None:
-        self.before: Standing | None = None
-
-    def news(self, standing: Standing) -> list[str]:
-        """Return the changes since the last look."""
-        found = changes(self.before, standing)
-        # Nothing is elected while a rebalance runs: that is no news, and neither is the same after.
-        if standing.assignor is None and self.before is not None:
-            standing = replace(standing, assignor=self.before.assignor)
-        self.before = standing
-        return found
-
-
 @contextmanager
 def shower(seconds: float, *, jsonl: bool, plain: bool) -> Iterator[Callable[[Standing], None]]:
     """Yield a function that prints one look: it redraws a terminal, and elsewhere, or if `plain`,
     prints a line for each change.
     """
-    told = _Shower()
+    before: Standing | None = None
+
+    def news(standing: Standing) -> list[str]:
+        nonlocal before
+        found = changes(before, standing)
+        # Nothing is elected while a rebalance runs: that is no news, and neither is the same after.
+        if standing.assignor is None and before is not None:
+            standing = replace(standing, assignor=before.assignor)
+        before = standing
+        return found
+
+    def show(standing: Standing) -> None:
+        found = news(standing)
+        if jsonl and found:
+            output.write(verify_line(standing, found))
+        elif found:
+            lines = (f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n" for line in found)
+            output.tell("".join(lines))
+
     if output.is_screen() and not (jsonl or plain):
-        until = datetime.now(UTC) + timedelta(seconds=seconds)
-        yield from _live(told, until)
+        yield from _live(news, datetime.now(UTC) + timedelta(seconds=seconds))
     else:
-        yield lambda standing: _print(told.news(standing), standing, jsonl=jsonl)
-        if not jsonl and told.before is not None and told.before.exit_code == BLOCKED:
-            output.say(f"next: {told.before.next}")
+        yield show
+        if not jsonl and before is not None and before.exit_code == BLOCKED:
+            output.say(f"next: {before.next}")
 
 
-def _print(news: Sequence[str], standing: Standing, *, jsonl: bool) -> None:
-    if jsonl and news:
-        output.write(verify_line(standing, news))
-    elif news:
-        output.tell("".join(f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n" for line in news))
-
-
-def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]]:
+def _live(
+    news: Callable[[Standing], list[str]], until: datetime
+) -> Iterator[Callable[[Standing], None]]:
     console = Console(markup=False, emoji=False, highlight=False)
     history: list[str] = []
 
@@ -348,7 +344,7 @@ def _live(told: _Shower, until: datetime) -> Iterator[Callable[[Standing], None]
 
         def show(standing: Standing) -> None:
             history.extend(
-                f"{standing.at:%H:%M:%SZ} {output.escape(line)}" for line in told.news(standing)
+                f"{standing.at:%H:%M:%SZ} {output.escape(line)}" for line in news(standing)
             )
             # What must be seen stands first; of the history as much as there is room for.
             rows = max(3, console.height - _LINES - 14)

@@ -74,7 +74,13 @@ def fleet_html(report: FleetReport, now: datetime) -> str:
         style=_source("page.css"),
         script=_source("page.js"),
         meanings=_MEANING,
-        terms=_terms(report),
+        terms={
+            **plan_terms(report.groups, protocols=True),
+            **incident_terms(report.groups),
+            **COSTS,
+            "downtime/h": RATES["downtime/h"],
+            "trend": MEANING,
+        },
         changes=change_rows(report),
         headings=RULE_HEADINGS,
         rules=rules(),
@@ -132,11 +138,6 @@ def _visible(value: object) -> object:
 
 def _sha256(source: str) -> str:
     return b64encode(sha256(source.encode()).digest()).decode()
-
-
-def _terms(report: FleetReport) -> dict[str, str]:
-    terms = {**plan_terms(report.groups, protocols=True), **incident_terms(report.groups), **COSTS}
-    return {**terms, "downtime/h": RATES["downtime/h"], "trend": MEANING}
 
 
 def _take_text(group: FleetGroup) -> str:
