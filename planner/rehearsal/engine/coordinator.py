@@ -239,8 +239,7 @@ class ClassicGroup:
         if self.away:
             client.synced(SyncAnswer(Error.NOT_COORDINATOR))
         elif member is None or member.client is not client:
-            fenced = member is None and self._is_fenced(client)
-            error = Error.FENCED_INSTANCE_ID if fenced else Error.UNKNOWN_MEMBER_ID
+            error = self._unknown(client) if member is None else Error.UNKNOWN_MEMBER_ID
             client.synced(SyncAnswer(error))
         elif number != self.number:
             client.synced(SyncAnswer(Error.ILLEGAL_GENERATION))
@@ -260,8 +259,7 @@ class ClassicGroup:
         if self.away:
             return Error.NOT_COORDINATOR
         if member is None or member.client is not client:
-            fenced = self._is_fenced(client)
-            return Error.FENCED_INSTANCE_ID if fenced else Error.UNKNOWN_MEMBER_ID
+            return self._unknown(client)
         if generation != self.number:
             return Error.ILLEGAL_GENERATION
         member.heard = self._agenda.now
@@ -281,8 +279,7 @@ class ClassicGroup:
             return Error.NONE
         member = self._members.get(member_id)
         if member is None:
-            fenced = client is not None and self._is_fenced(client)
-            return Error.FENCED_INSTANCE_ID if fenced else Error.UNKNOWN_MEMBER_ID
+            return self._unknown(client)
         if generation != self.number:
             return Error.ILLEGAL_GENERATION
         if self.phase is GroupState.COMPLETING_REBALANCE:
@@ -567,9 +564,10 @@ class ClassicGroup:
         elif not member.silent:
             member.client.wake()
 
-    def _is_fenced(self, client: Client) -> bool:
+    def _unknown(self, client: Client | None) -> Error:
+        """Return the answer to a process that is no member; another one may have its place."""
         instance = getattr(client, "instance_id", None)
-        return instance is not None and instance in self._static
+        return Error.FENCED_INSTANCE_ID if instance in self._static else Error.UNKNOWN_MEMBER_ID
 
     def _watch(self, member: ClassicMember) -> None:
         """Schedule the end of a silent member's session; a new member's join may wait longer."""
