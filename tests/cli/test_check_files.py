@@ -121,8 +121,8 @@ NOT_PLAIN = "the version of logstash is not a plain one (${V})."
 SILENT = "no group starts differently"
 
 
-def assignors(names: str, group: str = "pay") -> Files:
-    return {"c.properties": f"group.id={group}\npartition.assignment.strategy={names}\n"}
+def assignors(names: str) -> Files:
+    return {"c.properties": f"group.id=pay\npartition.assignment.strategy={names}\n"}
 
 
 def line(text: str) -> Files:

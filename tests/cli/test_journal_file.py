@@ -64,10 +64,10 @@ def opened(plan: Plan) -> Journal:
     return Journal(journal_path(PLAN), plan)
 
 
-def new_attempt(expected: int = 3, minutes: float = 5) -> None:
-    later: GroupSnapshot = replace(BEFORE, captured_at=AT + timedelta(minutes=minutes))
+def new_attempt() -> None:
+    later: GroupSnapshot = replace(BEFORE, captured_at=AT + timedelta(minutes=5))
     Path("later.yaml").write_text(dump_snapshot(later))
-    words = ["--expect-members", str(expected), "--new-attempt"]
+    words = ["--expect-members", "3", "--new-attempt"]
     assert plan_upgrade(PLAN, *words, snapshot="later.yaml") != 2
 
 

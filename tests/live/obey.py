@@ -144,6 +144,10 @@ class Outcome:
     last: list[dict[str, Any]] = field(default_factory=list)
 
 
+def is_eager(name: str) -> bool:
+    return "cooperative" not in name
+
+
 class Over(Exception):  # noqa: N818
     """The story has ended."""
 
@@ -159,7 +163,6 @@ class Story:
         *,
         limits: Limits | None = None,
         counted: bool = True,
-        is_eager: Callable[[str], bool] = lambda name: "cooperative" not in name,
     ) -> None:
         """`counted`: rebal is told how many members the service has."""
         self.world = world
@@ -168,7 +171,6 @@ class Story:
         self.limits = limits or Limits()
         self.counted = counted
         self.outcome = Outcome()
-        self._is_eager = is_eager
         self._began = world.now()
         self._progress = self._began
         self._breaks: list[float] = []
@@ -420,9 +422,7 @@ class Story:
             self._violated(f"called finished while {', '.join(down)} are down")
         for each in self._running():
             wrong = [
-                name
-                for name in each.assignors
-                if self._is_eager(name) is (self.goal == "cooperative")
+                name for name in each.assignors if is_eager(name) is (self.goal == "cooperative")
             ]
             if wrong and each.software.startswith("java"):
                 self._violated(f"called finished while {each.name} has {list(each.assignors)}")
@@ -445,7 +445,7 @@ class Story:
         if process is None or not process.running:
             return False
         lists = tuple(one["assignors"])
-        if not process.mixes and len({self._is_eager(name) for name in lists}) == 2:
+        if not process.mixes and len({is_eager(name) for name in lists}) == 2:
             return False
         self.outcome.trials += 1
         self._stop([process])
@@ -508,7 +508,7 @@ class Story:
     def _joiner(self, label: str, software: str, lists: tuple[str, ...]) -> str | None:
         self._serial += 1
         made = Process(f"{label}-{self._serial}", software, lists, origin="event")
-        if not made.mixes and len({self._is_eager(name) for name in lists}) == 2:
+        if not made.mixes and len({is_eager(name) for name in lists}) == 2:
             return None
         self.world.processes.append(made)
         told = self._event(f"{made.name} joins with {list(lists)}")

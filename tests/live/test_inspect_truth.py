@@ -301,8 +301,8 @@ def test_lag_is_what_the_members_have_not_read(group):
         assert seen["lag"] == lag
 
 
-def wait_for_lag(group, lag, tries=10):
-    for _ in range(tries):
+def wait_for_lag(group, lag):
+    for _ in range(10):
         told = group.inspect()
         if told["lag"] == lag:
             return told

@@ -72,11 +72,11 @@ class Rollout(Rolling):
         assert app.run([*words, "-b", broker.bootstrap]) == 0
 
     @contextmanager
-    def watch(self, *words: str, lasting: str = "180s") -> Iterator[subprocess.Popen[bytes]]:
+    def watch(self, *words: str) -> Iterator[subprocess.Popen[bytes]]:
         """`rebal verify --watch`, as a user has it running beside the roll-out."""
         command = [
             str(Path(sys.executable).with_name("rebal")), "verify", str(self.plan), *words,
-            "--watch", "--every", "0.5", "--timeout", "2", "--for", lasting,
+            "--watch", "--every", "0.5", "--timeout", "2", "--for", "180s",
         ]  # fmt: skip
         with (
             self._said.open("w") as out,

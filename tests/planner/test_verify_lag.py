@@ -33,13 +33,13 @@ def reading(
     return replace(made, members=owners, lag=lag)
 
 
-def moving(minutes: float, *, dead: Mapping[int, int] | None = None, rate: int = 20) -> Offsets:
-    """Each partition gets `rate` records a minute and is 5 behind; `dead` ones stay where they are.
+def moving(minutes: float, *, dead: Mapping[int, int] | None = None) -> Offsets:
+    """Each partition gets 20 records a minute and is 5 behind; `dead` ones stay where they are.
 
     `dead` is partition → the minute of its last commit.
     """
-    ends = {n: (1000 * n + round(rate * minutes)) for n in range(6)}
-    last = {n: 1000 * n + round(rate * at) for n, at in (dead or {}).items()}
+    ends = {n: (1000 * n + round(20 * minutes)) for n in range(6)}
+    last = {n: 1000 * n + round(20 * at) for n, at in (dead or {}).items()}
     return {n: (last.get(n, end - 5), end + 5) for n, end in ends.items()}
 
 

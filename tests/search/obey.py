@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from rebal.groups.model import RebalanceProtocol
-from tests.live.obey import FINAL, RANGE, Limits, Outcome, Over, Process, Story
+from tests.live.obey import FINAL, RANGE, Limits, Outcome, Over, Process, Story, is_eager
 from tests.search.histories import ROUND_ROBIN, Event, History
 from tests.search.world import SimulatedWorld
 
@@ -260,7 +260,7 @@ class Rehearsed(Story):
             # elected assignor if its client refuses a mixed list.
             self.outcome.answers.append("missing member")
             lists, elected = self.rng.choice(running).assignors, self.world.elected
-            mixed = len({self._is_eager(name) for name in lists}) == 2
+            mixed = len({is_eager(name) for name in lists}) == 2
             down[0].assignors = (elected,) if elected and mixed and not down[0].mixes else lists
             self._came(down[0], "is started by the operator")
             if "GROUP_MAX_SIZE_REACHED" in (self.world.error(down[0]) or ""):
@@ -322,7 +322,7 @@ class Rehearsed(Story):
             return
         one = self.rng.choice(running)
         names = self.rng.choice(_WRONG)
-        if not one.mixes and len({self._is_eager(name) for name in names}) == 2:
+        if not one.mixes and len({is_eager(name) for name in names}) == 2:
             return
         self.world.stop(one)
         one.running, one.assignors, one.origin = False, names, "event"

@@ -12,7 +12,6 @@ from tests.search.histories import History, draw, smaller
 from tests.search.obey import End, rehearse
 from tests.search.obey import kind_of as violation_kind
 
-Fails = Callable[[History], str]
 _MOST_SHRINKS = 400
 
 
