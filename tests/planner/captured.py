@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rebal.groups.evidence.merge import merge
-from rebal.groups.evidence.observations import Observation
+from rebal.groups.evidence.observations import LogRead, Observation
 from rebal.groups.model import (
     Coordinator,
     CoordinatorKind,
@@ -59,7 +59,7 @@ class Story:
             if event["action"] == "start":
                 alive[event["client_id"]] = event
             elif event["action"] in ("stop", "kill", "died"):
-                alive.pop(event.get("client_id"), None)
+                alive.pop(event.get("client_id", ""), None)
         return alive
 
     def next_start(self, at: datetime) -> dict[str, Any] | None:
@@ -126,7 +126,7 @@ def when(event: dict[str, Any]) -> datetime:
 
 
 def _at(item: Observation) -> datetime:
-    found = getattr(item, "at", None) or item.evidence.at
+    found = getattr(item, "at", None) or (None if isinstance(item, LogRead) else item.evidence.at)
     assert found is not None
     return found
 
