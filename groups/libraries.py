@@ -1,5 +1,7 @@
 """The client library that a build, lock or image file gives to the consumers of its folder."""
 
+from __future__ import annotations
+
 from rebal.groups.model import Record
 
 
