@@ -38,6 +38,7 @@ LIVE_SECONDS: Final = 0.65
 """The longest wait for the names of a cluster's groups, the import of a Kafka client included."""
 _GREEDY: Final = ("FILE...", "PATH...")
 _HEAD: Final = 200
+_RULE: Final = re.compile(r'^(?:@rule\(\s+"| +- id: )(RB\d+)', re.MULTILINE)
 
 
 def command(
@@ -228,13 +229,10 @@ def _schemas(_: Context, __: str) -> Iterator[Candidate]:
 
 
 def _rules(_: Context, __: str) -> Iterator[Candidate]:
-    """Yield the ids of the rules by the names of their files: the rules themselves load slowly."""
-    folder = files("rebal.planner") / "rules"
-    names = chain.from_iterable(each.iterdir() for each in folder.iterdir() if each.is_dir())
-    ids = {file.name[:-3].upper() for file in names if re.fullmatch(r"rb\d+\.py", file.name)}
-    faults = (folder / "version_faults.yaml").read_text(encoding="utf-8")
-    for rule in sorted(ids | set(re.findall(r"^ *- id: (RB\d+)$", faults, re.MULTILINE))):
-        yield Candidate(rule)
+    """Yield the ids of the rules from their texts: the rules themselves load slowly."""
+    folder = Path(str(files("rebal.planner") / "rules"))
+    texts = (file.read_text("utf-8") for kind in ("*.py", "*.yaml") for file in folder.rglob(kind))
+    yield from map(Candidate, sorted(set(chain.from_iterable(map(_RULE.findall, texts)))))
 
 
 def _assignors(typed: Context, _: str) -> Iterator[Candidate]:
