@@ -1,7 +1,5 @@
 """The two versions that `rebal check` compares: their files, as the next starts of consumers."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Custom assignors: those that installed packages register in the entry point group `GROUP`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final

@@ -1,7 +1,5 @@
 """The two sides of `rebal diff`: a plan's baseline, a snapshot file, or the live group."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

@@ -8,8 +8,6 @@
 The codes that judge a group or a plan, 3 and 4, are derived in planner/verdict.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The only place where rebal writes files, and the way it reads snapshot files."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

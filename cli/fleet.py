@@ -3,8 +3,6 @@
 Here the tables and the planner meet: tables → snapshots → plans → the order to take the groups in.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final

@@ -1,7 +1,5 @@
 """A map over all processors: `mapped` forks where the system allows it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

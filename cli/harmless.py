@@ -4,8 +4,6 @@ A value of `-X`, `--lake-option`, `--spark-conf` or a variable REBAL_X_… is re
 setting's name and the value's form are both known to be harmless. Sentences name the setting.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The journal beside a plan: one JSON line for each look, so that a watch can be resumed."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

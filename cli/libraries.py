@@ -4,8 +4,6 @@ A consumer's library is that of its own image, else of the manifests in its fold
 above. A library that no configuration file belongs to stands for the groups of its folder.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

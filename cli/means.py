@@ -4,8 +4,6 @@ The connection without its secrets, the probe and the paths of evidence stand in
 An option that is given again takes the place of the plan's own; `-X` adds one setting to others.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ Each line's verdict is that of the group's plan (`planned`); here the snapshots 
 meet. Costs are not rehearsed: the list shows none.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta

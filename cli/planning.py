@@ -1,7 +1,5 @@
 """Plans as the options of `rebal plan-upgrade` ask for them, and their output."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Rehearsals as the options of `rebal rehearse` ask for them: what is read, run and printed."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One group as `rebal inspect` judges it, before it is printed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rebal.groups.classes import borrowed_names

@@ -1,7 +1,5 @@
 """Simulations as the options of `rebal simulate` ask for them, and their output."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from rebal.cli import output

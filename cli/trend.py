@@ -11,8 +11,6 @@ events, one from both together. So a single rebalance in a short time is no tren
 short time without one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from math import sqrt
 from typing import Final, TypeAlias

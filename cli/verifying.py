@@ -1,7 +1,5 @@
 """A plan checked against the live group, look by look: `Verifying`."""
 
-from __future__ import annotations
-
 import getpass
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Looks at live groups, again and again: what `rebal groups` and `rebal verify` watch with."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import timedelta

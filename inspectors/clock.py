@@ -10,8 +10,6 @@ within a request's own time (inspectors/kafka/session.py asks). It needs DESCRIB
 Controllers and brokers are taken to have one clock.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Final
 

@@ -5,8 +5,6 @@ its clients, and rebal uses none of them: the messages and logins that it needs 
 below. Without the clients, `rebal inspect GROUP --probe` takes a seventh less time.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from importlib.util import find_spec, module_from_spec

@@ -1,7 +1,5 @@
 """The errors of reading a cluster: Kafka's error codes by name, and the exceptions for them."""
 
-from __future__ import annotations
-
 import sys
 from typing import Final, Literal, TypeVar
 

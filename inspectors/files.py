@@ -4,8 +4,6 @@ All that can be wrong with a file is an OSError, whose `strerror` is a clause fo
 Nothing waits for a pipe without a writer, and no file is read into memory that is no text.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from errno import EFBIG, EILSEQ, EINVAL, ETIMEDOUT

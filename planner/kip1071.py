@@ -4,8 +4,6 @@ Each answer is yes (the condition allows the move), no, or cannot tell, as in pl
 There is no online path: an Empty group is replaced, whatever it was (seen on 4.3.1 and 4.4.0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

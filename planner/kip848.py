@@ -6,8 +6,6 @@ why. Rules and paths use the same answers. `brokers`, `clients` and `fits` conce
 (seen on 4.1.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Exact configuration text of a step, for each client family and format."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """`rebal check`: the consumer groups that start differently after a change of a repository."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

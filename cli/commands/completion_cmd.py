@@ -7,8 +7,6 @@ far, and forgives what is missing or wrong. Nothing here raises: without an answ
 files.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`rebal demo`: the main job in four chapters, on groups that come with rebal."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

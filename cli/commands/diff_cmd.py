@@ -1,7 +1,5 @@
 """`rebal diff`: what differs between two snapshots of a group, or since a plan was made."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final

@@ -1,7 +1,5 @@
 """`rebal doctor`: which evidence this user and this cluster can give."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`rebal explain`: what a rule says, why, how to find out and how to fix it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

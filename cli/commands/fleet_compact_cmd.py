@@ -1,7 +1,5 @@
 """`rebal fleet compact`: a lake without the files that no kept scan needs."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

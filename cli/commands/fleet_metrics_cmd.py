@@ -1,7 +1,5 @@
 """`rebal fleet metrics`: a scan's groups as metrics for Prometheus."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated

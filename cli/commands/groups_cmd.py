@@ -1,7 +1,5 @@
 """`rebal groups`: the groups of a cluster, one line each, what needs attention first."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """`rebal plan-upgrade`: the steps of a group to another rebalance protocol, each with its gate."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated

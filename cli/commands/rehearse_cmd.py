@@ -1,7 +1,5 @@
 """`rebal rehearse`: a whole roll-out, or another story, second by second as Kafka would."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Final
 

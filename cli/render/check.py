@@ -1,7 +1,5 @@
 """`rebal check` as text, Markdown, SARIF and workflow commands, and its document."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`rebal diff` as text and as a document: what came, left, restarted and changed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final

@@ -5,8 +5,6 @@ same name in both. The caller gives the others as keyword arguments. `mirror` ma
 record from a record of the model, where the two differ only in what is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from types import UnionType
 from typing import Any, ClassVar, Final, TypeVar, Union, get_args, get_origin

@@ -5,8 +5,6 @@ later step of the plan, and a warning are warnings; a question to the operator i
 finding is a suppressed result in SARIF and is left out for GitHub.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The text of `rebal groups`: one line a group, what needs attention first."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

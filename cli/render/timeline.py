@@ -1,7 +1,5 @@
 """A roll-out's timeline as text and as one HTML page: `rebal show PLAN --timeline`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final

@@ -1,7 +1,5 @@
 """The text of `rebal verify`: the answer, the members, what keeps the gate, what to do next."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence

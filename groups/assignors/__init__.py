@@ -8,8 +8,6 @@
 {'a': [('orders', 0), ('orders', 1)], 'b': [('orders', 2)]}
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.groups.assignors.client.kafka import ASSIGNORS

@@ -9,8 +9,6 @@ sent in the order of a Java HashSet that was made from a collection. Its number 
 as in Java up to 18; from Java 19 on, a set of exactly 12, 24, 48, … connectors has fewer slots.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle

@@ -5,8 +5,6 @@ An assignor gets a read-only `Spec` and returns the partitions of each member. T
 and the order of the returned lists is part of the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 

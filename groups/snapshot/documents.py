@@ -4,8 +4,6 @@ A document holds one group and says `schema: rebal.snapshot/1`. The same snapsho
 same text. Partitions are written compactly (`orders: 0-11,14`), bytes as base64, times as RFC 3339.
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import json

@@ -5,8 +5,6 @@ could expand to a huge one), and so are repeated keys, merges, collections with 
 deeper than any snapshot needs. A time stays text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

@@ -12,8 +12,6 @@ maps whose order follows the member ids themselves: a simulation of those can pu
 partitions elsewhere.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final

@@ -3,8 +3,6 @@
 It protects against edits and damage, not against somebody who also writes new digests.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

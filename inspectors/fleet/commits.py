@@ -10,8 +10,6 @@ The coordinator keeps such a group as a classic one that is Empty, and so does a
 record has gone while its offsets have not expired yet.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

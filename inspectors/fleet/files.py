@@ -4,8 +4,6 @@ Files are sorted by group, and Arrow tells by the statistics of their row groups
 hold a row that is wanted: the others are not read.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -17,8 +17,6 @@ group that was told is kept as it is, and any other is written again without the
 with others of its kind; so are small files, once there are many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple

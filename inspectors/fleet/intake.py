@@ -9,8 +9,6 @@ rows ─┬─ commits ── reduced ──────────────
 `take_requests` with parts of request logs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial

@@ -3,8 +3,6 @@
 A scan's row of the lake's table `scans` carries it as a document.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Final
 

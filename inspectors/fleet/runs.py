@@ -7,8 +7,6 @@ are believed follows from the others, and unpacks a run when its first row is du
 overlap are merged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, groupby, pairwise, starmap

@@ -12,8 +12,6 @@ What a scan tells is in proportion to what is new: a group goes on from its stat
 (increments.py), and the rows that the scan before left open are written again.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ that the sources could not show is null, never a guess. Rows of a table are sort
 columns, so the same input gives the same tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

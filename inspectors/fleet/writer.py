@@ -5,8 +5,6 @@ row with one document in it (msgpack): what a task that failed or was started tw
 is never looked at. Reports add up to one of the scan.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ Keys are split into words: `spring.kafka.consumer.group-id`, `SPRING_KAFKA_CONSU
 scope is one consumer.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Configuration files as documents: properties, YAML, JSON, environment files."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -5,8 +5,6 @@ Container environments (also from ConfigMaps of the same input), mounted ConfigM
 Secret is not known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ about running processes. Only the keys that identify a consumer and choose its a
 no other value of a file reaches the result or a message.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final

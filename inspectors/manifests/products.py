@@ -3,8 +3,6 @@
 The facts are in groups/data/products.yaml; what a library does by itself is in clients.yaml.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Final, Literal

@@ -4,8 +4,6 @@ A project takes versions and properties from other files: from its parents (Mave
 nearest Directory.Packages.props (.NET). Only files below the root that is read are looked at.
 """
 
-from __future__ import annotations
-
 import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Sequence

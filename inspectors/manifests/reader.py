@@ -4,8 +4,6 @@ Only the dependencies that products.yaml knows are returned. A version is return
 or as another file of the folder gives it; one that depends on anything else is None, with a note.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Manifests that are read as text: each yields the names and versions that it holds."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

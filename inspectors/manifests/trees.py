@@ -1,7 +1,5 @@
 """Manifests in JSON, TOML and YAML: each yields the names and versions that it holds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final

@@ -4,8 +4,6 @@ A git revision is read with `git ls-tree` and `git cat-file`: no hook, filter or
 repository runs, and neither its index nor its files are changed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -10,8 +10,6 @@ exact for as long as that id is in the group, however old the scan; it binds to 
 is gone (groups/evidence/merge.py).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Times are microseconds since 1970 (`clock.moment` makes one a datetime), duratio
 milliseconds, lists oldest first. The metrics have Kafka's own names (KIP-429).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import inf
 from operator import itemgetter

@@ -5,8 +5,6 @@ the brokers for the log end offsets (the table `log_ends`, of each kept scan); c
 log segments do not show them.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final

@@ -28,8 +28,6 @@ so a list that is rejected at once may be admitted a moment later: the answer is
 joins fail.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from enum import StrEnum

@@ -11,8 +11,6 @@ whole lists, so a load does not shorten those. Seen on 4.1.1 and 3.9.1
 (tests/live/test_admission_live.py).
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Clients that the coordinator rejected and that are still out: one entry for each client."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from rebal.groups.clients import is_automatic

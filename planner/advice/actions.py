@@ -5,8 +5,6 @@ coordinator is proven to admit it. An advice that is not proven names the eviden
 it; one that is proven to be rejected gives the reason. wording.py makes the text from the data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 

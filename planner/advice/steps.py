@@ -6,8 +6,6 @@ evidence that decides, or makes a new plan. The fix of a finding that restarts m
 advice as a sentence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

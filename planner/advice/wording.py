@@ -4,8 +4,6 @@ It decides nothing. A text is made either from an `Advice` that the admission ch
 (planner/advice/actions.py), or for a step whose first restart that check has judged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Paths on which a change of the next start rejects no member, with the settings they need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final

@@ -1,7 +1,5 @@
 """The consumer groups whose next start changes between two versions of a repository."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

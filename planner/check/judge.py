@@ -5,8 +5,6 @@ are what they restart with. So planner/admission answers, and no rule of admissi
 A live group takes the place of that snapshot.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Final

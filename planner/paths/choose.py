@@ -1,7 +1,5 @@
 """The choice of a path for a group, and the plan made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final

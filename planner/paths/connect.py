@@ -5,8 +5,6 @@ own protocol and all below it, so `default` is always common, and the coordinato
 that all workers offer (KIP-415, KIP-507): every worker runs the elected protocol.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -5,8 +5,6 @@ bindings, kafka-python). Nothing is consumed during the stop, so the plan is nev
 operator decides on the interruption.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri

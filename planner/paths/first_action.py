@@ -1,7 +1,5 @@
 """The first action of a plan that was just made: `first_action`; data, no text."""
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, Tri

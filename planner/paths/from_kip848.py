@@ -6,8 +6,6 @@ KIP-848 group of classic members, which some brokers do not even admit while the
 disabled). An Empty group is replaced by a classic one, whatever the policy.
 """
 
-from __future__ import annotations
-
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import BACK_ONE_BY_ONE
 from rebal.planner.clients import cooperative, speak_kip848

@@ -4,8 +4,6 @@ Both stop every instance: no instance of one protocol joins a group that has mem
 An Empty group is replaced, and its committed offsets stay; internal topics are plain topics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

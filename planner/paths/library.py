@@ -6,8 +6,6 @@ them one by one with that assignor alone. Where nothing bridges the two, all mem
 the new library takes a group id of its own, to which the offsets are copied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.clients import WITHOUT_STATIC, Family, families

@@ -5,8 +5,6 @@ they are stopped together, the others take over their partitions, and they start
 target alone, which every list then holds.
 """
 
-from __future__ import annotations
-
 from rebal.groups.clients import family
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import (

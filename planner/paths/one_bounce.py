@@ -7,8 +7,6 @@ depends on the members (planner/advice/remedies.py, `cure_of`): a dynamic member
 CURRENT list makes all running members rejoin; a static member's restart shows its own list only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from rebal.groups.model import Tri

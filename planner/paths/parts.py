@@ -1,7 +1,5 @@
 """Parts that the steps of every path are made of: gate, configuration text and cost."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final

@@ -2,8 +2,6 @@
 workloads, and the commands for these.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -4,8 +4,6 @@ An Empty group admits any assignor list and any protocol, so nothing has to be p
 coordinator's memory. The first member that joins decides which lists are admitted after it.
 """
 
-from __future__ import annotations
-
 from rebal.groups.model import GroupState, GroupType, Tri
 from rebal.planner.clients import is_mixed
 from rebal.planner.context import COOPERATIVE, EAGER, Context

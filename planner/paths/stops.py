@@ -5,8 +5,6 @@ committed offsets stay. Nothing is consumed meanwhile, so the operator must agre
 without members only the start is left, and there is nothing to agree on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Final
 

@@ -5,8 +5,6 @@ and COOPERATIVE members together while all run 2.4 or later (KIP-429). Versions 
 COOPERATIVE, 4.0 and later no EAGER: they do not start with such an upgrade.from.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -8,8 +8,6 @@ full. An Empty group is replaced, whatever it was; only the limit of members cou
 (planner/kip848.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.clients import family as known_family

@@ -6,8 +6,6 @@ down: a coordinator reload keeps only the elected assignor of each list, and wit
 the second bounce is still admitted. franz-go follows the vote the same way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from rebal.groups.model import Tri

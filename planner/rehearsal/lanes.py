@@ -1,7 +1,5 @@
 """Members' lanes of a rehearsal: what each of them owned over time, in so many columns."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum

@@ -6,8 +6,6 @@ kind where processes of one kind restart and the rest of the group holds the sam
 protocols: the coordinator's answer to a join depends on no more.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Outcome of a rehearsal: times, rebalances, owners of partitions, members' metrics."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.groups.model import Record

@@ -1,7 +1,5 @@
 """Times that no evidence shows, or that a rehearsal is to try: `--param NAME=TIME`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -1,7 +1,5 @@
 """Rehearsals: run a script on a scene once, or many times with other seeds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from random import Random

@@ -3,8 +3,6 @@
 `variant` is the same group under another rebalance protocol, for rehearsals side by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

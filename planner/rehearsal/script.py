@@ -1,7 +1,5 @@
 """A script: a group, and what happens to it, by time; the input of a rehearsal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 

@@ -4,8 +4,6 @@ docs/rehearsal.md documents them. `load_script` reads the text, `script_of` make
 one group. Each error names the file, the place in it and the line.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase

@@ -4,8 +4,6 @@
 by the name that `--script` takes.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -9,8 +9,6 @@ became dangerous after the plan was made. Findings that the plan's own path deal
 A question that a gate decides from several looks is never reported as a danger after one look.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta

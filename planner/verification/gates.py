@@ -11,8 +11,6 @@ protocol, which every worker offers (KIP-415). Where no evidence can show the st
 must look at the member (`Proof.by_hand`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime

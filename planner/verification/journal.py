@@ -10,8 +10,6 @@ client counts for what the evidence shows up to that moment: a client that is se
 about again.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property

@@ -21,8 +21,6 @@ the end of a plan waits for an owner that has committed nothing for `FRESH`, and
 rarely gets twice the longest time that it took. Nothing waits longer than `LONGEST`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple

@@ -11,8 +11,6 @@ names another list, or that was written after the member was first seen, speaks 
 confirmation is bound to the member id, and evidence overrules it at every later look.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from types import MappingProxyType

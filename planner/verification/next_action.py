@@ -18,8 +18,6 @@ recommended. A start that is rejected for another member's list waits for that m
 where it is admitted. A remedy that was carried out and changed nothing is not advised again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias

@@ -6,8 +6,6 @@ its session ends. So a client may be out without being missing in the count: suc
 doubt (`Doubt`), and the end of a plan waits for what decides.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta

@@ -4,8 +4,6 @@ A journal has looks, not events. A moment here is the first look that shows a th
 happened any time since the look before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 

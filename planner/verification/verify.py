@@ -6,8 +6,6 @@ every expected member is in the group and proven; cannot tell is never a yes. Th
 the plan are evaluated again on the live group, since new dangers can come after the plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final

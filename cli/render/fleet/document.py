@@ -1,7 +1,5 @@
 """`rebal.fleet/1`: a scan's groups in order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """The fleet report as Markdown: for a wiki, a ticket, or a plan of the coming weeks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final

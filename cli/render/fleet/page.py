@@ -6,8 +6,6 @@ history stand in the page itself; in a larger fleet the histories stand in it as
 are shown when asked for, so that the page is small and opens at once.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from base64 import b64encode

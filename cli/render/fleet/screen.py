@@ -1,7 +1,5 @@
 """The text of `rebal fleet report`: the answer, the groups to take first, the groups in trouble."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, TypeVar

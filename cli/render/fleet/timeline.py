@@ -5,8 +5,6 @@ the texts in the bars say the same, so that no fact is shown by colour alone. `g
 these shapes as SVG; the page's style sheet, and nothing else, styles them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple

@@ -3,8 +3,6 @@
 They say what a group is and costs, how it changed since an earlier scan, and what a term means.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

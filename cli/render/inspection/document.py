@@ -3,8 +3,6 @@
 Its records are those of the model, with the fields that are named here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rebal.cli.render.documents import (

@@ -1,7 +1,5 @@
 """The text of `rebal inspect`: one screen a group, the answer first, the next command last."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby

@@ -1,7 +1,5 @@
 """A plan as Markdown: a runbook to paste into a change ticket."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Parts that the short screen, the details and the runbook of a plan share, a step's cost too."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -4,8 +4,6 @@ A step takes six lines: title, members, configuration, cost, gate, rollback. How
 once above the steps, and what a step needs below them. What is folded stands in the details.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import datetime

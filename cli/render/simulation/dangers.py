@@ -1,7 +1,5 @@
 """Dangers and costs of a rehearsal in words, for the screen and for the HTML page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 

@@ -2,8 +2,6 @@
 `rebal.rehearsal/1`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 

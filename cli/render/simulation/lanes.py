@@ -1,7 +1,5 @@
 """Members' lanes as text: one character for each part of the time, one line for each member."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """The text of a rehearsal: dangers, costs, the members' lanes, rebalances."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Final

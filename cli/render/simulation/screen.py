@@ -2,8 +2,6 @@
 partitions before and after; of Connect workers a table of the protocols.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -6,8 +6,6 @@ generation. The walk ends when no member could take a partition from one that ha
 a pass moves nothing.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence

@@ -8,8 +8,6 @@ claim always from the rival's subscription. With `sticky` the generation is in t
 claim that is read later usually wins.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

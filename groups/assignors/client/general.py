@@ -5,8 +5,6 @@ subscriber with the fewest; then `Balancing` moves partitions while that makes i
 outcome is not fairer than before the moves, they are taken back.
 """
 
-from __future__ import annotations
-
 import heapq
 
 from rebal.groups.assignors.client.balancing import Balancing

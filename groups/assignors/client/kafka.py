@@ -6,8 +6,6 @@
 leaves out partitions that another member must revoke first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final

@@ -5,8 +5,6 @@ of their names, so that ascending codes go by partition, then topic; and a parti
 exist (any more) has a code like any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain, repeat

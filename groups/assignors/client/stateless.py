@@ -9,8 +9,6 @@ co-partitioned. The remaining partitions are assigned without regard to racks.
 subscribe to the topic.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from itertools import chain, groupby, islice
 

@@ -8,8 +8,6 @@ to sixteen times topic by topic, the fullest subscribers give partitions to the 
 level when its subscribers' counts differ by one at most.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence

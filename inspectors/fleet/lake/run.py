@@ -9,8 +9,6 @@ of the tables. Of two scans of one cluster the first commit decides, and the oth
 error.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping

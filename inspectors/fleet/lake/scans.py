@@ -5,8 +5,6 @@ are in it. What is in the tables beyond these versions belongs to a scan that is
 scan that nobody keeps loses its row first, and then the files that no other scan has.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta

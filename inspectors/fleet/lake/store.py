@@ -4,8 +4,6 @@ So what reads and writes files is configured as what commits is, finds the same 
 needs no library of the store's: HDFS takes no JVM.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from typing import Any

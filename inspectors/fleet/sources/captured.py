@@ -5,8 +5,6 @@ Parquet files have them as they are; `timestamp` is a timestamp or a number of m
 that are no records have a `problem`, so nothing is lost without a trace.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator, Sequence

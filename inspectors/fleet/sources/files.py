@@ -6,8 +6,6 @@ the part in which it begins; a packed one (gz, told by its first bytes) is one p
 No Spark.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

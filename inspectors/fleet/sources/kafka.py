@@ -5,8 +5,6 @@ assigned, never subscribed to (that would make a consumer group), and transactio
 are left out.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -8,8 +8,6 @@ left out: heartbeats that were answered without an error, and a KIP-848 member's
 that changed nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, Final

@@ -7,8 +7,6 @@ the begin of one whose end is not in the files (a later scan reads that): these,
 cut-off ends are counted. A batch that fails its CRC is one broken record.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """The form of the rows that all sources of records give."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

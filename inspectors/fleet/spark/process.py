@@ -3,8 +3,6 @@
 The environment, Java, a thread to end it; why it did not start, or why a job of it failed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

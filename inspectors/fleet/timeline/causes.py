@@ -5,8 +5,6 @@ left, a new member's join began, or a member rejoined and said why (KIP-800). Wi
 the records show counts: who is new, who is gone, and what else is different. None: cannot tell.
 """
 
-from __future__ import annotations
-
 from typing import Final, Literal
 
 Cause = Literal[

@@ -8,8 +8,6 @@ an effective time is no evidence of when: nothing that is measured between times
 storm, a short life) rests on it.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 

@@ -7,8 +7,6 @@ id and all that it had. A rebalance is done when every member has reached the ep
 (8).
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """The cost of a rebalance: the protocol that each member ran, the partitions that it stopped."""
 
-from __future__ import annotations
-
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.fleet.timeline.facts import MILLI, UNHEARD
 from rebal.inspectors.fleet.timeline.protocol import UNLOGGED, Kind, group_ran, ran

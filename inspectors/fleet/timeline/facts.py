@@ -6,8 +6,6 @@ lines out of order move a fact to another rebalance. What is kept is bounded by 
 the rebalances that are not finished.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 from typing import Final, TypeVar
 

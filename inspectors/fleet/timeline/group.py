@@ -6,8 +6,6 @@ Records come in the order of their offsets, by their effective times (clock.py):
 group's structure rests on that order alone, and on what the records name, never on a clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple

@@ -3,8 +3,6 @@
 A new incarnation begins each time that the group is created again.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from msgspec import structs

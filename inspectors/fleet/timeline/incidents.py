@@ -14,8 +14,6 @@ A member's own session timeout is the measure of what is soon: it is what its op
   others had some.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from typing import Final, Literal
 

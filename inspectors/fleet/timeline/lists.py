@@ -4,8 +4,6 @@ Joins of one member id with one list are one row; rejections of one client with 
 rejected join has no member id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable
 from operator import attrgetter
 from typing import Any, Final, NamedTuple

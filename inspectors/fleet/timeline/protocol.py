@@ -4,8 +4,6 @@ A fleet has few kinds of members (elected assignor, list, software, what they ke
 and each mixture of kinds in a group, is asked for once.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final

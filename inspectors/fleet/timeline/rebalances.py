@@ -1,7 +1,5 @@
 """One rebalance: what it changed for the members, why it was, and its row in `rebalances`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

@@ -5,8 +5,6 @@ Error 23 is a rejected join, error 79 the normal first answer to a dynamic membe
 read-only questions.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.inspectors.errors import error_code

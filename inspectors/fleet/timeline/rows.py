@@ -1,7 +1,5 @@
 """Rows of the timeline's tables, gathered by name, made into Arrow batches by the column."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 

@@ -7,8 +7,6 @@ below and nothing else: they name no class and no function. One of another `SCHE
 and its group's rows are made anew from its records; one that is damaged ends the scan.
 """
 
-from __future__ import annotations
-
 from typing import Final, Literal, NamedTuple
 
 from msgspec import MsgspecError, Struct, field

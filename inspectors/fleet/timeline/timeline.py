@@ -12,8 +12,6 @@ of a request log. Records of kinds 0 and 1 (commits) do not belong here. Rows co
 group; within a group in the order in which they are finished.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice

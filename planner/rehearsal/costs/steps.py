@@ -15,8 +15,6 @@ given their partitions: all of them, until the next come. Where some stop, the o
 these owned in one rebalance, and give it back when they come.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Time of a simulation: what happens next, what time it is, and how long things took."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from itertools import count

@@ -1,7 +1,5 @@
 """Chance in a simulation: member ids, and the phase of heartbeats and polls."""
 
-from __future__ import annotations
-
 import math
 from base64 import urlsafe_b64encode
 from random import Random

@@ -6,8 +6,6 @@ next poll. Its heartbeats are not simulated one by one: the coordinator wakes it
 would find something new.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 

@@ -5,8 +5,6 @@ with the classic protocol join, sync and send heartbeats as in a classic group, 
 answer at once: nobody waits for anybody but for partitions that another member still holds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 

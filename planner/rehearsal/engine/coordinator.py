@@ -6,8 +6,6 @@ KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), K
 (group.max.size), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (skipAssignment).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Assignors of other clients than Java's, with names of their own, as far as they are modelled."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -4,8 +4,6 @@ Source: GroupMetadataManager of Kafka's group coordinator (4.1), `convertToConsu
 `convertToClassicGroup` (KIP-848 "Upgrade/Downgrade", group.consumer.migration.policy).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final, cast
 

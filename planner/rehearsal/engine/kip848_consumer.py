@@ -7,8 +7,6 @@ at once; what another one revoked it gets with its own next heartbeat. As with t
 a heartbeat that would find nothing new is not simulated.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from rebal.groups.assignors import TopicPartition

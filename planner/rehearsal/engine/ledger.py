@@ -2,8 +2,6 @@
 of gaps and overlaps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Final
 

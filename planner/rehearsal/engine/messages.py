@@ -1,7 +1,5 @@
 """Messages between members and their coordinator: requests, answers and error codes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """A consumer's process as it is set up, and what its client family makes of that."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -4,8 +4,6 @@ The timed members and their world use the same functions; `Rounds` is a group wh
 at once with one assignor, so that only the assignments take part in the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from msgspec.structs import replace

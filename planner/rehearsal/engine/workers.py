@@ -6,8 +6,6 @@ stops everything before it joins. `compatible` and `sessioned` are COOPERATIVE: 
 stop something joins again, and what a lost worker ran waits for scheduled.rebalance.max.delay.ms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A whole group in simulated time: processes that start and stop, their coordinator, the ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final

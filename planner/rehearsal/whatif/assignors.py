@@ -3,8 +3,6 @@
 What a simulation by one takes for granted, and how long the leader's client computes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 

@@ -5,8 +5,6 @@ to give something up rejoins, until nobody has to. A KIP-848 coordinator compute
 the members reach one by one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Final
 

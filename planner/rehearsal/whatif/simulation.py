@@ -4,8 +4,6 @@ All members of the snapshot run the assignor and report to the leader the partit
 Then the what-if's changes happen (`changes`), and the group rebalances until it is at rest (`run`).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Restarts of Connect workers, simulated under each connect.protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace
