@@ -34,8 +34,8 @@ from rebal.inspectors.fleet.writer import PartWriter
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 _AT_ONCE: Final = 1 << 18
 _DECODED_AT_ONCE: Final = 1 << 16
+# Bytes of a key but for its version, which may differ in keys of one partition.
 _NAMED: Final = slice(2, 1 << 20)
-"""Bytes of a key but for its version, which may differ in keys of one partition."""
 _LATEST_MS: Final = 253_402_300_799_999
 _NEVER: Final = np.iinfo(np.int64).max
 _SUMMED: Final = ("commits", "records")
@@ -147,8 +147,8 @@ def _micros(milliseconds: int | None) -> int | None:
 
 
 _ABOUT: Final = ("group_id", "topic", "topic_partition")
+# No name of a topic holds it.
 _BETWEEN: Final = "\0"
-"""No name of a topic holds it."""
 _ZERO: Final = ("members", "rebalance_total", "failed_rebalance_total")
 
 

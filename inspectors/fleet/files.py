@@ -17,8 +17,8 @@ from rebal.inspectors.fleet.schemas import SCAN, in_columns
 
 _ROWS: Final = 4096
 _LARGE: Final = {"rows", "document"}
+# Rows of a batch, and of one with large values: a run may have a megabyte.
 _FEW: Final = 64
-"""Rows of a batch, and of one with large values: a run may have a megabyte."""
 
 
 def read_rows(

@@ -178,12 +178,12 @@ def _names(*tables: pa.Table) -> pa.Array:
     return pc.unique(pa.chunked_array(found, pa.string()))
 
 
+# Bytes of rows, unpacked, that one task sorts and tells, about.
 _SHARE: Final = 64 << 20
-"""Bytes of rows, unpacked, that one task sorts and tells, about."""
+# How many times smaller a run is than its rows, at least.
 _PACKED_BY: Final = 16
-"""How many times smaller a run is than its rows, at least."""
+# Bytes of rows that one task tells alone: less than what another would cost.
 _LITTLE: Final = 4 << 20
-"""Bytes of rows that one task tells alone: less than what another would cost."""
 
 
 class Piece(NamedTuple):
@@ -245,12 +245,12 @@ def _read(pieces: Sequence[Piece], place: Place) -> Iterator[pa.RecordBatch]:
 
 NO_GROUPS: Final = pa.array([], TEXT)
 _STATE: Final = pa.schema([STATES.field(name) for name in ("group_id", "state")])
+# The columns in which kinds that are no runs are read, and what is made of them.
 _READ: Final[Mapping[str, tuple[pa.Schema, Callable[[pa.Table], pa.Table] | None]]] = {
     "commits": (COMMITS, as_parts),
     "commit_parts": (COMMIT_PARTS, None),
     "states": (_STATE, lambda states: pack(in_columns(states, TIMELINE))),
 }
-"""The columns in which kinds that are no runs are read, and what is made of them."""
 _GROUP: Final = pa.schema([("group_id", TEXT)])
 
 

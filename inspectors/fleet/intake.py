@@ -70,15 +70,15 @@ from rebal.inspectors.logs.lines import Zone
 Say = Callable[[str], None]
 Read = Callable[[Any], Iterator[pa.RecordBatch]]
 _TASKS_PER_CORE: Final = 4
+# Generations by which a log's zone is found; all must show the same one.
 _LOOKED_AT: Final = 64
-"""Generations by which a log's zone is found; all must show the same one."""
 _CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
+# Less than one record in so many of what was read is almost nothing.
 _FEW: Final = 10
-"""Less than one record in so many of what was read is almost nothing."""
+# A scan that goes on from another one may find this many broken records alone.
 _MANY: Final = 100
-"""A scan that goes on from another one may find this many broken records alone."""
+# Bytes of rows that a task sorts at once.
 _HELD: Final = 64 << 20
-"""Bytes of rows that a task sorts at once."""
 _BROKEN: Final = pa.schema(
     [(name, ERRORS.field(name).type) for name in ("source", "offset", "value")]
 )
@@ -86,8 +86,8 @@ _BROKEN: Final = pa.schema(
 REPEATED: Final = "REPEATED"
 HISTORY: Final = frozenset(KINDS) - frozenset(OFFSET_COMMITS)
 """The kinds that the timeline is made of."""
+# Bytes of an offset commit's value with empty metadata, by its version.
 _SHORTEST: Final = np.array([20, 28, 20, 24, 24])
-"""Bytes of an offset commit's value with empty metadata, by its version."""
 _NONE: Final = -1
 _Ints = np.ndarray[Any, np.dtype[np.int64]]
 _Mask = np.ndarray[Any, np.dtype[np.bool_]]

@@ -25,8 +25,8 @@ from rebal.inspectors.fleet.timeline.timeline import ORDER
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
 _RUN_BYTES: Final = 1 << 20
 _RUN_ROWS: Final = 1024
+# As many runs become one that is no larger than one may be.
 _SHORT: Final = 8
-"""As many runs become one that is no larger than one may be."""
 _CODEC: Final = "zstd"
 _BY: Final = [(name, "ascending") for name in ORDER]
 _TIMED: Final = ["at", "partition", "offset"]

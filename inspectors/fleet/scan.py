@@ -59,15 +59,14 @@ from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, PartWriter, TaskR
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _COMMITS: Final = ("commits", "open_commit_groups")
+# Kinds that a scan writes whole: a row for each partition that has commits, or that brokers have.
 _REPLACED: Final = (*_COMMITS, "log_ends")
-"""Kinds that a scan writes whole: a row for each partition that has commits, or that brokers have.
-"""
+# Kinds that are what was read: telling a group anew makes none of their rows again.
 _READ: Final = ("records", "requests", "broken")
-"""Kinds that are what was read: telling a group anew makes none of their rows again."""
 _DELETED: Final = pa.schema([GROUPS.field(name) for name in ("group_id", "deleted_at")])
 _SHARE: Final = 8
+# Request logs of earlier scans that a scan still knows.
 _LOGS: Final = 1000
-"""Request logs of earlier scans that a scan still knows."""
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
 
 REPORT: Final = pa.schema([("report", pa.binary())])
 REPORT_DDL: Final = "report binary"
+# What a report counts, or lists, by the names of things.
 _BY_KEY: Final = ("made", "skipped", "records", "lines", "stretches", "offsets")
-"""What a report counts, or lists, by the names of things."""
 
 
 class TaskReport(Struct, omit_defaults=True, array_like=True):
@@ -123,13 +123,13 @@ RUN_KINDS: Final = ("records", "requests", "waiting")
 """Kinds whose rows are runs."""
 SORTED: Final = (*RUN_KINDS, "states")
 """Kinds of which a later scan reads some groups alone: a file's rows are sorted by group."""
+# Rows of a row group of those.
 _FEW: Final = 64
-"""Rows of a row group of those."""
+# Kinds whose short runs are put together.
 _JOINED: Final = ("records", "requests")
-"""Kinds whose short runs are put together."""
 _BY: Final = ("group_id", "kind", "partition", "offset", "at")
+# Bytes that a task holds; more are another file.
 _HELD: Final = SMALL
-"""Bytes that a task holds; more are another file."""
 
 
 class Target(NamedTuple):

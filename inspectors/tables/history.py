@@ -30,6 +30,7 @@ _FACTS: Final = (
     "last_rebalance_at",
     "refused_total",
 )
+# Columns of a row of `members`, a run of generations, that say how it ended.
 _RUN: Final = (
     "group_id",
     "member_id",
@@ -43,7 +44,6 @@ _RUN: Final = (
     "left_reason",
     "current",
 )
-"""Columns of a row of `members`, a run of generations, that say how it ended."""
 _MEASURED: Final = (
     "first_seen",
     "last_seen",
@@ -185,8 +185,8 @@ def read_standings(tables: Tables, group: str | None = None) -> dict[str, Standi
     }
 
 
+# The columns of `Incident`: a tuple has a `count` of its own.
 _INCIDENT: Final = ("group_id", "kind", "started_at", "ended_at", "members", "count", "detail")
-"""The columns of `Incident`: a tuple has a `count` of its own."""
 
 
 def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHistory]:

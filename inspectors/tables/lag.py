@@ -14,9 +14,9 @@ from rebal.inspectors.clock import micros
 from rebal.inspectors.tables.columns import rows_of
 from rebal.inspectors.tables.reader import Tables
 
+# Records' times are the brokers', the time at which they were asked is the scanning machine's; in
+# microseconds.
 _CLOCKS: Final = 300_000_000
-"""Records' times are the brokers', the time at which they were asked is the scanning machine's; in
-microseconds."""
 _COLUMNS: Final = ("group_id", "topic", "topic_partition", "committed_offset", "committed_at")
 _ENDS: Final = ("topic", "topic_partition", "log_end_offset", "at")
 

@@ -32,8 +32,8 @@ from rebal.inspectors.fleet.manifest import NOTHING, UNNAMED, Manifest, TableEnt
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.writer import FOLDERS, STORED, Target, TaskReport, columns_of
 
+# Tables that are asked about or committed at a time, for a store takes its time to answer.
 _AT_ONCE: Final = 8
-"""Tables that are asked about or committed at a time, for a store takes its time to answer."""
 
 
 class Run:

@@ -32,8 +32,8 @@ MOST: Final = 8
 """More files of a kind than these, of about one size, are put together."""
 _TIER: Final = 4
 _RETRIES: Final = 30
+# Between two tries, in seconds: up to so much for each that has failed, and up to ten times it.
 _PAUSE: Final = 0.1
-"""Between two tries, in seconds: up to so much for each that has failed, and up to ten times it."""
 CHECKPOINT: Final = 10
 """Commits after which the table's log is summed up: who opens it reads no more of them."""
 _SETTINGS: Final = {

@@ -40,8 +40,8 @@ from rebal.inspectors.fleet.sources.source import (
 
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _ROWS: Final = 1 << 16
+# Rows and bytes of a batch, about, whichever is less.
 _BYTES: Final = 32 << 20
-"""Rows and bytes of a batch, about, whichever is less."""
 _NO_RECORD: Final = "no record: without partition or offset"
 _FOREIGN: Final = f"{SKIPPED}records of other topics"
 

@@ -81,8 +81,8 @@ def _place_of(url: str) -> tuple[Place, str]:
 
 _LEAST, _MOST = 2 << 20, 128 << 20
 """Bytes of plain files for one task: each task costs a tenth of a second."""
+# Bytes by which a log is known again: a dozen lines, with their times.
 _HEAD: Final = 4096
-"""Bytes by which a log is known again: a dozen lines, with their times."""
 _BLOCK: Final = 1 << 20
 _TAIL: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"

@@ -36,13 +36,13 @@ from rebal.inspectors.kafka.wire import Deadline
 
 NEEDED: Final = "grant READ on it"
 _TASKS_PER_CORE: Final = 4
+# Offsets for one task: each task costs a tenth of a second and a login.
 _LEAST: Final = 50_000
-"""Offsets for one task: each task costs a tenth of a second and a login."""
+# Seconds without a record, at least, after which a broker is silent: a quota may hold it back.
 _PATIENCE: Final = 60.0
-"""Seconds without a record, at least, after which a broker is silent: a quota may hold it back."""
 _AT_ONCE: Final = 4000
+# Records of a batch, and kilobytes that wait for it.
 _QUEUED_KB: Final = 16 << 10
-"""Records of a batch, and kilobytes that wait for it."""
 
 
 class PartitionRange(NamedTuple):

@@ -164,8 +164,8 @@ def _transactions(files: Sequence[str]) -> tuple[Set[int], float]:
     return aborted, min((offsets[0] for offsets in begun.values()), default=math.inf)
 
 
+# Key, value, offset, timestamp in milliseconds.
 _Record = tuple[bytes | None, bytes | None, int | None, int | None]
-"""Key, value, offset, timestamp in milliseconds."""
 _NOTHING: Final[_Record] = (None, None, None, None)
 
 

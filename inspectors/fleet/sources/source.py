@@ -19,8 +19,8 @@ SKIPPED: Final = "skipped: "
 UNREADABLE: Final = "UNREADABLE"
 """What a record counts as that is not what its key says."""
 _ROWS: Final = 4000
+# Rows and bytes of a batch, about, whichever is less.
 _BYTES: Final = 8 << 20
-"""Rows and bytes of a batch, about, whichever is less."""
 
 
 @dataclass(frozen=True)

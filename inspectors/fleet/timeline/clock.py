@@ -23,8 +23,8 @@ TOLERANCE: Final = 1_000_000
 request threads of older brokers take the time before they take the partition's lock."""
 DISORDER: Final = 10_000_000
 """How far the clocks of two sources may differ, in microseconds: a request counts so much early."""
+# Kafka's first release: no record is older.
 _EARLIEST: Final = int(datetime(2011, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
-"""Kafka's first release: no record is older."""
 
 
 def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Array:

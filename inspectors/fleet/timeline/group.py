@@ -38,8 +38,8 @@ from rebal.inspectors.logs.requests.lines import Request
 
 _decode_key: Final = lru_cache(maxsize=KEPT)(kinds.decode_key)
 _MOST_NAMED: Final = 20
+# More rebalances than these at once have no record and no leader's line: none will come.
 _MOST_LOGGED: Final = 64
-"""More rebalances than these at once have no record and no leader's line: none will come."""
 
 
 class Record(NamedTuple):

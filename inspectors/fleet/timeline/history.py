@@ -40,8 +40,8 @@ from rebal.inspectors.fleet.timeline.values import (
     read_subscription,
 )
 
+# A longer gap of generation numbers is missing input, not so many rebalances that failed.
 _MOST_SKIPPED: Final = 100
-"""A longer gap of generation numbers is missing input, not so many rebalances that failed."""
 
 
 def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> None:

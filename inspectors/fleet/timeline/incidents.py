@@ -52,8 +52,9 @@ _SPARE: Final = 1024
 Key = tuple[str | None, ...]
 """A streak's kind, and by what is known again whom it is about: an instance id, or a client id and
 host, or more."""
+# Clients' own session timeout, where the source does not say.
 _SESSION_MS: Final = 45_000
-"""Clients' own session timeout, where the source does not say."""
+# What a streak is an incident of, from which length on, and what is said of it.
 _STREAKS: Final = {
     "storm": (
         "storm", STORM_REBALANCES, "{count} rebalances of at most {most} members in {seconds:.0f} s"
@@ -66,7 +67,6 @@ _STREAKS: Final = {
     "refused": ("crash loop", LOOPS, "{who} {count} times"),
     "hidden": ("hidden list", 1, "{who}"),
 }  # fmt: skip
-"""What a streak is an incident of, from which length on, and what is said of it."""
 _STORM: Final[Key] = ("storm",)
 
 

@@ -17,10 +17,10 @@ from rebal.inspectors.logs.requests.lines import Request
 
 _SPARE: Final = 512
 _CLIENT: Final = ("client_id", "instance_id", "host", "software_name", "software_version")
+# The columns that a join says itself.
 _SAID: Final = (
     *_CLIENT, "protocol_type", "reason", "session_timeout_ms", "rebalance_timeout_ms",
 )  # fmt: skip
-"""The columns that a join says itself."""
 
 
 class ListKey(NamedTuple):

@@ -27,8 +27,8 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol, member_protocol
 
+# How many kinds of members, and mixtures of them, are remembered.
 _KINDS: Final = 16_384
-"""How many kinds of members, and mixtures of them, are remembered."""
 _KEPT_ONE: Final = {"": Partitions((0,))}
 _RAN: Final = (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
 _NEVER_MIND: Final = datetime.fromtimestamp(0, UTC)

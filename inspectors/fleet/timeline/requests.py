@@ -32,8 +32,8 @@ from rebal.inspectors.logs.requests.lines import (
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
 _IN_GROUP: Final = (Outcome.ACCEPTED, Outcome.ID_GIVEN)
+# The member epoch of a static member's last heartbeat when it closes (KIP-848).
 _AWAY: Final = -2
-"""The member epoch of a static member's last heartbeat when it closes (KIP-848)."""
 
 
 def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:

@@ -32,8 +32,8 @@ ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 FORM: Final = f"state {SCHEMA}"
 """How states are written: the column `form` of one that this rebal can go on from."""
 _Line = tuple[int | None, int | None, bytes | None]
+# After so many rows of a group those that are made are handed on.
 _OFTEN: Final = 1024
-"""After so many rows of a group those that are made are handed on."""
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ KEPT: Final = 16_384
 _SETS: Final = 2048
 _V3: Final = b"\x00\x03"
 _NULL_RACK: Final = b"\xff\xff"
+# No member's generation: stands for any of them.
 _MASK: Final = -(2**31)
-"""No member's generation: stands for any of them."""
 _MASKED: Final = struct.pack(">i", _MASK) + _NULL_RACK
 _UINT16: Final = struct.Struct(">H").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
@@ -178,8 +178,8 @@ Known = tuple[Member, bytes, bytes, int, int | None]
 """A member as it was last read: its bytes before the place of its generation and after it, and
 where the latter begin. Where that place is not known, all bytes stand before: what they tell of a
 generation comes last."""
+# Members of groups of consumers, and of others, by the bytes of their ids.
 _KNOWN: Final[dict[bool, dict[bytes, Known]]] = {True: {}, False: {}}
-"""Members of groups of consumers, and of others, by the bytes of their ids."""
 
 
 def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
