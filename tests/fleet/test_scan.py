@@ -7,7 +7,8 @@ import gzip
 import json
 import re
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,12 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from rebal.groups.model import Cluster
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.sources import captured as captured_source
 from rebal.inspectors.fleet.sources.source import Source
+from rebal.inspectors.fleet.spark.tasks import in_tasks
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.history import read_history
 from rebal.inspectors.tables.reader import open_tables
@@ -201,3 +205,17 @@ def test_each_kept_scan_has_its_log_end_offsets_in_a_table_and_none_in_its_docum
         rows = tables.read("log_ends", ["topic", "log_end_offset", "at"]).to_pylist()
         assert rows == [{"topic": "orders", "log_end_offset": end, "at": at} for end in ends]
         assert tables.manifest.brokers == ClusterReading(at=at, cluster=Cluster())
+
+
+def test_tasks_of_this_machine_do_without_pandas_and_take_the_unpacked_pyspark(
+    spark: SparkSession,
+) -> None:
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch(
+                [[pyspark.__file__, *(sys.modules.keys() & {"pandas"})]], ["name"]
+            )
+
+    assert [row["name"] for row in in_tasks(spark.range(1), look, "name string").collect()] == [
+        pyspark.__file__
+    ]

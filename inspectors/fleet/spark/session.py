@@ -36,7 +36,7 @@ from rebal.inspectors.fleet.spark.process import (
     require_packages,
     start_error,
 )
-from rebal.inspectors.fleet.spark.tasks import ship
+from rebal.inspectors.fleet.spark.tasks import run_daemon, ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -235,6 +235,8 @@ def _configuration(settings: SparkSettings) -> dict[str, str]:
     if _on_this_machine(settings):
         made |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         made["spark.sql.shuffle.partitions"] = str(max(4, 2 * (os.cpu_count() or 1)))
+    if settings.url.startswith("local"):
+        made["spark.python.daemon.module"] = run_daemon.__module__
     made |= dict(settings.conf) | {"spark.master": settings.url}
     made[_DRIVER] = f"{_YOUNG_JVM} {made.get(_DRIVER, '')}".rstrip()
     return made

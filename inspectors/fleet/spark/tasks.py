@@ -3,6 +3,10 @@
 A classic session has a SparkContext, through which the driver's JVM is asked. A Connect session
 has neither: its plans and its Python functions go to a server by gRPC.
 
+Spark puts a packed copy of PySpark first on the path of its Python processes, which each session
+compiles anew, and Arrow imports pandas where it is installed. `python -m` this module is PySpark's
+daemon, from which the workers of this machine are forked, without either: a second of each.
+
 A worker that is used again is spared two costs. Before each task it collects all garbage and reads
 anew the directory of every zip file from which it ever imported something, PySpark's own for each
 of its packages: a tenth of a second of CPU a task. What a worker has loaded is there to stay, so
@@ -27,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache, partial
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zipimport import zipimporter
@@ -196,3 +201,22 @@ def _told_by_server(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
         yield
     finally:
         spark.removeProgressHandler(look)
+
+
+class _WithoutPandas(MetaPathFinder):
+    def find_spec(self, fullname: str, *_: object) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("rebal's tasks do without pandas", name=fullname)
+
+
+def run_daemon() -> None:
+    """Run PySpark's daemon until Spark ends it."""
+    sys.path.sort(key=lambda place: place.endswith("pyspark.zip"))
+    sys.meta_path.insert(0, _WithoutPandas())
+    from pyspark.daemon import manager
+
+    manager()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    run_daemon()
