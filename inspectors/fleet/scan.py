@@ -109,6 +109,7 @@ def scan(
         more = f" and {len(source.names) - 3:,} more" if len(source.names) > 3 else ""
         say(f"reading {', '.join(source.names[:3])}{more}")
         totals = read_records(spark, run, source)
+        check_seen(run.place, totals)
     if request_logs:
         say("reading the request logs")
         logs, ahead_ms = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
