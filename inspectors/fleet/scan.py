@@ -113,7 +113,7 @@ def scan(
     if request_logs:
         say("reading the request logs")
         logs, ahead_ms = read_logs(spark, run, request_logs, totals, zone=log_timezone, say=say)
-    check_seen(run.place, totals)
+        check_seen(run.place, totals)
     say(f"{totals.read:,} records read; putting each group's history in order")
     news, states = decoded(totals.news), earlier_rows(run, "states", ABOUT)
     totals.topics = run.previous.topics | totals.topics

@@ -144,8 +144,8 @@ def _check_columns(path: str) -> None:
     lacking = [name for name in _NEEDED if name not in fit]
     if lacking:
         raise DocumentError(
-            f"{path}: no such column {', '.join(lacking)}; expected those of Spark's Kafka source: "
-            "key and value (binary), partition, offset, timestamp."
+            f"{path}: {', '.join(lacking)}: missing, or of another type; expected the columns of "
+            "Spark's Kafka source: key and value (binary), partition, offset, timestamp."
         )
 
 
