@@ -362,7 +362,7 @@ def _judged(
     heeded = {own, *map(says, gating(findings, step.id))}
     if facts in _RISKS and _RISKS[facts] not in ignore:
         heeded.add(facts)
-    lists_accepted = Risk.UNKNOWN_LISTS in (ignore)
+    lists_accepted = Risk.UNKNOWN_LISTS in ignore
     if narrows and step.unknown and not step.to_do and not lists_accepted:
         heeded.add(Tri.CANNOT_TELL)
     return replace(

@@ -402,7 +402,7 @@ class PlanContext(Context):
         given: Given | None = None,
     ) -> None:
         accepted = accepted or plan.accepted
-        if Risk.UNREAD_SETTINGS in (accepted.ignore):
+        if Risk.UNREAD_SETTINGS in accepted.ignore:
             snapshot = with_default_settings(snapshot)
         client = plan.to if plan.to in libraries() else None
         goal = EAGER if client else GOALS.get(plan.to, COOPERATIVE)
@@ -415,7 +415,7 @@ class PlanContext(Context):
             expect_members=expected,
             families=accepted.families,
             given=given or plan.given,
-            remembers=Risk.FORGOTTEN_LISTS in (accepted.ignore),
+            remembers=Risk.FORGOTTEN_LISTS in accepted.ignore,
             own_classes=own_class_risk(goal) in accepted.ignore,
             client=client,
         )
