@@ -83,7 +83,7 @@ def _part(place: Path, driver: int) -> str | None:
         return None
     if int(place.name) == driver:
         return "driver"
-    if not {b"pyspark.daemon", b"pyspark-shell"} & set(words):
+    if not {b"pyspark.daemon", run_daemon.__module__.encode(), b"pyspark-shell"} & set(words):
         return None
     return "JVM" if words[0].endswith(b"java") else "worker"
 

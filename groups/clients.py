@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from rebal.groups.data import load_data
 from rebal.groups.model import (
+    Evidence,
     RebalanceProtocol,
     Record,
     Software,
@@ -158,6 +159,15 @@ def family_of(software_name: str | None, version: str | None = None) -> str | No
             if whole or (name.endswith("*") and software_name.startswith(name[:-1])):
                 return known.key
     return None
+
+
+def software_of(name: str | None, version: str | None, evidence: Evidence) -> Software | None:
+    """Return the client software of this name and version; None where no name is known."""
+    if not name:
+        return None
+    return Software(
+        family=family_of(name, version), name=name, version=version, evidence=(evidence,)
+    )
 
 
 def is_named(software: Software | None) -> bool:

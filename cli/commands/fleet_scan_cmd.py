@@ -17,9 +17,8 @@ from rebal.groups.commands import rebal
 from rebal.inspectors.errors import SettingError
 
 if TYPE_CHECKING:
-    from rebal.inspectors.fleet.job import Say
     from rebal.inspectors.fleet.manifest import Manifest
-    from rebal.inspectors.fleet.spark.tasks import Tasks
+    from rebal.inspectors.fleet.spark.tasks import Say, Tasks
 
 
 _GROUPED: Final = (

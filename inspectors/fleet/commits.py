@@ -52,11 +52,13 @@ class CommitSums:
     def add(self, rows: pa.Table) -> None:
         """Rows of a source that are commits."""
         alive = pc.is_valid(rows["value"])
-        columns = {name: rows[name] for name in _NEWEST}
-        columns["first_value"] = rows["value"]
-        columns["first_record"] = pc.if_else(alive, rows["offset"], pa.scalar(None, pa.int64()))
-        columns["commits"] = alive.cast(pa.int64())
-        columns["records"] = pa.array(np.ones(len(rows), np.int64))
+        columns = {
+            **{name: rows[name] for name in _NEWEST},
+            "first_value": rows["value"],
+            "first_record": pc.if_else(alive, rows["offset"], pa.scalar(None, pa.int64())),
+            "commits": alive.cast(pa.int64()),
+            "records": pa.array(np.ones(len(rows), np.int64)),
+        }
         self._held.append(pa.table(columns))
         if sum(map(len, self._held)) >= self._limit:
             self._reduce()
@@ -120,22 +122,28 @@ def _read(key: bytes, value: bytes | None, first_value: bytes | None) -> dict[st
     try:
         about = decode_key(key)
         assert isinstance(about, OffsetCommitKey)
-        made["group_id"], made["topic"] = about.group_id, about.topic
-        made["topic_partition"] = about.partition
+        made |= {
+            "group_id": about.group_id,
+            "topic": about.topic,
+            "topic_partition": about.partition,
+        }
         if value is not None:
             newest = decode_offset_commit(value)
-            made["committed_offset"], made["leader_epoch"] = newest.offset, newest.leader_epoch
-            made["metadata"], made["topic_id"] = newest.metadata, newest.topic_id
-            made["committed_at"] = _micros(newest.commit_timestamp_ms)
-            made["expires_at"] = _micros(newest.expire_timestamp_ms)
-            made["value_version"] = newest.version
+            made |= {
+                "committed_offset": newest.offset,
+                "leader_epoch": newest.leader_epoch,
+                "metadata": newest.metadata,
+                "topic_id": newest.topic_id,
+                "committed_at": _micros(newest.commit_timestamp_ms),
+                "expires_at": _micros(newest.expire_timestamp_ms),
+                "value_version": newest.version,
+            }
     except WireError as error:
         made |= {"key": key, "value": value, "error": str(error)}
     with contextlib.suppress(WireError):
         if first_value is not None:
             first = decode_offset_commit(first_value)
-            made["first_offset"] = first.offset
-            made["first_at"] = _micros(first.commit_timestamp_ms)
+            made |= {"first_offset": first.offset, "first_at": _micros(first.commit_timestamp_ms)}
     return made
 
 

@@ -27,10 +27,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits import as_parts, commit_groups, merge_commits, write_commits
-from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.run import Run
-from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.lake.table import DataFile, may_hold, of_groups, read_rows
 from rebal.inspectors.fleet.runs import RECORDS, REQUESTS, in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import (
     COMMIT_PARTS,

@@ -35,12 +35,11 @@ from rebal.groups.wire.offsets_topic import (
     kind_name,
 )
 from rebal.inspectors.fleet.commits import CommitSums, name_topics
-from rebal.inspectors.fleet.files import of_groups, read_rows
 from rebal.inspectors.fleet.increments import encoded, summed
 from rebal.inspectors.fleet.lake.place import Place
 from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
-from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.lake.table import DataFile, of_groups, read_rows
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.runs import gathered, in_order, pack, runs_of
 from rebal.inspectors.fleet.schemas import (
@@ -62,12 +61,11 @@ from rebal.inspectors.fleet.sources.source import (
     Source,
     error_row,
 )
-from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, in_tasks
+from rebal.inspectors.fleet.spark.tasks import Say, cores_of, in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.clock import latest_time, span_of
 from rebal.inspectors.fleet.writer import REPORT_DDL, PartWriter, Target, TaskReport
 from rebal.inspectors.logs.lines import Zone
 
-Say = Callable[[str], None]
 Read = Callable[[Any], Iterator[pa.RecordBatch]]
 _TASKS_PER_CORE: Final = 4
 # Generations by which a log's zone is found; all must show the same one.
@@ -103,8 +101,8 @@ def read_records(spark: SparkSession, run: Run, source: Source) -> TaskReport:
     after = run.previous.offsets
     shares, read = source.share(cores_of(spark), after), source.read
     if run.previous.run:
-        broken = partial(read_broken, run.place, [one.path for one in run.earlier("broken")])
-        read = partial(only_new, read=read, after=after, broken=broken)
+        broken = [one.path for one in run.earlier("broken")]
+        read = partial(only_new, read=read, after=after, place=run.place, broken=broken)
     work = partial(take_in, target=run.target, latest=latest_time())
     found = TaskReport()
     found.take(in_shares(spark, shares, partial(work, read=read), REPORT_DDL).collect())
@@ -248,28 +246,25 @@ def only_new(
     share: Any,
     read: Read,
     after: Mapping[int, int],
-    broken: Callable[[], Iterable[pa.Table]],
+    place: Place,
+    broken: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read` makes of a share without the rows that an earlier scan has read.
 
     Those are records up to the offsets `after`, by partition. A row without an offset is known by
-    its file and a hash of its text, if it is among the `broken` rows.
+    its file and a hash of its text, if it is in one of the files `broken` of the lake at `place`.
     """
     known: set[tuple[str, bytes]] | None = None
     for batch in read(share):
         rows = _later(pa.Table.from_batches([batch]), after)
         if rows["offset"].null_count:
             if known is None:
-                known = {line for found in broken() for line in _hashed(found)}
+                unplaced = pc.field("offset").is_null()
+                found = (read_rows(place, path, _BROKEN, unplaced) for path in broken)
+                known = {line for one in chain.from_iterable(found) for line in _hashed(one)}
             of = zip(rows["offset"].is_valid().to_pylist(), _hashed(rows), strict=True)
             rows = rows.filter(pa.array([placed or line not in known for placed, line in of]))
         yield from rows.to_batches()
-
-
-def read_broken(place: Place, paths: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the rows without an offset in files of what could not be read."""
-    for path in paths:
-        yield from read_rows(place, path, _BROKEN, pc.field("offset").is_null())
 
 
 def take_in(share: Any, target: Target, read: Read, latest: int) -> Iterator[pa.RecordBatch]:

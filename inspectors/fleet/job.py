@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING
@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING
 from rebal.groups.errors import RebalError
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.spark.process import SparkError, failed_job
-from rebal.inspectors.fleet.spark.session import SparkSettings, any_secret, require, spark_session
-from rebal.inspectors.fleet.spark.tasks import Tasks, describe, watch
+from rebal.inspectors.fleet.spark.session import (
+    SparkError,
+    SparkSettings,
+    any_secret,
+    failed_job,
+    require,
+    spark_session,
+)
+from rebal.inspectors.fleet.spark.tasks import Say, Tasks, describe, watch
 
 if TYPE_CHECKING:
     from rebal.inspectors.fleet.lake.place import Place
     from rebal.inspectors.fleet.sources.source import Source
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rebal.groups import VERSION
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet.files import may_hold, of_groups
 from rebal.inspectors.fleet.increments import (
     ABOUT,
     NO_GROUPS,
@@ -44,15 +43,15 @@ from rebal.inspectors.fleet.increments import (
     tell_commits,
     told_until,
 )
-from rebal.inspectors.fleet.intake import Say, read_logs, read_records
+from rebal.inspectors.fleet.intake import read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
-from rebal.inspectors.fleet.lake.table import DataFile, find_small
+from rebal.inspectors.fleet.lake.table import DataFile, find_small, may_hold, of_groups
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import Source
-from rebal.inspectors.fleet.spark.tasks import in_shares, in_tasks
+from rebal.inspectors.fleet.spark.tasks import Say, in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.rows import MADE
 from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, PartWriter, TaskReport

@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import family_of
+from rebal.groups.clients import software_of
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Observation, Refused
 from rebal.groups.model import (
@@ -28,7 +28,6 @@ from rebal.groups.model import (
     GroupState,
     GroupType,
     Member,
-    Software,
     Source,
     Subscription,
     Timeouts,
@@ -142,15 +141,6 @@ def _of_list(row: ListSeen, *, new: bool) -> Observation | None:
         protocol_type=row.protocol_type or "consumer",
         replaced_member_id=row.replaced_member_id,
         evidence=evidence,
-    )
-
-
-def software_of(name: str | None, version: str | None, evidence: Evidence) -> Software | None:
-    """Return the client software of this name and version; None where no name is known."""
-    if not name:
-        return None
-    return Software(
-        family=family_of(name, version), name=name, version=version, evidence=(evidence,)
     )
 
 

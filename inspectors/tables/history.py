@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from rebal.groups.model import Record
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.manifest import Manifest
-from rebal.inspectors.fleet.timeline.causes import is_slow
+from rebal.inspectors.fleet.timeline.rebalances import is_slow
 from rebal.inspectors.tables.columns import Row, by_group, named_rows, rows_of
 from rebal.inspectors.tables.reader import Tables
 

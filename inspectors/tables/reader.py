@@ -73,8 +73,7 @@ class Tables:
         """
         import pyarrow as pa
 
-        from rebal.inspectors.fleet.files import may_hold, of_groups, read_rows
-        from rebal.inspectors.fleet.lake.table import LakeTable
+        from rebal.inspectors.fleet.lake.table import LakeTable, may_hold, of_groups, read_rows
         from rebal.inspectors.fleet.schemas import TABLES
 
         schema = pa.schema([TABLES[name].field(column) for column in columns])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +13,9 @@ from pyarrow.dataset import ParquetFileFormat
 
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet import writer
-from rebal.inspectors.fleet.files import of_groups, read_rows
 from rebal.inspectors.fleet.increments import NO_GROUPS, Piece, carry, tell
-from rebal.inspectors.fleet.intake import only_new, read_broken, take_in
+from rebal.inspectors.fleet.intake import only_new, take_in
+from rebal.inspectors.fleet.lake.table import of_groups, read_rows
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import ERRORS, RUNS, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.source import SOURCE
@@ -147,7 +146,7 @@ def test_a_line_with_a_time_that_is_not_believed_waits_until_it_is(tmp_path: Pat
 def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:
     lines = [{"source": "a", "value": b"broken"}, {"source": "b", "value": b"x", "offset": 3}]
     path = written(tmp_path, "broken", pa.Table.from_pylist(lines, ERRORS))
-    broken = partial(read_broken, target_in(tmp_path).place, [path])
+    place = target_in(tmp_path).place
     given = [
         {"source": "a", "value": b"broken"},
         {"source": "b", "value": b"broken"},
@@ -155,7 +154,8 @@ def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_pat
         {"source": "a", "value": b"broken", "partition": 0, "offset": 10},
     ]
     rows = pa.Table.from_pylist(given, SOURCE).to_batches()
-    found = [row for batch in only_new(rows, iter, {0: 9}, broken) for row in batch.to_pylist()]
+    batches = only_new(rows, iter, {0: 9}, place, [path])
+    found = [row for batch in batches for row in batch.to_pylist()]
     assert [(row["source"], row["offset"]) for row in found] == [("b", None), ("a", 10)]
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rebal.inspectors.fleet import files as lake_files
 from rebal.inspectors.fleet.lake import run as lake_run
+from rebal.inspectors.fleet.lake import table as lake_files
 from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run

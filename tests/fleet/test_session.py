@@ -13,8 +13,13 @@ from rebal.inspectors.fleet.lake.place import LakeError, Place
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.scan import check_seen
 from rebal.inspectors.fleet.spark import session
-from rebal.inspectors.fleet.spark.process import SparkError, failed_job, start_error
-from rebal.inspectors.fleet.spark.session import SparkSettings, _configuration
+from rebal.inspectors.fleet.spark.session import (
+    SparkError,
+    SparkSettings,
+    _configuration,
+    failed_job,
+    start_error,
+)
 from rebal.inspectors.fleet.writer import TaskReport
 from tests.fleet.conftest import OFFSETS
 from tests.fleet.tablefiles import last_scan

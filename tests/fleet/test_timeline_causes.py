@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from rebal.inspectors.fleet.timeline.causes import FENCED, RESTARTED
+from rebal.inspectors.fleet.timeline.rebalances import FENCED, RESTARTED
 from tests.fleet.timeline_input import Row, asked, asking, tables
 from tests.fleet.timeline_story import M, Story, at, facts, only
 

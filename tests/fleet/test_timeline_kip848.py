@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebal.inspectors.fleet.timeline.causes import RESTARTED
+from rebal.inspectors.fleet.timeline.rebalances import RESTARTED
 from tests.fleet.timeline_input import tables
 from tests.fleet.timeline_story import M, Story, at, facts, numbers, only
 

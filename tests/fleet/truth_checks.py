@@ -11,7 +11,7 @@ from typing import Any
 
 from rebal.groups.clients import family_of
 from rebal.inspectors.clock import micros
-from rebal.inspectors.fleet.timeline.causes import FENCED, RESTARTED
+from rebal.inspectors.fleet.timeline.rebalances import FENCED, RESTARTED
 from tests.fleet.timeline_input import Row, Tables
 from tests.fleet.truth import NO_LEAVE, Number, Run, Truth, partitions, protocol
 from tests.software import JAVA

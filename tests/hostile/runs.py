@@ -30,7 +30,7 @@ from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.fleet.sources.segments import read_partition
-from rebal.inspectors.fleet.spark.process import SparkError
+from rebal.inspectors.fleet.spark.session import SparkError
 from tests.hostile.broker import WAYS, WrongBroker
 from tests.hostile.ground import KINDS, LAKE, SECRET, make_ground
 

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import expanded
-from rebal.inspectors.fleet.spark.process import environment
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -145,8 +144,10 @@ def import_delta() -> None:
     It reads from the environment, once, how much to print; the process gets its own back.
     """
     if "RUST_LOG" not in os.environ and "deltalake" not in sys.modules:
-        with environment(RUST_LOG="off"), contextlib.suppress(ImportError):
+        os.environ["RUST_LOG"] = "off"
+        with contextlib.suppress(ImportError):
             importlib.import_module("deltalake")
+        del os.environ["RUST_LOG"]
 
 
 def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:

@@ -5,10 +5,9 @@ are in it. What is in the tables beyond these versions belongs to a scan that is
 scan that nobody keeps loses its row first, and then the files that no other scan has.
 """
 
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import chain, takewhile
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -17,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rebal.inspectors.clock import moment
-from rebal.inspectors.fleet.files import read_rows
 from rebal.inspectors.fleet.lake.place import LakeError, Place
-from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost
+from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost, read_rows
 from rebal.inspectors.fleet.manifest import (
     NOTHING,
     Manifest,
@@ -178,7 +176,7 @@ class Scans(LakeTable):
         """
         again = found.files if gone else find_small(found.files)
         staying = self._without(again, gone)
-        written = self._write(token, itertools.chain(staying, (table for _, table in made)))
+        written = self._write(token, chain(staying, (table for _, table in made)))
         rows = [row for row in found.rows if row.number not in gone]
         rows += (row for row, _ in made)
         number = rows[-1].number if made else None

@@ -147,6 +147,8 @@ def build_zip(folder: Path) -> Path:
     return made
 
 
+Say = Callable[[str], None]
+"""Called with a sentence on what the scan does next."""
 Tasks = Callable[[int, int], None]
 """Called now and then with the tasks that are done and all tasks of the running stages."""
 _EVERY: Final = 0.5

@@ -9,7 +9,6 @@ from msgspec import structs
 
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import incidents
-from rebal.inspectors.fleet.timeline.cost import cost_of
 from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
     UNHEARD,
@@ -25,6 +24,7 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     MemberSpan,
     Rebalance,
     cause,
+    cost_of,
     departure,
     may_be_slow,
     moved,

@@ -19,9 +19,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from rebal.inspectors.fleet.timeline import causes
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY
-from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan
+from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan, is_slow
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import Member
 from rebal.inspectors.logs.requests.lines import Request
@@ -137,7 +136,7 @@ class Incidents(Struct, array_like=True):
         `closed` is whether it was seen to leave.
         """
         member = gone.member
-        if causes.is_slow(reason):
+        if is_slow(reason):
             add(rows, "slow member", at, reason or "", members=(member.member_id,))
         client = _client(member)
         began = gone.joined_at if gone.timed else None

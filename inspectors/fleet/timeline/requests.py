@@ -8,7 +8,7 @@ read-only questions.
 from typing import Final
 
 from rebal.inspectors.errors import error_code
-from rebal.inspectors.fleet.timeline import causes, history, incidents
+from rebal.inspectors.fleet.timeline import history, incidents
 from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
     NEARLY,
@@ -18,6 +18,7 @@ from rebal.inspectors.fleet.timeline.facts import (
     is_steady,
     keep_newest,
 )
+from rebal.inspectors.fleet.timeline.rebalances import RESTARTED
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import GroupState, Logged
 from rebal.inspectors.logs.requests.lines import (
@@ -227,7 +228,7 @@ def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -
         return False
     # with another epoch, its session may have expired before
     keeps = epoch is not None and epoch == old.last_epoch
-    old.goes(at if keeps else None, causes.RESTARTED if keeps else None)
+    old.goes(at if keeps else None, RESTARTED if keeps else None)
     return keeps
 
 

@@ -1,6 +1,6 @@
 """Rows of the timeline's tables, gathered by name, made into Arrow batches by the column."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents",
 _SCHEMAS: Final = {
     **{name: TABLES[name] for name in MADE}, "states": STATES, "waiting": TIMELINE,
 }  # fmt: skip
+_NOTHING: Final = {table: dict.fromkeys(schema.names) for table, schema in _SCHEMAS.items()}
 _AT_ONCE: Final = 16_384
 
 SETTLED: Final = ""
@@ -49,7 +50,8 @@ class Rows:
 
     def add(self, table: str, **columns: Any) -> None:
         """Add a row of `table`, of the present group unless `group_id` says another one."""
-        self._held[self.kind + table].append({"group_id": self.group_id, **columns})
+        row = {**_NOTHING[table], "group_id": self.group_id, **columns}
+        self._held[self.kind + table].append(row.values())
 
     def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all.
@@ -69,10 +71,8 @@ class Rows:
         return name or topic_id
 
 
-def _batch(table: str, rows: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+def _batch(table: str, rows: Sequence[Iterable[Any]]) -> pa.RecordBatch:
     schema = _SCHEMAS[table]
-    arrays = [
-        pa.array([row.get(name) for row in rows], kind)
-        for name, kind in zip(schema.names, schema.types, strict=True)
-    ]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Final
 
-from rebal.groups.clients import eager_only, family, family_of
+from rebal.groups.clients import eager_only, family, family_of, software_of
 from rebal.groups.errors import WireError
 from rebal.groups.evidence.logs import ends_with_newest
 from rebal.groups.evidence.observations import (
@@ -24,7 +24,7 @@ from rebal.groups.evidence.observations import (
     Refused,
     Where,
 )
-from rebal.groups.model import Evidence, RebalanceProtocol, Software, Source, Tri
+from rebal.groups.model import Evidence, RebalanceProtocol, Source, Tri
 from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors.errors import error_name
 from rebal.inspectors.logs.forms import LogReading, Part, split
@@ -194,7 +194,7 @@ def _joined(request: Request, history: _History) -> Sequence[Observation]:
         instance_id=request.instance_id,
         host=request.host,
         connection=request.connection,
-        software=_software(request),
+        software=software_of(request.software_name, request.software_version, _evidence(request)),
         reason=request.reason,
         generation_id=request.generation,
         session_timeout_ms=session_ms,
@@ -211,7 +211,7 @@ def _joined(request: Request, history: _History) -> Sequence[Observation]:
 
 def _introduced(request: Request, history: _History) -> Sequence[Observation]:
     """Return the software of a KIP-848 member at its first heartbeat, which shows no list."""
-    software = _software(request)
+    software = software_of(request.software_name, request.software_version, _evidence(request))
     key = (request.group_id, request.member_id)
     if request.error or not request.member_id or software is None or key in history.introduced:
         return ()
@@ -238,7 +238,7 @@ def _refused(request: Request) -> Observation:
         instance_id=request.instance_id,
         host=request.host,
         connection=request.connection,
-        software=_software(request),
+        software=software_of(request.software_name, request.software_version, _evidence(request)),
         evidence=_evidence(request),
     )
 
@@ -354,17 +354,6 @@ def _positive(value: int | None) -> int | None:
 
 def _assignors(request: Request) -> tuple[str, ...]:
     return tuple(protocol.name for protocol in request.protocols if protocol.name)
-
-
-def _software(request: Request) -> Software | None:
-    if request.software_name is None:
-        return None
-    return Software(
-        family=family_of(request.software_name, request.software_version),
-        name=request.software_name,
-        version=request.software_version,
-        evidence=(_evidence(request),),
-    )
 
 
 def _evidence(request: Request, shown: str = "") -> Evidence:
