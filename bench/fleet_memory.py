@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench.fleet_bench import FULL, Figure
+from rebal.inspectors.fleet.spark.tasks import run_daemon
 
 WEEKS = 10
 MOST = 1.4

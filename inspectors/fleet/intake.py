@@ -14,7 +14,7 @@ from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -75,8 +75,8 @@ _CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
 _FEW: Final = 10
 # A scan that goes on from another one may find this many broken records alone.
 _MANY: Final = 100
-# Bytes of rows that a task sorts at once.
-_HELD: Final = 64 << 20
+# Bytes of rows that a task sorts at once. Memory that it has to ask the system for costs more time.
+_HELD: Final = 16 << 20
 _BROKEN: Final = pa.schema(
     [(name, ERRORS.field(name).type) for name in ("source", "offset", "value")]
 )
@@ -289,13 +289,13 @@ def _history(
         rows = pa.Table.from_batches([batch])
         writer.said.rows += len(rows)
         _note_extent(writer.said, rows, latest)
-        found = sort_out(batch)
-        counted = found.kinds[~found.doubtful]
+        kinds, is_commit, is_history, is_doubtful = sort_out(batch)
+        counted = kinds[~is_doubtful]
         for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
             writer.said.records[kind_name(int(kind))] += int(amount)
-        commits.add(rows.filter(pa.array(found.commits)))
-        explain(writer, rows.filter(pa.array(found.doubtful)))
-        told = rows.filter(pa.array(found.history)).combine_chunks()
+        commits.add(rows.filter(pa.array(is_commit)))
+        explain(writer, rows.filter(pa.array(is_doubtful)))
+        told = rows.filter(pa.array(is_history)).combine_chunks()
         told = told.append_column("group_id", _groups(told["key"]))
         yield in_columns(told.append_column("at", told["timestamp"]), TIMELINE)
 
@@ -370,21 +370,12 @@ def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
     said.stretch(span_of(rows["timestamp"].filter(pc.is_null(rows["problem"])), latest))
 
 
-class Sorted(NamedTuple):
-    """Masks over the rows of a batch; a row that is in none of them is only counted."""
+def sort_out(rows: pa.RecordBatch) -> tuple[_Ints, _Mask, _Mask, _Mask]:
+    """Return the kinds of rows of a source, by the first bytes of their keys, and three masks.
 
-    kinds: _Ints
-    commits: _Mask
-    history: _Mask
-    doubtful: _Mask
-
-
-def sort_out(rows: pa.RecordBatch) -> Sorted:
-    """Return the kind of each row of a source, by the first bytes of its key.
-
-    Commits are those that can be reduced: a tombstone, or a value of a known version that is long
-    enough. A doubtful row has a problem, is not what its key says, or tells of a group and has no
-    time.
+    Those are of commits that can be reduced (a tombstone, or a value of a known version that is
+    long enough); of records of a group's history; and of doubtful rows, which have a problem, are
+    not what their key says, or tell of a group and have no time. All others are only counted.
     """
     keys, values, problems = (rows.column(name) for name in ("key", "value", "problem"))
     key_sizes, value_sizes = _sizes(keys), _sizes(values)
@@ -397,7 +388,7 @@ def sort_out(rows: pa.RecordBatch) -> Sorted:
     history = np.isin(kinds, list(HISTORY)) & (names >= 0) & (key_sizes >= 4 + names)
     history &= np.asarray(rows.column("timestamp").is_valid())
     known = np.isin(kinds, [_NONE, *OFFSET_COMMITS, *HISTORY])
-    return Sorted(kinds, commits, history, known & ~commits & ~history)
+    return kinds, commits, history, known & ~commits & ~history
 
 
 def _first_words(values: pa.Array) -> _Ints:

@@ -79,8 +79,8 @@ def _place_of(url: str) -> tuple[Place, str]:
     return find_place(folder), name
 
 
+# Bytes of plain files for one task: each task costs a tenth of a second.
 _LEAST, _MOST = 2 << 20, 128 << 20
-"""Bytes of plain files for one task: each task costs a tenth of a second."""
 # Bytes by which a log is known again: a dozen lines, with their times.
 _HEAD: Final = 4096
 _BLOCK: Final = 1 << 20

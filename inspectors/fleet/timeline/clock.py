@@ -9,14 +9,12 @@ storm, a short life) rests on it.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from rebal.inspectors.fleet.schemas import TIME
-
-Ints = np.ndarray[Any, np.dtype[Any]]
 
 TOLERANCE: Final = 1_000_000
 """Microseconds by which a record's own time may differ from its effective one and be evidence:

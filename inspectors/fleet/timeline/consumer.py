@@ -155,10 +155,6 @@ class ConsumerGroup(Struct, array_like=True):
                 return "Reconciling"
         return "Stable"
 
-    def waits_for(self, member_id: str) -> bool:
-        """Return whether this member's records wait for what is written with them."""
-        return member_id in dict(self.waiting)
-
     def _is_replaced(self, key: kinds.Key, value: kinds.Value | None) -> bool:
         """Return whether this record shows that what waits replaced a static member.
 
@@ -169,7 +165,7 @@ class ConsumerGroup(Struct, array_like=True):
             return False
         if isinstance(value, GroupEpoch):
             return False
-        same = isinstance(key, kinds.MemberKey) and self.waits_for(key.member_id)
+        same = isinstance(key, kinds.MemberKey) and key.member_id in dict(self.waiting)
         return value is None or not same
 
     def _replaced(self, rows: Rows) -> list[Epoch]:

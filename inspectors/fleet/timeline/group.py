@@ -323,7 +323,7 @@ def _told_lists(
 ) -> None:
     """Note the list of a classic member of a KIP-848 group: its record holds all of it."""
     if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
-        again = consumer.waits_for(key.member_id)
+        again = key.member_id in dict(consumer.waiting)
         names = state.lists.record(key.member_id, value, at, consumer.epoch, again)
         if names is not None or key.member_id in state.facts.members:
             state.facts.member(key.member_id).assignors = names

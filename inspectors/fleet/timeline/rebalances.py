@@ -145,17 +145,11 @@ class Rebalance:
         shown = facts.generations if old is None or old.number != new.number else {}
         self.logged = shown.get(new.number)
         self.before = None if old is None else shown.get(old.number)
-        self.new_members: list[Member] = []
-        self.stayed: list[tuple[MemberSpan, Member]] = []
-        left = dict(before)
-        for member in members:
-            span = left.pop(member.member_id, None)
-            if span is None:
-                self.new_members.append(member)
-            else:
-                self.stayed.append((span, member))
+        by_id = {member.member_id: member for member in members}
+        self.stayed = [(before[key], one) for key, one in by_id.items() if key in before]
+        self.new_members = [one for key, one in by_id.items() if key not in before]
         self.changed = [(span, member) for span, member in self.stayed if span.member is not member]
-        self.gone = list(left.values())
+        self.gone = [span for key, span in before.items() if key not in by_id]
         instances = {one.member.instance_id: one for one in self.gone}
         self.replaced = {
             member.member_id: instances[member.instance_id]
@@ -371,12 +365,13 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
             else:
                 span.kept, gave_up = _showed(of, span, member)
         kind = logged.get(member.member_id, UNLOGGED), span.kept, gave_up, member.protocol_type
-        if kind not in protocols:
-            protocols[kind] = ran(then, kind)
+        protocol = protocols.get(kind)
+        if protocol is None:
+            protocol = protocols[kind] = ran(then, kind)
         if had.count:
             if late and member.member_id in late and had.count > 0:
                 had = Assignment(member.subscription.owned or ())
-            counts.append(_stopped(protocols[kind], had, member.assignment))
+            counts.append(_stopped(protocol, had, member.assignment))
     kinds = set(protocols)
     for member in of.new_members:
         said = logged.get(member.member_id, UNLOGGED)

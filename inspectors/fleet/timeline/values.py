@@ -200,9 +200,9 @@ def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
                 known and data.startswith(known[1], at) and data.startswith(known[2], at + known[3])
             ):
                 known = by_id[member_id] = _know(data, at, consumer)
-            member, before, after, rest, generation = known
+            member, _, after, rest, generation = known
             if after:
-                (generation,) = _INT32(data, at + len(before))
+                (generation,) = _INT32(data, at + rest - 4)
             members[member] = generation
             at += rest + len(after)
         if len(by_id) > KEPT:
