@@ -61,7 +61,7 @@ def broken(folder: Path, change: Mapping[str, Any]) -> Path:
         (lambda at: f"{two_clusters(at)}#north", "of the cluster north is there; it has scans of"),
         (lambda at: broken(at, {"schema": "rebal.fleet-scan/9"}), "rebal reads"),
         (lambda at: broken(at, {"tables": 3}), "last scan cannot be read (Expected"),
-        (lambda at: broken(at, {"schema": None}), "last scan cannot be read"),
+        (lambda at: broken(at, {"schema": None}), "the schema of its last scan is None"),
     ],
 )
 def test_what_is_no_finished_scan_is_said_in_one_sentence(
