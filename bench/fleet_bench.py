@@ -84,7 +84,7 @@ def rows() -> Iterator[Row | Figure]:
             "seconds",
             (statistics.median(_again(in_session("offsets", moving))) / statistics.median(scan),),
             "×",
-            3,
+            4,
         )
         segment = Path(folder) / "00000000000000000000.log"
         write_segment(segment, TENTH)
@@ -124,7 +124,7 @@ def _increments(folder: Path) -> Iterator[Figure]:
         "start",
         (one / whole,),
         "×",
-        0.25,
+        0.2,
     )
     many = folder / "many"
     many.mkdir()
@@ -137,7 +137,7 @@ def _increments(folder: Path) -> Iterator[Figure]:
         "to the seventh",
         (statistics.median(late) / statistics.median(early),),
         "×",
-        1.3,
+        1.1,
     )
 
 

@@ -211,7 +211,7 @@ def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
         # of another version, or broken: the codec says by itself what is wrong with it
         group = decode_group_metadata(data)
         consumer = group.protocol_type == _CONSUMER
-        members = dict(_read(one, consumer) for one in group.members)
+        members = dict(_read(one, one.subscription, consumer) for one in group.members)
     return group, members
 
 
@@ -220,15 +220,17 @@ def _know(data: bytes, at: int, consumer: bool) -> Known:
     rest = end - 4 - len(one.assignment)
     said = one.subscription
     if said.startswith(_V3) and said.endswith(_NULL_RACK):
-        member, generation = _read(replace(one, subscription=said[:-6] + _MASKED), consumer)
+        member, generation = _read(one, said[:-6] + _MASKED, consumer)
         if generation == _MASK:
             return member, data[at : rest - 6], data[rest - 2 : end], rest - 2 - at, generation
-    member, generation = _read(one, consumer)
+    member, generation = _read(one, said, consumer)
     return member, data[at:end], b"", end - at, generation
 
 
-def _read(one: GroupMetadataMember, consumer: bool) -> tuple[Member, int | None]:
-    said, generation = read_subscription(one.subscription) if consumer else (UNTOLD, None)
+def _read(
+    one: GroupMetadataMember, subscription: bytes, consumer: bool
+) -> tuple[Member, int | None]:
+    said, generation = read_subscription(subscription) if consumer else (UNTOLD, None)
     member = _member(
         one.member_id, one.instance_id, one.client_id, one.client_host,
         one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
