@@ -21,6 +21,7 @@ from rebal.cli.errors import FailOn, UsageError, check_family, check_known
 from rebal.cli.harmless import is_harmless
 from rebal.cli.output import Format
 from rebal.groups.commands import option, options
+from rebal.groups.durations import seconds_of
 from rebal.groups.errors import RebalError
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = 10
 _OFFSET: Final = re.compile(r"([+-])([01]\d):?([0-5]\d)")
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)\Z")
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_LONGEST: Final = 365 * 86_400
 ENDINGS: Final = (".yaml", ".yml", ".json")
 """Endings of the files of plans and snapshots."""
 WATCH: Final = "30m"
@@ -554,13 +552,10 @@ def duration(text: str, option: str = "--for") -> float:
     Raises:
         UsageError: anything else.
     """
-    match = _DURATION.match(text.strip().lower())
-    if match is None:
-        raise UsageError(f"{option} {text}: expected a duration such as 90s, 30m or 2h.")
-    seconds = float(match[1]) * _UNITS[match[2]]
-    if seconds > _LONGEST:
-        raise UsageError(f"{option} {text}: give at most 365 days (8760h).")
-    return seconds
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text}: {error}.") from None
 
 
 def time_zone(text: str | None) -> tzinfo | None:

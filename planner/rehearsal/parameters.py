@@ -1,20 +1,19 @@
 """Times that no evidence shows, or that a rehearsal is to try: `--param NAME=TIME`."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
+from rebal.groups.durations import seconds_of, share_of
 from rebal.groups.model import Record
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.script import Scene
 
 METADATA_AGE: Final = 300.0
 """Seconds after which a leader notices new partitions, by default: metadata.max.age.ms."""
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)")
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_LONGEST: Final = 7 * 86_400.0
+MOST_DAYS: Final = 7
+"""The longest duration that a rehearsal takes, in days."""
 _SHORTEST: Final = 0.01
 
 
@@ -43,36 +42,6 @@ class Used(Record, frozen=True, kw_only=True, omit_defaults=False):
     given: bool
 
 
-def seconds_of(text: str | float) -> float:
-    """Return a duration in seconds: `30s`, `5m`, `1.5h`, `500ms`, or a number of seconds.
-
-    Raises:
-        ValueError: it is none, or longer than a week; the message is a clause.
-    """
-    found = _DURATION.fullmatch(str(text).strip().lower())
-    if found is None:
-        raise ValueError(f"expected a duration such as 30s, 5m or 500ms, got {str(text)[:40]!r}")
-    seconds = float(found[1]) * _UNITS[found[2]]
-    if seconds > _LONGEST:
-        raise ValueError(f"{str(text)[:40]} is longer than 7 days")
-    return seconds
-
-
-def share_of(text: str | float) -> float:
-    """Return `20%` or `0.2` as 0.2.
-
-    Raises:
-        ValueError: it is no share from 0 to 1; the message is a clause.
-    """
-    plain = str(text).strip()
-    number = plain.removesuffix("%")
-    if re.fullmatch(r"\d+(?:\.\d+)?", number) is not None:
-        value = float(number) / (100 if plain.endswith("%") else 1)
-        if value <= 1:
-            return value
-    raise ValueError(f"expected a share such as 20%, got {plain[:40]!r}")
-
-
 def value_of(name: str, text: str | float) -> float:
     """Return the value of the parameter `name`.
 
@@ -80,7 +49,7 @@ def value_of(name: str, text: str | float) -> float:
         ValueError: as `seconds_of` and `share_of` say, or it is less than the parameter's least.
     """
     parameter = PARAMETERS[name]
-    value = share_of(text) if parameter.share else seconds_of(text)
+    value = share_of(text) if parameter.share else seconds_of(text, days=MOST_DAYS)
     if value < parameter.least:
         raise ValueError(f"expected at least {parameter.least:g} s")
     return value

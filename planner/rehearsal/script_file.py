@@ -13,12 +13,13 @@ from msgspec.structs import fields, replace
 
 from rebal.groups.assignors import NAMES
 from rebal.groups.clients import assignor_of
+from rebal.groups.durations import seconds_of
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.groups.snapshot.documents import Format, line_of, loads
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.process import CALLBACKS, Process
-from rebal.planner.rehearsal.parameters import METADATA_AGE, PARAMETERS, seconds_of, value_of
+from rebal.planner.rehearsal.parameters import METADATA_AGE, MOST_DAYS, PARAMETERS, value_of
 from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
 from rebal.planner.rehearsal.scripts import restarted, step_events
 
@@ -223,7 +224,7 @@ class _Reading:
     def seconds(self, path: str, text: Duration) -> float:
         """Return a duration of the script in seconds."""
         try:
-            return seconds_of(text)
+            return seconds_of(text, days=MOST_DAYS)
         except ValueError as error:
             raise self._error(path, str(error)) from None
 

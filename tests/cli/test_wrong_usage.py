@@ -128,7 +128,7 @@ USAGE = {
         ("--watch --inventory -", "--watch looks again and again"),
         ("--watch -o json", "-o jsonl"),
         ("--for soon", "expected a duration"),
-        ("--watch --for 99999999h", "at most 365 days"),
+        ("--watch --for 99999999h", "99999999h is longer than 365 days"),
         ("--watch --every nan", "expected a number of seconds"),
         ("--until done --snapshot g.yaml", "--until reads the live group"),
         ("--until gate -o json", "use -o jsonl"),

@@ -1,0 +1,50 @@
+"""Durations and shares as people write them, in options, scripts and parameters of rehearsals.
+
+A duration is `90s`, `5m`, `1.5h`, `7d`, `500ms` or a number of seconds, a share `20%` or `0.2`.
+What reads a product's configuration knows that product's own spelling.
+"""
+
+import re
+from typing import Final
+
+_DAY: Final = 86_400.0
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)")
+_UNITS: Final = {
+    "ms": 0.001,
+    "s": 1.0,
+    "": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": _DAY,
+}
+
+
+def seconds_of(text: str | float, *, days: float = 365) -> float:
+    """Return a duration in seconds, of at most so many days.
+
+    Raises:
+        ValueError: it is none, or longer; the message is a clause.
+    """
+    found = _DURATION.fullmatch(str(text).strip().lower())
+    if found is None:
+        raise ValueError(f"expected a duration such as 90s, 30m or 2h, got {str(text)[:40]!r}")
+    seconds = float(found[1]) * _UNITS[found[2]]
+    if seconds > days * _DAY:
+        raise ValueError(f"{str(text)[:40]} is longer than {days:g} days")
+    return seconds
+
+
+def share_of(text: str | float) -> float:
+    """Return `20%` or `0.2` as 0.2.
+
+    Raises:
+        ValueError: it is no share from 0 to 1; the message is a clause.
+    """
+    plain = str(text).strip()
+    number = plain.removesuffix("%")
+    if re.fullmatch(r"\d+(?:\.\d+)?", number) is not None:
+        value = float(number) / (100 if plain.endswith("%") else 1)
+        if value <= 1:
+            return value
+    raise ValueError(f"expected a share such as 20%, got {plain[:40]!r}")
