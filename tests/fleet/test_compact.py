@@ -19,7 +19,7 @@ from rebal.inspectors.fleet.lake.sweep import Compacted, Freed, compact
 from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.tables.reader import open_tables
 from tests.documents import checked
-from tests.fleet.test_lake import KilledError, finish
+from tests.fleet.test_lake import KilledError, finish, seen
 from tests.fleet.test_retain import DAY, check, members, scan_at
 
 Said = pytest.CaptureFixture[str]
@@ -80,11 +80,24 @@ def test_a_compaction_that_is_killed_between_two_files(
     check(lake, 12, 13)
 
 
-def test_a_scan_that_is_under_way_is_not_disturbed(lake: Path) -> None:
-    run = new_run(find_place(str(lake)), UNNAMED, full=False)
+@pytest.mark.parametrize("ends", ["after the compaction", "within it"])
+def test_a_scan_that_is_under_way_is_not_disturbed(
+    lake: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    run, find = new_run(find_place(str(lake)), UNNAMED, full=False), sweep.find_files
+
+    def end_first(*given: Any, **more: Any) -> Any:
+        finish(run, 9)
+        return find(*given, **more)
+
+    if ends == "within it":
+        monkeypatch.setattr(sweep, "find_files", end_first)
     assert len(compacted(lake).dropped[UNNAMED]) == 11
-    finish(run, 9)
+    monkeypatch.undo()
+    if ends == "after the compaction":
+        finish(run, 9)
     assert open_tables(str(lake)).manifest.offsets == {0: 9}
+    assert seen(lake).keys() == seen(lake, scan=13).keys()
 
 
 def test_a_scan_that_ends_meanwhile_comes_first(
