@@ -27,6 +27,7 @@ RUNS = 3
 AGAIN = 2
 SCANS = 50
 CHECKSUMS = ("crc32", "sha2")
+IN_PARTS = {"increments": "offsets", "grown logs": "request_logs"}
 
 
 @dataclass(frozen=True)
@@ -188,13 +189,13 @@ def in_session(what: str, path: Path) -> dict[str, Any]:
 
 
 def measure(what: str, path: str) -> dict[str, Any]:
-    """Measure scans of `offsets` or `log`, of `increments`, or checksums, in this process.
+    """Measure scans of `offsets` or `log`, of `IN_PARTS`, or checksums, in this process.
 
     Returns: `times` in seconds, the first run's first, and the driver's `peak` in megabytes.
     """
     measured = _checksums(what, path) if what in CHECKSUMS else _scans(what, path)
     unit = 1024 if sys.platform == "linux" else 1024 * 1024
-    count = None if what == "increments" else 1 + AGAIN
+    count = None if what in IN_PARTS else 1 + AGAIN
     times = list(itertools.islice(measured, count))
     return {"times": times, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit}
 
@@ -208,8 +209,8 @@ def _scans(what: str, path: str) -> Iterator[float]:
     from rebal.inspectors.fleet.spark.session import SparkSettings, spark_session
 
     settings = SparkSettings(master="local[2]", conf=_CONF)
-    if what == "increments":
-        yield from _in_parts(settings, Path(path))
+    if what in IN_PARTS:
+        yield from _in_parts(settings, Path(path), IN_PARTS[what])
         return
     given = {"offsets": (path,)} if what == "offsets" else {"request_logs": (path,)}
     with spark_session(settings), tempfile.TemporaryDirectory() as out:
@@ -219,17 +220,18 @@ def _scans(what: str, path: str) -> Iterator[float]:
             yield time.perf_counter() - begin
 
 
-def _in_parts(settings: Any, folder: Path) -> Iterator[float]:
-    """Each file of the folder is a scan that goes on from the one before."""
+def _in_parts(settings: Any, folder: Path, source: str) -> Iterator[float]:
+    """Each path in the folder is a scan that goes on from the one before."""
     from rebal.inspectors.fleet.job import ScanOrder, run_scan
     from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.spark.session import spark_session
 
-    files = sorted(folder.iterdir(), key=lambda one: int(one.stem))
+    paths = sorted(folder.iterdir(), key=lambda one: int(one.stem))
     with spark_session(settings), tempfile.TemporaryDirectory() as out:
-        for file in files:
+        for path in paths:
+            given: Any = {source: (str(path),)}
             begin = time.perf_counter()
-            run_scan(ScanOrder(out=find_place(out), offsets=(str(file),)), say=_silent)
+            run_scan(ScanOrder(out=find_place(out), **given), say=_silent)
             yield time.perf_counter() - begin
 
 
