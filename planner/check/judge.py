@@ -24,7 +24,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol
 from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
-from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted
+from rebal.planner.admission.check import Admission, Event, Join, Leave, Needs, admitted
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.advise import BRINGS, SafePath, paths_of, plan_of
@@ -44,7 +44,6 @@ from rebal.planner.clients import cooperative, is_mixed, refuses_mixed, stops_at
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
 from rebal.planner.facts import listed
 from rebal.planner.plan import Severity
-from rebal.planner.risks import with_default_settings
 from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.timeouts import waits
 from rebal.planner.verdict import answer_of, first_reason
@@ -52,6 +51,13 @@ from rebal.planner.verdict import answer_of, first_reason
 _KAFKAS: Final = "org.apache.kafka.clients.consumer."
 # Java's default in ms, of Connect and Kafka Streams too.
 _HEARTBEAT: Final = 3_000
+# Settings for starts beside others, whose old members leave: they are asked for their lists alone.
+_NO_LIMITS: Final = {
+    "group.max.size": str(2**31 - 1),
+    "group.consumer.max.size": str(2**31 - 1),
+    "group.min.session.timeout.ms": "0",
+    "group.max.session.timeout.ms": str(2**31 - 1),
+}
 # Java's default of session.timeout.ms before 3.0 (KIP-735).
 _OLD_SESSION: Final = 10_000
 _OF_SESSIONS: Final = ("library", "product", "heartbeat.interval.ms", "session.timeout.ms")
@@ -257,7 +263,8 @@ def _moments(
                 if number == 0 or context.group.assignor or not by_lists:
                     yield context, tuple(_events(context.memory, pair, own))
         return
-    now, room = Context(live), Context(with_default_settings(live))
+    cluster = replace(live.cluster, settings={**live.cluster.settings, **_NO_LIMITS})
+    now, by_lists = Context(live), Context(replace(live, cluster=cluster))
     members = [entry.member_id for entry in now.memory.everybody]
     others = {one.start.names: one for one in asked if one.start.names != pair.start.names}
     beside = [event for one in others.values() for event in _events(now.memory, one, "")]
@@ -265,12 +272,12 @@ def _moments(
     starts = [(now, member_id) for member_id in members]
     if pair.before is None or len(members) < 2:
         # A new process may start before the only one has stopped.
-        starts.append((room if members else now, ""))
+        starts.append((by_lists if pair.before and members else now, ""))
     for context, member_id in starts:
         events = tuple(_events(context.memory, pair, member_id))
         yield context, events
         if beside:
-            yield room, (*beside, *events)
+            yield by_lists, (*beside, *events)
 
 
 def _runnings(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:
@@ -517,6 +524,8 @@ def _asked(context: Context, events: tuple[Event, ...], *, live: bool) -> Admiss
             if classes
             else "the default list is not known: no file names the version, or nobody looked it up",
         )
+    if answer.needs is Needs.BROKER and not context.snapshot.cluster.settings:
+        return replace(answer, reason=f"{answer.reason}: allow DESCRIBE_CONFIGS on the cluster")
     return answer if live else replace(answer, reason=_by_files(context, answer, names))
 
 

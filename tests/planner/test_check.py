@@ -360,6 +360,33 @@ def test_the_live_group_answers_instead_of_the_files(
     assert (found.verdict, found.live) == (verdict, True)
 
 
+TWO: Case = tuple(
+    [start(*names), start(*names, file="bill/app.yaml")] for names in (("range",), BOTH)
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "limit", "verdict"),
+    [
+        (([], [start("range")]), None, Tri.CANNOT_TELL),
+        (([], [start("range")]), "2", Tri.NO),
+        (([], [start("range")]), "3", Tri.YES),
+        # Whoever restarts takes the place of its old process.
+        (TWO, None, Tri.YES),
+        (TWO, "2", Tri.YES),
+    ],
+)
+def test_one_more_member_needs_a_place_in_the_live_group(
+    change: Case, limit: str | None, verdict: Tri
+) -> None:
+    settings = {} if limit is None else {"group.max.size": limit}
+    members = [{"id": name, "list": ["range"]} for name in "ab"]
+    live = group_of({"members": members, "reloaded": False, "cluster": {"settings": settings}})
+    found = judged(*change, live=live)
+    assert found.verdict is verdict
+    assert ("DESCRIBE_CONFIGS" in found.reason) is (verdict is Tri.CANNOT_TELL)
+
+
 NAMES = ["range", "roundrobin", "sticky"]
 LISTS = st.lists(st.sampled_from(NAMES), min_size=1, unique=True).map(tuple)
 SERVICES = st.lists(st.tuples(LISTS, LISTS), min_size=1, max_size=3)
