@@ -14,6 +14,9 @@ from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupType, Record, Tri
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.context import Context, Facts
+from rebal.planner.plan import Aim, Step
+from rebal.planner.risks import Risk
+from rebal.planner.settings import asks_for_range
 from rebal.planner.verdict import worst
 
 _PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
@@ -282,6 +285,20 @@ def online(context: Context) -> tuple[Answer, ...]:
     """Return the conditions that must all allow a member's online join with KIP-848."""
     common, own = conditions(context, up=True)
     return (*common, *own)
+
+
+def not_range(context: Context, step: Step) -> str:
+    """Return why the brokers do not assign by range, where `step` asks them for it; else empty.
+
+    The members that ask for one assignor outvote those that ask for none
+    (ConsumerGroup.computePreferredServerAssignor).
+    """
+    by = context.group.assignor if context.group.type is GroupType.CONSUMER else None
+    asked = step.aim is Aim.CONSUMER and asks_for_range(step.config)
+    if not asked or by in (None, "range"):
+        return ""
+    why = f"the brokers assign by {by}: no member asks for range, or others outvote it"
+    return f"{why} ({Risk.NOT_RANGE})"
 
 
 def _count(context: Context) -> int:

@@ -28,7 +28,8 @@ class Risk(StrEnum):
 
     A list lacks the target (RB102), lists are not known (RB901), or the coordinator may have
     forgotten them in a reload (RB113). The brokers' group settings were not read, and may not be
-    Kafka's defaults (RB908). A client may be too old for KIP-848 (RB412). The whole group is
+    Kafka's defaults (RB908). The brokers assign by another assignor than range, which the plan asks
+    them for (RB408). A client may be too old for KIP-848 (RB412). The whole group is
     stopped: for a list (RB104), to move to KIP-848 or back (RB413), to replace its client library
     (RB123). An assignor class of the application's own supports COOPERATIVE (RB111), or EAGER
     (RB112).
@@ -38,6 +39,7 @@ class Risk(StrEnum):
     UNKNOWN_LISTS = "RB901"
     FORGOTTEN_LISTS = "RB113"
     UNREAD_SETTINGS = "RB908"
+    NOT_RANGE = "RB408"
     OLD_CLIENT = "RB412"
     STOP = "RB104"
     STOP_FOR_KIP848 = "RB413"

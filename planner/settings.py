@@ -14,6 +14,7 @@ CLASSIC_ONLY: Final = (KEY, "session.timeout.ms", "heartbeat.interval.ms")
 """Settings that a client with group.protocol=consumer refuses to start with (KIP-848)."""
 WITHOUT: Final = " and without "
 """The words of a change before the settings to remove."""
+_REMOTE_RANGE: Final = "group.remote.assignor=range"
 
 _SPRING_CODE: Final = (
     "code wins over this: a ConsumerFactory with a map of its own, @KafkaListener(properties = …)"
@@ -206,9 +207,14 @@ def consumer_change(family: str | None, config: Sequence[Setting] = ()) -> str:
     wanted = "group.protocol=consumer"
     if family == "franz-go":
         return f"{wanted} (kgo.ServerSideBalancer())"
-    asked = "group.remote.assignor=range"
-    remote = f", {asked}" if any(asked in setting.text for setting in config) else ""
+    remote = f", {_REMOTE_RANGE}" if asks_for_range(config) else ""
     return f"{wanted}{remote}{WITHOUT}{', '.join(CLASSIC_ONLY)}"
+
+
+def asks_for_range(config: Sequence[Setting]) -> bool:
+    """Return whether this configuration of clients for KIP-848 asks the brokers for range."""
+    asking = (_REMOTE_RANGE, "kgo.RangeBalancer()")
+    return any(text in setting.text for setting in config for text in asking)
 
 
 def classic_change(family: str | None) -> str:

@@ -95,6 +95,9 @@ def _of_aim(
     ignore: Mapping[str, str],
 ) -> Actions:
     aim = step.aim
+    moved = to_do and all(facts.member.protocol_type == CONSUMER for facts in to_do)
+    if aim is Aim.CONSUMER and (moved or (to_do and step.kind is not StepKind.CUT_OVER)):
+        return _converted(context, to_do, step), ()
     risk = stop_risk(plan.path)
     if risk is not None and risk not in ignore:
         stops = stop(step.precondition)
@@ -108,8 +111,6 @@ def _of_aim(
         return cure_of(context), ()
     if not to_do:
         return nothing("no member is left to restart in this step"), ()
-    if aim is Aim.CONSUMER:
-        return _converted(context, to_do, step), ()
     if aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC, Aim.CLIENT) and step.target_list:
         made, withheld = narrowing(context, to_do, step.target_list, wide_list(plan, context))
         return _accepted(with_setting(made, step), withheld, ignore)

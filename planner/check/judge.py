@@ -272,7 +272,7 @@ def _moments(
     starts = [(now, member_id) for member_id in members]
     if pair.before is None or len(members) < 2:
         # A new process may start before the only one has stopped.
-        starts.append((by_lists if pair.before and members else now, ""))
+        starts.append((now if pair.before is None or not members else by_lists, ""))
     for context, member_id in starts:
         events = tuple(_events(context.memory, pair, member_id))
         yield context, events

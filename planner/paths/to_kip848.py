@@ -113,7 +113,7 @@ def _why(context: Context) -> Iterator[str]:
         yield (
             "partition.assignment.strategy no longer applies, and the broker's default is uniform; "
             "range is set here (group.remote.assignor), because joins may rely on co-partitioning: "
-            "remove it if none does (RB408)"
+            "remove it and ignore RB408 if none does"
         )
     static = [facts for facts in context.members if facts.static]
     if static:

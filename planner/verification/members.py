@@ -29,6 +29,7 @@ from rebal.planner.advice.actions import TRIED, acceptable, first, restart_of
 from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed, owned
+from rebal.planner.kip848 import not_range
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.risks import Risk
 from rebal.planner.verdict import agreed, first_reason, worst
@@ -200,6 +201,7 @@ def step_standing(
     rule id → reason, as the user accepted them.
     """
     aim, by_list = step.aim, confirmable_list(step)
+    assigned = "" if Risk.NOT_RANGE in ignore else not_range(context, step)
     # A refresh changes no member: one restart is enough, whoever's it is.
     asked = [member for member in members if member.concerned and aim is not Aim.REFRESH]
     by = {answer: [member for member in asked if member.done is answer] for answer in Tri}
@@ -219,6 +221,7 @@ def step_standing(
             Tri.NO,
             "the group is still a KIP-848 group: it was not converted (RB401)",
         ),
+        (assigned, Tri.NO, assigned),
         (by[Tri.NO], Tri.NO, f"not done: {_named(by[Tri.NO])}"),
         (unseen and not passes, Tri.CANNOT_TELL, unknown),
         (
@@ -258,7 +261,8 @@ def step_standing(
         why=tuple(why for _, why in open_),
         accepted=(f"{unknown} ({rule} is ignored: {ignore[rule]})",) if unseen and passes else (),
         done=_ids(by[Tri.YES]),
-        to_do=_ids(by[Tri.NO]),
+        # One that asks for range brings it, and nothing shows who does not.
+        to_do=_ids(by[Tri.NO] or (asked if assigned and not context.missing else ())),
         not_restarted=_ids([member for member in by[Tri.NO] if not member.proven]),
         unknown=_ids(by[Tri.CANNOT_TELL]),
         changed_since=_ids([one for one in by[Tri.CANNOT_TELL] if one.changed_since]),

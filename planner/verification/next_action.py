@@ -50,10 +50,6 @@ from rebal.planner.verification.outsiders import (
     missing_text,
 )
 
-_PROTOCOLS: Final = {
-    (GroupType.CONSUMER, Aim.CONSUMER): consumer_change(None),
-    (GroupType.STREAMS, Aim.STREAMS_PROTOCOL): "group.protocol=streams",
-}
 _NO_LIST: Final = "no list is known that these clients start with and that leads on"
 
 
@@ -95,7 +91,11 @@ class Look:
         """
         if not self.context.members:
             return ""
-        return _PROTOCOLS.get((self.context.group.type, self.step.aim), "")
+        changes = {
+            (GroupType.CONSUMER, Aim.CONSUMER): consumer_change(None, self.step.config),
+            (GroupType.STREAMS, Aim.STREAMS_PROTOCOL): "group.protocol=streams",
+        }
+        return changes.get((self.context.group.type, self.step.aim), "")
 
     @property
     def starts_alike(self) -> bool:

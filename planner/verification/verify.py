@@ -407,7 +407,7 @@ def entry_of(
     by_step = {
         each.id: (
             frozenset(each.done) - frozenset(each.vouched),
-            frozenset(each.to_do) - frozenset(each.not_restarted),
+            frozenset(each.to_do).difference(each.not_restarted, each.done),
         )
         for each in standing.steps
     }

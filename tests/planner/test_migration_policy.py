@@ -17,7 +17,8 @@ from rebal.planner.admission.memory import (
 )
 from rebal.planner.admission.rejected import rejected_again
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan
+from rebal.planner.plan import Accepted, Plan
+from rebal.planner.verification.verify import Standing
 from tests.planner.builder import context_of
 from tests.planner.looks import Story, look
 from tests.planner.plans import COOP, DONE, entry
@@ -217,6 +218,28 @@ def test_a_stop_that_is_agreed_goes_on_whatever_the_policy_becomes() -> None:
     assert first.advice.action == "start"
     assert first.advice.change.startswith("group.protocol=consumer and without ")
     assert tell(online(4, [new(0), new(1), new(2)], "disabled")).finished
+
+
+@pytest.mark.parametrize("policy", ["bidirectional", "disabled"])
+def test_members_that_do_not_ask_the_brokers_for_range_have_not_made_the_move(policy: str) -> None:
+    cluster, rest = brokers(policy), {"list": ["range"], "version": "4.1.1"}
+    start = look(0, [old(n) | rest for n in range(2)], cluster=cluster)
+    tell = Story(make_plan(start, "consumer", expect_members=2, ignore={"RB413": "agreed"}))
+
+    def moved(minutes: int, assignor: str, *there: dict[str, Any], **more: Any) -> Standing:
+        group = {"type": "consumer", "elected": assignor, "cluster": cluster}
+        return tell(look(minutes, list(there), **group), **more)
+
+    assert moved(1, "uniform", new(0)).advice.action == "start"
+    wrong = moved(2, "uniform", new(0), new(1))
+    assert (wrong.exit_code, wrong.advice.action, wrong.advice.names) == (4, "restart", ("m-0",))
+    assert wrong.why == (
+        "the brokers assign by uniform: no member asks for range, or others outvote it (RB408)",
+    )
+    assert "group.remote.assignor=range" in wrong.advice.change
+    assert moved(3, "range", new(0) | {"id": "m-0.3"}, new(1)).finished
+    agreed = Accepted(ignore={"RB408": "nothing relies on range"})
+    assert moved(4, "uniform", new(0), new(1), accepted=agreed).finished
 
 
 @pytest.mark.parametrize("version", ["4.1.1", "4.4"])

@@ -112,8 +112,6 @@ def looks(made: Plan) -> Iterator[tuple[str, GroupSnapshot]]:
     target = last[0] if last else workers.get(made.path, then.group.assignor)
     kinds = {"consumer": GroupType.CONSUMER, "streams": GroupType.STREAMS}
     online: dict[str, Any] = {"type": kinds.get(made.target, GroupType.CLASSIC)}
-    if made.target == "consumer":
-        online["assignor"] = "uniform"
     spoken = made.target if made.target in kinds else None
 
     def ended(names: tuple[str, ...] = ()) -> list[Member]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from rebal.groups.model import GroupType, Member
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import STREAMS
+from rebal.planner.risks import Risk
 from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import still_classic, to_consumer
 from rebal.planner.settings import KEY
@@ -192,6 +193,7 @@ def regular_expression(context: Context) -> Findings:
     reference="KIP-848; Kafka: docs/operations/consumer-rebalance-protocol; group.remote.assignor",
     applies=(to_consumer,),
     traits=(Trait.REVIEW,),
+    accepts=Risk.NOT_RANGE,
 )
 def assignor_not_kept(context: Context) -> Findings:
     """A KIP-848 group takes over nothing from partition.assignment.strategy.
@@ -203,7 +205,8 @@ def assignor_not_kept(context: Context) -> Findings:
     How to find out: the elected assignor, the topics of each member, and what the code looks up.
 
     How to fix it: set group.remote.assignor=range on every member in the same change that sets
-    group.protocol=consumer.
+    group.protocol=consumer. Where nothing relies on range, leave it out and say so, or `verify`
+    waits for range: --ignore RB408 --reason TEXT.
 
     Cannot tell: the topics of a member are not known. It does not fire where the group is not on
     range, where each member has one topic only, or where the broker's default is range.
