@@ -258,13 +258,13 @@ def _moments(
         own = "" if pair.before is None else FIRST
         for number, running in enumerate(dict.fromkeys(_runnings(world, pair))):
             for context in map(Context, snapshots_of(running)):
-                by_lists = context.group.type is GroupType.CLASSIC and context.members
+                unlimited = context.group.type is GroupType.CLASSIC and context.members
                 # A later moment without a common assignor comes behind a rejection.
-                if number == 0 or context.group.assignor or not by_lists:
+                if number == 0 or context.group.assignor or not unlimited:
                     yield context, tuple(_events(context.memory, pair, own))
         return
     cluster = replace(live.cluster, settings={**live.cluster.settings, **_NO_LIMITS})
-    now, by_lists = Context(live), Context(replace(live, cluster=cluster))
+    now, unlimited = Context(live), Context(replace(live, cluster=cluster))
     members = [entry.member_id for entry in now.memory.everybody]
     others = {one.start.names: one for one in asked if one.start.names != pair.start.names}
     beside = [event for one in others.values() for event in _events(now.memory, one, "")]
@@ -272,12 +272,12 @@ def _moments(
     starts = [(now, member_id) for member_id in members]
     if pair.before is None or len(members) < 2:
         # A new process may start before the only one has stopped.
-        starts.append((now if pair.before is None or not members else by_lists, ""))
+        starts.append((now if pair.before is None or not members else unlimited, ""))
     for context, member_id in starts:
         events = tuple(_events(context.memory, pair, member_id))
         yield context, events
         if beside:
-            yield by_lists, (*beside, *events)
+            yield unlimited, (*beside, *events)
 
 
 def _runnings(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:
