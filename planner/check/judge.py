@@ -258,9 +258,9 @@ def _moments(
         own = "" if pair.before is None else FIRST
         for number, running in enumerate(dict.fromkeys(_runnings(world, pair))):
             for context in map(Context, snapshots_of(running)):
-                unlimited = context.group.type is GroupType.CLASSIC and context.members
+                by_lists = context.group.type is GroupType.CLASSIC and context.members
                 # A later moment without a common assignor comes behind a rejection.
-                if number == 0 or context.group.assignor or not unlimited:
+                if number == 0 or context.group.assignor or not by_lists:
                     yield context, tuple(_events(context.memory, pair, own))
         return
     cluster = replace(live.cluster, settings={**live.cluster.settings, **_NO_LIMITS})
