@@ -25,7 +25,7 @@ from rebal.planner.admission.check import (
 from rebal.planner.advice import wording as text
 from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.commands import ACCEPT, ANSWER
-from rebal.planner.context import Context, Facts, ids
+from rebal.planner.context import CONSUMER, Context, Facts, ids
 from rebal.planner.facts import listed, owned
 from rebal.planner.kinds import Action
 from rebal.planner.plan import Advice, Finding, ValidWhile
@@ -228,7 +228,9 @@ def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri
 
 def show(context: Context, needs: Needs, reason: str) -> Advice:
     """Return the advice to add the evidence that decides whether a join is admitted."""
-    made = evidence(context, _EVIDENCE[needs], reason)
+    # A probe asks for a place in the classic group.
+    unprobed = needs is Needs.BROKER and context.goal == CONSUMER
+    made = evidence(context, _EVIDENCE[needs][: 1 if unprobed else None], reason)
     if needs is not Needs.BROKER or context.snapshot.cluster.settings:
         return made
     return stated(context, made, Risk.UNREAD_SETTINGS, DEFAULTS)

@@ -96,6 +96,12 @@ def test_the_brokers_must_speak_it(version: int | None, code: int) -> None:
     assert "coordinator" not in made.advice.text
 
 
+def test_no_probe_answers_for_the_limit_of_kip848_groups() -> None:
+    start = shown([java("a"), java("b")])
+    made = make_plan(replace(start, cluster=replace(start.cluster, settings={})), "consumer")
+    assert made.advice.evidence_needed == ("broker settings",)
+
+
 def test_a_static_member_takes_its_own_place() -> None:
     for made in (
         plan([java("a", instance="i"), java("b")]),
