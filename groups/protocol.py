@@ -147,6 +147,7 @@ def member_protocol(
         return _cannot_tell("no assignor is elected")
     if group.protocol_type == "connect":
         return _of_worker(elected, snapshot)
+    member = undisputed(member, snapshot)
     known = member.assignors
     at_odds = _contradiction(known, elected)
     if at_odds is not None:
@@ -171,6 +172,12 @@ def member_protocol(
     if not_kafkas or others:
         return _cannot_tell(_own_class(member, elected if not_kafkas else others[0]))
     return _by_family(member, elected) or _unknown(elected, known)
+
+
+def undisputed(member: Member, snapshot: GroupSnapshot) -> Member:
+    """Return the member; a list that evidence contradicts counts as not known (RB902)."""
+    disputed = any(one.member_id == member.member_id for one in snapshot.contradictions)
+    return replace(member, assignors=AssignorList()) if disputed else member
 
 
 def members_by_protocol(snapshot: GroupSnapshot) -> dict[str, int]:
@@ -202,8 +209,7 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
     if snapshot.group.assignor and snapshot.group.state is GroupState.STABLE:
         supported[snapshot.group.assignor] = None
         sources["elected"] = None
-    disputed = {contradiction.member_id for contradiction in snapshot.contradictions}
-    lists = [m.assignors for m in snapshot.members if m.member_id not in disputed]
+    lists = [undisputed(member, snapshot).assignors for member in snapshot.members]
     exact = [known for known in lists if known.knowledge is Knowledge.EXACT]
     for name in dict.fromkeys(name for known in exact for name in known.list):
         if any(name not in known.list for known in exact):

@@ -27,7 +27,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.groups.protocol import ProtocolAnswer, member_protocol
+from rebal.groups.protocol import ProtocolAnswer, member_protocol, undisputed
 from rebal.groups.reloads import has_whole_lists
 from rebal.planner.clients import refuted
 from rebal.planner.verdict import agreed, opposite
@@ -144,7 +144,7 @@ class GroupFacts:
         return {facts.member.member_id: facts for facts in self.members}
 
     def _facts(self, member: Member, name: str) -> Facts:
-        software = member.software
+        member, software = undisputed(member, self.snapshot), member.software
         family = software.family if software else None
         proven = proven_family(software) is not None
         if not proven:

@@ -39,6 +39,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
+from rebal.groups.protocol import undisputed
 from rebal.planner.admission.rejected import client_key, joined_since, member_of
 from rebal.planner.commands import Given
 from rebal.planner.context import COOPERATIVE, EAGER, Context
@@ -203,7 +204,7 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
                 else None,
                 software=proven_software(member),
             )
-            for member in snapshot.members
+            for member in (undisputed(each, snapshot) for each in snapshot.members)
         ),
         rejected=tuple(
             replace(one, shown_at=one.shown_at or snapshot.captured_at) for one in snapshot.refusals

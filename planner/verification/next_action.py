@@ -484,6 +484,8 @@ def show_lists(look: Look) -> Advice | None:
     why = f"nothing shows the {look.step.brings} of {named}"
     if look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO:
         why = f"the probe shows that the list of one or more of {named} has no {target}"
+    if any(one.member_id in rest for one in look.context.snapshot.contradictions):
+        why = f"the evidence on {named} contradicts itself (RB902)"
     return advised.show(look.context, Needs.DECLARED if now.by_hand_list else Needs.LISTS, why)
 
 

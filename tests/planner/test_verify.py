@@ -13,7 +13,7 @@ from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import PlanContext
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.looks import Story, app, bare, done, id_of, look, pods
-from tests.planner.plans import BOTH, DONE
+from tests.planner.plans import BOTH, DONE, NO_LIMIT
 
 COORDINATOR = Coordinator(broker_id=1, kind=CoordinatorKind.JAVA)
 
@@ -104,3 +104,18 @@ def test_restart_counts_as_one_since_the_load_only_in_the_plan_s_leader_epoch(
     made = replace(plan, baseline=in_epoch(plan.baseline, then))
     seen = in_epoch(look(1, [bare(0, 2), bare(1), bare(2)]), now)
     assert PlanContext(made, seen).restarted == ({id_of(0, 2)} if restarted else set())
+
+
+def test_nothing_rests_on_a_list_that_evidence_contradicts() -> None:
+    what = "one member id joined with different lists: [range] and [cooperative-sticky, range]"
+    disputed = {"contradictions": [{"member": id_of(1), "what": what}], "cluster": NO_LIMIT}
+    start = look(0, pods(1, 1, list=BOTH), **disputed)
+    made = make_plan(start, expect_members=2)
+    assert (made.exit_code, made.advice.text[:12]) == (4, "first RB902:")
+    tell = Story(made)
+    told = tell(look(1, pods(1, 1, list=BOTH), **disputed))
+    assert (told.exit_code, told.advice.recommended) == (4, False)
+    assert told.next.endswith("the evidence on app-1 contradicts itself (RB902)")
+    # The journal keeps none of the two lists.
+    later = tell(look(2, [app(0, list=BOTH), app(1)], cluster=NO_LIMIT))
+    assert done(later) == {"app-0": "yes", "app-1": "cannot tell"}

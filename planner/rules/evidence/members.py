@@ -62,10 +62,12 @@ def unknown_list(context: Context) -> Findings:
     with --assume 'client-id=NAME:range,cooperative-sticky', or accept the risk by name with
     --ignore RB901 --reason "…": the plan records either.
 
-    It does not fire where bounds decide: a librdkafka member cannot hold eager and cooperative
-    assignors together, and a Java member that kept its partitions when it rejoined has no eager
-    assignor. A configuration file alone does not count: it shows what the next start will use.
+    It does not fire where evidence contradicts itself (RB902), or where bounds decide: a librdkafka
+    member cannot hold eager and cooperative assignors together, and a Java member that kept its
+    partitions when it rejoined has no eager assignor. A configuration file alone does not count: it
+    shows what the next start will use.
     """
+    disputed = {item.member_id for item in context.snapshot.contradictions}
     for before, asks in (
         (context.narrow_step, lambda facts: context.supports(facts, context.target)),
         (context.narrow_step + 1, context.holds_old),
@@ -74,6 +76,7 @@ def unknown_list(context: Context) -> Findings:
             facts
             for facts in context.members
             if facts.member.assignors.knowledge is not Knowledge.EXACT
+            and facts.member.member_id not in disputed
             and asks(facts) is Tri.CANNOT_TELL
         ]
         # Another library replaces each member, with whatever its list holds.
