@@ -30,6 +30,7 @@ from rebal.groups.evidence.observations import (
     Observation,
     Ran,
     Rebalanced,
+    Refused,
     Seen,
     by_field,
 )
@@ -37,6 +38,10 @@ from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source, 
 
 # A log that ends so shortly before the group was read, or after it, is of now.
 NOW: Final = timedelta(minutes=5)
+_UNSURE: Final = (
+    "{} shows rejections, and names neither a member of this group nor its cluster or coordinator: "
+    "leave it out if it is another cluster's"
+)
 
 
 class LogCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -115,32 +120,40 @@ def own(
     """
     origins = by_field(seen, Seen, "origin")
     logs = by_field(seen, LogRead, "origin")
-    foreign = {
-        name: logs.get(name, [])
+    answers = {
+        name: _is_own(snapshot, found, logs.get(name, []))
         for name, found in origins.items()
-        if name and not _is_own(snapshot, found, logs.get(name, []))
+        if name
     }
+    foreign = {name: logs.get(name, []) for name, answer in answers.items() if answer is Tri.NO}
     kept = [one for one in seen if not (isinstance(one, Seen) and one.origin in foreign)]
-    return kept, (*_notes(foreign), *_of_brokers(origins, logs, foreign))
+    unsure = {
+        one.log
+        for one in kept
+        if isinstance(one, Refused) and answers.get(one.origin) is Tri.CANNOT_TELL
+    }
+    named = map(_UNSURE.format, sorted(unsure))
+    return kept, (*_notes(foreign), *_of_brokers(origins, logs, foreign), *named)
 
 
-def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRead]) -> bool:
+def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRead]) -> Tri:
+    """Return whether a log is the group's own; cannot tell of one of now that names nobody."""
     group = snapshot.group
     here = {member.member_id for member in snapshot.members}
     if any(isinstance(o, Joined | Introduced | Ran) and o.member_id in here for o in found) or any(
         (group.group_id, member_id) in log.members for log in logs for member_id in here
     ):
-        return True
+        return Tri.YES
     named = {cluster_id for log in logs for cluster_id in log.cluster_ids}
     if named and snapshot.cluster.cluster_id is not None:
-        return named == {snapshot.cluster.cluster_id}
+        return Tri.YES if named == {snapshot.cluster.cluster_id} else Tri.NO
     brokers = {log.broker for log in logs}
     coordinator = group.coordinator
     if coordinator and coordinator.host and f"{coordinator.host}:{coordinator.port}" in brokers:
-        return True
+        return Tri.YES
     now = snapshot.captured_at
     is_of_now = any(log.last_at and abs(now - log.last_at) <= NOW for log in logs)
-    return is_of_now and not _strangers(found)
+    return Tri.CANNOT_TELL if is_of_now and not _strangers(found) else Tri.NO
 
 
 def _strangers(found: Sequence[Seen]) -> bool:

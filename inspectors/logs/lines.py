@@ -246,10 +246,15 @@ def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
         return None
 
 
+# What differs in the names of a rotated log's parts: a number or a date, and how it is packed.
+_ROTATED: Final = re.compile(r"[\W\d_]|(?<=\.)(?:gz|bz2|xz|zst|lz4)$")
+
+
 def origin(log: str, broker: str) -> str:
     """Return the name of the logs that one broker wrote in one folder.
 
-    The parts of a rotated log share one clock.
+    The parts of a rotated log share one clock. Logs of other names may be another cluster's, whose
+    brokers have the same ids.
     """
-    folder, separator, _ = log.rpartition("/")
-    return f"{folder if separator else log} {broker}"
+    folder, separator, name = log.rpartition("/")
+    return f"{folder}{separator}{_ROTATED.sub('', name)} {broker}"

@@ -502,4 +502,4 @@ def _not_checked(context: Context) -> Iterator[str]:
     yield from unchecked_versions(context)
     if context.goal == EAGER:
         yield "whether anything relies on partitions being kept across rebalances"
-    yield from (f"not read: {note}" for note in context.snapshot.notes)
+    yield from context.snapshot.notes

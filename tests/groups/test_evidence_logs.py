@@ -173,14 +173,20 @@ def test_a_log_without_any_member_of_the_group_is_not_used() -> None:
         [joined("a", *MIXED, **WHERE), read()],
         [read(members=frozenset({("g", "a-id")}))],
         [read(kind="client", cluster_ids=("here",))],
-        [read(last_at=NOW - timedelta(minutes=1))],
     ],
-    ids=["a join", "a heartbeat", "its cluster", "now"],
+    ids=["a join", "a heartbeat", "its cluster"],
 )
 def test_a_log_of_the_group_s_own_tells_of_rejections(proof: list[Any]) -> None:
     merged = shown(refused(**WHERE), *proof)
+    assert (len(merged.refusals), merged.notes) == (1, ())
+
+
+def test_a_log_of_now_that_names_nobody_may_be_another_cluster_s() -> None:
+    merged = shown(refused(**WHERE), read(last_at=NOW - timedelta(minutes=1)))
     assert len(merged.refusals) == 1
-    assert not any("not used" in note for note in merged.notes)
+    (note,) = merged.notes
+    assert note.startswith("k.log shows rejections")
+    assert note.endswith("another cluster's")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """The broker's own log: lines of the Scala coordinator (3.9.1) and of the Java one (4.4.0)."""
 
+import gzip
 import io
 import json
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -144,3 +146,20 @@ def test_other_lines_show_how_far_the_log_goes() -> None:
     assert reading.notes == ()
     (note,) = read(last, last).notes
     assert note.startswith("--broker-log: none of the 2 lines is the group coordinator's")
+
+
+@pytest.mark.parametrize(
+    ("name", "same"),
+    [
+        ("server.log.2026-11-24-17", True),
+        ("server.log.1.gz", True),
+        # Another cluster has a broker of this id, too.
+        ("staging-server.log", False),
+    ],
+)
+def test_parts_of_a_rotated_log_are_one_broker_s(tmp_path: Path, name: str, same: bool) -> None:
+    for each in ("server.log", name):
+        raw = printed("[GroupCoordinator 1]: Startup complete.").encode()
+        tmp_path.joinpath(each).write_bytes(gzip.compress(raw) if each.endswith("gz") else raw)
+    reading = read_broker_log([tmp_path / "server.log", tmp_path / name])
+    assert (len({log.origin for log in reading.logs}) == 1) is same
