@@ -255,8 +255,8 @@ class Ledger:
     `kept` are the ids that had kept partitions when they joined, with the look that shows it.
     `first_seen` is the time of the first look with an id, which is this look for a new one.
     `fell_back` are the workers that ran while an incremental protocol of Connect was elected, and
-    then `default`. `words` are the user's own answers, by step and id; none counts at a look that
-    is older than the journal's newest entries (`later`), which may have refuted it.
+    then `default`. `words` are the user's own answers, by step and id, but those that an entry
+    later than this look has refuted (`later`).
     """
 
     def __init__(
@@ -280,8 +280,13 @@ class Ledger:
             self._add(PlanContext(plan, baseline), "the plan's baseline")
         for look in looks_of(plan, entries):
             self._recall(look)
-        if later:
-            self.words.clear()
+        refuted = {
+            (number, member.member_id)
+            for entry in later
+            for member in entry.members
+            for number in (*member.contradicted, *member.lacks)
+        }
+        self.words = {key: said for key, said in self.words.items() if key not in refuted}
         for member in context.snapshot.members:
             self.first_seen.setdefault(member.member_id, context.snapshot.captured_at)
         self._elected(context.group.assignor, context.by_id)

@@ -159,6 +159,14 @@ def test_a_clock_set_back_does_not_revive_a_word(second: Story) -> None:
     assert (early.finished, early.unverified) == (False, ())
 
 
+def test_a_word_counts_beside_a_look_of_a_clock_that_is_ahead(second: Story) -> None:
+    assert not second(restarted(9)).finished
+    word(second, restarted(3), "app-0", "app-1", "app-2")
+    there = second(restarted(4))
+    assert (there.finished, len(there.unverified)) == (True, 3)
+    assert any("the clocks of two machines differ" in note for note in there.notes)
+
+
 def test_a_word_needs_a_look_at_the_beginning_of_the_step(plan: Plan) -> None:
     tell = Story(plan)
     between = look(2, pods(2), elected=TARGET, **YES)
