@@ -63,6 +63,7 @@ class PathKind(StrEnum):
         """Return whether the path stops every running member before one starts."""
         return self in (
             PathKind.CUT_OVER,
+            PathKind.CONNECT_DOWN,
             PathKind.KIP848_OFFLINE,
             PathKind.KIP848_BACK_OFFLINE,
             PathKind.KIP1071,

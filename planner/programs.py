@@ -13,7 +13,7 @@ from rebal.groups.streams import (
     EAGER_VALUES,
     user_data_of,
 )
-from rebal.planner.context import Context, Facts
+from rebal.planner.context import EAGER, Context, Facts
 from rebal.planner.plan import Aim, Step
 from rebal.planner.verdict import opposite
 
@@ -104,3 +104,8 @@ def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
         return Tri.YES if set(known.list) & set(protocols) else Tri.NO
     elected = context.group.assignor if context.group.state is GroupState.STABLE else None
     return Tri.YES if elected in protocols else Tri.CANNOT_TELL
+
+
+def turns_eager(context: Context) -> bool:
+    """Return whether all workers must stop before one starts: the group turns eager (RB507)."""
+    return context.goal == EAGER and context.group.assignor in INCREMENTAL

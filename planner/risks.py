@@ -30,7 +30,7 @@ class Risk(StrEnum):
     forgotten them in a reload (RB113). The brokers' group settings were not read, and may not be
     Kafka's defaults (RB908). The brokers assign by another assignor than range, which the plan asks
     them for (RB408). A client may be too old for KIP-848 (RB412). The whole group is
-    stopped: for a list (RB104), to move to KIP-848 or back (RB413), to replace its client library
+    stopped: for a list (RB104), to change its protocol (RB413), to replace its client library
     (RB123). An assignor class of the application's own supports COOPERATIVE (RB111), or EAGER
     (RB112).
     """
@@ -42,7 +42,7 @@ class Risk(StrEnum):
     NOT_RANGE = "RB408"
     OLD_CLIENT = "RB412"
     STOP = "RB104"
-    STOP_FOR_KIP848 = "RB413"
+    STOP_FOR_PROTOCOL = "RB413"
     STOP_FOR_CLIENT = "RB123"
     OWN_COOPERATIVE = "RB111"
     OWN_EAGER = "RB112"
@@ -58,7 +58,7 @@ def stop_risk(path: PathKind) -> Risk | None:
     if not path.stops_the_group:
         return None
     own = {PathKind.CUT_OVER: Risk.STOP, PathKind.LIBRARY_STOP: Risk.STOP_FOR_CLIENT}
-    return own.get(path, Risk.STOP_FOR_KIP848)
+    return own.get(path, Risk.STOP_FOR_PROTOCOL)
 
 
 def with_default_settings(snapshot: GroupSnapshot) -> GroupSnapshot:

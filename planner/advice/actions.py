@@ -344,6 +344,13 @@ def count(rejected: Sequence[str], here: int) -> Advice:
     return Advice(action=Action.EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, text=said)
 
 
+def stop_for(finding: Finding, *, begun: bool) -> Advice:
+    """Return the advice to restart nothing for a rule; its fix alone, where no step is planned."""
+    if begun:
+        return stop(finding.message, by=finding.rule)
+    return replace(open_question(finding), action=Action.STOP, verdict=Tri.NO)
+
+
 def open_question(finding: Finding) -> Advice:
     """Return the advice to settle a rule whose answer is cannot tell."""
     asks = any(ANSWER in one.line for one in finding.commands)

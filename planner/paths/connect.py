@@ -19,11 +19,12 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, everyone, gate_of
-from rebal.planner.paths.stops import empty_now, stop_all
+from rebal.planner.paths.stops import agreed, stop_all, stopping
 from rebal.planner.plan import Aim, Cost, Step, StepKind
-from rebal.planner.programs import INCREMENTAL, offers
+from rebal.planner.programs import INCREMENTAL, offers, turns_eager
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_workers, stop_workers
+from rebal.planner.risks import Risk
 from rebal.planner.settings import program_settings
 
 _DEFAULT: Final = ("default",)
@@ -48,7 +49,7 @@ def connect(context: Context) -> PlannedPath:
         return PlannedPath(name=PathKind.FINISHED)
     seen = f", {len(done)} of {len(context.members)} workers changed" if done else ""
     return PlannedPath(
-        name=PathKind.CONNECT_DOWN if _together(context) else PathKind.CONNECT,
+        name=PathKind.CONNECT_DOWN if turns_eager(context) else PathKind.CONNECT,
         progress=f"the workers run {elected}{seen}",
         steps=(
             _step(
@@ -72,7 +73,7 @@ def _step(
     protocol: str,
 ) -> Step:
     rest = [*to_do, *unknown]
-    up, together = protocol == "sessioned", _together(context)
+    up, together = protocol == "sessioned", turns_eager(context)
     log = (
         "check in the log of each worker's start (DistributedConfig values) that "
         f"connect.protocol = {protocol}"
@@ -83,10 +84,10 @@ def _step(
         if together
         else f"Every worker gets connect.protocol={protocol}",
         kind=StepKind.CUT_OVER if together else StepKind.ROLLING,
-        precondition="an interruption of all connectors and tasks is agreed"
+        precondition=agreed(Risk.STOP_FOR_PROTOCOL)
         if together
         else "nothing: every worker offers default, so a restarted one is admitted",
-        precondition_holds=Tri.YES,
+        precondition_holds=Tri.NO if together else Tri.YES,
         config=program_settings(
             "connect",
             {"connect.protocol": protocol},
@@ -143,13 +144,16 @@ def _step(
             by_hand=log,
         ),
         rollback="the old setting, one by one" + (AFTER_THE_LAST if up else ""),
-        commands=(_simulation(context),) if up else (empty_now(context),) if together else (),
+        commands=(
+            *((_simulation(context),) if up else ()),
+            *(stopping(context, Risk.STOP_FOR_PROTOCOL) if together else ()),
+        ),
         cost=_cost(context, rest, worker_list(protocol) or ()),
     )
 
 
 def _cost(context: Context, rest: Sequence[Facts], offers_then: tuple[str, ...]) -> Cost | None:
-    predict = stop_workers if _together(context) else by_workers
+    predict = stop_workers if turns_eager(context) else by_workers
     return predict(
         Roll(
             snapshot=context.snapshot,
@@ -160,11 +164,6 @@ def _cost(context: Context, rest: Sequence[Facts], offers_then: tuple[str, ...])
             pricing=context.pricing,
         )
     )
-
-
-def _together(context: Context) -> bool:
-    """Return whether all workers must stop before one starts: the group turns eager (RB507)."""
-    return context.goal == EAGER and context.group.assignor in INCREMENTAL
 
 
 def _simulation(context: Context) -> NamedCommand:
@@ -185,4 +184,4 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
         now = "eager" if up else "an incremental protocol"
         yield f"the configuration of {context.named(declared)} still sets {now}: change it there"
     if rest:
-        yield stop_all(context.snapshot.members) if _together(context) else ONE_WORKER
+        yield stop_all(context.snapshot.members) if turns_eager(context) else ONE_WORKER

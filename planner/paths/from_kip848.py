@@ -84,7 +84,7 @@ def back_over_stop(
             "an empty KIP-848 group is replaced by a classic one, whatever the migration policy "
             "says; committed offsets stay",
         ),
-        risk=Risk.STOP_FOR_KIP848,
+        risk=Risk.STOP_FOR_PROTOCOL,
         answers=common,
         closed=closed,
         first="a member that joins first with group.protocol=consumer makes it a KIP-848 group "

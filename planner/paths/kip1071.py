@@ -88,7 +88,7 @@ def _step(context: Context) -> Step:
         back=f"group.protocol={back}",
         config=program_settings("streams", {"group.protocol": goal}, head),
         why=_WHY[goal],
-        risk=Risk.STOP_FOR_KIP848,
+        risk=Risk.STOP_FOR_PROTOCOL,
         answers=(*of_brokers(context), *of_clients(context)),
         prepare=(_SETTINGS_FIRST,) if up else (),
         first=f"an instance that starts first with group.protocol={back} {again}",

@@ -91,7 +91,7 @@ def over_stop(context: Context, common: Sequence[Answer], closed: Sequence[Answe
             *_without_data(context),
             *_why(context),
         ),
-        risk=Risk.STOP_FOR_KIP848,
+        risk=Risk.STOP_FOR_PROTOCOL,
         answers=common,
         closed=closed,
         first="a member that joins first with its old configuration makes the group classic again",

@@ -267,7 +267,7 @@ def heed_finding(look: Look) -> Advice | None:
             stays = rules()[finding.rule].stays
             if has(finding, Trait.OTHER_PATH) and not (stays and stays(look.context, finding)):
                 return advised.replan(look.context, finding.message)
-            return advised.stop(finding.message, by=finding.rule)
+            return advised.stop_for(finding, begun=bool(look.plan.steps))
     return None
 
 

@@ -13,6 +13,7 @@ from tests.live_support.workers import Workers, configure
 
 NAMES = ("w0", "w1")
 EAGER = {"connect.protocol": "eager"}
+AGREED = ("--ignore", "RB413", "--reason", "agreed")
 OVERRIDE = f"consumer.override.{LISTS}"
 RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 STICKY = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
@@ -104,7 +105,7 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     assert tasks.look()["verdict"] == "done"
 
     down = Plan(broker, group, tmp_path, capsys, name="down")
-    body = down.make("--to", "eager", "--expect-members", "2")
+    body = down.make("--to", "eager", "--expect-members", "2", *AGREED)
     assert (body["path"], body["exit_code"]) == ("connect_down", 0)
     assert down.settings(1) == EAGER
     assert body["steps"][0]["kind"] == "cut-over", "one by one, tasks would run twice"

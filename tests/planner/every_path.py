@@ -51,7 +51,7 @@ PLANS = {
     "streams protocol": lambda: make_plan(streams("classic", ["stream"], "stream"), "streams"),
     "streams protocol, back": lambda: make_plan(streams("streams", None, "sticky"), "classic"),
     "connect": lambda: make_plan(workers("default"), "cooperative"),
-    "connect down": lambda: make_plan(workers("sessioned"), "eager"),
+    "connect down": lambda: make_plan(workers("sessioned"), "eager", ignore={"RB413": "agreed"}),
     "to kip-848": lambda: make_plan(kip848(pods(4)), "consumer"),
     "to kip-848, offline": lambda: make_plan(
         kip848(pods(4), cluster={"settings": {"group.consumer.migration.policy": "disabled"}}),

@@ -7,6 +7,7 @@ from rebal.planner.admission.memory import POLICY
 from rebal.planner.commands import COOPERATIVE, NamedCommand
 from rebal.planner.kip848 import brokers, closed_online, fits, policy, room, user_data
 from rebal.planner.kip1071 import crosses
+from rebal.planner.programs import turns_eager
 from rebal.planner.rules.registry import (
     Context,
     Findings,
@@ -175,7 +176,7 @@ def assignment_user_data(context: Context) -> Findings:
     "This move stops every member of the group",
     reference="KIP-848; KIP-1071; Kafka: GroupMetadataManager",
     applies=(planning,),
-    accepts=Risk.STOP_FOR_KIP848,
+    accepts=Risk.STOP_FOR_PROTOCOL,
     handled_by={
         PathKind.KIP848_ONLINE,
         PathKind.KIP848_OFFLINE,
@@ -183,12 +184,14 @@ def assignment_user_data(context: Context) -> Findings:
         PathKind.KIP848_BACK_OFFLINE,
         PathKind.KIP1071,
         PathKind.KIP1071_BACK,
+        PathKind.CONNECT_DOWN,
     },
 )
 def every_member_stops(context: Context) -> Findings:
     """The online path is closed, so every member stops before the first one starts again.
 
-    Kafka Streams has no online path to the streams protocol (KIP-1071), nor back.
+    Kafka Streams has no online path to the streams protocol (KIP-1071), nor back, and Connect
+    workers have none from an incremental protocol to eager (RB507).
 
     Why it matters: nothing of the group is consumed from the last stop until the first rebalance of
     the new members has completed. Whether that is acceptable, and when, only its owners can say.
@@ -202,6 +205,8 @@ def every_member_stops(context: Context) -> Findings:
     """
     if crosses(context):
         closed, cure = ["the streams protocol has no online path"], ""
+    elif turns_eager(context):
+        closed, cure = ["workers that turn eager one by one run tasks twice (RB507)"], ""
     elif to_or_from_consumer(context):
         online = closed_online(context, up=to_consumer(context))
         closed = [answer.why for answer in online]
