@@ -460,18 +460,24 @@ def plan_for_kip848(look: Look) -> Advice | None:
 
 def confirm_by_hand(look: Look) -> Advice | None:
     """Ask the operator to confirm what no evidence shows, where nothing else is open, or to restart
-    those that were there when the plan was made.
+    a member of which it is not so.
     """
-    now, step = look.open, look.step
+    now = look.open
     if now is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
         return None
-    made = advised.confirm(look.context, now.id, look.members(now.by_hand), now.by_hand_list)
-    left = look.members([each for each in now.by_hand if each in step.unknown])
-    if left:
-        restart, _ = step_action(look.plan, step, look.context, left, ignore=look.ignore)
-        if restart.recommended:
-            made = advised.worded(replace(made, also=(*made.also, f"or {restart.text}")))
-    return made
+    left = look.members(now.by_hand)
+    made = advised.confirm(look.context, now.id, left, now.by_hand_list)
+    return _or_restart(look, made, left, "or, if one was not,", "it")
+
+
+def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who: str) -> Advice:
+    """Return the advice with the restart of the step, where that is admitted, as another way."""
+    restart, _ = step_action(look.plan, look.step, look.context, left, ignore=look.ignore)
+    if not restart.recommended:
+        return made
+    names = who if who and restart.action is Action.RESTART else restart.names
+    again = advised.worded(replace(restart, names=names)).text
+    return advised.worded(replace(made, also=(*made.also, f"{when} {again}")))
 
 
 def show_lists(look: Look) -> Advice | None:
@@ -486,7 +492,10 @@ def show_lists(look: Look) -> Advice | None:
         why = f"the probe shows that the list of one or more of {named} has no {target}"
     if any(one.member_id in rest for one in look.context.snapshot.contradictions):
         why = f"the evidence on {named} contradicts itself (RB902)"
-    return advised.show(look.context, Needs.DECLARED if now.by_hand_list else Needs.LISTS, why)
+    if not now.by_hand_list:
+        return advised.show(look.context, Needs.LISTS, why)
+    made = advised.show(look.context, Needs.DECLARED, why)
+    return _or_restart(look, made, look.members(rest), "or")
 
 
 def begin_next_step(look: Look) -> Actions | None:

@@ -73,6 +73,8 @@ def test_the_whole_second_bounce_ends_with_a_word_for_each_member(second: Story)
     every = second(restarted(3))
     assert every.exit_code == 4
     assert every.why == ("restarted, not proven: app-0, app-1, app-2",)
+    again = "restart it with [cooperative-sticky]; one member at a time"
+    assert every.next.endswith(f"; or, if one was not, {again}")
     assert all("declared, not verified" in one.why for one in every.members)
     advice = every.advice
     assert (advice.action, advice.members) == ("confirm", tuple(id_of(n, 3) for n in range(3)))
