@@ -98,9 +98,7 @@ def start_of(
     memory = replace(context.memory, room=max(context.memory.room, len(names)))
     static = tuple(instances) or (None,) * len(names)
     lists_ = tuple(own) or ((),) * len(names)
-    ways: list[tuple[tuple[str, ...], str]] = [(each, "") for each in dict.fromkeys(lists)]
-    if change:
-        ways.append(((), change))
+    ways = [*((each, "") for each in dict.fromkeys(lists)), *([((), change)] if change else [])]
 
     def start(assignors: tuple[str, ...], brings: str) -> Advice:
         joins = [

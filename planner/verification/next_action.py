@@ -39,6 +39,7 @@ from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdi
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
 from rebal.planner.timeouts import longest_session, until_session_ends
+from rebal.planner.verdict import first_reason
 from rebal.planner.verification.dangers import Danger, DangerKind, decides
 from rebal.planner.verification.journal import JournalEntry, same_since
 from rebal.planner.verification.lag import owner_for, unread
@@ -75,14 +76,9 @@ class Look:
     fresh: Plan | None
 
     @property
-    def holds(self) -> bool:
-        """Return whether the gate of the current step holds."""
-        return self.current.gate is Tri.YES
-
-    @property
     def open(self) -> StepStanding | None:
         """Return the current step while its gate is open; None once it holds."""
-        return None if self.holds else self.current
+        return None if self.current.gate is Tri.YES else self.current
 
     @property
     def change(self) -> str:
@@ -276,7 +272,7 @@ def plan_again(look: Look) -> Advice | None:
     say what must be settled first, unless it is the start of members that have assignor lists.
     """
     fresh, context = look.fresh, look.context
-    if fresh is None or look.holds:
+    if fresh is None or look.open is None:
         return None
     if fresh.steps or fresh.verdict is Verdict.DONE:
         return advised.replan(context, "this one has no step left", verdict=Tri.CANNOT_TELL)
@@ -289,7 +285,7 @@ def plan_again(look: Look) -> Advice | None:
 def start_missing(look: Look) -> Advice | None:
     """Start missing members, or wait for them: most of them are just restarting."""
     context, step = look.context, look.step
-    if look.holds or look.others_stop_first or not context.missing:
+    if look.open is None or look.others_stop_first or not context.missing:
         return None
     rejected = look.out(OutsiderKind.REJECTED) if look.starts_alike else []
     out = [*rejected, *look.out(OutsiderKind.MISSING)[: context.missing]]
@@ -394,7 +390,7 @@ def settle_rejection(look: Look) -> Advice | None:
     """Settle when a client was rejected, whether it belongs to the service, or whether a stopped
     static member's entry fills its place: it may be out although nobody is missing.
     """
-    if not look.holds:
+    if look.open is not None:
         return None
     undated = look.out(OutsiderKind.REJECTED, Doubt.TIME)
     if undated:
@@ -416,7 +412,7 @@ def settle_question(look: Look) -> Advice | None:
         for one in look.findings
         if decides(one, Tri.CANNOT_TELL) and not has(one, Trait.ADMISSION)
     ]
-    if not look.holds:
+    if look.open is not None:
         asked = [one for one in asked if not has(one, Trait.PENDING)]
         lists = [facts.member.assignors for facts in look.members(look.current.unknown)]
         # A list that was seen is open only where a rule asks what its names stand for.
@@ -487,11 +483,13 @@ def show_lists(look: Look) -> Advice | None:
         return None
     rest = [each for each in now.unknown if each not in now.by_hand]
     named, target = look.context.named(look.members(rest)), look.context.target
-    why = f"nothing shows the {look.step.brings} of {named}"
-    if look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO:
-        why = f"the probe shows that the list of one or more of {named} has no {target}"
-    if any(one.member_id in rest for one in look.context.snapshot.contradictions):
-        why = f"the evidence on {named} contradicts itself (RB902)"
+    at_odds = any(one.member_id in rest for one in look.context.snapshot.contradictions)
+    lacks = look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO
+    rows = (
+        (at_odds, f"the evidence on {named} contradicts itself (RB902)"),
+        (lacks, f"the probe shows that the list of one or more of {named} has no {target}"),
+    )
+    why = first_reason(rows) or f"nothing shows the {look.step.brings} of {named}"
     if not now.by_hand_list:
         return advised.show(look.context, Needs.LISTS, why)
     made = advised.show(look.context, Needs.DECLARED, why)
@@ -506,7 +504,7 @@ def begin_next_step(look: Look) -> Actions | None:
     here = {None, *context.by_id}
     at_odds = any(one.member_id in here for one in context.snapshot.contradictions)
     if later is None or not (
-        look.holds or (later.aim.leaves_old and context.members and not at_odds)
+        look.open is None or (later.aim.leaves_old and context.members and not at_odds)
     ):
         return None
     settled = tuple(f.member.member_id for f in context.settled)

@@ -277,9 +277,8 @@ def _made_now(plan: Plan, context: Context, accepted: Accepted) -> Plan:
 def _still_done(plan: Plan, fresh: Plan) -> StepStanding:
     """Return the goal of a plan without steps as a step of its own (0)."""
     done = plan.verdict is fresh.verdict is Verdict.DONE
-    why = f"a new plan says: {fresh.summary}"
-    if plan.verdict is not Verdict.DONE:
-        why = "the plan has no step to verify"
+    left = plan.verdict is Verdict.DONE
+    why = f"a new plan says: {fresh.summary}" if left else "the plan has no step to verify"
     return StepStanding(
         id=0,
         title=_NO_STEP.title,
