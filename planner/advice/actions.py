@@ -258,9 +258,9 @@ def wait(reason: str) -> Advice:
     return worded(Advice(action=Action.WAIT, verdict=Tri.CANNOT_TELL, reason=reason))
 
 
-def stop(reason: str, *, by: str = "this") -> Advice:
-    """Return the advice to restart nothing until the operator has dealt with `by`, a rule's id."""
-    text_ = f"restart nothing more until {by} is dealt with"
+def stop(reason: str, *, until: str = "") -> Advice:
+    """Return the advice to restart nothing for this reason, or `until` something is so."""
+    text_ = f"restart nothing until {until}" if until else f"restart nothing: {reason}"
     return Advice(action=Action.STOP, verdict=Tri.NO, reason=reason, text=text_)
 
 
@@ -345,7 +345,7 @@ def count(rejected: Sequence[str], here: int) -> Advice:
 def stop_for(finding: Finding, *, begun: bool) -> Advice:
     """Return the advice to restart nothing for a rule; its fix alone, where no step is planned."""
     if begun:
-        return stop(finding.message, by=finding.rule)
+        return stop(finding.message, until=f"{finding.rule} is dealt with")
     return replace(open_question(finding), action=Action.STOP, verdict=Tri.NO)
 
 

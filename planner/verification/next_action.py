@@ -251,9 +251,8 @@ def heed_danger(look: Look) -> Advice | None:
     if first is None:
         return None
     owners = look.members(first.members) if first.kind is DangerKind.LAG else ()
-    return replace(
-        advised.stop(f"{first.message} {first.fix}"), commands=look.context.removals(owners)
-    )
+    made = advised.stop(f"{first.message} {first.fix}", until="this danger is over")
+    return replace(made, commands=look.context.removals(owners))
 
 
 def heed_finding(look: Look) -> Advice | None:

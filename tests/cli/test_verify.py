@@ -272,10 +272,10 @@ def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
     assert [body["gate"] for body in told] == ["yes"] * 3
     assert [body["exit_code"] for body in told] == [0, 3, 3]
     assert told[0]["next"].startswith("begin step 2")
-    assert told[1]["next"].startswith("restart nothing more")
+    assert told[1]["next"].startswith("restart nothing: a warning stands")
     feed(monkeypatch, [BEFORE, more, BEFORE])
     watching = ["--watch", "--every", "0.2"]
-    assert "restart nothing more" in run(*watching, "--fail-on", "warning", code=3).err
+    assert "restart nothing: a warning" in run(*watching, "--fail-on", "warning", code=3).err
     feed(monkeypatch, [BEFORE])
     said = run(*watching, "--for", "0.5s", "--exit-zero", "--journal", "other")
     assert "not yet" in said.out
@@ -293,7 +293,7 @@ def test_what_a_stop_waits_for_is_always_on_the_screen(here: Path, rebal: Rebal)
     rebal("plan-upgrade", "--snapshot", demo, "--out", "stop.yaml", code=3)
     words = ["verify", "stop.yaml", "--snapshot", demo]
     text = rebal(*words, code=3).out
-    assert "restart nothing more until this is dealt with" in text
+    assert "restart nothing until the interruption is agreed (RB104)" in text
     assert "needed      → an interruption is agreed (accepting RB104 records by whom)" in text
     agreed = "rebal verify stop.yaml --ignore RB104 --reason 'the interruption is agreed'"
     assert agreed in text.splitlines()[-1]

@@ -157,7 +157,7 @@ def test_a_plan_without_steps_is_not_finished_while_a_danger_stands() -> None:
     for n in range(8):
         last = loops(look(1 + n / 3, [alone[0], {**alone[1], "id": f"b.{n}"}], **more))
     assert ([one.kind for one in last.dangers], last.next, last.exit_code, last.finished) == (
-        ["storm"], "restart nothing more until this is dealt with", 3, False,
+        ["storm"], "restart nothing until this danger is over", 3, False,
     )  # fmt: skip
     loops(look(5, alone[:1], **more), accepted=Accepted(departed=("b",)))
     assert (loops.entries[-1].departed, loops(look(20, alone[:1], **more)).present) == (("b",), 1)
