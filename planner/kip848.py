@@ -261,7 +261,8 @@ def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple
     rest = tuple(f for f in context.members if f.member.protocol_type != kind)
     own = (policy(context, up=up), room(context, rest))
     if not up:
-        return (fits(context, GroupType.CLASSIC), _families(context)), (*own, *_lists(context))
+        online_alone = (*own, *_lists(context), *_left_behind(context, rest))
+        return (fits(context, GroupType.CLASSIC), _families(context)), online_alone
     common = (brokers(context), *clients(context), fits(context, GroupType.CONSUMER))
     converted = context.group.type is GroupType.CONSUMER
     return common, own if converted else (*own, user_data(context))
@@ -365,6 +366,18 @@ def _lists(context: Context) -> Iterator[Answer]:
                 why=f"a classic member is admitted while every classic member's list holds "
                 f"{context.target}, and that of {context.named(named)} {says}",
             )
+
+
+def _left_behind(context: Context, rest: Sequence[Facts]) -> Iterator[Answer]:
+    """Yield the condition that a member of `rest`, which are no classic ones, is left: the group is
+    converted when the last of them leaves.
+    """
+    if context.members and not rest:
+        yield Answer(
+            allows=Tri.NO,
+            why="every member is a classic one already, and the group was not converted when the "
+            "last member with group.protocol=consumer left",
+        )
 
 
 def _families(context: Context) -> Answer:

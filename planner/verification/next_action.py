@@ -98,8 +98,7 @@ class Look:
         """Return whether all members of an Empty group start with the step's setting: the first one
         decides, and no list of another is in its way.
         """
-        step = self.step
-        return not self.context.members and bool(step.config and not step.target_list)
+        return not self.context.members and bool(self.step.config and not self.step.target_list)
 
     @property
     def others_stop_first(self) -> bool:
@@ -445,6 +444,8 @@ def plan_for_kip848(look: Look) -> Advice | None:
     now, context = look.open, look.context
     if now is None or context.group.type is not GroupType.CONSUMER:
         return None
+    if look.step.aim is Aim.CLASSIC and context.members and not (now.to_do or now.unknown):
+        return advised.replan(context, now.why[0])
     online = [f for f in look.members(now.unknown) if f.member.protocol_type == CONSUMER]
     why = (
         f"the protocol of {context.named(online)} is {CONSUMER} (KIP-848), which has no assignor "

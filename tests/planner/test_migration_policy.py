@@ -220,6 +220,18 @@ def test_a_stop_that_is_agreed_goes_on_whatever_the_policy_becomes() -> None:
     assert tell(online(4, [new(0), new(1), new(2)], "disabled")).finished
 
 
+def test_a_group_that_was_not_converted_back_is_stopped_once() -> None:
+    start = online(0, [new(0), new(1)], "bidirectional")
+    tell = Story(make_plan(start, "cooperative-sticky", expect_members=2))
+    stays = online(1, [classic(0), classic(1)], "bidirectional")
+    told = tell(stays)
+    assert (told.gate, told.advice.action) == (Tri.NO, "replan")
+    made = make_plan(stays, "cooperative-sticky", expect_members=2, ignore={"RB413": "agreed"})
+    assert (made.path, made.advice.action) == ("kip848_back_offline", "cut-over")
+    (stop,) = (one for one in made.findings if one.rule == "RB413")
+    assert stop.fix == "Agree on the interruption and record it."
+
+
 @pytest.mark.parametrize("policy", ["bidirectional", "disabled"])
 def test_members_that_do_not_ask_the_brokers_for_range_have_not_made_the_move(policy: str) -> None:
     cluster, rest = brokers(policy), {"list": ["range"], "version": "4.1.1"}

@@ -210,7 +210,9 @@ def every_member_stops(context: Context) -> Findings:
     elif to_or_from_consumer(context):
         online = closed_online(context, up=to_consumer(context))
         closed = [answer.why for answer in online]
-        cure = "cure that and plan again, which moves the members one by one; or "
+        left = [f for f in context.members if f.member.protocol_type == "consumer"]
+        one_by_one = "cure that and plan again, which moves the members one by one; or "
+        cure = one_by_one if left or to_consumer(context) else ""
     else:
         return
     if closed and context.members:
