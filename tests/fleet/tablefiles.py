@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import SCANS
-from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import Target, TaskReport
+from rebal.inspectors.fleet.writer import PartWriter, Target, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.reader import open_tables
 
@@ -32,62 +31,44 @@ def write_tables(
     rows: Rows,
     *,
     parts: int = 1,
-    more: Mapping[str, pa.DataType] | None = None,
-    records: Mapping[str, int] | None = None,
-    minutes: int = 24 * 60,
-    breaks: Mapping[int, tuple[int, ...]] | None = None,
+    records: Mapping[str, int] = _RECORDS,
     brokers: ClusterReading | None = None,
     cluster: str = UNNAMED,
+    **said: Any,
 ) -> Path:
     """`folder` with these rows, as a finished scan leaves them; each table in `parts` files.
 
-    `more` are columns, all null, that a newer rebal may have added to every table. `records` are
-    the kinds of records that the manifest counts, `minutes` the length of the history, `breaks` and
-    `brokers` as in the manifest.
+    `records` are the kinds of records that the manifest counts, `said` what else it says.
     """
-    place = find_place(str(folder))
-    ends = [] if brokers is None else [*brokers.ends.items()]
-    rows = {
-        "log_ends": [
+    run = new_run(find_place(str(folder)), cluster, full=True)
+    if brokers is not None:
+        ends = [
             {"topic": topic, "topic_partition": number, "log_end_offset": end, "at": brokers.at}
-            for topic, of_topic in ends
+            for topic, of_topic in brokers.ends.items()
             for number, end in enumerate(of_topic)
-        ],
-        **rows,
-    }
-    made = {}
-    run = new_run(place, cluster, full=True)
-    files = place.files()
-    for name, columns in TABLES.items():
-        found = [dict(row) for row in rows.get(name, ())]
-        unknown = {key for row in found for key in row} - set(columns.names)
-        assert not unknown, f"{name} has no columns {unknown}"
-        table = pa.Table.from_pylist(found, columns)
-        for extra, kind in (more or {}).items():
-            table = table.append_column(extra, pa.nulls(len(table), kind))
-        files.create_dir(f"{name}/{run.target.token}", recursive=True)
-        kind = "open_groups" if name == "groups" else name
-        made[kind] = []
-        for number in range(parts):
-            start, stop = len(table) * number // parts, len(table) * (number + 1) // parts
-            path = f"{name}/{run.target.token}/{name}-{number:05d}.parquet"
-            with files.open_output_stream(path) as out:
-                pq.write_table(table.slice(start, stop - start), out, compression="zstd")
-                size = out.tell()
-            made[kind].append(DataFile(path, stop - start, size))
+        ]
+        rows = {"log_ends": ends, **rows}
+        said["brokers"] = replace(brokers, ends={})
+    made: list[pa.RecordBatch] = []
+    for number in range(parts):
+        writer = PartWriter(run.target)
+        for name, found in rows.items():
+            unknown = {key for row in found for key in row} - set(TABLES[name].names)
+            assert not unknown, f"{name} has no columns {unknown}"
+            start, stop = len(found) * number // parts, len(found) * (number + 1) // parts
+            writer.add("open_groups" if name == "groups" else name, found[start:stop])
+        made += writer.report()
     manifest = Manifest(
         cluster=cluster,
         run=run.number,
         finished_at=AT,
-        observed_from=AT - timedelta(minutes=minutes),
         observed_until=AT,
         sources=("consumer_offsets.jsonl.gz", "kafka-request.log.gz"),
-        read=sum((records or _RECORDS).values()),
-        records=dict(records or _RECORDS),
-        breaks=dict(breaks or {}),
-        brokers=None if brokers is None else replace(brokers, ends={}),
+        read=sum(records.values()),
+        records=dict(records),
+        **{"observed_from": AT - timedelta(hours=24), **said},
     )
-    run.finish(manifest, TaskReport(made=made))
+    run.finish(manifest, reported(made))
     return folder
 
 

@@ -83,7 +83,8 @@ def short_and_broken(at: Path) -> None:
     """Two minutes of history, records that could not be read, and some that were cleaned."""
     broken: list[Row] = [{"source": "a.jsonl", "error": "cut off", "offset": n} for n in range(3)]
     breaks = {3: (7,), 9: (1, 5)}
-    write_tables(at, fleet(20) | {"errors": broken}, minutes=2, breaks=breaks)
+    since = AT - timedelta(minutes=2)
+    write_tables(at, fleet(20) | {"errors": broken}, observed_from=since, breaks=breaks)
 
 
 def captures(at: Path) -> None:
