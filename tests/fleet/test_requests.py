@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.sources import files as request_files
 from rebal.inspectors.fleet.sources.files import Block, Part, blocks, share_out
 from rebal.inspectors.fleet.sources.requests import read_parts
-from rebal.inspectors.fleet.timeline.facts import is_steady, unpack_request
-from rebal.inspectors.logs.requests.lines import CONSUMER_HEARTBEAT, Request
+from rebal.inspectors.fleet.timeline.facts import unpack_request
+from rebal.inspectors.logs.requests.lines import Request
 from tests.fleet.conftest import REQUEST_LOG, lines_in
 from tests.fleet.timeline_input import request_rows
 
@@ -81,16 +82,9 @@ def test_kip_848_heartbeats_that_change_nothing_are_kept_once():
     ]  # fmt: skip
 
 
-def news(rows: pa.Table) -> Counter[Request]:
-    """The requests, without the first steady heartbeat of each batch."""
-    beats = CONSUMER_HEARTBEAT
-    return Counter(one for one in said(rows) if one.api != beats or not is_steady(one))
-
-
-def read(*paths: Path, tasks: int = 1) -> tuple[pa.Table, dict[str, int]]:
+def read(path: Path) -> tuple[pa.Table, dict[str, int]]:
     counts = Counter[str]()
-    shares, _ = share_out([str(path) for path in paths], tasks)
-    tables = [rows for parts in shares for rows in read_parts(parts, None, counts)]
+    tables = [*read_parts(parts_of(path)[0], None, counts)]
     return pa.concat_tables(tables), counts
 
 
@@ -99,30 +93,10 @@ def lines() -> list[bytes]:
     return lines_in(REQUEST_LOG)
 
 
-def test_split_rotated_and_packed_files_of_several_brokers(
+def test_lines_that_cannot_be_read_are_rows_that_say_so_and_noise_is_counted(
     lines: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    third = len(lines) // 3
-    broker = tmp_path / "broker 1 [east]"
-    broker.mkdir()
-    packed = broker / "kafka-request.log.2026-11-21-02.gz"
-    packed.write_bytes(gzip.compress(b"".join(lines[:third])))
-    (broker / "kafka-request.log").write_bytes(b"".join(lines[third : 2 * third]))
-    other = tmp_path / "broker*2{a,b}.log.gz"
-    other.write_bytes(gzip.compress(b"".join(lines[2 * third :])))
-    monkeypatch.setattr(request_files, "_LEAST", 1)
-    assert len(share_out([str(other), str(broker)], 4)[0]) == 6
-    rows, counts = read(other, broker, tasks=4)
-    assert news(rows) == news(request_rows((line, "", 0) for line in lines))
-    assert counts["lines"] == counts["requests"] == len(lines)
-    places = set(zip(*(rows[name].to_pylist() for name in ("source", "position")), strict=True))
-    assert len(places) == len(rows) > 500
-    assert {source for source, _ in places} == {packed.name, "kafka-request.log", other.name}
-
-
-def test_lines_that_cannot_be_read_are_rows_that_say_so_and_noise_is_counted(
-    lines: list[bytes], tmp_path: Path
-) -> None:
+    monkeypatch.setattr(request_files, "_BLOCK", 100)
     join = next(line for line in lines if b'"JOIN_GROUP"' in line)
     no_base64 = line("SYNC_GROUP", {"assignments": [{"assignment": "%%"}]}, {"errorCode": 0})
     log = tmp_path / "noisy.log"
@@ -139,6 +113,9 @@ def test_lines_that_cannot_be_read_are_rows_that_say_so_and_noise_is_counted(
     old = "a broker before 2.8 wrote this line: it holds no JSON (KIP-673)"
     assert rows["problem"].to_pylist() == [None, cut_off, cut_off, old]
     assert rows["group_id"].null_count == 3
+    begins = list(itertools.accumulate(map(len, log.read_bytes().splitlines(keepends=True))))
+    assert set(rows["source"].to_pylist()) == {log.name}
+    assert rows["position"].to_pylist() == [begins[n] for n in (1, 2, 3, 4)]
     assert (counts["lines"], counts["requests"], counts["cut_off"]) == (8, 5, 1)
 
 
@@ -298,7 +275,7 @@ def test_a_packed_log_is_read_once(tmp_path: Path) -> None:
 
 
 def test_files_at_a_url_are_read_as_those_of_a_path_are(tmp_path: Path) -> None:
-    folder = tmp_path / "broker 1"
+    folder = tmp_path / "broker*1{a,b} [east]"
     folder.mkdir()
     (folder / "kafka-request.log.gz").write_bytes(gzip.compress(WHOLE))
     (folder / "kafka-request.log").write_bytes(TEXT)
