@@ -114,13 +114,6 @@ def test_downtime_is_compared_only_where_all_lengths_are_known_or_none() -> None
     assert trend.downtime is None
 
 
-def test_scans_of_which_none_ends_later_have_no_trend(tmp_path: Path, capsys: Said) -> None:
-    for _ in range(2):
-        write_tables(tmp_path, fleet(4))
-    said = "no trend yet since scan 1 (2026-11-20 09:00Z): the scans end at the same time"
-    assert said in report_lines(tmp_path, capsys)[2]
-
-
 def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, capsys: Said) -> None:
     for _ in range(3):
         write_tables(tmp_path, fleet(4))
