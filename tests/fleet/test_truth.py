@@ -9,13 +9,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fleet.conftest import CAPTURES, OFFSETS, REQUEST_LOG, TIMEOUTS, read_tables
+from tests.fleet.conftest import (
+    CAPTURES,
+    OFFSETS,
+    REQUEST_LOG,
+    TIMEOUTS,
+    check_kept,
+    read_tables,
+)
 from tests.fleet.timeline_input import Tables, captured_records, captured_requests, tables
 from tests.fleet.truth import Truth
 from tests.fleet.truth_checks import CHECKS, Tally
@@ -25,7 +31,6 @@ FOLDERS = [Path(GIVEN)] if GIVEN else [CAPTURES, TIMEOUTS]
 FOLDER = FOLDERS[0]
 KEPT = Path(__file__).parents[1] / "data" / "timelines"
 _REST_OF_ID = re.compile(r"(?<=-[0-9a-f]{4})[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f-]{22}")
-RENEW = os.environ.get("REBAL_SCREENS") == "renew"
 
 
 def check(folder: Path, mode: str, found: Tables) -> None:
@@ -65,11 +70,7 @@ def test_tables_tell_what_was_done(mode: str, folder: Path) -> None:
         return
     file = KEPT / f"{folder.name}_{mode.replace(' ', '_')}.txt"
     made = list(lines_of(found, found if mode == "topic and log" else ("rebalances", "incidents")))
-    if RENEW:
-        file.write_text("\n".join(made) + "\n", encoding="utf-8")
-    kept = file.read_text(encoding="utf-8").splitlines()
-    change = list(unified_diff(kept, made, "kept", "now", n=0, lineterm=""))
-    assert not change, "\n".join(change)
+    check_kept(file, "\n".join(made) + "\n")
 
 
 @pytest.mark.live
