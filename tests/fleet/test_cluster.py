@@ -18,42 +18,31 @@ _SCALA = {"SPARK_SCALA_VERSION": "2.13"}
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def daemon(
-    name: str,
-    folder: Path,
-    role: str,
-    *arguments: str,
-    host: str = _MASTER,
-    within: Sequence[str] = (),
-) -> ChildProcess:
-    import pyspark
-
-    java = jars.tool("java")
-    assert java is not None
-    classpath = str(Path(pyspark.__file__).parent / "jars" / "*")
-    options = ["--host", host, "--webui-port", "0"]
-    command = [*within, java, *_JVM, "-cp", classpath, f"org.apache.spark.deploy.{role}", *options]
-    home = str(Path(pyspark.__file__).parent)
-    env = os.environ | {"SPARK_LOCAL_IP": host, "SPARK_HOME": home} | _SCALA
-    return ChildProcess(name, [*command, *arguments], folder / f"{name}.log", env=env)
-
-
 @contextmanager
 def cluster_of(
     folder: Path, within: Sequence[str] = (), hosts: Sequence[str] = (_MASTER, _MASTER)
 ) -> Iterator[str]:
     """The URL of a master with a worker of one core on each host, started by `within`."""
+    import pyspark
+
+    java, home = jars.tool("java"), Path(pyspark.__file__).parent
+    assert java is not None
+    run = [java, *_JVM, "-cp", str(home / "jars" / "*")]
     (port,) = free_ports(1)
     url = f"spark://{_MASTER}:{port}"
-    started = [daemon("master", folder, "master.Master", "--port", str(port))]
+
+    def daemon(name: str, host: str, command: Sequence[str], *words: str) -> ChildProcess:
+        env = os.environ | {"SPARK_LOCAL_IP": host, "SPARK_HOME": str(home)} | _SCALA
+        command = [*command, "--host", host, "--webui-port", "0", *words]
+        return ChildProcess(name, command, folder / f"{name}.log", env=env)
+
+    master = [*run, "org.apache.spark.deploy.master.Master"]
+    started = [daemon("master", _MASTER, master, "--port", str(port))]
     try:
+        worker = [*within, *run, "org.apache.spark.deploy.worker.Worker"]
         for number, host in enumerate(hosts, 1):
             work = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work{number}"))
-            started.append(
-                daemon(
-                    f"worker{number}", folder, "worker.Worker", *work, url, host=host, within=within
-                )
-            )
+            started.append(daemon(f"worker{number}", host, worker, *work, url))
         # Three JVMs start at once, on a machine that may have other work.
         wait_for(
             "the workers",
