@@ -98,14 +98,6 @@ def told() -> GroupState:
     return state
 
 
-def test_a_document_says_all_that_the_state_holds() -> None:
-    state = told()
-    back = decode(encode(state), "g")
-    assert encode(back) == encode(state)
-    assert (back.group_id, back.last_at) == ("g", state.last_at)
-    assert back.members["a"].member.assignment.count == 1
-
-
 def crafted(**changes: Any) -> bytes:
     """A state's document with other values of some fields."""
     fields = msgspec.msgpack.decode(encode(told()))
