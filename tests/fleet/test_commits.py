@@ -26,7 +26,7 @@ from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.writer import PartWriter
 from tests.examples import examples
-from tests.fleet.tablefiles import files_in, reported, target_in
+from tests.fleet.tablefiles import AT, files_in, reported, target_in
 from tests.fleet.timeline_story import text
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -86,24 +86,19 @@ def reference(history: list[tuple[int, Commit]]) -> dict[tuple[str, str, int], d
     found: dict[tuple[str, str, int], dict[str, Any]] = {}
     for offset, one in sorted(history, key=lambda pair: pair[0]):
         about = (one.group, one.topic, one.partition)
-        row = found.setdefault(about, {"commits": 0, "first": None})
+        row = found.setdefault(about, {"commits": 0, "first_offset": None})
         said = None if one.committed is None or one.committed < 0 else one.committed
         row |= {"offset": offset, "tombstone": one.committed is None, "committed_offset": said}
         if one.committed is not None:
-            row["first"] = row["first"] if row["commits"] else said
+            row["first_offset"] = row["first_offset"] if row["commits"] else said
             row["commits"] += 1
     return found
 
 
 def told(table: pa.Table) -> dict[tuple[str, str, int], dict[str, Any]]:
+    names = ("commits", "first_offset", "offset", "tombstone", "committed_offset")
     return {
-        (row["group_id"], row["topic"], row["topic_partition"]): {
-            "commits": row["commits"],
-            "first": row["first_offset"],
-            "offset": row["offset"],
-            "tombstone": row["tombstone"],
-            "committed_offset": row["committed_offset"],
-        }
+        (row["group_id"], row["topic"], row["topic_partition"]): {name: row[name] for name in names}
         for row in table.to_pylist()
     }
 
@@ -167,9 +162,6 @@ def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
     (error,) = pq.read_table(tmp_path / file).to_pylist()
     assert error["group_id"] is None
     assert error["error"].endswith("3 records have this key.")
-
-
-AT = datetime(2026, 11, 20, 9, tzinfo=UTC)
 
 
 def commit(group: str, minute: int, **more: Any) -> dict[str, Any]:

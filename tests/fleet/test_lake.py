@@ -17,7 +17,7 @@ from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
 from rebal.inspectors.fleet.lake.run import Run, find_cluster, new_run
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
-from rebal.inspectors.fleet.writer import STORED, PartWriter, TaskReport
+from rebal.inspectors.fleet.writer import STORED, PartWriter
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.tablefiles import change_document, last_scan, reported
 
@@ -28,7 +28,7 @@ class KilledError(Exception):
     """What stands for a process that ends here."""
 
 
-def fill(run: Run, offset: int) -> TaskReport:
+def finish(run: Run, offset: int, at: datetime = WHEN) -> Manifest:
     """One row of the same number in four tables, as a task writes and reports them."""
     writer = PartWriter(run.target)
     writer.add("open_groups", [{"group_id": f"g{offset}"}])
@@ -38,12 +38,8 @@ def fill(run: Run, offset: int) -> TaskReport:
     report = reported(writer.report())
     replaced = report.made.keys() - {"records"}
     report.gone = {one.path for kind in replaced for one in run.earlier(kind)}
-    return report
-
-
-def finish(run: Run, offset: int, at: datetime = WHEN) -> Manifest:
     manifest = Manifest(cluster=run.cluster, run=run.number, finished_at=at, offsets={0: offset})
-    return run.finish(manifest, fill(run, offset))
+    return run.finish(manifest, report)
 
 
 def one_scan(out: Path, offset: int, *, cluster: str = UNNAMED, full: bool = False) -> Manifest:

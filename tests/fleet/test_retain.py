@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from rebal.inspectors.fleet.lake import run as lake_run
-from rebal.inspectors.fleet.lake import table as lake_files
 from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.run import new_run
@@ -47,7 +46,7 @@ def ten_scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake that keeps ten scans; small row groups."""
     out = tmp_path_factory.mktemp("ten") / "lake"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lake_files, "_FEW", 4)
+        patch.setattr(lake_table, "_FEW", 4)
         for number in range(1, 11):
             scan_at(out, number, 100 * DAY if number == 1 else None)
     return out
@@ -95,8 +94,8 @@ def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
                 (held if "document" in columns else read).append(len(found))
                 yield found
 
-    monkeypatch.setattr(lake_files, "_FEW", 4)
-    monkeypatch.setattr(lake_files.pq, "ParquetFile", Watched)
+    monkeypatch.setattr(lake_table, "_FEW", 4)
+    monkeypatch.setattr(lake_table.pq, "ParquetFile", Watched)
     scan_at(lake, 11)
     assert sum(read) == 10
     scan_at(lake, 108)

@@ -113,11 +113,6 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
     return sorted(moved, key=_place)
 
 
-def _order(row: Row) -> int:
-    """A row's time as it sorts: a request counts early."""
-    return (row["at"] or 0) - (DISORDER if row["key"] is None and row["state"] is None else 0)
-
-
 def record_of(row: Row) -> Record:
     """A row as the timeline takes it."""
     return Record(**{name: row.get(name) for name in Record._fields})
@@ -203,11 +198,12 @@ def _group(row: Row) -> str:
 
 
 def _place(row: Row) -> tuple[Any, ...]:
+    """By what rows are sorted: a request counts early."""
     return (
         str(row["group_id"]),
         row["state"] is None,
         row["at"] is None,
-        _order(row),
+        (row["at"] or 0) - (DISORDER if row["key"] is None and row["state"] is None else 0),
         row["offset"] is None,
         row["partition"] or 0,
         row["offset"] or 0,
