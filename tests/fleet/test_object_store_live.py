@@ -25,9 +25,8 @@ from rebal.inspectors.fleet.lake.sweep import compact
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.sources.captured import find_files
 from rebal.inspectors.fleet.sources.files import blocks, share_out
-from rebal.inspectors.tables.reader import Tables as LakeTables
 from rebal.inspectors.tables.reader import open_tables
-from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, in_time, run_rebal, script
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, read_tables, run_rebal, script
 from tests.fleet.stores import STORES, Store
 from tests.fleet.test_cluster import cluster_of
 from tests.fleet.test_lake import check_clusters_at_once, finish, new_run, of, seen_in
@@ -194,14 +193,8 @@ def test_a_scan_gives_the_same_tables_in_each_store(
 ) -> None:
     url = store.url("scan")
     scan("--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", url, *store.words)
-    check_same(open_tables(url, store.options), local_tables)
+    assert read_tables(url, store.options) == local_tables
     assert app.run(["fleet", "report", url, *store.words]) == 3
-
-
-def check_same(made: LakeTables, expected: Tables) -> None:
-    for name, rows in expected.items():
-        found = made.read(name, list(rows[0])).to_pylist() if rows else []
-        assert sorted(found, key=in_time) == rows, name
 
 
 @pytest.mark.skipif(
@@ -258,7 +251,7 @@ def test_executors_that_share_nothing_with_the_driver(
         )
         assert apart.returncode == 1
         assert "the executors wrote where this machine cannot see" in apart.stderr
-    check_same(open_tables(url, store.options), local_tables)
+    assert read_tables(url, store.options) == local_tables
     out = tmp_path / "rebal.prom"
     words = ["fleet", "metrics", url, *store.words, "--out", str(out)]
     assert app.run(words) == 0
