@@ -1,20 +1,21 @@
 """The consumer groups whose next start changes between two versions of a repository."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from functools import cache
+from operator import itemgetter
 from typing import Final, TypeAlias
 
-from msgspec.structs import replace
-
 from rebal.groups.model import GroupSnapshot, Record
-from rebal.planner.check.starts import LIST, Start, aspects, of_profile, snapshot_of
+from rebal.planner.check.starts import LIST, Start, aspects, snapshot_of
 
 _ABSENT: Final = "not declared"
 _AT_LINE: Final = re.compile(r":(\d+)\Z")
-_Key: TypeAlias = tuple[str | None, str]
-_Clients: TypeAlias = Collection[str | None]
-_Groups: TypeAlias = Mapping[_Key, Sequence[Start]]
+# A way to know a consumer in both versions, by its number, and what it comes to.
+_Sign: TypeAlias = tuple[int, Hashable]
+# Behind these, a sign counts where one consumer alone has it on each side.
+_SURE: Final = 6
 
 
 class Changed(Record, frozen=True, kw_only=True):
@@ -113,112 +114,99 @@ class World(Record, frozen=True, kw_only=True):
 
 def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
     """Yield each group with a change, once for each profile that changes it in its own way."""
-    one, two = _by_key(before), _by_key(after)
-    for old, new in _renamed(one, two):
-        one.setdefault(new, []).extend(one.pop(old, []))
-    plain = (each for each in before if each.configured and each.profile is None)
-    known = {(each.client, _base(each)): each for each in reversed([*plain])}
-    places = {start.where for start in before}
-    bases = {
-        came.where: replace(base, where=came.where)
-        for came in after
-        for base in [known.get((came.client, _base(came)))]
-        if came.profile and came.declared.group_id and came.where not in places
-        if base is not None and base.declared.group_id != came.declared.group_id
-    }
     found: dict[tuple[Pair, ...], World] = {}
-    for group_id, folder in dict.fromkeys([*one, *two]):
-        mine, theirs = one.get((group_id, folder), []), two.get((group_id, folder), [])
-        for profile in dict.fromkeys([None, *(start.profile for start in (*mine, *theirs))]):
-            active = f" (profile {profile})" if profile else ""
-            pairs = pairs_of(of_profile(mine, profile), of_profile(theirs, profile), bases)
+    for profile in dict.fromkeys([None, *(start.profile for start in (*before, *after))]):
+        active = f" (profile {profile})" if profile else ""
+        groups: dict[str | Pair, list[Pair]] = defaultdict(list)
+        for pair in pairs_of(of_profile(before, profile), of_profile(after, profile)):
             # Consumers whose groups no file names may be of different ones.
-            for together in [pairs] if group_id is not None else [(pair,) for pair in pairs]:
-                name = (group_id or f"the groups of {folder}") + active
-                world = World(group_id=group_id, name=name, pairs=together)
-                found.setdefault(world.changed, world)
+            groups[pair.start.declared.group_id or pair].append(pair)
+        for pairs in groups.values():
+            start = pairs[0].start
+            name = (start.declared.group_id or f"the groups of {start.folder}") + active
+            world = World(group_id=start.declared.group_id, name=name, pairs=tuple(pairs))
+            found.setdefault(world.changed, world)
     return (world for changed, world in found.items() if changed)
 
 
-def _stays(start: Start, stay: _Clients) -> bool:
-    """Return whether it is of a manifest, and both versions name its client there."""
-    return not start.configured and start.client in stay
-
-
-# The signs by which a consumer is known in both versions, the surest first; None: it has none. The
-# client of a manifest counts: a lock file may give its version, or give it no more.
-_SIGNS: Final[tuple[Callable[[Start, _Clients], object], ...]] = (
-    lambda one, _: (one.where, one.library.product) if one.library.product else None,
-    lambda one, _: (one.where, one.client),
-    lambda one, stay: None if _stays(one, stay) else one.where,
-    lambda one, _: (
-        (one.declared.client_id, one.declared.instance_id)
-        if one.declared.client_id or one.declared.instance_id
-        else None
-    ),
-    lambda one, _: _base(one) if one.configured else None,
-    lambda one, _: None if one.configured else one.client,
-)
-
-
-def pairs_of(
-    before: Sequence[Start], after: Sequence[Start], bases: Mapping[str, Start]
-) -> tuple[Pair, ...]:
-    """Return the starts of one group in pairs: of one product, of one place, of one client, or the
-    only ones left on both sides.
-
-    A manifest may name several libraries. One that both versions name is not swapped for another.
-    With a profile that comes, the base's consumer may take another group's name: `bases` are the
-    starts before such ones, by place.
+def of_profile(starts: Sequence[Start], profile: str | None) -> list[Start]:
+    """Return the starts while `profile` is active: its own replace those of their group in the same
+    base; where that has none of the group, the first one, which then joins another group.
     """
-    stay = {start.client for start in before} & {start.client for start in after}
-    left, right, pairs = list(before), list(after), list[Pair]()
-    for sign in _SIGNS:
-        for new in list(right):
-            own = sign(new, stay)
-            old = next((one for one in left if own is not None and sign(one, stay) == own), None)
-            if old is not None:
-                left.remove(old)
-                right.remove(new)
+    own = [one for one in starts if one.profile == profile]
+    plain = [one for one in starts if one.profile is None and profile is not None]
+    replaced = set[Start]()
+    for new in own if plain else ():
+        base = [one for one in plain if one.configured and _base(one.file) == _base(new.file)]
+        same = [one for one in base if one.declared.group_id == new.declared.group_id]
+        others = [one for one in base if one.client == new.client and one not in replaced]
+        replaced.update(same or others[:1])
+    return [*own, *(one for one in plain if one not in replaced)]
+
+
+def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...]:
+    """Return the starts in pairs: those of one group by their signs, or the only ones left of it on
+    both sides; then, of a group that comes, those of a place or a file that has another name.
+    """
+    ran, come = ({(_group(one), one.client) for one in each} for each in (before, after))
+    groups = {group for group, _ in ran}
+    by_sign: dict[_Sign, tuple[list[Start], list[Start]]] = defaultdict(lambda: ([], []))
+    for side, starts in enumerate((before, after)):
+        for one in starts:
+            for sign in _signs(one, ran & come, moves=side == 0 or _group(one) not in groups):
+                by_sign[sign][side].append(one)
+    left, right, pairs = dict.fromkeys(before), dict.fromkeys(after), list[Pair]()
+    for sign in sorted(by_sign, key=itemgetter(0)):
+        olds, news = (
+            [one for one in each if one in still]
+            for each, still in zip(by_sign[sign], (left, right), strict=True)
+        )
+        if sign[0] < _SURE or len(olds) == len(news) == 1:
+            for old, new in zip(olds, news, strict=False):
                 pairs.append(Pair(before=old, start=new))
-    if len(left) == len(right) == 1 and not any(_stays(one, stay) for one in (*left, *right)):
-        return (*pairs, Pair(before=left[0], start=right[0]))
-    pairs += (Pair(before=one, start=one, gone=True) for one in left)
-    return (*pairs, *(Pair(before=bases.get(one.where), start=one) for one in right))
+                del left[old], right[new]
+    gone = (Pair(before=one, start=one, gone=True) for one in left)
+    return (*pairs, *gone, *(Pair(start=one) for one in right))
 
 
-def _base(start: Start) -> str:
+def _signs(one: Start, stay: Collection[object], *, moves: bool) -> Iterator[_Sign]:
+    """Yield the signs by which a consumer is known in both versions, the surest first.
+
+    A manifest may name several libraries: the clients that both versions name in a group `stay`,
+    and are not swapped for others. `moves`: the other version may have it in another group. A
+    profile that comes or goes takes its base with it. A folder that was moved keeps its name as a
+    rule, or else its files'.
+    """
+    group, client = _group(one), one.client
+    own = one.declared.client_id, one.declared.instance_id
+    swaps = one.configured or (group, client) not in stay
+    last, both = ((*one.file.split("/")[-names:],) for names in (1, 2))
+    rows = (
+        (one.library.product, (group, one.where, one.library.product)),
+        (True, (group, one.where, client)),
+        (swaps, (group, one.where)),
+        (any(own), (group, *own)),
+        (one.configured, (group, _base(one.file))),
+        (not one.configured, (group, client)),
+        (swaps, group),
+        (moves, (one.where, client)),
+        (moves, one.where),
+        (moves and one.configured, (client, _base(one.file))),
+        *(
+            (moves and group[0] is None, key)
+            for key in ((both, client), both, (last, client), last)
+        ),
+    )
+    return ((number, key) for number, (holds, key) in enumerate(rows) if holds)
+
+
+def _group(one: Start) -> tuple[str | None, str]:
+    """Return the group, or the folder of one whose group no file names."""
+    group_id = one.declared.group_id
+    return group_id, "" if group_id is not None else one.folder
+
+
+@cache
+def _base(file: str) -> str:
     """Return the beginning that the file's name has in common with those of its profiles."""
-    return re.sub(r"[-.][^/]*\Z", "", start.file)
-
-
-def _by_key(starts: Sequence[Start]) -> dict[_Key, list[Start]]:
-    found: dict[_Key, list[Start]] = {}
-    for start in starts:
-        folder = "" if start.declared.group_id is not None else start.folder
-        found.setdefault((start.declared.group_id, folder), []).append(start)
-    return found
-
-
-def _renamed(before: _Groups, after: _Groups) -> Iterator[tuple[_Key, _Key]]:
-    """Yield the groups that one version alone has, and that the same place declares; a folder that
-    was moved keeps its name as a rule, or else its files'.
-    """
-    for names in (0, 2, 1):
-        left, came = _own(before, after, names), _own(after, before, names)
-        met = ((left[name], came[name]) for name in sorted(left.keys() & came.keys()))
-        yield from sorted(met, key=lambda keys: str(keys[1]))
-
-
-def _own(found: _Groups, other: _Groups, names: int) -> dict[tuple[str, ...], _Key]:
-    """Return the groups that one version alone has, by what no other of them has: a place, or the
-    last `names` of a file's path where no file names the group.
-    """
-    alone = [key for key in found.keys() - other.keys() if key[0] is None or not names]
-    starts = ((start, key) for key in alone for start in found[key])
-    signs = {
-        ((*start.file.split("/")[-names:],) if names else (start.where,), key)
-        for start, key in starts
-    }
-    count = Counter(sign for sign, _ in signs)
-    return {sign: key for sign, key in signs if count[sign] == 1}
+    return re.sub(r"[-.][^/]*\Z", "", file)

@@ -211,14 +211,6 @@ def aspects(start: Start) -> dict[str, str]:
     }
 
 
-def of_profile(starts: Sequence[Start], profile: str | None) -> list[Start]:
-    """Return the starts while `profile` is active: its own replace those of the same folder."""
-    own = [start for start in starts if start.profile == profile]
-    replaced = {start.folder for start in own}
-    base = (each for each in starts if each.profile is None and each.folder not in replaced)
-    return [*own, *base]
-
-
 def snapshot_of(
     starts: Sequence[Start], laters: Sequence[Start | None] = (), copies: int = 2
 ) -> GroupSnapshot:

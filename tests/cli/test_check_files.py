@@ -138,6 +138,10 @@ def spring(name: str, file: str = "pay/application.yaml") -> Files:
     return {file: SPRING.format("partition.assignment.strategy", JAVA, name)}
 
 
+BILL = "spring.kafka.consumer.group-id: bill\n"
+PROD = {"pay/application-prod.yaml": BILL}
+
+
 def node(name: str, version: str) -> Files:
     return {"package.json": json.dumps({"dependencies": {name: version}})}
 
@@ -388,6 +392,20 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "a profile of Spring": (
         (spring("Range"), spring("Range") | spring("Sticky", "pay/application-prod.yaml")),
         3, ["pay (profile prod)"]),
+    **{
+        f"a profile of Spring that {name}, with a group of its own": (
+            change, 4, ["1 of 2 groups starts differently", f"group.id  {groups}"])
+        for name, change, groups in (
+            ("comes", (spring("Range"), spring("Range") | PROD), "pay → bill"),
+            ("goes", (spring("Range") | PROD, spring("Range")), "bill → pay"),
+        )
+    },
+    "a consumer that leaves its group to others": (
+        (
+            spring("Range") | spring("Range", "bill/app.yaml"),
+            spring("Range") | {"bill/app.yaml": BILL},
+        ),
+        4, ["1 of 2 groups starts differently", "group.id  pay → bill"]),
     "a profile in a ConfigMap that nobody mounts": (
         both("a.yaml", PROFILE, f"{JAVA}RangeAssignor", f"{JAVA}StickyAssignor"),
         3, ["pay (profile prod)"]),
