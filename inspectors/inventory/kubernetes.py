@@ -112,7 +112,7 @@ def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
     named = {name: value for name, value in ids.items() if POD_NAME in value}
     if not named or kind != "StatefulSet" or replicas is None or replicas > _MOST_INSTANCES:
         # The pods' names are not known before they start.
-        yield replace(made, **dict.fromkeys(named))
+        yield replace(made, by_pod="instance_id" in named, **dict.fromkeys(named))
         return
     first = number(text_of(mapping(spec.get("ordinals")).get("start"))) or 0
     for ordinal in range(first, first + replicas):

@@ -69,6 +69,10 @@ _FENCES: Final = (
     "each one that starts fences another (FENCED_INSTANCE_ID). Give each its own, such as the "
     "pod's name"
 )
+_NEW_IDS: Final = (
+    "group.instance.id is the name of a pod, which is another one after each restart: the old one "
+    "keeps its partitions until its session ends. Set none, or use a StatefulSet"
+)
 WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 
 
@@ -321,12 +325,15 @@ def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
 
 
 def _fenced(pair: Pair) -> Iterator[Admission]:
-    """Yield the answer where a group.instance.id is new, and no file counts its processes."""
-    was = pair.before.declared.instance_id if pair.before is not None else None
-    now = pair.start.declared
-    alone = now.instance_id in (None, was) or now.replicas is not None
+    """Yield the answer where a group.instance.id is new, and no file counts its processes, or each
+    restart has another one.
+    """
+    was = pair.before.declared if pair.before is not None else None
+    now, workload = pair.start.declared, pair.start.declared.evidence.workload
+    alone = now.instance_id in (None, was and was.instance_id) or now.replicas is not None
+    lasts = not now.by_pod or (was and was.by_pod) or (workload and workload.kind == "StatefulSet")
     unsure = f"no file says how many processes have this group.instance.id: of several, {_FENCES}"
-    return _said([(not alone, Tri.CANNOT_TELL, unsure)])
+    return _said([(not alone, Tri.CANNOT_TELL, unsure), (not lasts, Tri.CANNOT_TELL, _NEW_IDS)])
 
 
 def _early(pair: Pair, kept: Mapping[str, str]) -> Iterator[Admission]:

@@ -203,7 +203,7 @@ def aspects(start: Start) -> dict[str, str]:
         else "not set",
         "group.instance.id": f"{declared.instance_id}{several}"
         if declared.instance_id is not None
-        else "not set (dynamic member)",
+        else ("the pod's name" if declared.by_pod else "not set (dynamic member)"),
         **times,
         "upgrade.from": declared.upgrade_from or "not set",
         "library": library.title,

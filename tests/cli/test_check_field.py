@@ -104,6 +104,7 @@ spec:
 ONE_ID = """            - name: SPRING_KAFKA_CONSUMER_PROPERTIES_GROUP_INSTANCE_ID
               value: pay-1
 """
+POD = "valueFrom: {fieldRef: {fieldPath: metadata.name}}"
 
 
 def beside(before: Files, after: Files, more: Files) -> tuple[Files, Files]:
@@ -156,6 +157,10 @@ CASES = {
     "14 processes of one group.instance.id": (
         {"app/pay.yaml": DEPLOYMENT},
         {"app/pay.yaml": DEPLOYMENT + ONE_ID}, 3, ["FENCED_INSTANCE_ID", "Give each its own"]),
+    "14 processes whose group.instance.id is the name of a pod that does not come back": (
+        {"app/pay.yaml": DEPLOYMENT},
+        {"app/pay.yaml": DEPLOYMENT + ONE_ID.replace("value: pay-1", POD)},
+        4, ["group.instance.id  not set (dynamic member) → the pod's name", "use a StatefulSet"]),
 
     "16 Java joins a group of kafkajs": (
         settings() | node("kafkajs", "2.2.4"),
