@@ -52,6 +52,9 @@ LINES: Final = tuple(
          rf"""{_ARGUMENT}(?P<name>[A-Za-z][\w.-]*)(?:\[[^\]\n]*\])?==(?P<version>[^\s"'\\;&|]+)"""),
         (_DOCKERFILES, "npm",
          rf"""{_ARGUMENT}(?P<name>(?:@[\w.-]+/)?[\w.-]+)@(?P<version>[^\s"'\\;&|]+)"""),
+        (_DOCKERFILES, "gem",
+         rf"""{_ARGUMENT}(?P<name>[a-z][\w.-]*)["']?(?::|[ \t]+(?:-v|--version)[ \t=]*)["']?"""
+         r"""(?P<version>[^\s"'\\;&|]+)"""),
     )
 )  # fmt: skip
 # A module that go.mod requires, and those of a block that it excludes.

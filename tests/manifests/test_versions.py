@@ -196,6 +196,10 @@ KEPT: dict[str, tuple[Files, str]] = {
         {"Dockerfile": "# RUN yarn add node-rdkafka@2.0.0\nRUN npm i -g kafkajs@2.2.4 a@$b; :\n"
          "RUN pnpm add @confluentinc/kafka-javascript@$V\n"},
         "kafka-javascript None Dockerfile:3; kafkajs 2.2.4 Dockerfile:2; ($V)"),
+    "gem in a Dockerfile": (
+        {"Dockerfile": "FROM ruby:3\nRUN gem install ruby-kafka -v 0.7.10 && \\\n"
+         "  gem install 'rdkafka:0.15.0'\n"},
+        "rdkafka 0.15.0 Dockerfile:3; ruby-kafka 0.7.10 Dockerfile:2"),
     "a BOM with two versions": (
         boot("${k}", f"{KAFKA_K.format('3.5.3')}<profiles><profile>{KAFKA_K.format('3.1.0')}"
              "</profile></profiles>"),
