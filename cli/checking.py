@@ -15,7 +15,7 @@ from rebal.cli.forked import mapped
 from rebal.cli.libraries import with_libraries
 from rebal.cli.output import say
 from rebal.cli.render.check import CheckDocument
-from rebal.cli.sources import Source, read_live, scan_snapshots, with_evidence
+from rebal.cli.sources import Source, read_several
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.inspectors.files import read_text
 from rebal.inspectors.inventory.clients import OF_A_PROFILE
@@ -150,36 +150,19 @@ def _compared(one: Side, two: Side, source: Source, names: tuple[str, str]) -> C
 
 def _live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapshot]:
     """Return those of the groups that a broker, a snapshot or a scan shows, by id."""
-    found: Sequence[GroupSnapshot] = ()
-    if source.snapshot is not None:
-        found = [source.read()]
-        group = found[0].group.group_id
-        if group not in names:
-            say(f"--snapshot {source.snapshot}: its group {group} does not start differently.")
-    elif source.connection.names_broker():
-        found = _read_by_name(source, names) if names else ()
-    elif source.scan is not None:
-        seen = scan_snapshots(source.scan, names, seen_only=True) if names else []
-        found = with_evidence(seen, source.files, None)
-    elif source.words:
+    named = source.snapshot is not None or source.connection.names_broker() or source.scan
+    if source.words and not named:
         raise UsageError(f"{source.words[0]} is about live groups: add -b or --snapshot FILE.")
-    return {one.group.group_id: one for one in found}
-
-
-def _read_by_name(source: Source, names: Sequence[str]) -> Sequence[GroupSnapshot]:
-    found, failures = read_live(
-        source.connection.config(),
-        names,
-        match=None,
-        all_groups=False,
-        probe=source.probe,
-        assignors=(),
-    )
+    if not named or not (names or source.snapshot):
+        return {}
+    found, failures = read_several(source, names, seen_only=True)
     for failure in failures:
         if failure.kind != "not-found":
             raise ReadError(failure.message)
         say(f"{failure.message} It is judged by the files alone.")
-    return with_evidence(found, source.files, source.scan)
+    for group in {one.group.group_id for one in found} - {*names}:
+        say(f"--snapshot {source.snapshot}: its group {group} does not start differently.")
+    return {one.group.group_id: one for one in found}
 
 
 def _read(tree: Tree) -> Side:

@@ -182,6 +182,16 @@ class Source:
         """Return the options that add evidence, for a printed command."""
         return self.files.words(probe=self.probe, scan=self.scan)
 
+    @property
+    def scanned(self) -> Lake | None:
+        """Return the lake whose groups are read as the scan saw them, because no broker is named.
+
+        Raises:
+            UsageError: no broker is named, but --probe needs one.
+        """
+        offline = self.scan is not None and self.snapshot is None
+        return self.scan if offline and takes_scan(self.connection, probe=self.probe) else None
+
     def named(self) -> Source:
         """Return the source with the file that is read where nothing names a group."""
         if self.group is not None or self.snapshot is not None:
@@ -274,7 +284,43 @@ def with_evidence(
     return merged
 
 
-def read_live(
+def read_several(
+    source: Source,
+    names: Sequence[str],
+    *,
+    match: str | None = None,
+    all_groups: bool = False,
+    seen_only: bool = False,
+    assignors: Sequence[str] = (),
+    meanwhile: Callable[[], object] | None = None,
+) -> tuple[list[GroupSnapshot], Sequence[GroupFailure]]:
+    """Return the named or matching groups of a cluster or scan, or the one of a snapshot, with all
+    evidence merged into them, and why others could not be read.
+
+    `seen_only` leaves out those that the scan did not see. `meanwhile` is called while the brokers
+    are asked.
+    """
+    failures: Sequence[GroupFailure] = ()
+    if source.snapshot is not None:
+        seen = [snapshot_for(None, source.snapshot, probe=source.probe)]
+    elif source.scanned:
+        seen = scan_snapshots(
+            source.scanned, names, match=match, all_groups=all_groups, seen_only=seen_only
+        )
+    else:
+        seen, failures = _read_live(
+            source.connection.config(),
+            names,
+            match=match,
+            all_groups=all_groups,
+            probe=source.probe,
+            assignors=assignors,
+            meanwhile=meanwhile,
+        )
+    return with_evidence(seen, source.files, None if source.scanned else source.scan), failures
+
+
+def _read_live(
     config: ClusterConfig,
     names: Sequence[str],
     *,
@@ -282,12 +328,8 @@ def read_live(
     all_groups: bool,
     probe: bool,
     assignors: Sequence[str],
-    meanwhile: Callable[[], object] | None = None,
+    meanwhile: Callable[[], object] | None,
 ) -> tuple[list[GroupSnapshot], list[GroupFailure]]:
-    """Return the named or matching groups of a cluster, and why others could not be read.
-
-    `meanwhile` is called while the brokers are asked.
-    """
     from rebal.inspectors.kafka.read import read_groups, select_groups
 
     selected = select_groups(config, names, match=match, all_groups=all_groups)

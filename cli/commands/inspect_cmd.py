@@ -88,25 +88,16 @@ def command(
     from rebal.cli import sources
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    failures: Sequence[GroupFailure] = ()
-    scanned = False
-    if snapshot is not None:
-        seen = [sources.snapshot_for(None, snapshot, probe=probe)]
-    elif lake is not None and sources.takes_scan(connection, probe=probe):
-        seen = sources.scan_snapshots(lake, groups or (), match=match, all_groups=all_groups)
-        scanned = True
-    else:
-        seen, failures = sources.read_live(
-            connection.config(),
-            groups or (),
-            match=match,
-            all_groups=all_groups,
-            probe=probe,
-            assignors=tuple(map(params.assignor_name, assignors or ())),
-            meanwhile=_load_screen,
-        )
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-    seen = sources.with_evidence(seen, files, None if scanned else lake)
+    source = sources.Source(None, snapshot, connection, probe, files, lake)
+    seen, failures = sources.read_several(
+        source,
+        groups or (),
+        match=match,
+        all_groups=all_groups,
+        assignors=tuple(map(params.assignor_name, assignors or ())),
+        meanwhile=_load_screen,
+    )
     if save or save_to:
         _save(seen, save_to, redact)
     from rebal.cli.report import make_report
@@ -120,7 +111,7 @@ def command(
         judged(report.exit_code, report.findings, fail_on, exit_zero)
         for report in reports
         # A scan keeps deleted groups: they count where they are named, as in `fleet report`.
-        if not scanned or groups or report.snapshot.group.state is not GroupState.DEAD
+        if not source.scanned or groups or report.snapshot.group.state is not GroupState.DEAD
     ]
     code = worst_code([*codes, *(FAILED for _ in failures)])
     if form == "text":

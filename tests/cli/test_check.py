@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rebal.cli import checking
+from rebal.cli import sources
 from rebal.cli.app import run
 from rebal.groups.snapshot.documents import dump_snapshot
 from tests.manifests.folders import write
@@ -236,7 +236,7 @@ def test_a_saved_group_is_asked_instead_of_the_files(repository: Path, screen: S
 def test_a_group_that_the_scan_never_saw_is_judged_by_the_files(
     repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checking, "scan_snapshots", lambda _, names, seen_only: [])
+    monkeypatch.setattr(sources, "scan_snapshots", lambda *_, **given: [])
     words = ("--base", "HEAD", repository, "--evidence", repository / "lake")
     assert screen(*words)[0] == 0
     changed(repository)
