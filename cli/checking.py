@@ -21,13 +21,7 @@ from rebal.inspectors.files import read_text
 from rebal.inspectors.inventory.clients import OF_A_PROFILE
 from rebal.inspectors.inventory.reader import is_configuration, read_declared
 from rebal.inspectors.manifests.reader import read_manifests
-from rebal.inspectors.repository.tree import (
-    RepositoryError,
-    Tree,
-    folder_tree,
-    revision_tree,
-    work_tree,
-)
+from rebal.inspectors.repository.tree import Tree, folder_tree, revision_tree, work_tree
 from rebal.planner.check.compare import Changed, worlds
 from rebal.planner.check.judge import WORST_FIRST, Judgement, judge, unread
 from rebal.planner.check.starts import Start
@@ -92,19 +86,16 @@ def check(before: str | None, after: str | None, base: str | None, source: Sourc
     as they run too. With `base`, a git revision, the first one is what it has of the folder.
 
     Raises:
-        UsageError: a path, the repository or the revision does not exist; or an option adds
-            evidence, but none names a group to add it to.
-        RebalError: a group or a single file cannot be read.
+        UsageError: an option adds evidence, but none names a group to add it to.
+        RebalError: a path, the repository or the revision does not exist, or a group or a single
+            file cannot be read.
     """
     path = Path(before or ".")
     with TemporaryDirectory(prefix="rebal-check-") if base is not None else nullcontext("") as into:
-        try:
-            if base is None:
-                trees = [folder_tree(path), folder_tree(Path(after or ""))]
-            else:
-                trees = [revision_tree(path, base, Path(into)), work_tree(path)]
-        except RepositoryError as error:
-            raise UsageError(str(error)) from None
+        if base is None:
+            trees = [folder_tree(path), folder_tree(Path(after or ""))]
+        else:
+            trees = [revision_tree(path, base, Path(into)), work_tree(path)]
         number = sum(len(tree.files) for tree in trees)
         if number > _MANY and sys.stderr.isatty():
             say(f"reading {number:,} files …")

@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from rebal.groups.errors import RebalError
+from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.inspectors.inventory.documents import ENDINGS
 
@@ -40,10 +40,6 @@ _LARGEST: Final = 64 << 20
 _FILE: Final = re.compile(r"(?:\A|\0)100\d{3} blob (\w+) +(\S+)\t([^\0]+)")
 
 
-class RepositoryError(RebalError):
-    """A version of a repository that the command names and that does not exist."""
-
-
 class Tree(Record, frozen=True, kw_only=True):
     """One version: its folder and the files to read, relative to it, sorted.
 
@@ -63,11 +59,11 @@ def folder_tree(path: Path) -> Tree:
     """Return the version that a folder or a single file is.
 
     Raises:
-        RepositoryError: there is no such path.
+        DocumentError: there is no such path.
     """
     if not os.path.isdir(path):
         if not os.path.lexists(path):
-            raise RepositoryError(f"{path}: there is no such file or folder.")
+            raise DocumentError(f"{path}: there is no such file or folder.")
         return Tree(root=path.parent, files=(path.name,), alone=True)
     found: list[str] = []
     for folder, below, names in os.walk(path):
@@ -81,7 +77,7 @@ def work_tree(path: Path) -> Tree:
     """Return the files of a working tree below `path`: those that git tracks, and new ones.
 
     Raises:
-        RepositoryError: as `revision_tree`.
+        DocumentError: as `revision_tree`.
     """
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     names = _git(path, *words).decode("utf-8", "surrogateescape").split("\0")
@@ -92,11 +88,9 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
     """Write the files that `revision` has below `path` to the folder `into`, and return them.
 
     Raises:
-        RepositoryError: git is missing, `path` is in no repository, or it has no such revision.
+        DocumentError: git is missing, `path` is in no repository, or it has no such revision.
     """
-    if not path.is_dir():
-        raise RepositoryError(f"{path}: is no folder; --base compares a folder with a revision.")
-    # Git's own words on a folder outside of any repository come first.
+    # Git's own words on a path that is no folder of any repository come first.
     _git(path, "rev-parse", "--git-dir")
     unknown = f"--base {revision}: this repository has no such revision; fetch it, or name another."
     words = ("ls-tree", "-r", "-z", "-l", "--end-of-options", f"{revision}^{{commit}}")
@@ -137,7 +131,7 @@ def _write(path: Path, blobs: Mapping[Path, str]) -> None:
     for file in blobs:
         *_, size = answers.readline().decode().split()
         if not size.isdigit():
-            raise RepositoryError(f"{file.name}: this clone lacks its contents; fetch them first.")
+            raise DocumentError(f"{file.name}: this clone lacks its contents; fetch them first.")
         file.parent.mkdir(parents=True, exist_ok=True)
         with open(file, "wb") as written:
             written.write(answers.read(int(size)))
@@ -156,9 +150,9 @@ def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> by
             env=os.environ | quiet,
         )
     except FileNotFoundError:
-        raise RepositoryError("--base needs git, which is not installed here.") from None
+        raise DocumentError("--base needs git, which is not installed here.") from None
     if done.returncode == 0:
         return done.stdout
     said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
     why = said.removeprefix("fatal: ")
-    raise RepositoryError(otherwise or f"--base: {path}: git says: {why}")
+    raise DocumentError(otherwise or f"--base: {path}: git says: {why}")

@@ -123,7 +123,7 @@ def test_an_ignored_file_is_not_of_the_working_tree(repository: Path, screen: Sc
         (["--base", "no-such", "REPO"], "has no such revision"),
         (["--base", "--output=x", "REPO"], "has no such revision"),
         (["--base", "HEAD", "OUTSIDE"], "not a git repository"),
-        (["--base", "HEAD", "REPO/missing"], "is no folder"),
+        (["--base", "HEAD", "REPO/missing"], "git says: cannot change to"),
         (["REPO", "REPO/missing"], "there is no such file or folder"),
         (["REPO"], "give BEFORE and AFTER, or --base REV"),
         (["--base", "HEAD", "REPO", "REPO"], "give BEFORE and AFTER, or --base REV"),
@@ -140,7 +140,8 @@ def test_a_version_that_does_not_exist_is_one_sentence(
     outside = str(tmp_path_factory.mktemp("outside"))
     typed = [word.replace("REPO", str(repository)).replace("OUTSIDE", outside) for word in words]
     code, out, err = screen(*typed)
-    assert (code, out, err.count("\n")) == (2, "", 1)
+    usage = said.startswith(("give", "--probe"))
+    assert (code, out, err.count("\n")) == (2 if usage else 1, "", 1)
     assert said in err
 
 
@@ -161,7 +162,7 @@ def test_contents_that_the_clone_lacks_count_where_they_are_read(
     assert screen("--base", "HEAD", repository)[0] == 0
     lose(FILE)
     code, _, err = screen("--base", "HEAD", repository)
-    assert (code, "this clone lacks its contents" in err) == (2, True)
+    assert (code, "this clone lacks its contents" in err) == (1, True)
 
 
 def test_without_git_a_sentence_says_so(
@@ -169,7 +170,7 @@ def test_without_git_a_sentence_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert screen("--base", "HEAD", repository)[::2] == (
-        2,
+        1,
         "rebal: --base needs git, which is not installed here.\n",
     )
 
