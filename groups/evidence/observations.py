@@ -171,7 +171,8 @@ class Declared(DeclaredAssignors, frozen=True, kw_only=True):
     `list` is empty when the list is left unset; `spelled` is it as Kafka's own key has it.
     `group_id`, `client_id` and `instance_id` are None when the file does not set them, or sets them
     from a placeholder. `family` is a key of groups/data/clients.yaml. `brokers` are the bootstrap
-    servers. `by_pod`: its instance id has a pod's name in it that no file shows.
+    servers. `by_pod`: its instance id has a pod's name in it that no file shows. `profile` is the
+    one that it is of: a name, or an expression of Spring.
     """
 
     where: str
@@ -184,6 +185,7 @@ class Declared(DeclaredAssignors, frozen=True, kw_only=True):
     replicas: int | None = None
     brokers: str | None = None
     by_pod: bool = False
+    profile: str | None = None
 
 
 Observation = (

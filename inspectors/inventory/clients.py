@@ -148,7 +148,7 @@ def consumers_of(process: Sequence[Part], notes: list[str]) -> Iterator[Declared
             known.update(map(_identity, found))
         else:
             notes += (f"{one.where}{OF_A_PROFILE}" for one in found)
-        yield from found
+        yield from (replace(one, profile=profile) for one in found)
 
 
 def _identity(one: Declared) -> tuple[object, ...]:

@@ -115,7 +115,11 @@ def paths_of(world: World) -> Iterator[SafePath]:
         (not same, "a new group id, with the offsets of the old group copied before it starts", []),
     )
     for name, taken in ((name, taken) for holds, name, taken in rows if holds):
-        yield SafePath(name=name, steps=tuple(_step(start, names) for start, names in taken))
+        brings = (
+            PathStep(brings=f"[{', '.join(names)}]", setting=_setting(start, names))
+            for start, names in taken
+        )
+        yield SafePath(name=name, steps=tuple(brings))
 
 
 def _are_known(one: Start, two: Start) -> bool:
@@ -137,10 +141,6 @@ def _goal(one: Start, two: Start) -> str:
         *((kind is Tri.NO, name) for name, kind in kinds.items()),
     )
     return first_reason(rows) or EAGER
-
-
-def _step(start: Start, names: Sequence[str]) -> PathStep:
-    return PathStep(brings=f"[{', '.join(names)}]", setting=_setting(start, names))
 
 
 def _runs(start: Start, names: Sequence[str]) -> bool:

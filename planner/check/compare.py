@@ -115,7 +115,7 @@ class World(Record, frozen=True, kw_only=True):
 def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
     """Yield each group with a change, once for each profile that changes it in its own way."""
     found: dict[tuple[Pair, ...], World] = {}
-    for profile in dict.fromkeys([None, *(start.profile for start in (*before, *after))]):
+    for profile in dict.fromkeys([None, *(start.declared.profile for start in (*before, *after))]):
         active = f" (profile {profile})" if profile else ""
         groups: dict[str | Pair, list[Pair]] = defaultdict(list)
         for pair in pairs_of(of_profile(before, profile), of_profile(after, profile)):
@@ -133,8 +133,8 @@ def of_profile(starts: Sequence[Start], profile: str | None) -> list[Start]:
     """Return the starts while `profile` is active: its own replace those of their group in the same
     base; where that has none of the group, the first one, which then joins another group.
     """
-    own = [one for one in starts if one.profile == profile]
-    plain = [one for one in starts if one.profile is None and profile is not None]
+    own = [one for one in starts if one.declared.profile == profile]
+    plain = [one for one in starts if one.declared.profile is None and profile is not None]
     replaced = set[Start]()
     for new in own if plain else ():
         base = [one for one in plain if one.configured and _base(one.file) == _base(new.file)]

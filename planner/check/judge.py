@@ -5,8 +5,8 @@ are what they restart with. So planner/admission answers, and no rule of admissi
 A live group takes the place of that snapshot.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from msgspec.structs import replace
@@ -204,9 +204,10 @@ def _hazards(world: World, live: GroupSnapshot | None, *, moves: bool) -> Iterat
     return (Hazard(source=source, text=text) for source, text in said)
 
 
-def _said(rows: Iterable[tuple[object, Tri, str]]) -> Iterator[Admission]:
-    """Yield the answers whose conditions hold."""
-    return (Admission(verdict=verdict, reason=text) for holds, verdict, text in rows if holds)
+def _first(*rows: tuple[object, Tri, str]) -> list[Admission]:
+    """Return the first answer whose condition holds, if one does."""
+    found = [Admission(verdict=verdict, reason=text) for holds, verdict, text in rows if holds]
+    return found[:1]
 
 
 def _answers(
@@ -218,10 +219,10 @@ def _answers(
         f"Connect workers and consumers cannot share a group ({INCONSISTENT}): a sink "
         "connector's group is connect-NAME, or its consumer.override.group.id"
     )
-    yield from _said([(len(workers) > 1, Tri.NO, mixed)])
-    early = [(pair, list(islice(_early(pair, kept), 1))) for pair in world.changed]
-    asked = [pair for pair, answers in early if not answers]
-    for pair, answers in early:
+    yield from _first((len(workers) > 1, Tri.NO, mixed))
+    early = {pair: _early(pair, kept) for pair in world.changed}
+    asked = [pair for pair, answers in early.items() if not answers]
+    for pair, answers in early.items():
         asks = _moments(world, pair, live, asked) if pair in asked else ()
         yield from answers
         yield from (_asked(context, events, live=bool(live)) for context, events in asks)
@@ -245,11 +246,10 @@ def _other_libraries(world: World) -> Iterator[Admission]:
     for one, two in product(sorted(new), sorted(old)):
         unread = f"{one} and {two} do not read each other's subscriptions (RB119)"
         unsure = f"{one} and {two} may not read each other's data for {listed(with_data)}"
-        rows = (
+        yield from _first(
             (not read_each_other(one, two), Tri.NO, unread),
             (with_data, Tri.CANNOT_TELL, unsure),
         )
-        yield from islice(_said(rows), 1)
 
 
 def _moments(
@@ -324,8 +324,8 @@ def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
             return
 
 
-def _fenced(pair: Pair) -> Iterator[Admission]:
-    """Yield the answer where a group.instance.id is new, and no file counts its processes, or each
+def _fenced(pair: Pair) -> list[Admission]:
+    """Return the answer where a group.instance.id is new, and no file counts its processes, or each
     restart has another one.
     """
     was = pair.before.declared if pair.before is not None else None
@@ -333,11 +333,11 @@ def _fenced(pair: Pair) -> Iterator[Admission]:
     alone = now.instance_id in (None, was and was.instance_id) or now.replicas is not None
     lasts = not now.by_pod or (was and was.by_pod) or (workload and workload.kind == "StatefulSet")
     unsure = f"no file says how many processes have this group.instance.id: of several, {_FENCES}"
-    return _said([(not alone, Tri.CANNOT_TELL, unsure), (not lasts, Tri.CANNOT_TELL, _NEW_IDS)])
+    return _first((not alone, Tri.CANNOT_TELL, unsure), (not lasts, Tri.CANNOT_TELL, _NEW_IDS))
 
 
-def _early(pair: Pair, kept: Mapping[str, str]) -> Iterator[Admission]:
-    """Yield the answers where the coordinator is not asked; the first one counts."""
+def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
+    """Return the answer where the coordinator is not asked."""
     one, two = pair.before, pair.start
     failing = _fails(two)
     default = f"not set, and its default in {two.family} {two.library.version}"
@@ -348,68 +348,66 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> Iterator[Admission]:
     streams = one is not None and one.family == two.family == "streams"
     old, new = (version_tuple(each.library.version) if each else None for each in (one, two))
     edge = version_tuple(COOPERATIVE_SINCE) or ()
-    return _said(
+    return _first(
         (
-            (
-                pair.gone and two.file in kept,
-                Tri.CANNOT_TELL,
-                kept.get(two.file) or "its file declares it no more, and may start it",
-            ),
-            (pair.gone, Tri.YES, "it is declared no more, and its members leave the group"),
-            (
-                not two.library.group_protocol,
-                Tri.YES,
-                f"{two.library.product} joins no group: no list is compared",
-            ),
-            (failing, Tri.NO, failing or ""),
-            (
-                two.protocol not in (CLASSIC, *BY_BROKERS),
-                Tri.CANNOT_TELL,
-                f"group.protocol is {protocol} is not known",
-            ),
-            (
-                STREAMS in (two.protocol, one.protocol if one is not None else None),
-                Tri.YES,
-                "it is held against no list",
-            ),
-            (one is None and unknown, Tri.CANNOT_TELL, unknown),
-            (
-                one is not None and one.declared.group_id != two.declared.group_id,
-                Tri.CANNOT_TELL,
-                "the group of the new name has no committed offsets: auto.offset.reset decides "
-                "where it reads from, and the lag of the old group stays",
-            ),
-            (
-                was and now and {*was.split(",")}.isdisjoint(now.split(",")),
-                Tri.CANNOT_TELL,
-                "no bootstrap server stays: another cluster has no committed offsets of this group",
-            ),
-            (
-                two.family in ("java", "streams")
-                and two.protocol == CLASSIC
-                and new is None
-                and not two.declared.session_timeout_ms
-                and (two.declared.heartbeat_ms or 0) >= _OLD_SESSION
-                # What started before starts again.
-                and (one is None or any(aspects(one)[n] != aspects(two)[n] for n in _OF_SESSIONS)),
-                Tri.CANNOT_TELL,
-                f"Java before 3.0 does not start with a heartbeat.interval.ms of {_OLD_SESSION} or "
-                "more where no session.timeout.ms is set, and no file names the version",
-            ),
-            (
-                streams and old != new and not (old and new),
-                Tri.CANNOT_TELL,
-                "the version of Kafka Streams is not known on both sides",
-            ),
-            (
-                streams
-                and ((old or ()) < edge) != ((new or ()) < edge)
-                and two.declared.upgrade_from is None,
-                Tri.NO,
-                "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
-                "understand: two roll-outs are needed, the first with upgrade.from",
-            ),
-        )
+            pair.gone and two.file in kept,
+            Tri.CANNOT_TELL,
+            kept.get(two.file) or "its file declares it no more, and may start it",
+        ),
+        (pair.gone, Tri.YES, "it is declared no more, and its members leave the group"),
+        (
+            not two.library.group_protocol,
+            Tri.YES,
+            f"{two.library.product} joins no group: no list is compared",
+        ),
+        (failing, Tri.NO, failing or ""),
+        (
+            two.protocol not in (CLASSIC, *BY_BROKERS),
+            Tri.CANNOT_TELL,
+            f"group.protocol is {protocol} is not known",
+        ),
+        (
+            STREAMS in (two.protocol, one.protocol if one is not None else None),
+            Tri.YES,
+            "it is held against no list",
+        ),
+        (one is None and unknown, Tri.CANNOT_TELL, unknown),
+        (
+            one is not None and one.declared.group_id != two.declared.group_id,
+            Tri.CANNOT_TELL,
+            "the group of the new name has no committed offsets: auto.offset.reset decides "
+            "where it reads from, and the lag of the old group stays",
+        ),
+        (
+            was and now and {*was.split(",")}.isdisjoint(now.split(",")),
+            Tri.CANNOT_TELL,
+            "no bootstrap server stays: another cluster has no committed offsets of this group",
+        ),
+        (
+            two.family in ("java", "streams")
+            and two.protocol == CLASSIC
+            and new is None
+            and not two.declared.session_timeout_ms
+            and (two.declared.heartbeat_ms or 0) >= _OLD_SESSION
+            # What started before starts again.
+            and (one is None or any(aspects(one)[n] != aspects(two)[n] for n in _OF_SESSIONS)),
+            Tri.CANNOT_TELL,
+            f"Java before 3.0 does not start with a heartbeat.interval.ms of {_OLD_SESSION} or "
+            "more where no session.timeout.ms is set, and no file names the version",
+        ),
+        (
+            streams and old != new and not (old and new),
+            Tri.CANNOT_TELL,
+            "the version of Kafka Streams is not known on both sides",
+        ),
+        (
+            streams
+            and ((old or ()) < edge) != ((new or ()) < edge)
+            and two.declared.upgrade_from is None,
+            Tri.NO,
+            "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
+            "understand: two roll-outs are needed, the first with upgrade.from",
+        ),
     )
 
 

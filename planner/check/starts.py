@@ -11,7 +11,6 @@ say.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
@@ -49,7 +48,6 @@ LIST: Final = "assignor list"
 # The id of the first member of a group that starts make.
 FIRST: Final = "0.0"
 _OPEN: Final = "?"
-_PROFILE: Final = re.compile(r" \(profile (.+)\)\Z")
 # From this version on, Java's default of group.protocol is consumer (KIP-1274).
 _CONSUMER_BY_DEFAULT: Final = (5,)
 # From this version on, Java reads group.protocol (KAFKA-15679), and before it ignores it.
@@ -71,12 +69,6 @@ class Start(Record, frozen=True, kw_only=True):
     def folder(self) -> str:
         """Return the folder of its file."""
         return self.file.rpartition("/")[0] or "."
-
-    @property
-    def profile(self) -> str | None:
-        """Return the profile that it is of: a name, or an expression of Spring."""
-        found = _PROFILE.search(self.where)
-        return found[1] if found else None
 
     @property
     def family(self) -> str | None:

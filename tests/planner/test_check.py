@@ -313,7 +313,7 @@ def test_a_consumer_that_is_declared_no_more_is_safe_only_if_its_file_is_gone(
 
 
 def test_profiles_are_judged_on_their_own() -> None:
-    prod = {"where": f"{FILE} (profile prod)"}
+    prod = {"profile": "prod"}
     before = [start("range"), start("sticky", **prod)]
     after = [start("range"), start("range", **prod)]
     found = judged(before, after)
@@ -323,7 +323,7 @@ def test_profiles_are_judged_on_their_own() -> None:
 def test_the_file_of_a_profile_takes_the_place_of_the_base() -> None:
     base = start("range", file="pay/application.yaml")
     file = "pay/application-prod.yaml"
-    prod = start("range", file=file, where=f"{file} (profile prod)", session_timeout_ms=30_000)
+    prod = start("range", file=file, profile="prod", session_timeout_ms=30_000)
     beside = start("range", file="bill/app.yaml")
     found = [judge(each, {base.file: ""}) for each in worlds([base], [base, prod, beside])]
     assert [(one.group, one.verdict) for one in found] == [
