@@ -162,11 +162,7 @@ class _Reader:
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
         """Keep what is known; a BOM is kept where it gives a version that the file does not."""
-        # A lock file may name a package once for each place, or platform.
-        first: dict[tuple[str, str], Named] = {}
-        for one in named:
-            first.setdefault(one[:2], one)
-        known = [(one, product_of(ecosystem, one.name)) for one in first.values()]
+        known = [(one, product_of(ecosystem, one.name)) for one in named]
         own = PurePosixPath(place)
         if own.name in _LOCKS:
             self._own += [(own.parent, p.product, one.tests) for one, p in known if p]

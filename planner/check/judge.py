@@ -66,8 +66,8 @@ _RDKAFKA_READS_PROTOCOL: Final = (2, 4)
 # Consumers whose stages are combined in every way; more are rolled out together.
 _FREE: Final = 3
 _FENCES: Final = (
-    "each one that starts fences another (FENCED_INSTANCE_ID). Give each its own, such as the "
-    "pod's name"
+    "each one that starts fences another (FENCED_INSTANCE_ID). Give each its own, such as the name "
+    "of a StatefulSet's pod"
 )
 _NEW_IDS: Final = (
     "group.instance.id is the name of a pod, which is another one after each restart: the old one "
