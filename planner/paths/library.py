@@ -8,7 +8,7 @@ the new library takes a group id of its own, to which the offsets are copied.
 
 from collections.abc import Iterator, Sequence
 
-from rebal.groups.clients import WITHOUT_STATIC, Family, families
+from rebal.groups.clients import WITHOUT_STATIC, families
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import IN_ITS_OWN_GROUP
 from rebal.planner.clients import cooperative
@@ -28,7 +28,7 @@ from rebal.planner.paths.parts import (
 from rebal.planner.paths.restarts import commands_of, order_of
 from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.paths.two_bounces import add_both
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.plan import Aim, Cost, Gate, Step, StepKind
 from rebal.planner.risks import Risk
 from rebal.planner.settings import settings_for
 
@@ -57,7 +57,7 @@ def library(context: Context, before: Context | None = None) -> PlannedPath:
 def _usual(context: Context, before: Context | None) -> tuple[str, ...]:
     """Return the list that the library ran `before`, else the one that it has by default."""
     if before is None or not before.elected:
-        return _new(context).newest_list
+        return families()[context.client or ""].newest_list
     return before.common_list or (before.elected,)
 
 
@@ -69,16 +69,8 @@ def _one_by_one(context: Context, usual: Sequence[str]) -> Iterator[Step]:
     yield _replace(context, context.narrow_step, usual)
 
 
-def _new(context: Context) -> Family:
-    return families()[context.client or ""]
-
-
 def _left(context: Context) -> list[Facts]:
     return [facts for facts in context.members if facts not in context.settled]
-
-
-def _settings(context: Context, names: Sequence[str]) -> tuple[Setting, ...]:
-    return settings_for(_new(context).key, names, context.group.group_id)
 
 
 def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
@@ -102,7 +94,7 @@ def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
         kind=StepKind.ROLLING,
         precondition=f"every list holds {context.target}, and the coordinator remembers it",
         precondition_holds=Tri.YES,
-        config=_settings(context, names),
+        config=settings_for(context.client or "", names, context.group.group_id),
         target_list=names,
         why=(
             f"the coordinator compares names: {context.target} is in both libraries' lists, so "
@@ -153,14 +145,13 @@ def _later(context: Context, usual: Sequence[str]) -> Iterator[NamedCommand]:
 
 def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
     """Return the step on which all members stop before the new library starts."""
-    new, rest = _new(context), _left(context)
     apart = f"{context.group.group_id}-{context.client}"
     return over_a_stop(
         context,
-        how=f"as {new.key} on {context.target}",
-        gate=_gate(context, rest),
+        how=f"as {context.client} on {context.target}",
+        gate=_gate(context, _left(context)),
         back="the old library",
-        config=_settings(context, usual),
+        config=settings_for(context.client or "", usual, context.group.group_id),
         target_list=usual,
         why=(
             f"nothing bridges the two libraries: {context.bridge.why}",
