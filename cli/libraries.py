@@ -6,8 +6,10 @@ above. A library that no configuration file belongs to stands for the groups of 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
+from operator import itemgetter
+from pathlib import PurePosixPath
 from typing import Final
 
 from msgspec.structs import replace
@@ -26,13 +28,15 @@ _OF_ITSELF: Final = (".yaml", ".yml")
 
 def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
     """Return the starts with their libraries, and one for each library that none of them has."""
-    by_folder: dict[str, list[Library]] = defaultdict(list)
+    by_folder: dict[PurePosixPath, list[Library]] = defaultdict(list)
     for one in libraries:
-        by_folder[scope_of(one.where)].append(one)
+        by_folder[PurePosixPath(scope_of(one.where))].append(one)
 
     def near_to(file: str, family: str | None) -> list[Library]:
-        found = (one for folder in _above(file) for one in by_folder.get(folder, ()))
-        return _near(file, list(found), family)
+        above = enumerate(PurePosixPath(file).parents, 1)
+        return _near(
+            file, [(far, one) for far, at in above for one in by_folder.get(at, ())], family
+        )
 
     used: set[Library] = set()
     made: list[Start] = []
@@ -56,19 +60,14 @@ def _is_of(own: Library, other: Library) -> bool:
     return below and own.ecosystem == other.ecosystem
 
 
-def _above(file: str) -> Iterator[str]:
-    """Yield the file's folder and those above it; the root is empty."""
-    while file:
-        file = file.rpartition("/")[0]
-        yield file
-
-
-def _near(file: str, libraries: Sequence[Library], family: str | None) -> list[Library]:
+def _near(file: str, above: Sequence[tuple[int, Library]], family: str | None) -> list[Library]:
     """Return the libraries of the consumers in `file`, the nearest first: those of one family.
 
-    Empty where the nearest folder has several, and nothing says which one is meant.
+    `above` are those of its folder (1) and the folders above. Empty where the nearest folder has
+    several, and nothing says which one is meant.
     """
-    found = sorted(filter(None, (_distant(file, each) for each in libraries)), key=lambda x: x[0])
+    near = ((0 if _file(one) == file else far, one) for far, one in above)
+    found = sorted((each for each in near if _is_shared(*each)), key=itemgetter(0))
     own = [(far, one) for far, one in found if one.family == family]
     java = [(far, one) for far, one in found if one.family == "java" and family in PROGRAMS]
     # A program says so in its configuration, and has an application id.
@@ -82,16 +81,10 @@ def _near(file: str, libraries: Sequence[Library], family: str | None) -> list[L
     return [one for _, one in fitting if one.family in kinds] if clear else []
 
 
-def _distant(file: str, library: Library) -> tuple[int, Library] | None:
-    """Return the library with the number of folders between it and the file; None: not above."""
-    own = _file(library)
-    if own == file:
-        return 0, library
-    folder = scope_of(library.where)
-    below = not folder or file.startswith(f"{folder}/")
-    far = 1 + file.count("/") - (folder.count("/") + 1 if folder else 0)
-    elsewhere = own.endswith(_OF_ITSELF) and (far > 1 or not library.product)
-    return None if elsewhere or not below else (far, library)
+def _is_shared(far: int, library: Library) -> bool:
+    """Return whether a file has the library that another one names, so many folders above it."""
+    of_itself = _file(library).endswith(_OF_ITSELF)
+    return far == 0 or not of_itself or (far == 1 and library.product != "")
 
 
 def _together(near: Sequence[Library]) -> Library:
