@@ -512,11 +512,13 @@ def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[E
     )
 
 
-def _asked(context: Context, events: tuple[Event, ...], *, live: bool) -> Admission:
-    """Return the coordinator's answer to a start; a name that is not known proves no rejection."""
-    answer = admitted(context.memory, events)
-    names = [n for event in events if isinstance(event, Join) for n in event.assignors or ()]
-    members = context.snapshot.members
+def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admission:
+    """Return the coordinator's answer to a start, in the words of the files where it rests on them
+    alone; a name that is not known proves no rejection.
+    """
+    answer, members = admitted(context.memory, events), context.snapshot.members
+    joins = [event.assignors or () for event in events if isinstance(event, Join)]
+    names = [*dict.fromkeys(name for each in joins for name in each)]
     blamed = [m.assignors.list for m in members if not answer.blame or m.member_id in answer.blame]
     sure = any(not any(map(is_open, each)) for each in blamed)
     met = {*names, *(name for each in blamed for name in each if not sure)}
@@ -531,27 +533,13 @@ def _asked(context: Context, events: tuple[Event, ...], *, live: bool) -> Admiss
         )
     if answer.needs is Needs.BROKER and not context.snapshot.cluster.settings:
         return replace(answer, reason=f"{answer.reason}: allow DESCRIBE_CONFIGS on the cluster")
-    return answer if live else replace(answer, reason=_by_files(context, answer, names))
-
-
-def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
-    """Return the reason of an answer that rests on files alone."""
-    names = [name for name in dict.fromkeys(names) if not is_unset(name)]
-    elected, shown = context.group.assignor, f"[{', '.join(names)}]"
-    members = context.snapshot.members
-    lists = dict.fromkeys(
-        ", ".join(member.assignors.list)
-        for member in members
-        if member.member_id in answer.blame and not any(map(is_unset, member.assignors.list))
-    )
-    common = [
-        name
-        for name in names
-        if name in context.memory.in_all or all(name in each.assignors.list for each in members)
-    ]
+    elected, shown = context.group.assignor, f"[{', '.join(n for n in names if not is_unset(n))}]"
+    lists = dict.fromkeys(", ".join(each) for each in blamed if not any(map(is_unset, each)))
+    common = [name for name in names if all(name in each.assignors.list for each in members)]
     rows = (
+        (live, answer.reason),
         (
-            answer.error == INCONSISTENT and lists,
+            answer.error == INCONSISTENT and answer.blame and lists,
             f"a member that joins with {shown} is rejected ({INCONSISTENT}) while one with "
             f"[{'] or ['.join(lists)}] runs: no assignor in common",
         ),
@@ -570,4 +558,4 @@ def _by_files(context: Context, answer: Admission, names: Sequence[str]) -> str:
             "Ask the live group: add -b HOST:PORT",
         ),
     )
-    return first_reason(rows) or answer.reason
+    return replace(answer, reason=first_reason(rows) or answer.reason)
