@@ -4,7 +4,6 @@ A consumer's library is that of its own image, else of the manifests in its fold
 above. A library that no configuration file belongs to stands for the groups of its folder.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +20,6 @@ from rebal.planner.check.starts import PROGRAMS, Start, start_of
 
 # A project takes versions from the projects above it.
 _INHERITED: Final = ("maven", "nuget")
-_LINE: Final = re.compile(r":\d+\Z")
 # An image in such a file is that of its consumers alone; a product's configuration is beside it.
 _OF_ITSELF: Final = (".yaml", ".yml")
 
@@ -44,11 +42,11 @@ def with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> lis
         near = near_to(start.file, start.family)
         used.update(near)
         made.append(replace(start, library=_together(near)))
-    for own in sorted(libraries, key=lambda each: -_file(each).count("/")):
+    for own in sorted(libraries, key=lambda each: -each.where.count("/")):
         if own not in used:
-            near = [own, *filter(partial(_is_of, own), near_to(_file(own), own.family))]
+            near = [own, *filter(partial(_is_of, own), near_to(own.where, own.family))]
             used.update(near)
-            made.append(start_of(_file(own), _together(near)))
+            made.append(start_of(own.where, _together(near)))
     return made
 
 
@@ -56,7 +54,7 @@ def _is_of(own: Library, other: Library) -> bool:
     """Return whether facts of the other one count for a package that no configuration is of: those
     of its file, and where versions are inherited, or are missing, those from above.
     """
-    below = own.product_version is None or own.ecosystem in _INHERITED or _file(own) == _file(other)
+    below = own.product_version is None or own.ecosystem in _INHERITED or own.where == other.where
     return below and own.ecosystem == other.ecosystem
 
 
@@ -66,7 +64,7 @@ def _near(file: str, above: Sequence[tuple[int, Library]], family: str | None) -
     `above` are those of its folder (1) and the folders above. Empty where the nearest folder has
     several, and nothing says which one is meant.
     """
-    near = ((0 if _file(one) == file else far, one) for far, one in above)
+    near = ((0 if one.where == file else far, one) for far, one in above)
     found = sorted((each for each in near if _is_shared(*each)), key=itemgetter(0))
     own = [(far, one) for far, one in found if one.family == family]
     java = [(far, one) for far, one in found if one.family == "java" and family in PROGRAMS]
@@ -76,14 +74,14 @@ def _near(file: str, above: Sequence[tuple[int, Library]], family: str | None) -
     fitting = own or java or plain or others
     first = [one for far, one in fitting if far == fitting[0][0]]
     kinds = {one.family for one in first}
-    images = {(one.product, one.version) for one in first if _file(one).endswith(_OF_ITSELF)}
+    images = {(one.product, one.version) for one in first if one.where.endswith(_OF_ITSELF)}
     clear = len(kinds) == 1 and len(images) < 2
     return [one for _, one in fitting if one.family in kinds] if clear else []
 
 
 def _is_shared(far: int, library: Library) -> bool:
     """Return whether a file has the library that another one names, so many folders above it."""
-    of_itself = _file(library).endswith(_OF_ITSELF)
+    of_itself = library.where.endswith(_OF_ITSELF)
     return far == 0 or not of_itself or (far == 1 and library.product != "")
 
 
@@ -96,14 +94,12 @@ def _together(near: Sequence[Library]) -> Library:
     known = itself or next((one for one in near if one.version), near[0])
     if product is None:
         return known
+    place = known if itself else product
     own_list = product.default_list not in (None, default_list(product.family, product.version))
     return replace(
         product,
         version=known.version,
         default_list=product.default_list if own_list else known.default_list,
-        where=known.where if itself else product.where,
+        where=place.where,
+        line=place.line,
     )
-
-
-def _file(library: Library) -> str:
-    return _LINE.sub("", library.where)

@@ -13,7 +13,8 @@ class Library(Record, frozen=True, kw_only=True):
     configuration spells the assignor list, `refuses` one sentence on lists that it does not take.
     `own_list`: the product sets a list in some version, so that of others nothing is known.
     `ecosystem` is the package's or image's, as in a package URL. `faults` are this version's: the
-    protocol under which each shows, and what it does. `where` is the file that names the package.
+    protocol under which each shows, and what it does. `where` is the file that names the package,
+    and `line` the line there (0: not known).
     """
 
     family: str | None = None
@@ -29,6 +30,7 @@ class Library(Record, frozen=True, kw_only=True):
     package: str = ""
     faults: tuple[tuple[str, str], ...] = ()
     where: str = ""
+    line: int = 0
 
     @property
     def title(self) -> str:

@@ -85,9 +85,7 @@ def product_of(ecosystem: str, name: str) -> Product | None:
     return next(filter(None, found), None)
 
 
-def library_of(
-    ecosystem: str, package: str, version: str | None, where: str = ""
-) -> Library | None:
+def library_of(ecosystem: str, package: str, version: str | None) -> Library | None:
     """Return the library of the consumers that a package or image brings; None if it is no known
     one.
 
@@ -122,7 +120,6 @@ def library_of(
             for fault in product.faults
             if low and fault.holds(high, low)
         ),
-        where=where,
     )
 
 

@@ -12,6 +12,8 @@ from functools import cache, cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from rebal.groups.errors import DocumentError
 from rebal.groups.libraries import Library
 from rebal.inspectors.inventory.reader import configuration_text
@@ -212,8 +214,8 @@ class _Reader:
         where = f"{place}:{one.line}" if one.line else place
         raw, name = one.version, _printable(one.name)
         version = _plain(raw)
-        found = library_of(ecosystem, name, version, where) or Library()
-        self.found.append(found)
+        found = library_of(ecosystem, name, version) or Library()
+        self.found.append(replace(found, where=place, line=one.line))
         # Every version in a range that was looked up has the same list.
         quiet = raw[:1] in _RANGE and found.default_list is not None if raw else silent
         if version is None and not quiet:

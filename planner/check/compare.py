@@ -11,7 +11,6 @@ from rebal.groups.model import GroupSnapshot, Record
 from rebal.planner.check.starts import LIST, Start, aspects, snapshot_of
 
 _ABSENT: Final = "not declared"
-_AT_LINE: Final = re.compile(r":(\d+)\Z")
 # A way to know a consumer in both versions, by its number, and what it comes to.
 _Sign: TypeAlias = tuple[int, Hashable]
 # Behind these, a sign counts where one consumer alone has it on each side.
@@ -51,14 +50,13 @@ class Pair(Record, frozen=True, kw_only=True):
         for what in (each for each in was if was[each] != now[each]):
             unwritten = [LIST] if not self.start.writes_list else []
             by_library = what in ("library", "product", *unwritten)
-            named = (self.start.library.where if by_library else "") or self.start.file
-            at = _AT_LINE.search(named)
+            named = by_library and self.start.library.where
             yield Changed(
                 what=what,
                 before=was[what],
                 after=now[what],
-                file=_AT_LINE.sub("", named),
-                line=int(at[1]) if at else 0,
+                file=named or self.start.file,
+                line=self.start.library.line if named else 0,
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rebal.groups.libraries import Library
 from rebal.inspectors.manifests.reader import ManifestReading, read_manifests
 from rebal.inspectors.repository.tree import folder_tree
 
@@ -17,6 +18,11 @@ def write(folder: Path, files: Files) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
+
+
+def place(one: Library) -> str:
+    """Return the file and the line that name a library."""
+    return f"{one.where}:{one.line}" if one.line else one.where
 
 
 def read_folder(path: Path, files: Files | None = None) -> ManifestReading:

@@ -10,7 +10,7 @@ from rebal.groups.clients import default_list
 from rebal.groups.libraries import Library
 from rebal.inspectors.manifests.products import products
 from rebal.inspectors.manifests.reader import _FORMATS
-from tests.manifests.folders import read_folder
+from tests.manifests.folders import place, read_folder
 
 FILES = Path(__file__).parents[1] / "data/manifests"
 EXPECTED: dict[str, list[str]] = yaml.safe_load((FILES / "expected.yaml").read_text())
@@ -21,7 +21,7 @@ UNWRITTEN = {
 
 
 def line(one: Library) -> str:
-    return f"{one.ecosystem} {one.package} {one.product_version} {one.where}"
+    return f"{one.ecosystem} {one.package} {one.product_version} {place(one)}"
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -14,7 +14,7 @@ EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
 def facts(ecosystem: str, name: str, version: str | None):
-    return library_of(ecosystem, name, version, "file")
+    return library_of(ecosystem, name, version)
 
 
 def test_every_product_has_its_source_and_every_family_exists() -> None:

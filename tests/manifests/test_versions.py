@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.manifests.folders import Files, read_folder
+from tests.manifests.folders import Files, place, read_folder
 
 CLIENTS, STREAMS = "org.apache.kafka:kafka-clients", "org.apache.kafka:kafka-streams"
 BOOT = "org.springframework.boot:spring-boot-starter-parent"
@@ -303,7 +303,7 @@ def test_a_version_is_found_where_a_build_keeps_it(case: str, tmp_path: Path) ->
     files, expected = KEPT[case]
     found = read_folder(tmp_path, files)
     names = ((re.split("[:/]", one.package)[-1], one) for one in found.libraries)
-    lines = sorted(f"{name} {one.product_version} {one.where}" for name, one in names)
+    lines = sorted(f"{name} {one.product_version} {place(one)}" for name, one in names)
     notes = [note[note.rindex("(") : -1] for note in found.notes]
     assert "; ".join([*lines, *notes]) == expected
 
