@@ -79,16 +79,18 @@ def paths_of(world: World) -> Iterator[SafePath]:
     if not differ:
         return
     one, two = differ[0]
-    same, plan = one.same_client(two), plan_of(world)
+    # What leads one service through its change leads no other one that changes otherwise.
+    alike = len({(old.client, new.client, new.names[:1]) for old, new in differ}) == 1
+    same = all(old.same_client(new) for old, new in differ)
+    plan = plan_of(world) if alike else None
     by_lists = BY_BROKERS.keys().isdisjoint((one.protocol, two.protocol))
-    known = by_lists and _are_known(one, two)
+    known = by_lists and alike and _are_known(one, two)
     read = same or read_each_other(one.family or "", two.family or "")
     kept = not two.declared.list if same else read and {*one.names[:1]} <= {*STATELESS}
     shared = [name for name in STATELESS if name in two.names and not same and read]
     bridging = tuple(dict.fromkeys((*shared[:1], *one.names)))
     path = plan.path if plan is not None else PathKind.NONE
-    steps = plan.steps if plan is not None and by_lists else ()
-    brought = [step.target_list for step in steps if step.target_list]
+    planned = [step.target_list for step in plan.steps] if plan is not None and by_lists else []
     begins = by_lists or path.stops_the_group or (plan and plan.exit_code != BLOCKED)
     stop = "cut-over: no member of the old version runs when the first new one joins"
     rows: tuple[tuple[object, str, list[tuple[Start, Sequence[str]]]], ...] = (
@@ -103,9 +105,9 @@ def paths_of(world: World) -> Iterator[SafePath]:
             [(one, bridging), (two, two.names)],
         ),
         (
-            path.label and begins and all(_runs(two, names) for names in brought),
+            path.label and begins and all(_runs(two, names) for names in planned if names),
             path.label,
-            [(two, names) for names in brought],
+            [(two, names) for names in planned if names],
         ),
         (
             by_lists and path is not PathKind.CUT_OVER,

@@ -282,6 +282,12 @@ def test_no_path_gives_a_client_a_list_that_it_does_not_start_with() -> None:
     assert named(found) == APART
 
 
+def test_a_service_that_changes_otherwise_gets_no_path_of_another_one() -> None:
+    one, two = (start("range", lib=lib(n), file="bill/app.yaml") for n in ("java", "sarama"))
+    found = judged([start("range"), one], [start("cooperative-sticky"), two])
+    assert named(found) == APART
+
+
 def test_a_client_that_nothing_names_any_more_is_no_other_client() -> None:
     found = judged([start("range")], [start(family=None)])
     assert named(found) == ["cut-over"]
