@@ -27,7 +27,6 @@ from rebal.planner.check.judge import WORST_FIRST, Judgement, judge, unread
 from rebal.planner.check.starts import Start
 
 _MANY: Final = 500
-_ABOUT_KAFKA: Final = re.compile(r"kafka|group[._-]?id|assignor|rebalance", re.IGNORECASE)
 # What a text says that declares a consumer's next start, in whatever form.
 _OF_A_START: Final = re.compile(
     r"(?:group|application)[._-]?id|group[._-]?(?:protocol|instance)|assignor|assignment"
@@ -127,7 +126,7 @@ def _compared(one: Side, two: Side, source: Source, names: tuple[str, str]) -> C
     about = (
         note
         for file, note in two.notes
-        if not (text := two.text(file)) or _ABOUT_KAFKA.search(text)
+        if not (text := two.text(file)) or "kafka" in text.lower() or _OF_A_START.search(text)
     )
     return CheckDocument(
         before=names[0],
