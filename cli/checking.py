@@ -164,8 +164,8 @@ def _read(tree: Tree) -> Side:
     found = read_declared(configuration, alone=tree.alone)
     manifests = read_manifests(tree)
     own, files = f"{tree.root}/", frozenset(tree.files)
-    places = [(each.where.removeprefix(own), each) for each in found.declared]
-    starts = [Start(file=_file_of(w, files), where=w, declared=each) for w, each in places]
+    within = [replace(each, where=each.where.removeprefix(own)) for each in found.declared]
+    starts = [Start(file=_file_of(each.where, files), declared=each) for each in within]
     said = [note.replace(own, "") for note in found.notes if not note.endswith(OF_A_PROFILE)]
     notes, unread = (
         tuple((_file_of(note, files), note) for note in each) for each in (said, manifests.notes)

@@ -175,20 +175,20 @@ def _signs(one: Start, stay: Collection[object], *, moves: bool) -> Iterator[_Si
     profile that comes or goes takes its base with it. A folder that was moved keeps its name as a
     rule, or else its files'.
     """
-    group, client = _group(one), one.client
+    group, client, where = _group(one), one.client, one.declared.where
     own = one.declared.client_id, one.declared.instance_id
     swaps = one.configured or (group, client) not in stay
     last, both = ((*one.file.split("/")[-names:],) for names in (1, 2))
     rows = (
-        (one.library.product, (group, one.where, one.library.product)),
-        (True, (group, one.where, client)),
-        (swaps, (group, one.where)),
+        (one.library.product, (group, where, one.library.product)),
+        (True, (group, where, client)),
+        (swaps, (group, where)),
         (any(own), (group, *own)),
         (one.configured, (group, _base(one.file))),
         (not one.configured, (group, client)),
         (swaps, group),
-        (moves, (one.where, client)),
-        (moves, one.where),
+        (moves, (where, client)),
+        (moves, where),
         (moves and one.configured, (client, _base(one.file))),
         *(
             (moves and group[0] is None, key)

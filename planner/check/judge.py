@@ -97,8 +97,8 @@ class Judgement(Record, frozen=True, kw_only=True):
 
     `verdict`: every member that starts with it is admitted (yes), one is rejected or does not start
     (no), or it is not known. `error` is Kafka's name of the rejection. `rules` are the ids of rules
-    that the change breaks. `hazards` change no verdict. `live`: the coordinator's memory is that of
-    the live group.
+    that block the change, by the declarations. `hazards` change no verdict. `live`: the
+    coordinator's memory is that of the live group.
     """
 
     group: str
@@ -126,6 +126,8 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
     decisive = min(_answers(world, kept, live), key=lambda each: WORST_FIRST.index(each.verdict))
     before = _stage(live or snapshot_of(world.befores))
     after = _stage(snapshot_of(world.afters))
+    found = evaluate(Context(world.planned()))
+    blocking = [f for f in found if f.severity is Severity.BLOCK and has(f, Trait.NEXT_START)]
     return Judgement(
         group=world.name,
         group_id=world.group_id,
@@ -138,7 +140,7 @@ def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = No
         during=None if live else _stage(snapshot_of([*world.befores, *news])),
         after=after,
         paths=() if decisive.verdict is Tri.YES else tuple(paths_of(world)),
-        rules=() if live else _rules(world),
+        rules=() if live else tuple(dict.fromkeys(one.rule for one in blocking)),
         hazards=tuple(_hazards(world, live, moves=before != after)),
         live=live is not None,
     )
@@ -175,12 +177,6 @@ def _unread_code(world: World, answer: Admission) -> str:
 def _stage(snapshot: GroupSnapshot) -> Stage:
     elected, runs = snapshot.group.assignor, group_protocol(snapshot).value
     return Stage(assignor=None if elected is None or is_open(elected) else elected, protocol=runs)
-
-
-def _rules(world: World) -> tuple[str, ...]:
-    """Return the ids of the blocking rules that the next starts break, by the declarations."""
-    found = [f for f in evaluate(Context(world.planned())) if f.severity is Severity.BLOCK]
-    return tuple(dict.fromkeys(one.rule for one in found if has(one, Trait.NEXT_START)))
 
 
 def _hazards(world: World, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
@@ -502,7 +498,7 @@ def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[E
     ]
     yield Join(
         assignors=two.names,
-        name=two.where,
+        name=two.declared.where,
         # A member that runs may have an id that the files do not show.
         instance_id=two.declared.instance_id if changed or own is None else own,
         protocol_type="connect" if two.family == "connect" else "consumer",

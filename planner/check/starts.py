@@ -55,12 +55,12 @@ _READS_PROTOCOL: Final = (3, 7)
 
 
 class Start(Record, frozen=True, kw_only=True):
-    """The next start of one consumer. `file` is relative to the version's root, `where` names the
-    place in it. `configured`: a configuration file declares it, not its library alone.
+    """The next start of one consumer. `file` is relative to the version's root, and so is the place
+    in it, which `declared` names. `configured`: a configuration file declares it, not its library
+    alone.
     """
 
     file: str
-    where: str
     declared: Declared
     library: Library = Library()
     configured: bool = True
@@ -133,7 +133,7 @@ class Start(Record, frozen=True, kw_only=True):
 def start_of(file: str, library: Library) -> Start:
     """Return the start of a consumer of which a file names the library alone."""
     declared = Declared(where=file, evidence=Evidence(source=Source.ASSUMED, detail=file))
-    return Start(file=file, where=file, declared=declared, library=library, configured=False)
+    return Start(file=file, declared=declared, library=library, configured=False)
 
 
 def _taken(start: Start) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ def snapshots_of(
 
 
 def _members(number: int, now: Start, later: Start | None, copies: int) -> Iterator[Member]:
-    said = Evidence(source=Source.ASSUMED, detail=now.where)
+    said = Evidence(source=Source.ASSUMED, detail=now.declared.where)
     stays = later if later is not None and now.same_client(later) else now
     version = stays.library.version or now.library.version
     online = now.protocol in BY_BROKERS
@@ -252,7 +252,7 @@ def _members(number: int, now: Start, later: Start | None, copies: int) -> Itera
     for copy in range(copies if now.declared.instance_id is None else 1):
         yield Member(
             member_id=f"{number}.{copy}",
-            client_id=now.where,
+            client_id=now.declared.where,
             instance_id=now.declared.instance_id,
             software=Software(family=now.family, version=version, evidence=(said,))
             if now.family is not None

@@ -39,7 +39,7 @@ def start(
         list=names,
         **({"family": None if lib is not None else "java"} | more),
     )
-    return Start(file=file, where=where, declared=declared, library=lib or Library())
+    return Start(file=file, declared=declared, library=lib or Library())
 
 
 def lib(family: str | None, version: str | None = None, **more: Any) -> Library:
