@@ -37,6 +37,12 @@ class Pair(Record, frozen=True, kw_only=True):
     before: Start | None = None
     gone: bool = False
 
+    @property
+    def ran(self) -> Start | None:
+        """Return its start before in the group that it starts in."""
+        groups = {one.declared.group_id for one in (self.before, self.start) if one is not None}
+        return self.before if len(groups) == 1 else None
+
     def changes(self) -> Iterator[Changed]:
         """Yield what changes, the assignor list first."""
         if self.before is None:
@@ -74,7 +80,7 @@ class World(Record, frozen=True, kw_only=True):
     @property
     def befores(self) -> list[Start]:
         """Return what its consumers run before the change."""
-        return [pair.before for pair in self.pairs if pair.before is not None]
+        return [pair.ran for pair in self.pairs if pair.ran is not None]
 
     @property
     def afters(self) -> list[Start]:
@@ -89,7 +95,7 @@ class World(Record, frozen=True, kw_only=True):
     @property
     def both(self) -> list[tuple[Start, Start]]:
         """Return the consumers whose next start changes and that both versions have."""
-        pairs = ((pair.before, pair.start, pair.gone) for pair in self.changed)
+        pairs = ((pair.ran, pair.start, pair.gone) for pair in self.changed)
         return [(one, two) for one, two, gone in pairs if one is not None and not gone]
 
     def planned(self, copies: int = 2) -> GroupSnapshot:
@@ -97,7 +103,7 @@ class World(Record, frozen=True, kw_only=True):
 
         Where the library stays, its members have the later version: that is what a plan brings.
         """
-        laters = [None if one.gone else one.start for one in self.pairs if one.before is not None]
+        laters = [None if one.gone else one.start for one in self.pairs if one.ran is not None]
         return snapshot_of(self.befores, laters, copies)
 
     @property

@@ -222,7 +222,7 @@ def _answers(
         asks = _moments(world, pair, live, asked) if pair in asked else ()
         yield from answers
         yield from (_asked(context, events, live=bool(live)) for context, events in asks)
-        yield from _fenced(pair)
+        yield from _beside(pair)
     yield from _moved(world, live)
     yield from _other_libraries(world)
 
@@ -255,7 +255,7 @@ def _moments(
     events of that start; `asked` are all consumers that may have started before with theirs.
     """
     if live is None:
-        own = "" if pair.before is None else FIRST
+        own = "" if pair.ran is None else FIRST
         for number, running in enumerate(dict.fromkeys(_runnings(world, pair))):
             for context in map(Context, snapshots_of(running)):
                 by_lists = context.group.type is GroupType.CLASSIC and context.members
@@ -270,7 +270,7 @@ def _moments(
     beside = [event for one in others.values() for event in _events(now.memory, one, "")]
     # A consumer that a file names for the first time may have run before.
     starts = [(now, member_id) for member_id in members]
-    if pair.before is None or len(members) < 2:
+    if pair.ran is None or len(members) < 2:
         # A new process may start before the only one has stopped.
         starts.append((now if pair.before is None or not members else unlimited, ""))
     for context, member_id in starts:
@@ -296,7 +296,7 @@ def _runnings(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:
 
 def _stages(pair: Pair) -> list[tuple[Start, ...]]:
     """Return what a consumer runs before, in the middle of and behind its change."""
-    one = () if pair.before is None else (pair.before,)
+    one = () if pair.ran is None else (pair.ran,)
     two = () if pair.gone else (pair.start,)
     # A static member is one process: it is never in the middle.
     middle = one if any(start.declared.instance_id is not None for start in one) else one + two
@@ -308,7 +308,7 @@ def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
     brokers assign under one of them; a move back to the classic protocol is a start as any other.
     """
     for pair in world.changed:
-        was = [pair.before] if pair.before is not None else world.befores
+        was = [pair.ran] if pair.ran is not None else world.befores
         kinds = {start.protocol for start in (pair.start, *was)}
         back = pair.start.protocol == CLASSIC and STREAMS not in kinds
         if len(kinds) > 1 and not back and not kinds.isdisjoint(BY_BROKERS):
@@ -320,16 +320,25 @@ def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
             return
 
 
-def _fenced(pair: Pair) -> list[Admission]:
-    """Return the answer where a group.instance.id is new, and no file counts its processes, or each
-    restart has another one.
+def _beside(pair: Pair) -> list[Admission]:
+    """Return the answer, besides the coordinator's, where the group is another one, or where a
+    group.instance.id is new, and no file counts its processes or each restart has another one.
     """
     was = pair.before.declared if pair.before is not None else None
     now, workload = pair.start.declared, pair.start.declared.evidence.workload
     alone = now.instance_id in (None, was and was.instance_id) or now.replicas is not None
     lasts = not now.by_pod or (was and was.by_pod) or (workload and workload.kind == "StatefulSet")
     unsure = f"no file says how many processes have this group.instance.id: of several, {_FENCES}"
-    return _first((not alone, Tri.CANNOT_TELL, unsure), (not lasts, Tri.CANNOT_TELL, _NEW_IDS))
+    return _first(
+        (
+            was is not None and was.group_id != now.group_id,
+            Tri.CANNOT_TELL,
+            "the group of the new name has no committed offsets: auto.offset.reset decides "
+            "where it reads from, and the lag of the old group stays",
+        ),
+        (not alone, Tri.CANNOT_TELL, unsure),
+        (not lasts, Tri.CANNOT_TELL, _NEW_IDS),
+    )
 
 
 def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
@@ -368,12 +377,6 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
             "it is held against no list",
         ),
         (one is None and unknown, Tri.CANNOT_TELL, unknown),
-        (
-            one is not None and one.declared.group_id != two.declared.group_id,
-            Tri.CANNOT_TELL,
-            "the group of the new name has no committed offsets: auto.offset.reset decides "
-            "where it reads from, and the lag of the old group stays",
-        ),
         (
             was and now and {*was.split(",")}.isdisjoint(now.split(",")),
             Tri.CANNOT_TELL,
@@ -486,7 +489,7 @@ def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[E
 
     A static member does not leave; where its id changes, the old one stays until its session ends.
     """
-    one, two = pair.before, pair.start
+    one, two = pair.ran, pair.start
     running = next((each for each in memory.everybody if each.member_id == member_id), None)
     own = running.instance_id if running is not None else None
     if running is not None and own is None:

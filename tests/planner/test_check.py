@@ -114,6 +114,10 @@ PARTING: Case = (
 REJECTED = {
     "a default list under a written one": listed("roundrobin", "", lib=lib("java", "2.8.2")),
     "two services part": PARTING,
+    "two services part in a group of another name": tuple(
+        [start("range", group=one), start("sticky", group=two, file="bill/app.yaml")]
+        for one, two in (("pay", "bill"), ("new", "new"))
+    ),
     "the static member's own old list": tuple(
         [start(name, instance_id="pay-1")] for name in ("range", "sticky")
     ),
