@@ -223,8 +223,6 @@ def documents(text: str, name: str) -> list[Document]:
     Raises:
         UnreadableDocument: a wrong format, or no settings.
     """
-    if "\x00" in text:
-        raise UnreadableDocument(name, "is a binary file; name a properties, YAML or JSON file")
     ending = name.rpartition(".")[2].lower()
     named = LAYER.fullmatch(name)
     profile = named[2] if named else None

@@ -102,11 +102,12 @@ def configuration_text(file: Path, name: str = "") -> str:
     """Return the text of a configuration file, plain or gz; `name` is for messages.
 
     Raises:
-        DocumentError: it cannot be read, was cut off, or is larger than any configuration.
+        DocumentError: it cannot be read, was cut off, is binary, or larger than any configuration.
     """
     source = TextInput(file, name)
     data = source.read(_LARGEST_FILE)
     if source.cut_off:
         raise DocumentError(f"{source.name}: the gz data ends too early; fetch the file again.")
-    # A NUL byte marks a binary file; other bytes that are not UTF-8 are replaced.
+    if b"\0" in data:
+        raise DocumentError(f"{source.name}: is a binary file; name a text, such as YAML or JSON.")
     return data.decode("utf-8-sig", "replace")

@@ -123,8 +123,6 @@ class _Reader:
         place = _printable(name)
         try:
             text = configuration_text(path, place)
-            if "\x00" in text:
-                raise DocumentError(f"{place}: is a binary file, which no manifest is.")
             if hints(known.ecosystem).search(text):
                 named = (
                     known.read(text + self._given(known, name), place)
