@@ -23,12 +23,11 @@ def crosses(context: Context) -> bool:
     A group without members counts as such a program: the goal says so.
     """
     group = context.group
+    ran_other = {STREAMS: context.streams, CLASSIC: group.type is GroupType.STREAMS}
     if not context.members:
         empty = group.state is GroupState.EMPTY and group.protocol_type in _PROGRAM_TYPES
-        return empty and context.goal in (STREAMS, CLASSIC)
-    if context.goal == CLASSIC:
-        return group.type is GroupType.STREAMS
-    return context.goal == STREAMS and context.streams
+        return empty and context.goal in ran_other
+    return ran_other.get(context.goal, False)
 
 
 def needed_version(context: Context) -> str:
@@ -55,8 +54,10 @@ def _without_faults(context: Context) -> Iterator[Answer]:
     for one in map(fault, issues if version else ()):
         there = one.in_broker(version)
         if there is not Tri.NO:
-            why = f"the brokers are {version}: {one.effect} ({one.issue})"
-            yield Answer(allows=opposite(there), why=why)
+            yield Answer(
+                allows=opposite(there),
+                why=f"the brokers are {version}: {one.effect} ({one.issue})",
+            )
 
 
 def of_clients(context: Context) -> tuple[Answer, ...]:
