@@ -152,13 +152,14 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
     """Return the starts in pairs: those of one group by their signs, or the only ones left of it on
     both sides; then, of a group that comes, those of a place or a file that has another name.
     """
+    groups = {_group(one) for one in before}
     ran, come = ({(_group(one), one.client) for one in each} for each in (before, after))
-    groups = {group for group, _ in ran}
     by_sign: dict[_Sign, tuple[list[Start], list[Start]]] = defaultdict(lambda: ([], []))
-    for side, starts in enumerate((before, after)):
+    for new, starts in enumerate((before, after)):
         for one in starts:
-            for sign in _signs(one, ran & come, moves=side == 0 or _group(one) not in groups):
-                by_sign[sign][side].append(one)
+            moves = not new or _group(one) not in groups
+            for sign in _signs(one, ran & come, moves=moves, new=bool(new)):
+                by_sign[sign][new].append(one)
     left, right, pairs = dict.fromkeys(before), dict.fromkeys(after), list[Pair]()
     for sign in sorted(by_sign, key=itemgetter(0)):
         olds, news = (
@@ -173,13 +174,13 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
     return (*pairs, *gone, *(Pair(start=one) for one in right))
 
 
-def _signs(one: Start, stay: Collection[object], *, moves: bool) -> Iterator[_Sign]:
+def _signs(one: Start, stay: Collection[object], *, moves: bool, new: bool) -> Iterator[_Sign]:
     """Yield the signs by which a consumer is known in both versions, the surest first.
 
     A manifest may name several libraries: the clients that both versions name in a group `stay`,
     and are not swapped for others. `moves`: the other version may have it in another group. A
-    profile that comes or goes takes its base with it. A folder that was moved keeps its name as a
-    rule, or else its files'.
+    profile that comes takes the place of its base, and leaves it to that. A folder that was moved
+    keeps its name as a rule, or else its files'. `new`: it is of the later version.
     """
     group, client, where = _group(one), one.client, one.declared.where
     own = one.declared.client_id, one.declared.instance_id
@@ -195,7 +196,10 @@ def _signs(one: Start, stay: Collection[object], *, moves: bool) -> Iterator[_Si
         (swaps, group),
         (moves, (where, client)),
         (moves, where),
-        (moves and one.configured, (client, _base(one.file))),
+        (
+            moves and one.configured,
+            (client, _base(one.file), new is (one.declared.profile is None)),
+        ),
         *(
             (moves and group[0] is None, key)
             for key in ((both, client), both, (last, client), last)

@@ -400,6 +400,9 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
             ("goes", (spring("Range") | PROD, spring("Range")), "bill → pay"),
         )
     },
+    "a consumer that goes, and another one that comes": (
+        ({"c-a.properties": CONSUMER}, {"c-b.properties": CONSUMER.replace("pay", "bill")}),
+        0, ["2 of 2 groups start differently: 2 safe"]),
     "a consumer that leaves its group to others": (
         (
             spring("Range") | spring("Range", "bill/app.yaml"),
