@@ -155,11 +155,11 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
     groups = {_group(one) for one in before}
     ran, come = ({(_group(one), one.client) for one in each} for each in (before, after))
     by_sign: dict[_Sign, tuple[list[Start], list[Start]]] = defaultdict(lambda: ([], []))
-    for new, starts in enumerate((before, after)):
+    for side, starts in enumerate((before, after)):
         for one in starts:
-            moves = not new or _group(one) not in groups
-            for sign in _signs(one, ran & come, moves=moves, new=bool(new)):
-                by_sign[sign][new].append(one)
+            moves = side == 0 or _group(one) not in groups
+            for sign in _signs(one, ran & come, moves=moves, new=side == 1):
+                by_sign[sign][side].append(one)
     left, right, pairs = dict.fromkeys(before), dict.fromkeys(after), list[Pair]()
     for sign in sorted(by_sign, key=itemgetter(0)):
         olds, news = (
