@@ -54,9 +54,8 @@ class Pair(Record, frozen=True, kw_only=True):
             if self.before.same_list(self.start):
                 del was[LIST]
         for what in (each for each in was if was[each] != now[each]):
-            unwritten = [LIST] if not self.start.writes_list else []
-            by_library = what in ("library", "product", *unwritten)
-            named = by_library and self.start.library.where
+            by_default = what == LIST and not self.start.writes_list
+            named = (by_default or what in ("library", "product")) and self.start.library.where
             yield Changed(
                 what=what,
                 before=was[what],
