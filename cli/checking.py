@@ -214,7 +214,10 @@ def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
     for file, note in (*two.notes, *one.notes):
         was, now = one.text(file), two.text(file)
         old, new = (_PLACEHOLDER.findall(text) for text in (was, now))
-        moved = old != new if _OPEN in note else any(_decides(each, file) for each in changed)
+        # The values of a chart decide what its templates say; its version does not.
+        chart, within, _ = file.rpartition("/templates/")
+        values = (n for n in changed if n.startswith(f"{chart}/") and not n.endswith("/Chart.yaml"))
+        moved = old != new if _OPEN in note else file in changed or (within and any(values))
         named = {name for _, name, _ in old + new}
         if _OF_A_START.search(was + now) and (
             moved or any(_sets(named, after + before) for before, after in changed.values())
@@ -241,13 +244,6 @@ def _sets(names: Collection[str], text: str) -> bool:
     """Return whether the text has one of these settings, in any of Spring's spellings."""
     loose = ("[._-]?".join(re.findall("[A-Za-z0-9]+", name)) for name in names)
     return any(re.search(rf"(?<!\w){each}\s*[:=,'\"\n]", text, re.IGNORECASE) for each in loose)
-
-
-def _decides(file: str, other: str) -> bool:
-    """Return whether a file decides what the other one says: itself, or values of a template."""
-    chart, templates, _ = other.rpartition("/templates/")
-    values = file.startswith(f"{chart}/") and not file.endswith("/Chart.yaml")
-    return file == other or bool(templates and values)
 
 
 def _located(found: Judgement, one: Side, two: Side) -> tuple[Changed, ...]:
