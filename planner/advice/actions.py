@@ -342,10 +342,8 @@ def count(rejected: Sequence[str], here: int) -> Advice:
     return Advice(action=Action.EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, text=said)
 
 
-def stop_for(finding: Finding, *, begun: bool) -> Advice:
-    """Return the advice to restart nothing for a rule; its fix alone, where no step is planned."""
-    if begun:
-        return stop(finding.message, until=f"{finding.rule} is dealt with")
+def stop_for(finding: Finding) -> Advice:
+    """Return the advice to do what a rule asks for before any other restart."""
     return replace(open_question(finding), action=Action.STOP, verdict=Tri.NO)
 
 

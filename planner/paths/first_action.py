@@ -47,7 +47,7 @@ def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
     blocks = gating(plan.findings, number)
     said = [each for each in blocks if each.result is Tri.YES]
     if said:
-        return advised.stop_for(said[0], begun=step is not None)
+        return advised.stop_for(said[0])
     if blocks:
         return advised.open_question(blocks[0])
     if step is not None and step.exit_code == BLOCKED:

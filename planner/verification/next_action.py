@@ -261,7 +261,7 @@ def heed_finding(look: Look) -> Advice | None:
             stays = rules()[finding.rule].stays
             if has(finding, Trait.OTHER_PATH) and not (stays and stays(look.context, finding)):
                 return advised.replan(look.context, finding.message)
-            return advised.stop_for(finding, begun=bool(look.plan.steps))
+            return advised.stop_for(finding)
     return None
 
 
