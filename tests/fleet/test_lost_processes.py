@@ -40,8 +40,6 @@ _CONF: Final = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.sql.shuffle.partitions": "2",
-}
-_SPECULATION: Final = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.task.duration.threshold": "2s",
@@ -75,41 +73,31 @@ def undisturbed(words: list[str], new_scan: Callable[..., Path]) -> Path:
 class Faulty:
     """A scan on a cluster whose tasks stop at places."""
 
-    def __init__(self, master: str, folder: Path, words: Sequence[str], **conf: str) -> None:
-        self.places = folder / "places"
-        self.places.mkdir(exist_ok=True)
-        faulty = f'exec {sys.executable} {faulty_python.__file__} {self.places} "$@"'
-        python = script(folder / "faulty-python", faulty)
-        conf = {**_CONF, **conf, "spark.pyspark.python": str(python)}
-        options = [word for pair in conf.items() for word in ("--spark-conf", "=".join(pair))]
-        self.command = [REBAL, "fleet", "scan", "--master", master, *options, *words]
-
-    def stop_at(self, *places: str) -> None:
+    def __init__(self, master: str, folder: Path, places: Sequence[str], *words: str) -> None:
+        self._places = folder / "places"
+        self._places.mkdir()
         for place in places:
-            (self.places / place).touch()
-
-    def start(self) -> None:
+            (self._places / place).touch()
+        faulty = f'exec {sys.executable} {faulty_python.__file__} {self._places} "$@"'
+        conf = {**_CONF, "spark.pyspark.python": str(script(folder / "faulty-python", faulty))}
+        options = [word for pair in conf.items() for word in ("--spark-conf", "=".join(pair))]
+        command = [REBAL, "fleet", "scan", "--master", master, *options, *words]
         self._child = subprocess.Popen(
-            self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
     def wait_at(self, place: str) -> int:
         """The process of the task that has come to the place."""
         deadline = time.monotonic() + 120
-        while not (found := list(self.places.glob(f"{place}.*"))):
-            assert self.running, self._said()
+        while not (found := list(self._places.glob(f"{place}.*"))):
+            assert self._child.poll() is None, self._said()
             assert time.monotonic() < deadline, f"no task came to {place}"
             time.sleep(0.05)
         return int(found[0].suffix[1:])
 
-    def finish(self) -> str:
+    def finish(self) -> None:
         said = self._said()
         assert self._child.returncode == 0, said
-        return said
-
-    @property
-    def running(self) -> bool:
-        return self._child.poll() is None
 
     def _said(self) -> str:
         return self._child.communicate(timeout=170)[0]
@@ -164,9 +152,8 @@ def test_lost_processes_and_speculative_tasks_leave_the_tables_as_they_are(
     expected = facts(undisturbed)
     assert all(expected[1][name] for name in ("groups", "members", "rebalances"))
     with cluster_of(tmp_path, hosts=_HOSTS) as master:
-        job = Faulty(master, tmp_path, [*words, "--full"], **_SPECULATION)
-        job.stop_at("records-whole", "requests-whole", "states-half", "commits-half")
-        job.start()
+        places = ("records-whole", "requests-whole", "states-half", "commits-half")
+        job = Faulty(master, tmp_path, places, *words, "--full")
         slow = job.wait_at("records-whole")
         # Another attempt has gone on from there.
         kill(above(job.wait_at("requests-whole"), _EXECUTOR))
