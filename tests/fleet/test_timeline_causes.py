@@ -83,24 +83,6 @@ def test_causes_that_the_records_show() -> None:
     assert [row["stopped"] for row in rows[1:4]] == [1, 0, 0]
 
 
-def test_partitions_that_were_held_back_over_another_join_are_no_new_ones() -> None:
-    story = Story()
-    both = "cooperative-sticky"
-    a = M("a", (0, 1, 2), (0, 1, 2, 3, 4))
-    story.generation(10, 1, [M("a", (0, 1, 2, 3, 4))], both)
-    story.generation(20, 2, [a, M("b", ())], both)
-    story.generation(21, 3, [M("a", (0, 1), (0, 1, 2)), M("b", (3,)), M("c", ())], both)
-    story.generation(22, 4, [M("a", (0, 1), (0, 1)), M("b", (3, 4)), M("c", (2,))], both)
-    story.generation(40, 5, [M("a", (0, 1, 5), (0, 1)), M("b", (3, 4)), M("c", (2,))], both)
-    rows = tables(story.rows)["rebalances"]
-    assert [row["cause"] for row in rows] == [
-        "first member joined",
-        *["member joined"] * 2,
-        "cooperative follow-up",
-        "topics changed",
-    ]
-
-
 def test_who_comes_when_all_have_left_is_the_first_without_a_line_of_the_empty_group() -> None:
     log = Story()
     log.round(1, 1, [M("a", (0,)), M("b", (1,))])
@@ -113,32 +95,6 @@ def test_who_comes_when_all_have_left_is_the_first_without_a_line_of_the_empty_g
     assert [facts(row, "cause", "left") for row in rows] == [
         ("first member joined", []), ("first member joined", ["a", "b"]), ("member joined", ["c"]),
     ]  # fmt: skip
-
-
-def test_what_is_stopped_goes_by_each_members_own_protocol() -> None:
-    story = Story()
-    members = [M("e", (0, 1)), M("k", (2, 3))]
-    lists = {"e": ("cooperative-sticky", "range"), "k": ("cooperative-sticky",)}
-    story.round(10, 1, members, lists, assignor="cooperative-sticky")
-    later = [M("e", (0,)), M("k", (2, 3), (2, 3)), M("x", (1,))]
-    lists["x"] = ("cooperative-sticky",)
-    story.round(60, 2, later, lists, assignor="cooperative-sticky")
-    row = tables(story.rows)["rebalances"][1]
-    assert facts(row, "stopped", "protocol_before", "protocol") == (2, "mixed", "mixed")
-    silent = [r for r in story.rows if r["key"]]
-    unknown = tables(silent)["rebalances"][1]
-    assert facts(unknown, "stopped", "protocol") == (None, None), "e's list is not known"
-
-
-def test_a_member_whose_sync_came_too_late_had_nothing_to_stop() -> None:
-    story = Story()
-    first, second = [M("a", (0,)), M("b", (1,))], [M("a", (1,)), M("b", (0,))]
-    story.round(10, 1, [M("a", (0, 1))])
-    story.round(60, 2, first)
-    assert asked(story.rows.pop()).member_id == "b"
-    story.ask(61, "SYNC_GROUP", member_id="b", generation=2, error=27)
-    story.round(62, 3, second)
-    assert [row["stopped"] for row in tables(story.rows)["rebalances"][1:]] == [2, 1]
 
 
 @pytest.mark.parametrize(("after", "stopped"), [(1, 1), (300, 2)], ids=["at once", "later"])
@@ -157,22 +113,6 @@ def test_a_static_restart_with_other_topics_stops_nothing_that_was_closed(
     log.round(50 + after, 2, now)
     for rows in (topic.rows, log.rows, [*topic.rows, *log.rows]):
         assert tables(rows)["rebalances"][-1]["stopped"] == stopped
-
-
-def test_a_static_member_that_never_took_its_assignment_did_not_give_it_up() -> None:
-    """Having given it up when it rejoins is what an EAGER member shows."""
-    story, name = Story(), "cooperative-sticky"
-    before = [M("o", (1,)), M("s-1", (0,), instance="s")]
-    taken = M("s-2", (0,), instance="s")
-    lists = dict.fromkeys(("o", "s-1", "s-2"), (name,))
-    story.round(10, 1, before, lists, assignor=name)
-    story.join(50, "s-2", 1, (name,), instance_id="s", leader="o")
-    story.ask(50.1, "SYNC_GROUP", member_id="s-2", generation=1)
-    story.generation(50.05, 1, [before[0], taken], name, stamp=10)
-    now = [M("o", (0, 1), (1,), generation=1), M("s-2", topics=("u",), instance="s", generation=1)]
-    story.round(51, 2, now, lists, assignor=name)
-    row = tables(story.rows)["rebalances"][-1]
-    assert facts(row, "generation", "stopped", "protocol") == (2, 0, "COOPERATIVE")
 
 
 def test_a_probe_is_no_refusal() -> None:
@@ -230,14 +170,6 @@ def test_a_time_out_without_a_reason_is_told_by_the_connection(
     assert only(made["rebalances"], generation=3)["stopped"] == stopped
     told = [(row["kind"], row["members"], at(row["started_at"])) for row in made["incidents"]]
     assert told == ([("slow member", ["b"], 20)] if stopped == 3 else [])
-
-
-def test_records_alone_do_not_tell_a_time_out_from_a_restart() -> None:
-    records = [row for row in left_and_back(20, 50).rows if row["key"]]
-    rows = tables(records)["rebalances"]
-    assert [row["stopped"] for row in rows] == [0, 1, None]
-    soon = [row for row in left_and_back(12, 50).rows if row["key"]]
-    assert [row["stopped"] for row in tables(soon)["rebalances"]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("api", ["HEARTBEAT", "SYNC_GROUP", "JOIN_GROUP", "OFFSET_COMMIT"])

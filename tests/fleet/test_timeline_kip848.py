@@ -95,19 +95,6 @@ def test_an_epoch_is_done_when_each_member_has_its_target_in_any_order() -> None
     assert facts(only(made["groups"]), "state", "members") == ("Dead", 0)
 
 
-def test_what_members_ran_before_a_conversion_is_forgotten() -> None:
-    story = Story()
-    eager, modern = M("c", (0, 1)), M("n", (2, 3))
-    for number in (1, 2):
-        story.round(number, number, [M("c", (0, 1, 2, 3))], assignor="range")
-    story.tombstone(20)
-    story.member(20, eager, ("range",))
-    story.reach(20, 2, {"c": (0, 1, 2, 3)})
-    story.reach(20, 3, {"c": (0, 1), "n": (2, 3)}, [modern], done=21)
-    rows = tables(story.rows)["rebalances"]
-    assert [row["protocol"] for row in rows] == ["EAGER", "EAGER", "mixed"]
-
-
 def test_who_takes_a_static_members_place_never_had_its_list() -> None:
     story = Story()
     story.member(1, M("s-1", instance="s"), ("cooperative-sticky", "range"))
