@@ -136,23 +136,6 @@ def test_a_member_that_owns_nothing_while_others_do() -> None:
 OLD = {"software_name": None, "software_version": None, "rebalance_timeout_ms": 9_000}
 
 
-def left_and_back(left: float, back: float, connection: str = "h:1-c:2-3") -> Story:
-    """Member b of a client before KIP-511 leaves without a reason, and its process joins again."""
-    story = Story()
-    a, b = (partial(M, one, version=0, owned=None, rebalance=9_000) for one in "ab")
-    both = [a((0,)), b((1,))]
-    story.round(10, 1, both)
-    story.rows = [asking(row, **OLD) for row in story.rows]
-    story.leave(left, "b")
-    story.rows[-1] = asking(story.rows[-1], connection="h:1-c:2-3")
-    story.generation(10.1, 1, both)
-    story.generation(left + 0.2, 2, [a((0, 1))])
-    story.join(back, "b2", None, error=79, client_id="b", connection=connection, **OLD)
-    again = M("b2", (1,), client="b", version=0, owned=None, rebalance=9_000)
-    story.generation(back + 0.2, 3, [a((0,)), again])
-    return story
-
-
 @pytest.mark.parametrize(
     ("left", "back", "connection", "stopped"),
     [
@@ -165,8 +148,23 @@ def left_and_back(left: float, back: float, connection: str = "h:1-c:2-3") -> St
 def test_a_time_out_without_a_reason_is_told_by_the_connection(
     left: float, back: float, connection: str, stopped: int
 ) -> None:
-    """It stops the two partitions of a, and the one that b revokes when it polls again."""
-    made = tables(left_and_back(left, back, connection).rows)
+    """Member b of a client before KIP-511 leaves without one, and its process joins again.
+
+    It stops the two partitions of a, and the one that b revokes when it polls again.
+    """
+    story = Story()
+    a, b = (partial(M, one, version=0, owned=None, rebalance=9_000) for one in "ab")
+    both = [a((0,)), b((1,))]
+    story.round(10, 1, both)
+    story.rows = [asking(row, **OLD) for row in story.rows]
+    story.leave(left, "b")
+    story.rows[-1] = asking(story.rows[-1], connection="h:1-c:2-3")
+    story.generation(10.1, 1, both)
+    story.generation(left + 0.2, 2, [a((0, 1))])
+    story.join(back, "b2", None, error=79, client_id="b", connection=connection, **OLD)
+    again = M("b2", (1,), client="b", version=0, owned=None, rebalance=9_000)
+    story.generation(back + 0.2, 3, [a((0,)), again])
+    made = tables(story.rows)
     assert only(made["rebalances"], generation=3)["stopped"] == stopped
     told = [(row["kind"], row["members"], at(row["started_at"])) for row in made["incidents"]]
     assert told == ([("slow member", ["b"], 20)] if stopped == 3 else [])
