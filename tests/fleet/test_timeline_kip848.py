@@ -7,42 +7,6 @@ from tests.fleet.timeline_input import tables
 from tests.fleet.timeline_story import M, Story, at, facts, numbers, only
 
 
-def test_online_conversion_to_kip_848_and_back() -> None:
-    story = Story()
-    classic, modern = M("c", (0, 1, 2, 3)), M("n", (2, 3))
-    story.generation(10, 3, [classic])
-    story.tombstone(50)
-    story.member(50, classic, ("range", "cooperative-sticky"))
-    story.reach(50, 3, {"c": (0, 1, 2, 3)})
-    story.reach(50, 4, {"n": (2, 3), "c": (0, 1)}, [modern], done=53)
-    story.unmake(80, "n", "c")
-    story.generation(80, 5, [M("c", (0, 1))])
-    story.generation(81, 6, [M("c", (0, 1, 2, 3))])
-    made = tables(story.rows)
-    kinds = [facts(row, "kind", "members") for row in made["incidents"]]
-    assert kinds == [("converted to consumer", ["c"]), ("converted to classic", ["c", "n"])]
-    by_number = {row["generation"]: row for row in made["rebalances"]}
-    assert sorted(by_number) == [3, 4, 5, 6]
-    fourth = by_number[4]
-    assert facts(fourth, "cause", "joined", "left", "moved", "members") == (
-        "member joined", ["n"], [], 2, 2,
-    )  # fmt: skip
-    assert (at(fourth["started_at"]), at(fourth["ended_at"])) == (50, 53)
-    assert fourth["latency_ms"] == 3000
-    listed = only(made["assignor_lists"])
-    assert facts(listed, "member_id", "assignors", "evidence") == (
-        "c", ["range", "cooperative-sticky"], "offsets topic",
-    )  # fmt: skip
-    in_fourth = [m for m in made["members"] if m["first_generation"] == 4]
-    assert {facts(m, "member_id", "protocol_type") for m in in_fourth} == {
-        ("c", "classic"), ("n", "consumer"),
-    }  # fmt: skip
-    assert [one["topic"] for m in in_fourth for one in m["assignment"]] == ["t", "t"]
-    assert facts(only(made["groups"]), "type", "state", "incarnation", "deleted_at") == (
-        "classic", "Stable", 1, None,
-    )  # fmt: skip
-
-
 def test_a_kip_848_group_deleted_and_made_again_as_a_classic_one_is_no_conversion() -> None:
     topic, log = Story(), Story()
     topic.reach(1, 1, {"n": (0,)}, [M("n")])
@@ -138,6 +102,15 @@ def test_the_last_member_to_leave_kip_848_is_not_lost_between_two_records_of_one
     assert [row["generation"] for row in made["rebalances"]] == [4, 5]
     last = made["rebalances"][-1]
     assert facts(last, "cause", "left", "moved", "stopped") == ("member left", ["n"], 2, 2)
+    listed = only(made["assignor_lists"])
+    assert facts(listed, "assignors", "evidence") == (["range"], "offsets topic")
+    speak = {facts(m, "member_id", "protocol_type") for m in made["members"]}
+    assert speak == {("c", "classic"), ("n", "consumer")}
+    kinds = [facts(row, "kind", "members") for row in made["incidents"]]
+    assert kinds == [("converted to classic", ["c", "n"])]
+    assert facts(only(made["groups"]), "type", "state", "incarnation", "deleted_at") == (
+        "classic", "Stable", 1, None,
+    )  # fmt: skip
 
 
 def test_a_group_that_went_back_to_classic_is_classic_whatever_its_old_heartbeats_say() -> None:
