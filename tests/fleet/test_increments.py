@@ -74,16 +74,6 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
     return found
 
 
-def test_a_log_that_comes_after_its_records_changes_what_was_told(
-    scan: Scan, scanned: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    scan("--offsets", OFFSETS, "--out", out)
-    assert told(out) != told(scanned)
-    scan("--request-log", REQUEST_LOG, "--out", out)
-    assert told(out) == told(scanned)
-
-
 def test_what_could_not_be_read_stays_when_its_group_is_told_anew(
     scan: Scan, tmp_path: Path
 ) -> None:
