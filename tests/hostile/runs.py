@@ -28,6 +28,7 @@ from rebal.inspectors import files
 from rebal.inspectors.connection import auth, settings
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake import run as lake_run
+from rebal.inspectors.fleet.lake.place import import_delta
 from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.fleet.sources.segments import read_partition
 from rebal.inspectors.fleet.spark.session import SparkError
@@ -303,6 +304,8 @@ class Range:
             (lake_run, "new_run", _no_run),
         ):
             self._stand_ins.enter_context(mock.patch.object(module, name, stand_in))
+        # What is imported first within the patch would be forgotten, and delta-rs starts only once.
+        import_delta()
         scan = {"rebal.inspectors.fleet.scan": SimpleNamespace(scan=_read_sources)}
         self._stand_ins.enter_context(mock.patch.dict("sys.modules", scan))
         self.places = make_ground(folder)
