@@ -11,7 +11,7 @@ from rebal.planner.plan import Setting
 
 KEY: Final = "partition.assignment.strategy"
 CLASSIC_ONLY: Final = (KEY, "session.timeout.ms", "heartbeat.interval.ms")
-"""Settings that a client with group.protocol=consumer refuses to start with (KIP-848)."""
+"""Settings with which a client with group.protocol=consumer does not start (KIP-848)."""
 WITHOUT: Final = " and without "
 """The words of a change before the settings to remove."""
 _REMOTE_RANGE: Final = "group.remote.assignor=range"
@@ -25,7 +25,7 @@ _QUARKUS: Final = (
 )
 _AIOKAFKA_JOINS: Final = (
     "aiokafka joins once for each of these, first with the first alone (seen with 0.14.0): a "
-    "refusal in the broker's log, while others lack it, and one more rebalance are normal"
+    "rejection in the broker's log, while others lack it, and one more rebalance are normal"
 )
 _KAFKAJS: Final = "RoundRobinAssigner"
 """The one assigner that kafkajs brings, as PartitionAssigners.roundRobin."""

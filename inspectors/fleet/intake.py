@@ -75,7 +75,7 @@ _CLASSIC: Final = GROUP_METADATA.to_bytes(2, "big")
 _FEW: Final = 10
 # A scan that goes on from another one may find this many broken records alone.
 _MANY: Final = 100
-# Bytes of rows that a task sorts at once. Memory that it has to ask the system for costs more time.
+# Bytes of rows that a task sorts at once: more memory costs a new worker more than it saves.
 _HELD: Final = 16 << 20
 _BROKEN: Final = pa.schema(
     [(name, ERRORS.field(name).type) for name in ("source", "offset", "value")]

@@ -55,7 +55,8 @@ FENCED: Final = "fenced: another process joined with the same group.instance.id"
 FENCED_INSTANCE_ID to a member after another one took its instance id (KIP-345): its process was
 alive. Only a request log shows it."""
 
-_NOTHING: Final = (
+# Reasons of members that only follow.
+_FOLLOWED: Final = (
     "group is already rebalancing",
     "need to re-join with the given member-id",
     "beginning to manage the group lifecycle",
@@ -333,7 +334,7 @@ def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
 
     Clients before KIP-800 say nothing, and then it is not known whether they followed.
     """
-    if not reason or reason.startswith(_NOTHING):
+    if not reason or reason.startswith(_FOLLOWED):
         return None
     for text, cause in _SAID:
         if text in reason.lower():
@@ -428,10 +429,10 @@ def _revoked_late(of: Rebalance, member: Member) -> int | None:
     return None if may_be else 0
 
 
-def _stopped(ran: RebalanceProtocol, had: Assignment, given: Assignment) -> int | None:
+def _stopped(protocol: RebalanceProtocol, had: Assignment, given: Assignment) -> int | None:
     """Return the number of partitions that one member stopped, by the protocol that it ran."""
-    if ran is RebalanceProtocol.EAGER and had.count >= 0:
+    if protocol is RebalanceProtocol.EAGER and had.count >= 0:
         return had.count
-    if ran is not RebalanceProtocol.COOPERATIVE or -1 in (had.count, given.count):
+    if protocol is not RebalanceProtocol.COOPERATIVE or -1 in (had.count, given.count):
         return None
     return 0 if had is given else len(partitions_in(had) - partitions_in(given))

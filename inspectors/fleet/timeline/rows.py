@@ -12,7 +12,7 @@ MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents",
 _SCHEMAS: Final = {
     **{name: TABLES[name] for name in MADE}, "states": STATES, "waiting": TIMELINE,
 }  # fmt: skip
-_NOTHING: Final = {table: dict.fromkeys(schema.names) for table, schema in _SCHEMAS.items()}
+_NULLS: Final = {table: dict.fromkeys(schema.names) for table, schema in _SCHEMAS.items()}
 _AT_ONCE: Final = 16_384
 
 SETTLED: Final = ""
@@ -50,7 +50,7 @@ class Rows:
 
     def add(self, table: str, **columns: Any) -> None:
         """Add a row of `table`, of the present group unless `group_id` says another one."""
-        row = {**_NOTHING[table], "group_id": self.group_id, **columns}
+        row = {**_NULLS[table], "group_id": self.group_id, **columns}
         self._held[self.kind + table].append(row.values())
 
     def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:

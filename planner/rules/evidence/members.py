@@ -1,4 +1,4 @@
-"""What is not known of the members, or contradicts itself: their lists, their client library."""
+"""Rules on members of whom evidence is missing or contradicts itself: lists, client libraries."""
 
 from datetime import timedelta
 from typing import Final

@@ -1,4 +1,4 @@
-"""What brokers have to allow for a move to KIP-848 or back, and the stop where they do not."""
+"""Rules on what brokers have to allow for a move to KIP-848 or back, and the stop otherwise."""
 
 from collections.abc import Iterator
 
