@@ -201,8 +201,9 @@ def _decode(record: Record) -> tuple[kinds.Key, Any]:
         return key, None
     if key.version == kinds.GROUP_METADATA:
         return key, read_value(value)
-    known = key.version in DECODERS
-    return key, decode_consumer_group_record(key.version, value) if known else None
+    return key, (
+        decode_consumer_group_record(key.version, value) if key.version in DECODERS else None
+    )
 
 
 def _give_up(state: GroupState, rows: Rows, before: int) -> None:

@@ -259,9 +259,8 @@ def _rebalanced(state: GroupState, rows: Rows, of: Rebalance) -> None:
         began = "first member joined"
     if of.told:
         moved_now, state.withheld = moved(of, withheld)
-    latency = None
-    if new.started is not None and new.timed:
-        latency = (new.ended - new.started) / MILLI
+    began_at = new.started if new.timed else None
+    latency = None if began_at is None else (new.ended - began_at) / MILLI
     rejected = state.facts.take_rejected(new.ended)
     rows.add(
         "rebalances",

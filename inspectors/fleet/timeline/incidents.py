@@ -102,7 +102,7 @@ class Incidents(Struct, array_like=True):
         """Note that a rebalance to these members was completed."""
         if members and new.timed:
             began = new.started or new.ended
-            soon = min(one.session_timeout_ms or _SESSION_MS for one in members) * MILLI
+            soon = min([one.session_timeout_ms or _SESSION_MS for one in members]) * MILLI
             storm = self._again(_STORM, Streak(began, began), new.ended, None, rows, soon=soon)
             storm.most = max(storm.most, len(members))
         self._owners(new.ended, members, rows)

@@ -30,6 +30,8 @@ from rebal.inspectors.fleet.timeline.values import (
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
 _NONE: Final[frozenset[Partition]] = frozenset()
+# Names of an enumeration are looked up slowly.
+_EAGER, _COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 Cause = Literal[
     "first member joined",
@@ -165,8 +167,9 @@ class Rebalance:
     @property
     def told(self) -> bool:
         """Return whether the members of both generations are known."""
-        was_told = self.new.number == 1 if self.old is None else self.old.size is not None
-        return was_told and self.new.size is not None
+        return self.new.size is not None and (
+            self.new.number == 1 if self.old is None else self.old.size is not None
+        )
 
     @property
     def began(self) -> int | None:
@@ -222,8 +225,10 @@ def departure(gone: MemberSpan, of: Rebalance) -> tuple[int, str | None]:
         return left.at, left.reason or "member left"
     if not of.sure:
         return at, None
-    longest = facts.members.get(gone.member_id, UNHEARD).rebalance_timeout_ms
-    limit = member.rebalance_timeout_ms or longest
+    limit = (
+        member.rebalance_timeout_ms
+        or facts.members.get(gone.member_id, UNHEARD).rebalance_timeout_ms
+    )
     if of.began is not None and limit and at - of.began >= NEARLY * limit * MILLI:
         return at, "did not rejoin in time"
     return at, "session expired"
@@ -257,8 +262,9 @@ def cause(of: Rebalance, added: int, withheld: Owners) -> Cause | None:
     if told == "session expired":
         return told
     if of.replaced and not (of.went or of.came):
-        other_assignor = old is not None and old.assignor != of.new.assignor
-        if other_assignor or any(map(facts.list_before, of.replaced)):
+        if (old is not None and old.assignor != of.new.assignor) or any(
+            map(facts.list_before, of.replaced)
+        ):
             return "assignor list changed"
         return "static member replaced"
     if of.came and ((old is not None and old.size == 0) or _was_empty(of)):
@@ -365,14 +371,23 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
                 had = NOTHING
             else:
                 span.kept, gave_up = _showed(of, span, member)
-        kind = logged.get(member.member_id, UNLOGGED), span.kept, gave_up, member.protocol_type
+        kind = (
+            logged.get(member.member_id, UNLOGGED) if logged else UNLOGGED,
+            span.kept,
+            gave_up,
+            member.protocol_type,
+        )
         protocol = protocols.get(kind)
         if protocol is None:
             protocol = protocols[kind] = ran(then, kind)
         if had.count:
             if late and member.member_id in late and had.count > 0:
                 had = Assignment(member.subscription.owned or ())
-            counts.append(_stopped(protocol, had, member.assignment))
+            counts.append(
+                had.count
+                if protocol is _EAGER and had.count >= 0
+                else _stopped(protocol, had, member.assignment)
+            )
     kinds = set(protocols)
     for member in of.new_members:
         said = logged.get(member.member_id, UNLOGGED)
@@ -423,16 +438,16 @@ def _revoked_late(of: Rebalance, member: Member) -> int | None:
         counts = [one.assignment.count for one in gone if one.member_id == logged.before]
         had = facts.left[logged.before].had if logged.before in facts.left else None
         return next((None if count < 0 else count for count in counts), had)
-    may_be = facts.away.pop(member.process, False) or any(
-        one.process == member.process and may_be_slow(one, of) for one in gone
+    return (
+        None
+        if facts.away.pop(member.process, False)
+        or any(one.process == member.process and may_be_slow(one, of) for one in gone)
+        else 0
     )
-    return None if may_be else 0
 
 
 def _stopped(protocol: RebalanceProtocol, had: Assignment, given: Assignment) -> int | None:
-    """Return the number of partitions that one member stopped, by the protocol that it ran."""
-    if protocol is RebalanceProtocol.EAGER and had.count >= 0:
-        return had.count
-    if protocol is not RebalanceProtocol.COOPERATIVE or -1 in (had.count, given.count):
+    """Return the number of partitions that one stopped that does not stop all by its protocol."""
+    if protocol is not _COOPERATIVE or -1 in (had.count, given.count):
         return None
     return 0 if had is given else len(partitions_in(had) - partitions_in(given))

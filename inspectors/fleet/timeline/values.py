@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Final
 
@@ -88,7 +89,7 @@ class Assignment(Struct, frozen=True, cache_hash=True, array_like=True):
 def partitions_in(given: Assignment) -> frozenset[Partition]:
     """Return the partitions of an assignment, as a set; none where it could not be read."""
     listed = given.partitions or ()
-    return frozenset((topic, number) for topic, numbers in listed for number in numbers)
+    return frozenset(chain.from_iterable(zip(repeat(topic), numbers) for topic, numbers in listed))
 
 
 UNTOLD: Final = Subscription()
@@ -178,8 +179,9 @@ Known = tuple[Member, bytes, bytes, int, int | None]
 """A member as it was last read: its bytes before the place of its generation and after it, and
 where the latter begin. Where that place is not known, all bytes stand before: what they tell of a
 generation comes last."""
-# Members of groups of consumers, and of others, by the bytes of their ids.
-_KNOWN: Final[dict[bool, dict[bytes, Known]]] = {True: {}, False: {}}
+# Members of groups of consumers, and of others, by the bytes of their ids, and by the member that a
+# record named before them (None: they were the first): most come again in the same order.
+_KNOWN: Final[dict[bool, dict[bytes | Member | None, Known]]] = {True: {}, False: {}}
 
 
 def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
@@ -189,30 +191,38 @@ def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
         WireError: as `decode_group_metadata`.
     """
     members: dict[Member, int | None] = {}
+    member: Member | None = None
     try:
         group, count, at = group_metadata_head(data)
         consumer = group.protocol_type == _CONSUMER
-        by_id = _KNOWN[consumer]
+        met = _KNOWN[consumer]
         for _ in range(count):
-            member_id = data[at : at + 2 + _UINT16(data, at)[0]]
-            known = by_id.get(member_id)
+            known = met.get(member)
             if not (
                 known and data.startswith(known[1], at) and data.startswith(known[2], at + known[3])
             ):
-                known = by_id[member_id] = _know(data, at, consumer)
+                known = met[member] = _find(data, at, consumer)
             member, _, after, rest, generation = known
             if after:
                 (generation,) = _INT32(data, at + rest - 4)
             members[member] = generation
             at += rest + len(after)
-        if len(by_id) > KEPT:
-            by_id.clear()
+        if len(met) > 2 * KEPT:
+            met.clear()
     except (WireError, struct.error):
         # of another version, or broken: the codec says by itself what is wrong with it
         group = decode_group_metadata(data)
         consumer = group.protocol_type == _CONSUMER
         members = dict(_read(one, one.subscription, consumer) for one in group.members)
     return group, members
+
+
+def _find(data: bytes, at: int, consumer: bool) -> Known:
+    member_id = data[at : at + 2 + _UINT16(data, at)[0]]
+    known = _KNOWN[consumer].get(member_id)
+    if not (known and data.startswith(known[1], at) and data.startswith(known[2], at + known[3])):
+        known = _KNOWN[consumer][member_id] = _know(data, at, consumer)
+    return known
 
 
 def _know(data: bytes, at: int, consumer: bool) -> Known:
