@@ -31,7 +31,8 @@ from tests.live_support import config_of, read
 SECOND = 1000
 
 
-def config(bootstrap: str, *settings: str, timeout_ms: int = 2 * SECOND) -> ClusterConfig:
+def config(bootstrap: str, *settings: str, timeout_ms: int = 30 * SECOND) -> ClusterConfig:
+    """Return the settings of a connection; an answer that comes ends it long before the time."""
     return resolve(bootstrap, settings, None, None, {}, timeout_ms)
 
 
@@ -122,7 +123,7 @@ def test_plaintext_on_a_tls_port_and_tls_on_a_plaintext_port(kafka41: Broker) ->
 def test_a_wrong_password(
     kafka41: Broker, mechanism: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = config_of(kafka41, mechanism, sasl_password="wrong-s3cret", timeout_ms=4 * SECOND)
+    wrong = config_of(kafka41, mechanism, sasl_password="wrong-s3cret", timeout_ms=30 * SECOND)
     text = refused(wrong, "authentication")
     assert f"rejected the login with {mechanism}" in text
     assert "s3cret" not in text
@@ -132,7 +133,7 @@ def test_a_wrong_password(
 def test_a_mechanism_that_the_broker_does_not_offer(
     kafka41: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = config_of(kafka41, "PLAIN", timeout_ms=4 * SECOND)
+    wrong = config_of(kafka41, "PLAIN", timeout_ms=30 * SECOND)
     sent = Connection.send
 
     def other(self: Connection, request: type, deadline: Any, **fields: Any) -> Any:
@@ -151,7 +152,7 @@ def test_nothing_is_left_of_a_reading_even_of_one_that_failed(
     """A watch reads for hours: no thread and no connection may wait for the garbage collector."""
     Rolling(kafka41, members, group_id, topic_name, software="java-3.9.1").begin(["m"], [])
     right = config_of(kafka41, "SCRAM-SHA-256")
-    wrong = config_of(kafka41, "SCRAM-SHA-256", sasl_password="wrong", timeout_ms=4 * SECOND)
+    wrong = config_of(kafka41, "SCRAM-SHA-256", sasl_password="wrong", timeout_ms=30 * SECOND)
 
     def left() -> tuple[int, int]:
         return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
@@ -182,7 +183,7 @@ def test_a_certificate_that_is_not_trusted(
 
 def test_a_client_without_the_certificate_that_is_required(kafka41: Broker) -> None:
     ca = f"ssl.ca.location={kafka41.certificates.ca}"
-    bare = config(kafka41.bootstrap_tls, "security.protocol=SSL", ca, timeout_ms=4 * SECOND)
+    bare = config(kafka41.bootstrap_tls, "security.protocol=SSL", ca, timeout_ms=30 * SECOND)
     with within(bare.timeout_ms), pytest.raises(ConnectError) as error:
         read_groups(bare, ["any"])
     assert error.value.kind in ("tls", "unreachable")
@@ -269,7 +270,7 @@ def test_a_broker_that_stops_in_the_middle(
 
     monkeypatch.setattr(live_group, "look_at", hangs)
     with within(2 * SECOND):
-        (failure,) = read_groups(config(own.bootstrap), ["any"])
+        (failure,) = read_groups(config(own.bootstrap, timeout_ms=2 * SECOND), ["any"])
     os.kill(pid, signal.SIGCONT)
     assert isinstance(failure, GroupFailure)
     assert failure.kind == "timeout"
