@@ -186,6 +186,12 @@ def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
     log = tmp_path / "log.1"
     log.write_bytes(gzip.compress(TEXT[:20]) + gzip.compress(TEXT[20:]) + b"\0" * 30)
     assert lines_of(read_all(log)) == lines_of([Block(0, TEXT)])
+    # What is unpacked in small pieces comes in whole blocks.
+    monkeypatch.setattr(request_files, "_BLOCK", 1 << 20)
+    lines = "".join(f"{number:x}-{number * number:x}\n" for number in range(200_000)).encode()
+    log.write_bytes(gzip.compress(lines))
+    assert lines_of(read_all(log)) == lines_of([Block(0, lines)])
+    assert len(read_all(log)) == len(lines) // (1 << 20) + 1
 
 
 @pytest.mark.parametrize("damage", ["cut off", "damaged"])

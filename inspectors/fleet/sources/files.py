@@ -87,6 +87,7 @@ _BLOCK: Final = 1 << 20
 _TAIL: Final = 1 << 16
 _GZIP: Final = b"\x1f\x8b"
 _TO_ITS_END: Final = sys.maxsize
+_SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
 _DAMAGED: Final = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -189,7 +190,7 @@ def blocks(part: Part) -> Iterator[Block]:
     with opened_file(part.path) as stream:
         is_packed = part.end == _TO_ITS_END
         text: Any = gzip.GzipFile(fileobj=stream) if is_packed else stream
-        position, block, problem = part.begin, b"", None
+        position, block, problem = part.begin, bytearray(), None
         try:
             if position:
                 text.seek(position - 1)
@@ -198,19 +199,22 @@ def blocks(part: Part) -> Iterator[Block]:
                         return
                 position = text.tell()
             while position < part.end:
-                block = text.read1(min(_BLOCK, part.end - position))
+                # A packed text comes in small pieces, and what came before damage is kept.
+                piece = text.read1(min(_BLOCK, part.end - position) - len(block))
+                block += piece
+                if piece and len(block) < min(_BLOCK, part.end - position):
+                    continue
                 if not block:
-                    what = "the file became shorter while it was read, from here on; scan it again"
-                    problem = None if is_packed else what
+                    problem = None if is_packed else _SHORTER
                     break
                 if not block.endswith(b"\n"):
                     block += text.readline(LONGEST_LINE)
-                yield Block(position, block)
-                position, block = position + len(block), b""
+                yield Block(position, bytes(block))
+                position, block = position + len(block), bytearray()
         except _DAMAGED:
             problem = "the packed file is cut off or damaged from here on; fetch it again"
         if problem is not None:
-            yield Block(position, block, problem)
+            yield Block(position, bytes(block), problem)
 
 
 def _first_text(stream: IO[bytes]) -> bytes:

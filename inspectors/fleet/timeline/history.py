@@ -178,13 +178,10 @@ def write(
     """Write a row of `members`: the member as it was up to `last` (None: up to now)."""
     last = last or state.generation
     assert last is not None
-    member = span.member
-    if left_at is not None:
-        # the clock of the log's broker may be behind the records'
-        left_at = max(left_at, span.first_at)
+    # the clock of the log's broker may be behind the records'
+    left_at = None if left_at is None else max(left_at, span.first_at)
     logged = state.facts.members.get(span.member_id, UNHEARD)
-    if logged.replaced is not None:
-        member = _as_heard(member, logged)
+    member = span.member if logged.replaced is None else _as_heard(span.member, logged)
     sent, given = member.subscription, member.assignment
     rows.add(
         "members",
