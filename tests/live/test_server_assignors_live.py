@@ -26,10 +26,14 @@ from tests.kafka.processes import wait_for
 from tests.live_support import config_of
 
 Targets = dict[str, set[tuple[str, int]]]
+PARTITIONS = 12
 
 
 def settled(broker: Broker, group_id: str, members: int) -> GroupSnapshot:
-    """The group, once it has so many members and all of them have reached the newest target."""
+    """The group, once it has so many members, all at the newest target, which gives every partition.
+
+    The first target of a new topic's group may be made before the coordinator knows the topic.
+    """
     found: list[GroupSnapshot] = []
 
     def at_rest() -> bool:
@@ -37,10 +41,16 @@ def settled(broker: Broker, group_id: str, members: int) -> GroupSnapshot:
         if not isinstance(seen, GroupSnapshot) or len(seen.members) != members:
             return False
         found[:] = [seen]
-        return seen.group.group_epoch == seen.group.assignment_epoch and all(
-            member.target_assignment == member.assignment
-            and member.member_epoch == seen.group.group_epoch
-            for member in seen.members
+        given = sum(map(len, targets(seen).values()))
+        is_newest = seen.group.group_epoch == seen.group.assignment_epoch
+        return (
+            is_newest
+            and given == PARTITIONS
+            and all(
+                member.target_assignment == member.assignment
+                and member.member_epoch == seen.group.group_epoch
+                for member in seen.members
+            )
         )
 
     wait_for(f"{group_id} to settle with {members} members", at_rest, timeout=30)
@@ -89,7 +99,7 @@ def foretold(before: GroupSnapshot, after: GroupSnapshot, assignor: str) -> list
 def test_the_brokers_targets_are_foretold(
     assignor: str, kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
-    kafka41.create_topic(topic_name, 12)
+    kafka41.create_topic(topic_name, PARTITIONS)
 
     def start(n: int) -> Member:
         return members.start(
