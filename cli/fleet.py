@@ -23,7 +23,7 @@ from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.tables.groups import ScannedGroups
 from rebal.inspectors.tables.history import (
     GroupHistory,
-    Standing,
+    ScanStanding,
     read_history,
     read_standings,
 )
@@ -305,7 +305,7 @@ class _Compared(Record, frozen=True, kw_only=True):
     """
 
     manifest: Manifest | None = None
-    standings: Mapping[str, Standing] = {}
+    standings: Mapping[str, ScanStanding] = {}
     scanned: ScannedGroups | None = None
 
     def trend(self, history: GroupHistory) -> Trend | NoTrend | None:

@@ -16,7 +16,7 @@ from math import sqrt
 from typing import Final, TypeAlias
 
 from rebal.groups.model import Record
-from rebal.inspectors.tables.history import GroupHistory, Rebalance, Standing
+from rebal.inspectors.tables.history import GroupHistory, RebalanceRow, ScanStanding
 from rebal.planner.timeouts import Speed
 
 BETTER: Final = "better"
@@ -74,11 +74,11 @@ class NoTrend(Record, frozen=True, kw_only=True):
     why: str
 
 
-_Halves: TypeAlias = tuple[Sequence[Rebalance], Sequence[Rebalance]]
+_Halves: TypeAlias = tuple[Sequence[RebalanceRow], Sequence[RebalanceRow]]
 """Rebalances before the earlier scan, and since."""
 
 
-def trend_of(history: GroupHistory, earlier: Standing | None, until: int) -> Trend | NoTrend:
+def trend_of(history: GroupHistory, earlier: ScanStanding | None, until: int) -> Trend | NoTrend:
     """Return how often the group rebalanced before an earlier scan, and since.
 
     Args:

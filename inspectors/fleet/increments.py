@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rebal.inspectors.fleet.commits import as_parts, commit_groups, merge_commits, write_commits
-from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.lake.place import LakePlace
 from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.lake.table import DataFile, may_hold, of_groups, read_rows
 from rebal.inspectors.fleet.runs import RECORDS, REQUESTS, in_order, pack, unpack
@@ -55,7 +55,7 @@ ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"])
 _SERIES: Final = ("group_id", "kind", "partition")
 
 
-class Choice(NamedTuple):
+class GroupChoice(NamedTuple):
     """The groups to be told: those told `anew`, those that `go_on` from their states, and those
     seen first. `recorded` are those that have records."""
 
@@ -124,7 +124,7 @@ def choose(
     states: pa.Table,
     span: tuple[int, int] | None,
     named: Collection[str],
-) -> Choice:
+) -> GroupChoice:
     """Return the groups of which this scan writes rows, and those that go on from a state.
 
     `states` are the rows of `ABOUT` that the lake has. `span` is the time that all sources cover
@@ -152,7 +152,7 @@ def choose(
     told = states.filter(pc.is_in(states["group_id"], groups))
     recorded = _names(news.filter(is_record), told.filter(told["recorded"]))
     go_on = _names(told.filter(pc.invert(pc.is_in(told["group_id"], anew))))
-    return Choice(groups, anew, go_on, recorded)
+    return GroupChoice(groups, anew, go_on, recorded)
 
 
 def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
@@ -218,7 +218,7 @@ def pieces_of(
 
 
 def gather(
-    spark: SparkSession, place: Place, pieces: Sequence[Piece], schema: pa.Schema
+    spark: SparkSession, place: LakePlace, pieces: Sequence[Piece], schema: pa.Schema
 ) -> DataFrame:
     """Return the rows of the pieces in this schema, `RUNS` or `COMMIT_PARTS`.
 
@@ -234,7 +234,7 @@ def gather(
     return rows.repartition(cores * -(-size // (_SHARE * cores)), "group_id")
 
 
-def _read(pieces: Sequence[Piece], place: Place) -> Iterator[pa.RecordBatch]:
+def _read(pieces: Sequence[Piece], place: LakePlace) -> Iterator[pa.RecordBatch]:
     """Yield the pieces' rows as `RUNS` or `COMMIT_PARTS`."""
     for piece in pieces:
         columns, made = _READ.get(piece.kind, (RUNS, None))

@@ -36,7 +36,7 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.fleet.commits import CommitSums, name_topics
 from rebal.inspectors.fleet.increments import encoded, summed
-from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.lake.place import LakePlace
 from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.lake.table import DataFile, of_groups, read_rows
@@ -51,14 +51,14 @@ from rebal.inspectors.fleet.schemas import (
     in_columns,
     values_of,
 )
-from rebal.inspectors.fleet.sources.files import Part, share_out
+from rebal.inspectors.fleet.sources.files import FilePart, share_out
 from rebal.inspectors.fleet.sources.requests import SYNCED, read_parts, read_syncs
 from rebal.inspectors.fleet.sources.source import (
     SKIPPED,
     SOURCE,
     TOPIC,
     UNREADABLE,
-    Source,
+    RecordSource,
     error_row,
 )
 from rebal.inspectors.fleet.spark.tasks import Say, cores_of, in_shares, in_tasks
@@ -91,7 +91,7 @@ _Ints = np.ndarray[Any, np.dtype[np.int64]]
 _Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def read_records(spark: SparkSession, run: Run, source: Source) -> TaskReport:
+def read_records(spark: SparkSession, run: Run, source: RecordSource) -> TaskReport:
     """Take in the records that no earlier scan has read; return what tasks report of them.
 
     Raises:
@@ -204,7 +204,7 @@ def read_logs(
 def _find_zone(
     spark: SparkSession,
     run: Run,
-    shares: Sequence[Sequence[Part]],
+    shares: Sequence[Sequence[FilePart]],
     records: Sequence[DataFile],
     before: int | None,
 ) -> int | None:
@@ -227,7 +227,7 @@ def _find_zone(
 
 
 def _written_in(
-    place: Place, paths: Sequence[str], wanted: pc.Expression
+    place: LakePlace, paths: Sequence[str], wanted: pc.Expression
 ) -> dict[tuple[str, int], int]:
     """Return the times of generations' first records, by group and generation."""
     written: dict[tuple[str, int], int] = {}
@@ -246,7 +246,7 @@ def only_new(
     share: Any,
     read: Read,
     after: Mapping[int, int],
-    place: Place,
+    place: LakePlace,
     broken: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """Yield what `read` makes of a share without the rows that an earlier scan has read.
@@ -301,7 +301,7 @@ def _history(
 
 
 def take_requests(
-    share: Sequence[Part], target: Target, zone: Zone, latest: int
+    share: Sequence[FilePart], target: Target, zone: Zone, latest: int
 ) -> Iterator[pa.RecordBatch]:
     """One task's share of request logs → its files in the lake, and its report.
 
@@ -313,7 +313,7 @@ def take_requests(
 
 
 def _lines(
-    share: Sequence[Part], zone: Zone, writer: PartWriter, latest: int
+    share: Sequence[FilePart], zone: Zone, writer: PartWriter, latest: int
 ) -> Iterator[pa.Table]:
     """Yield the lines that tell of groups as `TIMELINE`; what is wrong with others is written."""
     times: list[pa.Array] = []

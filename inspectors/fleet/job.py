@@ -24,8 +24,8 @@ from rebal.inspectors.fleet.spark.session import (
 from rebal.inspectors.fleet.spark.tasks import Say, Tasks, describe, watch
 
 if TYPE_CHECKING:
-    from rebal.inspectors.fleet.lake.place import Place
-    from rebal.inspectors.fleet.sources.source import Source
+    from rebal.inspectors.fleet.lake.place import LakePlace
+    from rebal.inspectors.fleet.sources.source import RecordSource
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ScanOrder:
     seconds are kept (None: as the last scan did).
     """
 
-    out: Place
+    out: LakePlace
     cluster: str | None = None
     config: ClusterConfig | None = None
     offsets: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ def run_scans(
                 say(f"{error} The next scan begins {every:g} s after this one began.")
 
 
-def _look(order: ScanOrder) -> Source | None:
+def _look(order: ScanOrder) -> RecordSource | None:
     """Look at the sources before Spark is started; return the one of records."""
     from rebal.inspectors.fleet.sources.files import head_of, list_files
 

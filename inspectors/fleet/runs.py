@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import RUNS, TIME, TIMELINE, values_of, with_columns
 from rebal.inspectors.fleet.timeline.clock import DISORDER, effective_times
-from rebal.inspectors.fleet.timeline.group import Record
+from rebal.inspectors.fleet.timeline.group import TimelineRow
 from rebal.inspectors.fleet.timeline.timeline import ORDER
 
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
@@ -134,7 +134,9 @@ def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[PackedRun]:
     yield from starmap(PackedRun, zip(*columns, strict=True))
 
 
-def unpack(batches: Iterable[pa.RecordBatch], span: tuple[int, int] | None) -> Iterator[Record]:
+def unpack(
+    batches: Iterable[pa.RecordBatch], span: tuple[int, int] | None
+) -> Iterator[TimelineRow]:
     """Rows of `RUNS`, by group → their rows: of each group its state, then in `ORDER`.
 
     Requests come `DISORDER` early. Rows have effective times (`clock.effective_times`); `span` is
@@ -148,12 +150,12 @@ def unpack(batches: Iterable[pa.RecordBatch], span: tuple[int, int] | None) -> I
                 yield record
 
 
-def _opened(run: PackedRun) -> Iterator[tuple[tuple[Any, ...], Record | None]]:
+def _opened(run: PackedRun) -> Iterator[tuple[tuple[Any, ...], TimelineRow | None]]:
     """Yield the place of a run, for which it need not be unpacked, then its rows with theirs."""
     early = DISORDER if run.kind == REQUESTS else 0
     yield (run.kind != STATE, run.at is None, (run.at or 0) - early), None
     rows = run.rows()
-    for record in map(Record, *(values_of(rows[name]) for name in Record._fields)):
+    for record in map(TimelineRow, *(values_of(rows[name]) for name in TimelineRow._fields)):
         time = (run.kind != STATE, record.at is None, (record.at or 0) - early)
         place = (record.partition or 0, record.offset or 0, record.source, record.position or 0)
         yield (*time, record.partition is None, *place), record

@@ -31,7 +31,7 @@ from rebal.inspectors.clock import micros, moment
 from rebal.inspectors.fleet.increments import (
     ABOUT,
     NO_GROUPS,
-    Choice,
+    GroupChoice,
     Piece,
     carry,
     choose,
@@ -44,13 +44,13 @@ from rebal.inspectors.fleet.increments import (
     told_until,
 )
 from rebal.inspectors.fleet.intake import read_logs, read_records
-from rebal.inspectors.fleet.lake.place import LakeError, Place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
 from rebal.inspectors.fleet.lake.run import Run, counted
 from rebal.inspectors.fleet.lake.sweep import Freed, remove
 from rebal.inspectors.fleet.lake.table import DataFile, find_small, may_hold, of_groups
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
-from rebal.inspectors.fleet.sources.source import Source
+from rebal.inspectors.fleet.sources.source import RecordSource
 from rebal.inspectors.fleet.spark.tasks import Say, in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.rows import MADE
 from rebal.inspectors.fleet.timeline.timeline import Options
@@ -69,7 +69,7 @@ _LOGS: Final = 1000
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _RunningScan:
     """One scan under way: `news` are its new rows by group, `states` the newest ones of the lake
     before it. The names of topics in `totals`, and the time that all sources cover, are those of
     earlier scans too."""
@@ -86,7 +86,7 @@ def scan(
     spark: SparkSession,
     run: Run,
     *,
-    source: Source | None,
+    source: RecordSource | None,
     request_logs: Sequence[str] = (),
     log_timezone: tzinfo | None = None,
     say: Say,
@@ -118,7 +118,7 @@ def scan(
     totals.topics = run.previous.topics | totals.topics
     if run.previous.observed_from and run.previous.observed_until:
         totals.stretch((micros(run.previous.observed_from), micros(run.previous.observed_until)))
-    now = _Scan(spark, run, totals, news, states, _breaks(run, totals))
+    now = _RunningScan(spark, run, totals, news, states, _breaks(run, totals))
     _write(now, totals.topics.keys() - run.previous.topics.keys())
     if source is not None and source.brokers is not None:
         _write_log_ends(now, source.brokers)
@@ -130,7 +130,7 @@ def scan(
     return run.finish(known, totals)
 
 
-def check_seen(place: Place, totals: TaskReport) -> None:
+def check_seen(place: LakePlace, totals: TaskReport) -> None:
     """Check that this machine sees the files that tasks report.
 
     Raises:
@@ -146,7 +146,7 @@ def check_seen(place: Place, totals: TaskReport) -> None:
         )
 
 
-def _write(now: _Scan, named: Collection[str]) -> None:
+def _write(now: _RunningScan, named: Collection[str]) -> None:
     """Write the tables' files; `named` are the ids of topics whose names are new."""
     choice = choose(now.news, now.states, now.totals.span, named)
     leaving = _leaving(now, choice)
@@ -159,7 +159,7 @@ def _write(now: _Scan, named: Collection[str]) -> None:
         remove(now.run.place, [Freed(one.path, one.size) for one in parts])
 
 
-def _tell(now: _Scan, choice: Choice) -> DataFrame:
+def _tell(now: _RunningScan, choice: GroupChoice) -> DataFrame:
     """Return reports of tasks that write the rows of groups with news."""
     run, totals = now.run, now.totals
     # Lines without a time are told again.
@@ -176,7 +176,7 @@ def _tell(now: _Scan, choice: Choice) -> DataFrame:
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
 
-def _leaving(now: _Scan, choice: Choice) -> pa.Array:
+def _leaving(now: _RunningScan, choice: GroupChoice) -> pa.Array:
     """Return the groups that leave the lake: deleted longer ago than scans are kept, without news.
 
     They leave once they are an eighth of all: so a file is written again a few times only.
@@ -191,7 +191,7 @@ def _leaving(now: _Scan, choice: Choice) -> pa.Array:
     return leaving if len(leaving) * _SHARE >= len(groups) else NO_GROUPS
 
 
-def _write_log_ends(now: _Scan, brokers: ClusterReading) -> None:
+def _write_log_ends(now: _RunningScan, brokers: ClusterReading) -> None:
     """Write what the brokers said of partitions, instead of what they said before."""
     writer = PartWriter(now.run.target)
     rows = [
@@ -206,7 +206,7 @@ def _write_log_ends(now: _Scan, brokers: ClusterReading) -> None:
 
 
 def _tell_commits(
-    now: _Scan, choice: Choice, leaving: pa.Array, parts: Sequence[DataFile]
+    now: _RunningScan, choice: GroupChoice, leaving: pa.Array, parts: Sequence[DataFile]
 ) -> DataFrame:
     """Return reports of tasks that write what groups have committed, in this scan and before."""
     run, totals = now.run, now.totals
@@ -219,7 +219,7 @@ def _tell_commits(
     return in_tasks(gather(now.spark, run.place, pieces, COMMIT_PARTS), work, REPORT_DDL)
 
 
-def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame:
+def _carry(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFrame:
     """Return reports of tasks that write what is replaced in part, and join small files."""
     run = now.run
     shares: list[list[Piece]] = []
@@ -244,7 +244,9 @@ def _carry(now: _Scan, choice: Choice, leaving: pa.Array) -> DataFrame:
     return in_shares(now.spark, [one for one in shares if one], work, REPORT_DDL)
 
 
-def _manifest(now: _Scan, source: Source | None, request_logs: Sequence[str]) -> Manifest:
+def _manifest(
+    now: _RunningScan, source: RecordSource | None, request_logs: Sequence[str]
+) -> Manifest:
     run, totals, before = now.run, now.totals, now.run.previous
     first, until = (None, None) if totals.span is None else map(moment, totals.span)
     names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}

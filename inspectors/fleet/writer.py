@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct, field
 
-from rebal.inspectors.fleet.lake.place import Place
+from rebal.inspectors.fleet.lake.place import LakePlace
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile
 from rebal.inspectors.fleet.runs import joined
 from rebal.inspectors.fleet.schemas import INPUTS, LONG, SCAN, TABLES
@@ -135,7 +135,7 @@ _HELD: Final = SMALL
 class Target(NamedTuple):
     """A place for a scan's tasks to write: a lake, their folders' name, and the scan's number."""
 
-    place: Place
+    place: LakePlace
     token: str
     number: int
 

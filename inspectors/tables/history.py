@@ -55,7 +55,7 @@ _MEASURED: Final = (
 )
 
 
-class Rebalance(NamedTuple):
+class RebalanceRow(NamedTuple):
     """One completed or failed rebalance; `moved` and `stopped` count partitions."""
 
     group_id: str
@@ -148,7 +148,7 @@ class GroupHistory(Record, frozen=True, kw_only=True):
     last_rebalance_at: int | None
     refused_total: int | None
     metrics: Mapping[str, float | int | None]
-    rebalances: tuple[Rebalance, ...] = ()
+    rebalances: tuple[RebalanceRow, ...] = ()
     lists: tuple[ListSeen, ...] = ()
     incidents: tuple[Incident, ...] = ()
     stopped: float | None = None
@@ -162,7 +162,7 @@ class GroupHistory(Record, frozen=True, kw_only=True):
         return self.deleted_at is not None and self.state == "Dead"
 
 
-class Standing(NamedTuple):
+class ScanStanding(NamedTuple):
     """One group at the end of an earlier scan; generations count within an incarnation."""
 
     incarnation: int | None
@@ -170,7 +170,7 @@ class Standing(NamedTuple):
     is_gone: bool
 
 
-def read_standings(tables: Tables, group: str | None = None) -> dict[str, Standing]:
+def read_standings(tables: Tables, group: str | None = None) -> dict[str, ScanStanding]:
     """Return group id → how it stood, of all groups or of the one named.
 
     Raises:
@@ -178,7 +178,7 @@ def read_standings(tables: Tables, group: str | None = None) -> dict[str, Standi
     """
     columns = ("group_id", "incarnation", "generation", "deleted_at", "state")
     return {
-        group_id: Standing(incarnation, generation, deleted_at is not None and state == "Dead")
+        group_id: ScanStanding(incarnation, generation, deleted_at is not None and state == "Dead")
         for group_id, incarnation, generation, deleted_at, state in rows_of(
             tables.read("groups", columns, group)
         )
@@ -195,7 +195,7 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     Raises:
         TablesError: a table cannot be read.
     """
-    rebalances = by_group(tables.read("rebalances", Rebalance._fields, group), Rebalance)
+    rebalances = by_group(tables.read("rebalances", RebalanceRow._fields, group), RebalanceRow)
     lists = by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen)
     incidents = tables.read("incidents", _INCIDENT, group).rename_columns(Incident._fields)
     happened = by_group(incidents, Incident)
@@ -274,7 +274,7 @@ def _gone(runs: Sequence[Row]) -> dict[str, int]:
 
 
 def _down(
-    runs: Sequence[Row], members: int, incarnation: int | None, rebalances: Sequence[Rebalance]
+    runs: Sequence[Row], members: int, incarnation: int | None, rebalances: Sequence[RebalanceRow]
 ) -> tuple[str, ...]:
     """Return the members that timed out and are missing since: instance, client or member ids.
 

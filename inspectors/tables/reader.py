@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from rebal.groups.errors import RebalError
-from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest, TableEntry
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Tables:
     read, the last one last.
     """
 
-    def __init__(self, place: Place, finished: Finished, number: int) -> None:
+    def __init__(self, place: LakePlace, finished: Finished, number: int) -> None:
         self.place = place
         self._finished = finished
         self.manifest: Manifest = finished.load(number)
@@ -145,7 +145,7 @@ def open_clusters(
     return tuple(Tables(place, last, last.rows[-1].number) for last in lasts)
 
 
-def _named(text: str, options: Mapping[str, str] | None) -> tuple[Place, str | None]:
+def _named(text: str, options: Mapping[str, str] | None) -> tuple[LakePlace, str | None]:
     before, sign, after = text.rpartition("#")
     if not sign or os.path.exists(text):
         return find_place(text, options), None

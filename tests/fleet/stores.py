@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from pyarrow import fs
 
-from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from tests.kafka import clients, jars
 from tests.kafka.broker import free_ports
 from tests.kafka.processes import ChildProcess, wait_for
@@ -236,7 +236,7 @@ def _answers(port: int) -> bool:
     return True
 
 
-def _takes_files(place: Place) -> bool:
+def _takes_files(place: LakePlace) -> bool:
     try:
         place.probe("probe")
     except LakeError:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rebal.inspectors.fleet.increments import (
     ABOUT,
     NEWS,
-    Choice,
+    GroupChoice,
     choose,
     decoded,
     encoded,
@@ -44,11 +44,11 @@ def news(*rows: dict[str, Any]) -> pa.Table:
     return summed([pa.Table.from_pylist(list(rows), NEWS)])
 
 
-def chosen(one: dict[str, Any], states: pa.Table, *words: Any) -> Choice:
+def chosen(one: dict[str, Any], states: pa.Table, *words: Any) -> GroupChoice:
     return choose(news(one), states, *words or (None, ()))
 
 
-def goes_on(choice: Choice) -> bool:
+def goes_on(choice: GroupChoice) -> bool:
     assert choice.groups.to_pylist() == ["g"]
     going = choice.go_on.to_pylist()
     assert going in ([], ["g"])

@@ -12,7 +12,7 @@ import pytest
 
 from rebal.cli import app
 from rebal.inspectors.fleet.lake import sweep
-from rebal.inspectors.fleet.lake.place import Place, find_place
+from rebal.inspectors.fleet.lake.place import LakePlace, find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import Scans
 from rebal.inspectors.fleet.lake.sweep import Compacted, Freed, compact
@@ -66,7 +66,7 @@ def test_a_compaction_that_is_killed_between_two_files(
 ) -> None:
     remove = sweep.remove
 
-    def half(place: Place, freed: Sequence[Freed]) -> None:
+    def half(place: LakePlace, freed: Sequence[Freed]) -> None:
         remove(place, freed[: len(freed) // 2])
         raise KilledError
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rebal.inspectors.fleet import scan as scanning
-from rebal.inspectors.fleet.increments import Choice, choose
+from rebal.inspectors.fleet.increments import GroupChoice, choose
 from rebal.inspectors.fleet.lake import table
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.table import LakeTable
@@ -62,11 +62,11 @@ def inputs(out: Path, table: str) -> list[tuple[int, str]]:
 
 
 @pytest.fixture
-def choices(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
+def choices(monkeypatch: pytest.MonkeyPatch) -> list[GroupChoice]:
     """What the scans of the test choose to tell, one after the other."""
-    found: list[Choice] = []
+    found: list[GroupChoice] = []
 
-    def noted(*words: Any) -> Choice:
+    def noted(*words: Any) -> GroupChoice:
         found.append(choose(*words))
         return found[-1]
 
@@ -95,7 +95,7 @@ def test_what_could_not_be_read_stays_when_its_group_is_told_anew(
 
 @pytest.mark.parametrize(("scans", "with_log"), [(6, False), (4, True)])
 def test_scans_after_one_with_a_wrong_clock_go_on(
-    scan: Scan, tmp_path: Path, choices: list[Choice], *, scans: int, with_log: bool
+    scan: Scan, tmp_path: Path, choices: list[GroupChoice], *, scans: int, with_log: bool
 ) -> None:
     """The clock of the first part of the records is ahead, then that of some in the third one."""
     whole, out = tmp_path / "whole", tmp_path / "out"

@@ -13,7 +13,7 @@ import pytest
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake import table as lake_table
-from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from rebal.inspectors.fleet.lake.run import Run, find_cluster, new_run
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
@@ -52,7 +52,7 @@ def seen(out: Path, cluster: str = UNNAMED, scan: int | None = None) -> dict[str
     return seen_in(find_place(str(out)), cluster, scan)
 
 
-def seen_in(place: Place, cluster: str, scan: int | None = None) -> dict[str, Any]:
+def seen_in(place: LakePlace, cluster: str, scan: int | None = None) -> dict[str, Any]:
     tables = open_tables(f"{place}#{cluster}", place.options)
     tables = tables if scan in (None, tables.manifest.run) else tables.of_scan(scan)
     entry = tables.manifest.inputs["records"]
@@ -183,7 +183,7 @@ def test_commits_of_two_clusters_at_the_same_moment_are_both_made(tmp_path: Path
     check_clusters_at_once(find_place(str(tmp_path)), clusters=4, commits=8)
 
 
-def check_clusters_at_once(place: Place, *, clusters: int, commits: int) -> None:
+def check_clusters_at_once(place: LakePlace, *, clusters: int, commits: int) -> None:
     """Each cluster makes and changes the table as if no other were there."""
     columns = pa.schema([("group_id", pa.string()), ("scan_id", pa.int64())])
 

@@ -20,7 +20,7 @@ from pyarrow.fs import FileSelector
 
 from rebal.cli import app
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.fleet.lake.place import LakeError, Place, find_place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from rebal.inspectors.fleet.lake.sweep import compact
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.sources.captured import find_files
@@ -57,14 +57,14 @@ def store(
 
 
 @pytest.fixture
-def place(store: Store, request: pytest.FixtureRequest) -> Place:
+def place(store: Store, request: pytest.FixtureRequest) -> LakePlace:
     """A new lake."""
     return find_place(store.url(request.node.originalname), store.options)
 
 
 # A scan takes seconds where each new file takes a third of one.
 @pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
-def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> None:
+def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: LakePlace) -> None:
     for offset in range(1, 11):
         run = new_run(place, "east", full=False, retain=86_400.0)
         finish(run, offset)
@@ -83,7 +83,7 @@ def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: Place) -> 
 
 @pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
 def test_captures_and_logs_in_an_object_store_are_read_as_files_are(
-    store: Store, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, place: LakePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store's settings come from the environment."""
     for name, value in store.options.items():
@@ -127,7 +127,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_scan_leaves_nothing_that_later_ones_do_not_remove(
-    store: Store, place: Place
+    store: Store, place: LakePlace
 ) -> None:
     words = [sys.executable, "-c", _KILLED, place.text, json.dumps(dict(store.options))]
     killed = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, timeout=100)
@@ -141,12 +141,12 @@ def test_a_killed_scan_leaves_nothing_that_later_ones_do_not_remove(
     assert not [one.path for one in left if killed.stdout.strip() in one.path]
 
 
-def commit(place: Place, writer: int, number: int) -> int | None:
+def commit(place: LakePlace, writer: int, number: int) -> int | None:
     table = LakeTable(place, "groups", _COLUMNS)
     return table.become("east", [DataFile(f"{writer}-{number}.parquet", 1, 10)], number)
 
 
-def test_of_commits_at_the_same_moment_one_is_made(place: Place) -> None:
+def test_of_commits_at_the_same_moment_one_is_made(place: LakePlace) -> None:
     """The server refuses the second file of the same name: If-None-Match of PutObject."""
     LakeTable(place, "groups", _COLUMNS).create("east")
     with ThreadPoolExecutor(3) as pool:
@@ -158,7 +158,9 @@ def test_of_commits_at_the_same_moment_one_is_made(place: Place) -> None:
             assert file.path == f"{won[0]}-{number}.parquet"
 
 
-def test_commits_of_clusters_at_the_same_moment_are_all_made(store: Store, place: Place) -> None:
+def test_commits_of_clusters_at_the_same_moment_are_all_made(
+    store: Store, place: LakePlace
+) -> None:
     slow = store.base.startswith("hdfs")
     check_clusters_at_once(place, clusters=2 if slow else 3, commits=2 if slow else 5)
 
@@ -178,7 +180,7 @@ def test_what_a_store_refuses_is_said_in_one_sentence(
 
 @pytest.mark.parametrize("store", ["hdfs"], indirect=True)
 def test_hadoops_own_files_say_where_hdfs_is(
-    store: Store, place: Place, monkeypatch: pytest.MonkeyPatch
+    store: Store, place: LakePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = new_run(place, "east", full=False)
     finish(run, 5)

@@ -11,7 +11,7 @@ import pytest
 
 from rebal.cli import app
 from rebal.cli.trend import NoTrend, Trend, trend_of
-from rebal.inspectors.tables.history import GroupHistory, Rebalance, Standing
+from rebal.inspectors.tables.history import GroupHistory, RebalanceRow, ScanStanding
 from tests.documents import checked
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import fleet
@@ -30,13 +30,13 @@ FACTS: dict[str, Any] = dict.fromkeys(GroupHistory.__struct_fields__[:-7])
 class Group:
     """A group that an earlier scan saw at hour 24; each rebalance takes 2 s and stops 10."""
 
-    rebalances: list[Rebalance] = field(default_factory=list)
+    rebalances: list[RebalanceRow] = field(default_factory=list)
 
     def rebalance(self, hours: Iterable[float], **told: Any) -> Group:
         for at in (round(hour * HOUR) for hour in hours):
             known = {"incarnation": 1, "generation": len(self.rebalances) + 1, "ended_at": at}
             known |= {"latency_ms": 2000.0, "stopped": 10, "members": 3, "failed": False, **told}
-            self.rebalances.append(Rebalance(**dict.fromkeys(Rebalance._fields) | known))
+            self.rebalances.append(RebalanceRow(**dict.fromkeys(RebalanceRow._fields) | known))
         return self
 
     def trend(self, until: float = 48.0, **earlier: Any) -> Trend | NoTrend:
@@ -45,7 +45,7 @@ class Group:
         stood = {"incarnation": 1, "generation": len(seen), "is_gone": False, **earlier}
         now = {"observed_until": round(until * HOUR), "rebalances": tuple(self.rebalances)}
         now |= {"incarnation": 1, "generation": self.rebalances[-1].generation}
-        return trend_of(GroupHistory(**FACTS | now), Standing(**stood), round(DAY * HOUR))
+        return trend_of(GroupHistory(**FACTS | now), ScanStanding(**stood), round(DAY * HOUR))
 
 
 def often(count: int, since: float = DAY, until: float = 2 * DAY) -> list[float]:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.sources import files as request_files
-from rebal.inspectors.fleet.sources.files import Block, Part, blocks, share_out
+from rebal.inspectors.fleet.sources.files import FilePart, LogBlock, blocks, share_out
 from rebal.inspectors.fleet.sources.requests import read_parts
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.logs.requests.lines import Request
@@ -143,7 +143,7 @@ TEXT = b"first\n\nthird, which is longer\r\n" + b"x" * 50 + b"\nno end of line"
 WHOLE = TEXT + b"\n"
 
 
-def lines_of(found: list[Block]) -> list[tuple[int, bytes]]:
+def lines_of(found: list[LogBlock]) -> list[tuple[int, bytes]]:
     """Each line with where it begins."""
     lines = []
     for position, text, problem in found:
@@ -155,13 +155,13 @@ def lines_of(found: list[Block]) -> list[tuple[int, bytes]]:
     return lines
 
 
-def parts_of(*paths: object, known: Sequence[ReadLog] = ()) -> tuple[list[Part], list[ReadLog]]:
+def parts_of(*paths: object, known: Sequence[ReadLog] = ()) -> tuple[list[FilePart], list[ReadLog]]:
     """The parts of all tasks, and the logs as the next scan is to know them."""
     shares, logs = share_out([str(path) for path in paths], 1, known)
     return [part for share in shares for part in share], logs
 
 
-def read_all(*paths: object) -> list[Block]:
+def read_all(*paths: object) -> list[LogBlock]:
     return [block for part in parts_of(*paths)[0] for block in blocks(part)]
 
 
@@ -176,7 +176,7 @@ def test_each_line_belongs_to_the_part_in_which_it_begins(
     for size in range(1, len(TEXT) + 2):
         monkeypatch.setattr(request_files, "_MOST", size)
         assert len(share_out([str(log)], 1)[0]) == -(-len(TEXT) // size)
-        assert lines_of(read_all(log)) == lines_of([Block(0, TEXT)]), size
+        assert lines_of(read_all(log)) == lines_of([LogBlock(0, TEXT)]), size
 
 
 def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
@@ -185,12 +185,12 @@ def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
     monkeypatch.setattr(request_files, "_BLOCK", 11)
     log = tmp_path / "log.1"
     log.write_bytes(gzip.compress(TEXT[:20]) + gzip.compress(TEXT[20:]) + b"\0" * 30)
-    assert lines_of(read_all(log)) == lines_of([Block(0, TEXT)])
+    assert lines_of(read_all(log)) == lines_of([LogBlock(0, TEXT)])
     # What is unpacked in small pieces comes in whole blocks.
     monkeypatch.setattr(request_files, "_BLOCK", 1 << 20)
     lines = "".join(f"{number:x}-{number * number:x}\n" for number in range(200_000)).encode()
     log.write_bytes(gzip.compress(lines))
-    assert lines_of(read_all(log)) == lines_of([Block(0, lines)])
+    assert lines_of(read_all(log)) == lines_of([LogBlock(0, lines)])
     assert len(read_all(log)) == len(lines) // (1 << 20) + 1
 
 
@@ -211,10 +211,10 @@ def test_a_packed_file_gives_what_can_be_read_of_it_and_says_so(
 def test_a_file_that_becomes_shorter_is_not_taken_for_whole(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(TEXT)
-    parts = [Part(str(log), 0, 40), Part(str(log), 40, len(TEXT))]
+    parts = [FilePart(str(log), 0, 40), FilePart(str(log), 40, len(TEXT))]
     log.write_bytes(TEXT[:6])
     first, *rest = [block for part in parts for block in blocks(part)]
-    assert first == Block(0, TEXT[:6])
+    assert first == LogBlock(0, TEXT[:6])
     assert [block.problem for block in rest] == [
         "the file became shorter while it was read, from here on; scan it again"
     ] * 2
@@ -231,7 +231,7 @@ def test_small_files_share_a_task_and_packed_ones_come_first(
     said = [[(Path(one.path).name, one.begin, one.end) for one in share] for share in shares]
     assert said[0][0][0] == "packed"
     assert said[1:] == [[("a", 0, 40), ("b", 0, 50)], [("c", 0, 100)], [("c", 100, 150)]]
-    assert parts_of(tmp_path / "c")[0] == [Part(str(tmp_path / "c"), 0, 150)]
+    assert parts_of(tmp_path / "c")[0] == [FilePart(str(tmp_path / "c"), 0, 150)]
 
 
 def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,15 +248,15 @@ def test_only_what_a_log_has_grown_by_is_read_whatever_its_name_is_now(tmp_path:
     log, rotated = tmp_path / "kafka-request.log", tmp_path / "kafka-request.log.1"
     log.write_bytes(WHOLE + b"a line that is being writ")
     parts, logs = parts_of(log)
-    assert parts == [Part(str(log), 0, len(WHOLE) + 25)]
+    assert parts == [FilePart(str(log), 0, len(WHOLE) + 25)]
     assert [one.until for one in logs] == [len(WHOLE)]
     with log.open("ab") as out:
         out.write(b"ten\nanother\n")
     log.rename(rotated)
     log.write_bytes(b"of the new file\n")
     parts, logs = parts_of(log, rotated, known=logs)
-    grown = Part(str(rotated), len(WHOLE), len(WHOLE) + 37)
-    assert set(parts) == {grown, Part(str(log), 0, 16)}
+    grown = FilePart(str(rotated), len(WHOLE), len(WHOLE) + 37)
+    assert set(parts) == {grown, FilePart(str(log), 0, 16)}
     assert parts_of(log, rotated, known=logs) == ([], logs)
 
 
@@ -265,9 +265,9 @@ def test_a_log_that_begins_anew_under_its_name_is_read_whole(tmp_path: Path) -> 
     log.write_bytes(WHOLE)
     _, logs = parts_of(log)
     log.write_bytes(b"!" + WHOLE + WHOLE)
-    assert parts_of(log, known=logs)[0] == [Part(str(log), 0, 2 * len(WHOLE) + 1)]
+    assert parts_of(log, known=logs)[0] == [FilePart(str(log), 0, 2 * len(WHOLE) + 1)]
     log.write_bytes(WHOLE[: len(WHOLE) // 2])
-    assert parts_of(log, known=logs)[0] == [Part(str(log), 0, len(WHOLE) // 2)]
+    assert parts_of(log, known=logs)[0] == [FilePart(str(log), 0, len(WHOLE) // 2)]
 
 
 def test_a_packed_log_is_read_once(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from rebal.groups.model import Cluster
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.sources import captured as captured_source
-from rebal.inspectors.fleet.sources.source import Source
+from rebal.inspectors.fleet.sources.source import RecordSource
 from rebal.inspectors.fleet.spark.tasks import in_tasks
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.history import read_history
@@ -192,7 +192,7 @@ def test_each_kept_scan_has_its_log_end_offsets_in_a_table_and_none_in_its_docum
     for ends in ((100, None), (200, 5)):
         brokers = ClusterReading(at=at, cluster=Cluster(), ends={"orders": ends})
 
-        def with_brokers(*words: Any, told: ClusterReading = brokers) -> Source:
+        def with_brokers(*words: Any, told: ClusterReading = brokers) -> RecordSource:
             return replace(read(*words), brokers=told)
 
         monkeypatch.setattr(captured_source, "read_files", with_brokers)

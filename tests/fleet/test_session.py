@@ -9,7 +9,7 @@ import pyspark
 import pytest
 
 from rebal.inspectors.fleet import job
-from rebal.inspectors.fleet.lake.place import LakeError, Place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
 from rebal.inspectors.fleet.lake.table import DataFile
 from rebal.inspectors.fleet.scan import check_seen
 from rebal.inspectors.fleet.spark import session
@@ -66,7 +66,7 @@ def test_a_scan_whose_spark_does_not_start_leaves_nothing_in_the_lake(
     if there:
         lake.mkdir()
     with pytest.raises(SparkError, match="no Java"):
-        job.run_scan(job.ScanOrder(out=Place(str(lake)), offsets=(str(OFFSETS),)), print)
+        job.run_scan(job.ScanOrder(out=LakePlace(str(lake)), offsets=(str(OFFSETS),)), print)
     assert list(tmp_path.rglob("*")) == ([lake] if there else [])
 
 
@@ -135,7 +135,7 @@ def test_why_a_job_failed_is_one_sentence(said: str, told: str) -> None:
 def test_files_that_executors_wrote_to_a_disk_of_their_own_are_an_error(tmp_path: Path) -> None:
     totals = TaskReport(made={"records": [DataFile("records/1-a/one.parquet", 1, 9)]})
     with pytest.raises(LakeError, match="the executors wrote where this machine cannot see it"):
-        check_seen(Place(str(tmp_path)), totals)
+        check_seen(LakePlace(str(tmp_path)), totals)
     (tmp_path / "records" / "1-a").mkdir(parents=True)
     (tmp_path / "records" / "1-a" / "one.parquet").touch()
-    check_seen(Place(str(tmp_path)), totals)
+    check_seen(LakePlace(str(tmp_path)), totals)

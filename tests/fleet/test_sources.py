@@ -30,7 +30,7 @@ from rebal.inspectors.fleet.sources.captured import (
     read_parts,
     shaped,
 )
-from rebal.inspectors.fleet.sources.files import Part, share_out
+from rebal.inspectors.fleet.sources.files import FilePart, share_out
 from rebal.inspectors.fleet.sources.segments import find_segments
 from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE
 
@@ -143,7 +143,7 @@ def test_a_line_whatever_it_holds_is_a_row_with_its_place_or_its_text(tmp_path: 
         for value in odd
     ]
     file.write_bytes(b"\n".join([*lines, b"\xff{", b"[" * 60_000, b"  "]))
-    (batch,) = read_lines(Part(str(file), 0, file.stat().st_size))
+    (batch,) = read_lines(FilePart(str(file), 0, file.stat().st_size))
     rows = batch.select(["value", "partition", "offset", "problem"]).to_pylist()
     assert len(rows) == len(lines) + 2
     for line, row in zip([*lines, b"\xff{", b"[" * 60_000], rows, strict=True):

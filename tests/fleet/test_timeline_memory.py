@@ -13,9 +13,9 @@ from msgspec import inspect
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.timeline import rows as timeline_rows
 from rebal.inspectors.fleet.timeline.facts import unpack_request
-from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
+from rebal.inspectors.fleet.timeline.group import TimelineRow, apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
+from rebal.inspectors.fleet.timeline.state import SCHEMA, TimelineState, decode, encode
 from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.fleet.timeline_input import in_order, record_of
 from tests.fleet.timeline_story import M, Story
@@ -23,7 +23,7 @@ from tests.fleet.timeline_story import M, Story
 
 def size_after(story: Story, step: Callable[[Story, int], None], count: int) -> tuple[int, int]:
     """How large a state is after so many steps, and how many rebalances were told."""
-    rows, state, found = Rows(), GroupState(group_id="g"), 0
+    rows, state, found = Rows(), TimelineState(group_id="g"), 0
 
     def taken() -> int:
         return sum(len(b) for name, b in rows.take(rest=True) if name.endswith("rebalances"))
@@ -76,7 +76,7 @@ def test_rows_of_unchanged_members_are_handed_on_before_the_end(
         story.generation(number, number, [M("a", (0,))])
     given = 0
 
-    def counted() -> Iterator[Record]:
+    def counted() -> Iterator[TimelineRow]:
         nonlocal given
         for row in in_order(story.rows):
             given += 1
@@ -88,9 +88,9 @@ def test_rows_of_unchanged_members_are_handed_on_before_the_end(
     assert given < len(story.rows)
 
 
-def told() -> GroupState:
+def told() -> TimelineState:
     """The state of a group of two members after some generations."""
-    state, story = GroupState(group_id="g", recorded=True), Story()
+    state, story = TimelineState(group_id="g", recorded=True), Story()
     for number in range(1, 6):
         story.generation(number * 60, number, [M("a", (0,)), M("b", (1,))])
     for row in story.rows:
@@ -102,7 +102,7 @@ def crafted(**changes: Any) -> bytes:
     """A state's document with other values of some fields."""
     fields = msgspec.msgpack.decode(encode(told()))
     for name, value in changes.items():
-        fields[GroupState.__struct_fields__.index(name)] = value
+        fields[TimelineState.__struct_fields__.index(name)] = value
     return msgspec.msgpack.encode(fields)
 
 
@@ -142,5 +142,5 @@ def shape_of(kind: Any) -> Any:
 
 def test_every_change_of_a_document_has_a_schema_of_its_own() -> None:
     """If this fails, raise `SCHEMA` (not for a name alone: documents are arrays); note both."""
-    shape = repr(shape_of(inspect.type_info(GroupState)))
+    shape = repr(shape_of(inspect.type_info(TimelineState)))
     assert (SCHEMA, zlib.crc32(shape.encode())) == (7, 1722434786)

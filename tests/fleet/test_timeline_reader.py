@@ -22,7 +22,7 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.fleet.timeline.values import (
     NOT_GIVEN,
-    Subscription,
+    MemberSubscription,
     partition_list,
     read_assignment,
     read_value,
@@ -78,14 +78,14 @@ def as_read(one: GroupMetadataMember, consumer: bool) -> tuple[Any, ...]:
         one.rebalance_timeout_ms, one.session_timeout_ms, "classic",
     )  # fmt: skip
     if not consumer:
-        return identity, None, Subscription(), NOT_GIVEN
+        return identity, None, MemberSubscription(), NOT_GIVEN
     given = read_assignment(one.assignment)
     try:
         read = decode_subscription(one.subscription)
     except WireError as error:
-        return identity, None, Subscription(error=str(error)), given
+        return identity, None, MemberSubscription(error=str(error)), given
     owned = partition_list(read.owned_partitions)
-    said = Subscription(read.version, read.topics, owned, read.rack_id, read.user_data)
+    said = MemberSubscription(read.version, read.topics, owned, read.rack_id, read.user_data)
     return identity, read.generation_id, said, given
 
 

@@ -20,7 +20,7 @@ from rebal.inspectors.fleet.schemas import TABLES, TIMELINE
 from rebal.inspectors.fleet.sources.requests import RequestLines
 from rebal.inspectors.fleet.timeline.clock import DISORDER, effective_times
 from rebal.inspectors.fleet.timeline.facts import pack_request, unpack_request
-from rebal.inspectors.fleet.timeline.group import Record
+from rebal.inspectors.fleet.timeline.group import TimelineRow
 from rebal.inspectors.fleet.timeline.rows import MADE, OPEN, WAITING
 from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from rebal.inspectors.logs.lines import Zone
@@ -113,9 +113,9 @@ def in_order(rows: Iterable[Row], observed: tuple[int, int] | None = None) -> li
     return sorted(moved, key=_place)
 
 
-def record_of(row: Row) -> Record:
+def record_of(row: Row) -> TimelineRow:
     """A row as the timeline takes it."""
-    return Record(**{name: row.get(name) for name in Record._fields})
+    return TimelineRow(**{name: row.get(name) for name in TimelineRow._fields})
 
 
 def tables(rows: Iterable[Row], **options: Any) -> Tables:

@@ -30,7 +30,7 @@ PARTITIONS = 12
 
 
 def settled(broker: Broker, group_id: str, members: int) -> GroupSnapshot:
-    """The group, once it has so many members, all at the newest target, which gives every partition.
+    """The group with so many members, once all have the newest target, which gives each partition.
 
     The first target of a new topic's group may be made before the coordinator knows the topic.
     """

@@ -12,7 +12,7 @@ from rebal.cli.render.fleet.words import trend_text
 from rebal.cli.trend import NoTrend, Trend
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment
-from rebal.inspectors.tables.history import GroupHistory, Incident, ListSeen, Rebalance
+from rebal.inspectors.tables.history import GroupHistory, Incident, ListSeen, RebalanceRow
 from rebal.planner.readiness import Blocker, MissingEvidence, Outlay, Readiness
 
 _T = TypeVar("_T", bound="_Trend")
@@ -240,7 +240,7 @@ def _whole(history: GroupHistory) -> dict[str, Any]:
     }
 
 
-def _row(one: Rebalance | ListSeen, *times: str) -> dict[str, Any]:
+def _row(one: RebalanceRow | ListSeen, *times: str) -> dict[str, Any]:
     """Return a table's row, its `times` as moments and without the group's name."""
     row = one._asdict()
     del row["group_id"]

@@ -46,7 +46,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import option, rebal
 from rebal.inspectors.clock import moment
-from rebal.inspectors.tables.history import ListSeen, Rebalance
+from rebal.inspectors.tables.history import ListSeen, RebalanceRow
 from rebal.planner.commands import COOPERATIVE
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Blocker
@@ -300,7 +300,7 @@ def _newest(
     yield plain_table(columns, map(row, newest))
 
 
-def _rebalance(one: Rebalance) -> tuple[str | Text, ...]:
+def _rebalance(one: RebalanceRow) -> tuple[str | Text, ...]:
     return (
         time_text(one.at, _SECOND),
         number_text(one.generation),

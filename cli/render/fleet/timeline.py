@@ -13,7 +13,7 @@ from rebal.cli.output import escape
 from rebal.cli.render.fleet.words import time_text
 from rebal.cli.render.text import cut
 from rebal.groups.model import Tri
-from rebal.inspectors.tables.history import GroupHistory, ListSeen, Rebalance
+from rebal.inspectors.tables.history import GroupHistory, ListSeen, RebalanceRow
 from rebal.planner.clients import cooperative
 
 MOST_LANES: Final = 12
@@ -85,7 +85,7 @@ class Timeline:
     def _x(self, at: int) -> float:
         return _LEFT + (at - self.low) * self._unit
 
-    def _draw_rebalances(self, found: Sequence[Rebalance]) -> None:
+    def _draw_rebalances(self, found: Sequence[RebalanceRow]) -> None:
         newest = found[-MOST_REBALANCES:]
         if len(newest) < len(found):
             self.count += f" (newest {len(newest)})"
@@ -116,7 +116,7 @@ class Timeline:
             label = one.instance_id or one.client_id or "a member"
             yield Line(_cut(label, _LEFT - 8), list(self._rejected(one)))
 
-    def _elected(self, found: Sequence[Rebalance]) -> Iterator[Bar]:
+    def _elected(self, found: Sequence[RebalanceRow]) -> Iterator[Bar]:
         """Draw one bar for each time span of an elected assignor."""
         runs: list[tuple[str, str, int]] = []
         for one in found:

@@ -56,7 +56,7 @@ class LakeError(DocumentError):
 
 
 @dataclass(frozen=True)
-class Place:
+class LakePlace:
     """A lake's address; `options` are delta-rs's own names, such as AWS_ENDPOINT_URL."""
 
     text: str
@@ -150,7 +150,7 @@ def import_delta() -> None:
         del os.environ["RUST_LOG"]
 
 
-def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
+def find_place(text: str, options: Mapping[str, str] | None = None) -> LakePlace:
     """Return the lake that `--out LAKE` or `report LAKE` names; nothing is looked up there.
 
     Raises:
@@ -160,7 +160,7 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> Place:
     import_delta()
     if not text:
         raise LakeError("no lake is named; name a folder or a URL.")
-    made = Place(text, dict(options or {}))
+    made = LakePlace(text, dict(options or {}))
     if made.folder is not None:
         return made
     plain = re.split("[?#]", text, maxsplit=1)[0]

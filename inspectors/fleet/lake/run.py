@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.inspectors.fleet.lake.place import PROBE, LakeError, Place
+from rebal.inspectors.fleet.lake.place import PROBE, LakeError, LakePlace
 from rebal.inspectors.fleet.lake.scans import LEAST, SCANS, Finished, Scans, clusters_of
 from rebal.inspectors.fleet.lake.sweep import Known, find_files, find_log, remove
 from rebal.inspectors.fleet.lake.table import (
@@ -47,7 +47,7 @@ class Run:
 
     def __init__(
         self,
-        place: Place,
+        place: LakePlace,
         cluster: str,
         number: int,
         found: Finished,
@@ -147,7 +147,7 @@ def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[st
     return dict(sorted((Counter(before) + Counter(now)).items()))
 
 
-def new_run(place: Place, cluster: str, *, full: bool, retain: float | None = None) -> Run:
+def new_run(place: LakePlace, cluster: str, *, full: bool, retain: float | None = None) -> Run:
     """Return a scan to be filled and finished; unless `full`, it goes on from the cluster's last.
 
     Scans of `retain` seconds are kept (None: as the last scan did, at first the last two).
@@ -166,7 +166,7 @@ def new_run(place: Place, cluster: str, *, full: bool, retain: float | None = No
     return Run(place, cluster, number, scans.of(cluster), full=full, retain=retain)
 
 
-def find_cluster(place: Place, named: str | None, told: str | None, *, whose: str) -> str:
+def find_cluster(place: LakePlace, named: str | None, told: str | None, *, whose: str) -> str:
     """Return the cluster that a scan of `whose` records is of.
 
     `told` is what the brokers or the files say; `named` is --cluster. Records that say nothing
@@ -191,7 +191,7 @@ def find_cluster(place: Place, named: str | None, told: str | None, *, whose: st
     return UNNAMED
 
 
-def check_place(place: Place) -> None:
+def check_place(place: LakePlace) -> None:
     """Check that a folder is empty, not there yet, or a lake; that a store can be written to.
 
     Raises:

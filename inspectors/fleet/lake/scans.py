@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rebal.inspectors.clock import moment
-from rebal.inspectors.fleet.lake.place import LakeError, Place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost, read_rows
 from rebal.inspectors.fleet.manifest import (
     NOTHING,
@@ -57,7 +57,7 @@ LEAST: Final = 2
 _SHARE: Final = 8
 
 
-class Row(NamedTuple):
+class FinishedScan(NamedTuple):
     """A finished scan by its `number`: the version of each table that holds it.
 
     `folders` are those that it made in the tables.
@@ -76,7 +76,11 @@ class Finished:
     """
 
     def __init__(
-        self, place: Place, cluster: str, files: Iterable[DataFile], rows: Iterable[Row]
+        self,
+        place: LakePlace,
+        cluster: str,
+        files: Iterable[DataFile],
+        rows: Iterable[FinishedScan],
     ) -> None:
         self._place = place
         self.cluster = cluster
@@ -110,7 +114,7 @@ class Finished:
 class Scans(LakeTable):
     """The table of a lake's finished scans."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LakePlace) -> None:
         super().__init__(place, SCANS, SCHEMA)
 
     def of(self, cluster: str, known: Finished | None = None) -> Finished:
@@ -143,7 +147,7 @@ class Scans(LakeTable):
         if found.rows[-1:] != before.rows[-1:]:
             raise lost(self._place, manifest.cluster)
         versions = {name: one.version for name, one in _entries(manifest).items()}
-        row = Row(manifest.run, manifest.finished_at, versions, (token,))
+        row = FinishedScan(manifest.run, manifest.finished_at, versions, (token,))
         rows = (*found.rows, row)
         gone = expired(rows, manifest.retain, manifest.finished_at)
         if len(gone) * _SHARE < len(rows):
@@ -168,7 +172,7 @@ class Scans(LakeTable):
         found: Finished,
         token: str,
         gone: Collection[int],
-        *made: tuple[Row, pa.Table],
+        *made: tuple[FinishedScan, pa.Table],
     ) -> Finished:
         """Commit the scans without those `gone`, and the one that was `made`; return those there.
 
@@ -203,18 +207,20 @@ class Scans(LakeTable):
             return DataFile(path, rows, out.tell())
 
 
-def _rows(place: Place, file: DataFile) -> tuple[Row, ...]:
+def _rows(place: LakePlace, file: DataFile) -> tuple[FinishedScan, ...]:
     found = pa.concat_tables(read_rows(place, f"{SCANS}/{file.path}", _ROW))
     # A time that becomes a datetime imports pandas.
     times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
     return tuple(
-        Row(row["scan_id"], at, dict(row["versions"]), tuple(row["folders"]))
+        FinishedScan(row["scan_id"], at, dict(row["versions"]), tuple(row["folders"]))
         for row, at in zip(found.drop(["finished_at"]).to_pylist(), times, strict=True)
         if at is not None
     )
 
 
-def expired(rows: Sequence[Row], retain: float | None, now: datetime) -> tuple[Row, ...]:
+def expired(
+    rows: Sequence[FinishedScan], retain: float | None, now: datetime
+) -> tuple[FinishedScan, ...]:
     """Return the scans that nobody keeps, of `rows` sorted by number: older than `retain` seconds.
 
     The last `LEAST` stay in any case, without `retain` no other does. What follows a scan that is
@@ -227,7 +233,7 @@ def expired(rows: Sequence[Row], retain: float | None, now: datetime) -> tuple[R
     return tuple(takewhile(lambda row: row.finished_at < since, old))
 
 
-def is_lake(place: Place) -> bool:
+def is_lake(place: LakePlace) -> bool:
     """Return whether the place has the table of finished scans."""
     from deltalake import DeltaTable
 
@@ -235,12 +241,12 @@ def is_lake(place: Place) -> bool:
         return DeltaTable.is_deltatable(place.table(SCANS), dict(place.options))
 
 
-def clusters_of(place: Place) -> tuple[str, ...]:
+def clusters_of(place: LakePlace) -> tuple[str, ...]:
     """Return the clusters with a finished scan; none where there is no lake yet."""
     return Scans(place).clusters() if is_lake(place) else ()
 
 
-def choose_cluster(place: Place, clusters: tuple[str, ...], wanted: str | None) -> str:
+def choose_cluster(place: LakePlace, clusters: tuple[str, ...], wanted: str | None) -> str:
     """Return the cluster to read in a lake that has these: the one wanted, or the only one.
 
     Raises:
@@ -263,7 +269,7 @@ def _entries(manifest: Manifest) -> Mapping[str, TableEntry]:
     return {**manifest.tables, **manifest.inputs}
 
 
-def _written(manifest: Manifest, row: Row) -> pa.Table:
+def _written(manifest: Manifest, row: FinishedScan) -> pa.Table:
     """Return a scan's row, in the columns of `SCHEMA`."""
     made = {
         "scan_id": row.number,

@@ -22,8 +22,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rebal.inspectors.fleet.lake.place import PROBE, Place
-from rebal.inspectors.fleet.lake.scans import SCANS, Finished, Row, Scans, expired
+from rebal.inspectors.fleet.lake.place import PROBE, LakePlace
+from rebal.inspectors.fleet.lake.scans import SCANS, Finished, FinishedScan, Scans, expired
 from rebal.inspectors.fleet.lake.table import (
     CHECKPOINT,
     DataFile,
@@ -54,7 +54,7 @@ class Freed(NamedTuple):
 
 
 def find_files(
-    place: Place,
+    place: LakePlace,
     found: Finished,
     number: int,
     *,
@@ -88,7 +88,7 @@ def find_files(
 
 
 def _files_of(
-    place: Place, found: Finished, rows: Mapping[int, Row], known: Known | None
+    place: LakePlace, found: Finished, rows: Mapping[int, FinishedScan], known: Known | None
 ) -> set[str]:
     """Return the files that these scans have, and those of all their rows, as paths in the lake."""
     made = {f"{SCANS}/{one.path}" for one in found.files}
@@ -101,7 +101,7 @@ def _files_of(
     return made
 
 
-def find_log(place: Place, gone: Mapping[str, Collection[int]]) -> list[Freed]:
+def find_log(place: LakePlace, gone: Mapping[str, Collection[int]]) -> list[Freed]:
     """Return the entries of all tables' logs that no version of a scan needs.
 
     A version is made of the last checkpoint up to it and of the entries after that. `gone` are
@@ -132,7 +132,7 @@ def find_log(place: Place, gone: Mapping[str, Collection[int]]) -> list[Freed]:
     return sorted(entries)
 
 
-def remove(place: Place, freed: Sequence[Freed]) -> None:
+def remove(place: LakePlace, freed: Sequence[Freed]) -> None:
     """Remove files, and folders of scans that have none left; what is gone already is left out.
 
     Raises:
@@ -163,7 +163,7 @@ class Compacted(NamedTuple):
 
 
 def compact(
-    place: Place, clusters: Sequence[str], *, retain: float | None = None, dry: bool = False
+    place: LakePlace, clusters: Sequence[str], *, retain: float | None = None, dry: bool = False
 ) -> Compacted:
     """Compact what these clusters have in the lake; `dry` changes nothing.
 
@@ -201,7 +201,7 @@ def compact(
     return Compacted(dropped, tuple(freed), tuple(log), tuple(lost))
 
 
-def _list(place: Place, folder: str) -> list[FileInfo]:
+def _list(place: LakePlace, folder: str) -> list[FileInfo]:
     """Return all files in a folder, and in those below it."""
     from pyarrow.fs import FileSelector
 

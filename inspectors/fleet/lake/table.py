@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rebal.inspectors.fleet.lake.place import LakeError, Place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
 from rebal.inspectors.fleet.schemas import SCAN, in_columns
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class DataFile(NamedTuple):
 class LakeTable:
     """The table `name` of a lake, with these columns beside `cluster_id`."""
 
-    def __init__(self, place: Place, name: str, schema: pa.Schema) -> None:
+    def __init__(self, place: LakePlace, name: str, schema: pa.Schema) -> None:
         self._place = place
         self._name = name
         self._schema = pa.schema([pa.field(CLUSTER, pa.string()), *schema])
@@ -270,7 +270,7 @@ def _prefix(cluster: str) -> str:
     return f"{hashlib.sha256(cluster.encode()).hexdigest()[:16]}-"
 
 
-def lost(place: Place, cluster: str) -> LakeError:
+def lost(place: LakePlace, cluster: str) -> LakeError:
     """Return the error of the one of two scans that came second."""
     return LakeError(
         f"{place}: another scan of the cluster {cluster} was writing there and came first; nothing "
@@ -279,7 +279,7 @@ def lost(place: Place, cluster: str) -> LakeError:
 
 
 def read_rows(
-    place: Place, path: str, columns: pa.Schema, wanted: pc.Expression | None = None
+    place: LakePlace, path: str, columns: pa.Schema, wanted: pc.Expression | None = None
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file of the lake: those `wanted` (None: all), in these columns.
 

@@ -21,7 +21,7 @@ from rebal.groups.errors import DocumentError
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TEXT, TIME
 from rebal.inspectors.fleet.sources.files import (
-    Part,
+    FilePart,
     blocks,
     head_of,
     is_remote,
@@ -33,7 +33,7 @@ from rebal.inspectors.fleet.sources.source import (
     SKIPPED,
     SOURCE,
     TOPIC,
-    Source,
+    RecordSource,
     SourceRow,
     batches_of,
 )
@@ -46,7 +46,7 @@ _NO_RECORD: Final = "no record: without partition or offset"
 _FOREIGN: Final = f"{SKIPPED}records of other topics"
 
 
-class _Line(msgspec.Struct):
+class _CapturedLine(msgspec.Struct):
     """A line of captured JSON; msgspec reads bytes as base64."""
 
     partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -57,7 +57,7 @@ class _Line(msgspec.Struct):
     topic: str | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = msgspec.json.Decoder(_CapturedLine).decode
 
 
 def find_files(paths: Sequence[str]) -> list[str]:
@@ -73,14 +73,14 @@ def find_files(paths: Sequence[str]) -> list[str]:
     return files
 
 
-def read_files(paths: Sequence[str]) -> Source:
+def read_files(paths: Sequence[str]) -> RecordSource:
     """Return the records in captured files; errors as in `find_files`."""
     files = find_files(paths)
     names = tuple(sorted({Path(path).name for path in files}))
-    return Source(names, lambda cores, _: share_out(files, cores)[0], read_parts)
+    return RecordSource(names, lambda cores, _: share_out(files, cores)[0], read_parts)
 
 
-def read_parts(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+def read_parts(parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in parts of files as batches of `SOURCE`."""
     for one in parts:
         yield from read_groups(one) if _is_parquet(one.path) else read_lines(one)
@@ -90,7 +90,7 @@ def _is_parquet(path: str) -> bool:
     return head_of(path).startswith(b"PAR1")
 
 
-def read_lines(part: Part) -> Iterator[pa.RecordBatch]:
+def read_lines(part: FilePart) -> Iterator[pa.RecordBatch]:
     """Yield the lines of a part of a file as batches of `SOURCE`.
 
     Raises:
@@ -149,7 +149,7 @@ def _check_columns(path: str) -> None:
         )
 
 
-def read_groups(part: Part) -> Iterator[pa.RecordBatch]:
+def read_groups(part: FilePart) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part of a Parquet file as batches of `SOURCE`.
 
     A row group belongs to the part in which its middle is.

@@ -21,7 +21,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened, unread_form
-from rebal.inspectors.fleet.lake.place import SCHEME, Place, find_place
+from rebal.inspectors.fleet.lake.place import SCHEME, LakePlace, find_place
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
@@ -73,7 +73,7 @@ def opened_file(path: str) -> Iterator[IO[bytes]]:
         raise cannot_read(path, error) from None
 
 
-def _place_of(url: str) -> tuple[Place, str]:
+def _place_of(url: str) -> tuple[LakePlace, str]:
     """Return the folder that a URL's last part is in, and that part."""
     folder, _, name = url.rpartition("/")
     return find_place(folder), name
@@ -105,7 +105,7 @@ def head_of(path: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """The lines of a file that begin at `begin` or later and before `end`, both in bytes."""
 
     path: str
@@ -113,7 +113,7 @@ class Part:
     end: int
 
 
-class Block(NamedTuple):
+class LogBlock(NamedTuple):
     """Whole lines and where the first begins in the file's text, or why nothing follows there."""
 
     position: int
@@ -123,7 +123,7 @@ class Block(NamedTuple):
 
 def share_out(
     paths: Sequence[str], tasks: int, known: Sequence[ReadLog] = ()
-) -> tuple[list[list[Part]], list[ReadLog]]:
+) -> tuple[list[list[FilePart]], list[ReadLog]]:
     """Return the files at `paths` in parts, those of each of about `tasks` tasks.
 
     Packed files come first: they cannot be split. What an earlier scan has read of a file, by its
@@ -132,7 +132,7 @@ def share_out(
     Raises:
         DocumentError: a path is missing or cannot be read, or a folder holds no file.
     """
-    packed: list[list[Part]] = []
+    packed: list[list[FilePart]] = []
     plain_files: dict[str, tuple[int, int]] = {}
     logs: list[ReadLog] = []
     found = [file for path in paths for file in list_files(path)]
@@ -153,11 +153,11 @@ def share_out(
             else:
                 logs.append(_as_read(head, size))
                 if logs[-1] not in known:
-                    packed.append([Part(file, begin, _TO_ITS_END)])
+                    packed.append([FilePart(file, begin, _TO_ITS_END)])
     new = sum(size - begin for begin, size in plain_files.values())
     most = min(_MOST, max(_LEAST, -(-new // tasks)))
     plain = [
-        Part(path, at, min(at + most, size))
+        FilePart(path, at, min(at + most, size))
         for path, (begin, size) in plain_files.items()
         for at in range(begin, size, most)
     ]
@@ -181,7 +181,7 @@ def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
     return begin
 
 
-def blocks(part: Part) -> Iterator[Block]:
+def blocks(part: FilePart) -> Iterator[LogBlock]:
     """Yield the lines of a part; a longer one than `LONGEST_LINE` comes in pieces.
 
     Raises:
@@ -209,12 +209,12 @@ def blocks(part: Part) -> Iterator[Block]:
                     break
                 if not block.endswith(b"\n"):
                     block += text.readline(LONGEST_LINE)
-                yield Block(position, bytes(block))
+                yield LogBlock(position, bytes(block))
                 position, block = position + len(block), bytearray()
         except _DAMAGED:
             problem = "the packed file is cut off or damaged from here on; fetch it again"
         if problem is not None:
-            yield Block(position, bytes(block), problem)
+            yield LogBlock(position, bytes(block), problem)
 
 
 def _first_text(stream: IO[bytes]) -> bytes:

@@ -27,7 +27,7 @@ from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.files import read_text
-from rebal.inspectors.fleet.sources.source import TOPIC, Source, SourceRow, batches_of
+from rebal.inspectors.fleet.sources.source import TOPIC, RecordSource, SourceRow, batches_of
 from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.kafka.doctor import acl
 from rebal.inspectors.kafka.read import read_brokers
@@ -53,7 +53,7 @@ class PartitionRange(NamedTuple):
     end: int
 
 
-def find_records(config: ClusterConfig) -> Source:
+def find_records(config: ClusterConfig) -> RecordSource:
     """Return the records of `__consumer_offsets`.
 
     Raises:
@@ -81,7 +81,7 @@ def find_records(config: ClusterConfig) -> Source:
         notes += brokers.notes
     except (ConnectError, RequestError) as error:
         notes.append(f"what the brokers say of themselves was not read: {error}")
-    return Source(
+    return RecordSource(
         names=(config.bootstrap,),
         share=partial(share_ranges, edges),
         read=partial(read_partitions, config=carried(config)),

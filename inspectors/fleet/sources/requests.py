@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TIMELINE
-from rebal.inspectors.fleet.sources.files import Part, blocks
+from rebal.inspectors.fleet.sources.files import FilePart, blocks
 from rebal.inspectors.fleet.timeline.facts import is_steady, pack_request
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import (
@@ -34,7 +34,7 @@ SYNCED: Final = "group_id string, generation long, at long"
 
 
 def read_parts(
-    parts: Sequence[Part], zone: Zone, counts: MutableMapping[str, int]
+    parts: Sequence[FilePart], zone: Zone, counts: MutableMapping[str, int]
 ) -> Iterator[pa.Table]:
     """Yield the rows of parts of logs as `TIMELINE`; their lines are added to `counts`."""
     found = RequestLines(zone, counts)
@@ -48,7 +48,7 @@ def read_parts(
             yield pa.Table.from_pylist(rows, TIMELINE)
 
 
-def read_syncs(parts: Sequence[Part]) -> Iterator[pa.RecordBatch]:
+def read_syncs(parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
     """Yield the times of leaders' syncs in parts of logs that name no zone, as if in UTC."""
     for part in parts:
         for position, text, _ in blocks(part):

@@ -26,7 +26,13 @@ from kafka.record.legacy_records import LegacyRecordBatch
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.files import opened, read_text
-from rebal.inspectors.fleet.sources.source import SKIPPED, TOPIC, Source, SourceRow, batches_of
+from rebal.inspectors.fleet.sources.source import (
+    SKIPPED,
+    TOPIC,
+    RecordSource,
+    SourceRow,
+    batches_of,
+)
 from rebal.inspectors.logs.text_input import cannot_read, files_in
 
 _CLUSTER_ID: Final = re.compile(r"(?m)^\s*cluster\.id\s*=\s*(\S+)")
@@ -98,7 +104,7 @@ def find_cluster_id_of(segments: Sequence[Segments]) -> str | None:
     return next(iter(ids), None)
 
 
-def read_segments(paths: Sequence[str]) -> Source:
+def read_segments(paths: Sequence[str]) -> RecordSource:
     """Return the records in segments; a task for each folder.
 
     Raises:
@@ -106,7 +112,7 @@ def read_segments(paths: Sequence[str]) -> Source:
     """
     found = find_segments(paths)
     names = tuple(sorted({f"{TOPIC}-{partition}" for partition, _ in found}))
-    return Source(names, lambda *_: found, read_partition, cluster=find_cluster_id_of(found))
+    return RecordSource(names, lambda *_: found, read_partition, cluster=find_cluster_id_of(found))
 
 
 def read_partition(share: Segments) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,7 @@ _BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordSource:
     """Records that a scan reads; `names` says where they come from.
 
     `share` makes shares of them for so many cores, one for each task, and may leave out records up

@@ -27,10 +27,10 @@ from rebal.inspectors.fleet.timeline.rebalances import TOPIC, Generation
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import (
     Assignment,
-    Member,
+    GenerationMember,
+    MemberSubscription,
     Named,
     PartitionList,
-    Subscription,
     partition_list,
     read_subscription,
 )
@@ -52,7 +52,7 @@ Waiting = tuple[str, MemberRecords | None]
 """A member, by its id, and its record that waits for what is written with it; None: it went."""
 
 
-class ConsumerGroup(Struct, array_like=True):
+class ConsumerGroupRecords(Struct, array_like=True):
     """One group's KIP-848 records, as they are now; `timed` is whether the times of this epoch are
     evidence of when."""
 
@@ -224,14 +224,14 @@ class ConsumerGroup(Struct, array_like=True):
 
     def _seen(
         self, member_id: str, known: ConsumerGroupMember, member: MemberRecords, rows: Rows
-    ) -> tuple[Member, int | None]:
-        said, generation = Subscription(topics=known.topics), None
+    ) -> tuple[GenerationMember, int | None]:
+        said, generation = MemberSubscription(topics=known.topics), None
         if known.supported_protocols:
             said, generation = read_subscription(known.supported_protocols[0].metadata)
         if known.rack_id not in (None, said.rack):
             said = replace(said, rack=known.rack_id)
         now, target = member.current, member.target
-        seen = Member(
+        seen = GenerationMember(
             member_id,
             known.instance_id,
             known.client_id,

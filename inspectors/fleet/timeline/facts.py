@@ -140,7 +140,7 @@ def keep_newest(kept: dict[_K, _V], key: _K, value: _V) -> None:
         del kept[next(iter(kept))]
 
 
-class Leave(Struct, array_like=True):
+class LoggedLeave(Struct, array_like=True):
     """A LEAVE_GROUP of a member; `had` is how many partitions it then had, None: not known."""
 
     member_id: str
@@ -161,7 +161,7 @@ class RequestFacts(Struct, array_like=True):
     generations: dict[int, LoggedGeneration] = {}
     members: dict[str, LoggedMember] = {}
     instances: dict[str, str] = {}
-    left: dict[str, Leave] = {}
+    left: dict[str, LoggedLeave] = {}
     left_on: dict[str, str] = {}
     away: dict[tuple[str | None, str | None], bool] = {}
     fenced: dict[str, int] = {}
@@ -222,7 +222,7 @@ class RequestFacts(Struct, array_like=True):
 
     def leave(self, member_id: str, at: int, reason: str | None, connection: str | None) -> None:
         """Note that a member left; a join on its connection is by the same process."""
-        self.left[member_id] = Leave(member_id, at, reason)
+        self.left[member_id] = LoggedLeave(member_id, at, reason)
         if connection and not reason:
             keep_newest(self.left_on, connection, member_id)
 

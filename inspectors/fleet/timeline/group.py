@@ -22,16 +22,16 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.fleet.timeline import history, incidents, requests
 from rebal.inspectors.fleet.timeline.clock import DISORDER, TOLERANCE
-from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup, Epoch
+from rebal.inspectors.fleet.timeline.consumer import ConsumerGroupRecords, Epoch
 from rebal.inspectors.fleet.timeline.facts import MILLI, LoggedMember
 from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation, MemberSpan
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import GroupState, Tombstone
+from rebal.inspectors.fleet.timeline.state import TimelineState, Tombstone
 from rebal.inspectors.fleet.timeline.values import (
     KEPT,
-    Member,
+    GenerationMember,
+    MemberSubscription,
     Named,
-    Subscription,
     read_value,
 )
 from rebal.inspectors.logs.requests.lines import Request
@@ -42,7 +42,7 @@ _MOST_NAMED: Final = 20
 _MOST_LOGGED: Final = 64
 
 
-class Record(NamedTuple):
+class TimelineRow(NamedTuple):
     """A row of `TIMELINE` of one group, a record where it has a key; `told_at` is its own time
     (None: that is `at`)."""
 
@@ -68,7 +68,7 @@ class Record(NamedTuple):
         return self.at if self.told_at is None else self.told_at
 
 
-def apply_record(state: GroupState, rows: Rows, record: Record) -> None:
+def apply_record(state: TimelineState, rows: Rows, record: TimelineRow) -> None:
     """Apply one record of `__consumer_offsets` whose key names this group."""
     _came(state, record.at, TOPIC)
     state.told_until = max(record.at, state.told_until)
@@ -90,7 +90,7 @@ def apply_record(state: GroupState, rows: Rows, record: Record) -> None:
     _apply(state, rows, record, key, value)
 
 
-def apply_request(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
+def apply_request(state: TimelineState, rows: Rows, at: int | None, request: Request) -> None:
     """Apply one line of a broker's request log about this group, whose time is `at`."""
     if at is None:
         requests.note(state, rows, at, request)
@@ -110,7 +110,7 @@ def apply_request(state: GroupState, rows: Rows, at: int | None, request: Reques
         _write_members(state, rows, dropped)
 
 
-def finish(state: GroupState, rows: Rows) -> None:
+def finish(state: TimelineState, rows: Rows) -> None:
     """Apply the end of this group's inputs."""
     history.apply_logged(state, rows, None)
     if state.dying is not None:
@@ -142,7 +142,7 @@ def finish(state: GroupState, rows: Rows) -> None:
     )
 
 
-def _hear(state: GroupState, rows: Rows) -> None:
+def _hear(state: TimelineState, rows: Rows) -> None:
     """KIP-848 members of whom only the log tells, and the type that it shows by them."""
     beats = [one.last_at for one in state.facts.members.values() if one.first_epoch is not None]
     if not beats or state.has_member_records:
@@ -155,7 +155,7 @@ def _hear(state: GroupState, rows: Rows) -> None:
 
 
 def _write_members(
-    state: GroupState, rows: Rows, members: Mapping[str, LoggedMember], stay: bool = True
+    state: TimelineState, rows: Rows, members: Mapping[str, LoggedMember], stay: bool = True
 ) -> None:
     """Write rows of KIP-848 members whose heartbeats a log shows, each from its first epoch to its
     last; `stay` is whether who has not gone is there still.
@@ -166,7 +166,7 @@ def _write_members(
     for member_id, logged in sorted(members.items()):
         if logged.first_epoch is None:
             continue
-        member = Member(
+        member = GenerationMember(
             member_id,
             logged.instance_id,
             logged.client_id,
@@ -174,7 +174,7 @@ def _write_members(
             logged.rebalance_timeout_ms,
             None,
             "consumer",
-            Subscription(topics=logged.topics),
+            MemberSubscription(topics=logged.topics),
         )
         number = logged.last_epoch or logged.first_epoch
         history.write(
@@ -189,13 +189,13 @@ def _write_members(
         )
 
 
-def _came(state: GroupState, at: int, source: str) -> None:
+def _came(state: TimelineState, at: int, source: str) -> None:
     state.first_at = min(at, state.first_at or at)
     state.last_at = max(at, state.last_at)
     state.sources.add(source)
 
 
-def _decode(record: Record) -> tuple[kinds.Key, Any]:
+def _decode(record: TimelineRow) -> tuple[kinds.Key, Any]:
     key, value = _decode_key(record.key), record.value
     if value is None:
         return key, None
@@ -206,14 +206,16 @@ def _decode(record: Record) -> tuple[kinds.Key, Any]:
     )
 
 
-def _give_up(state: GroupState, rows: Rows, before: int) -> None:
+def _give_up(state: TimelineState, rows: Rows, before: int) -> None:
     """Write the rebalances of which nothing more can come: last heard of before this time."""
     logged = state.facts.generations
     late = [n for n, one in logged.items() if not one.applied and one.last_at < before]
     history.catch_up(state, rows, max(late, default=-1) + 1)
 
 
-def _apply(state: GroupState, rows: Rows, record: Record, key: kinds.Key, value: Any) -> None:
+def _apply(
+    state: TimelineState, rows: Rows, record: TimelineRow, key: kinds.Key, value: Any
+) -> None:
     kind = kinds.group_type(key.version)
     if state.dying is not None and value is not None:
         if state.type is kind or (
@@ -244,17 +246,17 @@ def _apply(state: GroupState, rows: Rows, record: Record, key: kinds.Key, value:
         _advance(state, rows, over)
 
 
-def _advance(state: GroupState, rows: Rows, over: list[Epoch]) -> None:
+def _advance(state: TimelineState, rows: Rows, over: list[Epoch]) -> None:
     for generation, members in over:
         history.advance(state, rows, generation, members)
 
 
-def _became(state: GroupState, rows: Rows, kind: GroupType, at: int) -> None:
+def _became(state: TimelineState, rows: Rows, kind: GroupType, at: int) -> None:
     """Note the group's type; a change is a conversion (KIP-848), in both directions."""
     was, state.type = state.type, kind
     state.deleted_at = None
     if kind is GroupType.CONSUMER and (state.consumer is None or was is not kind):
-        state.consumer = ConsumerGroup()
+        state.consumer = ConsumerGroupRecords()
         state.protocol_type = "consumer"
     if kind is GroupType.CLASSIC:
         _end_consumer(state, rows, at)
@@ -266,7 +268,7 @@ def _became(state: GroupState, rows: Rows, kind: GroupType, at: int) -> None:
     incidents.add(rows, to, at, to, members=sorted(state.members)[:_MOST_NAMED])
 
 
-def _end_consumer(state: GroupState, rows: Rows, at: int) -> None:
+def _end_consumer(state: TimelineState, rows: Rows, at: int) -> None:
     """End the KIP-848 group with its last generation, before it was taken apart."""
     consumer, state.consumer = state.consumer, None
     if consumer is not None:
@@ -274,7 +276,7 @@ def _end_consumer(state: GroupState, rows: Rows, at: int) -> None:
 
 
 def _goes_on(
-    state: GroupState, dying: Tombstone, record: Record, key: kinds.Key, value: Any
+    state: TimelineState, dying: Tombstone, record: TimelineRow, key: kinds.Key, value: Any
 ) -> bool:
     """Return whether a record of the other type after a tombstone converts the group.
 
@@ -290,7 +292,7 @@ def _goes_on(
     return goes_on or record.own_at == dying.own_at
 
 
-def _die(state: GroupState, rows: Rows, tombstone: Tombstone) -> None:
+def _die(state: TimelineState, rows: Rows, tombstone: Tombstone) -> None:
     """End the group at its tombstone: nothing of another type followed it."""
     _end_consumer(state, rows, tombstone.at)
     history.end(state, rows, tombstone.at, "group deleted", tombstone.at)
@@ -298,9 +300,9 @@ def _die(state: GroupState, rows: Rows, tombstone: Tombstone) -> None:
 
 
 def _classic(
-    state: GroupState,
+    state: TimelineState,
     rows: Rows,
-    record: Record,
+    record: TimelineRow,
     value: GroupMetadata,
     members: Named,
 ) -> None:
@@ -320,7 +322,7 @@ def _classic(
 
 
 def _told_lists(
-    state: GroupState, consumer: ConsumerGroup, key: kinds.Key, value: Any, at: int
+    state: TimelineState, consumer: ConsumerGroupRecords, key: kinds.Key, value: Any, at: int
 ) -> None:
     """Note the list of a classic member of a KIP-848 group: its record holds all of it."""
     if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
@@ -330,7 +332,7 @@ def _told_lists(
             state.facts.member(key.member_id).assignors = names
 
 
-def _state(state: GroupState, members: int | None) -> str | None:
+def _state(state: TimelineState, members: int | None) -> str | None:
     if state.ended:
         return "Dead"
     if state.type is GroupType.CONSUMER:
@@ -341,7 +343,7 @@ def _state(state: GroupState, members: int | None) -> str | None:
     return "Stable" if members else "Empty"
 
 
-def _error(rows: Rows, record: Record, error: str) -> None:
+def _error(rows: Rows, record: TimelineRow, error: str) -> None:
     rows.add(
         "errors",
         source=record.source,

@@ -22,7 +22,7 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     TOPIC,
     Generation,
     MemberSpan,
-    Rebalance,
+    Transition,
     cause,
     cost_of,
     departure,
@@ -30,11 +30,11 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     moved,
 )
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import GroupState, Logged
+from rebal.inspectors.fleet.timeline.state import Logged, TimelineState
 from rebal.inspectors.fleet.timeline.values import (
     NOT_GIVEN,
     UNTOLD,
-    Member,
+    GenerationMember,
     Named,
     read_assignment,
     read_subscription,
@@ -44,7 +44,7 @@ from rebal.inspectors.fleet.timeline.values import (
 _MOST_SKIPPED: Final = 100
 
 
-def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> None:
+def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -> None:
     """Go on to the next generation, or to the same one that was written again."""
     if state.generation is not None and new.number < state.generation.number:
         end(state, rows, None, None, state.generation.completed)
@@ -67,7 +67,7 @@ def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> N
     new.completed = old.completed if old is not None and is_again else new.ended
     if logged is not None and new.size is not None and not is_again:
         logged.ended = new.ended
-    rebalance = Rebalance(old, new, state.members, members, state.facts, slipped=slipped)
+    rebalance = Transition(old, new, state.members, members, state.facts, slipped=slipped)
     state.slipped = [*state.slipped, *rebalance.went] if is_again else []
     if not is_again:
         _rebalanced(state, rows, rebalance)
@@ -82,7 +82,7 @@ def advance(state: GroupState, rows: Rows, new: Generation, members: Named) -> N
         del generations[number]
 
 
-def apply_logged(state: GroupState, rows: Rows, before: int | None) -> None:
+def apply_logged(state: TimelineState, rows: Rows, before: int | None) -> None:
     """Apply what the log alone shows, up to this time (None: all)."""
     logged = state.logged
     while logged and (before is None or logged[0].at < before):
@@ -93,7 +93,7 @@ def apply_logged(state: GroupState, rows: Rows, before: int | None) -> None:
             _replace(state, rows, event)
 
 
-def _replace(state: GroupState, rows: Rows, event: Logged) -> None:
+def _replace(state: TimelineState, rows: Rows, event: Logged) -> None:
     """Apply a static member's restart that only the log shows: the same member by another id."""
     now, span = state.generation, state.members.get(event.before or "")
     if now is None or now.number != event.generation or span is None:
@@ -109,7 +109,7 @@ def _replace(state: GroupState, rows: Rows, event: Logged) -> None:
     advance(state, rows, new, members)
 
 
-def end(state: GroupState, rows: Rows, at: int | None, reason: str | None, until: int) -> None:
+def end(state: TimelineState, rows: Rows, at: int | None, reason: str | None, until: int) -> None:
     """End the group, which was deleted at `at` (None: only what comes after shows it).
 
     What a log shows after `until` belongs to the next one.
@@ -128,7 +128,7 @@ def end(state: GroupState, rows: Rows, at: int | None, reason: str | None, until
     state.slipped = []
 
 
-def finish(state: GroupState, rows: Rows) -> int | None:
+def finish(state: TimelineState, rows: Rows) -> int | None:
     """End the input: those who are there now are current; return how many (None: not known)."""
     catch_up(state, rows, None)
     _leave_at_last(state, rows)
@@ -141,7 +141,7 @@ def finish(state: GroupState, rows: Rows) -> int | None:
 
 
 def _close(
-    state: GroupState,
+    state: TimelineState,
     rows: Rows,
     left_at: int | None,
     reason: str | None,
@@ -154,7 +154,7 @@ def _close(
 
 
 def _leave(
-    state: GroupState, rows: Rows, span: MemberSpan, left_at: int, reason: str | None,
+    state: TimelineState, rows: Rows, span: MemberSpan, left_at: int, reason: str | None,
     *, closed: bool,
 ) -> None:  # fmt: skip
     """Write the last row of a member that left; `closed` is whether it was seen to leave."""
@@ -165,7 +165,7 @@ def _leave(
 
 
 def write(
-    state: GroupState,
+    state: TimelineState,
     rows: Rows,
     span: MemberSpan,
     *,
@@ -221,7 +221,7 @@ def write(
     )
 
 
-def _as_heard(member: Member, logged: LoggedMember) -> Member:
+def _as_heard(member: GenerationMember, logged: LoggedMember) -> GenerationMember:
     """Return a restarted static member: records keep its client id and host of before."""
     host = logged.host
     if host is not None and member.host is not None and member.host.startswith("/"):
@@ -229,7 +229,7 @@ def _as_heard(member: Member, logged: LoggedMember) -> Member:
     return member.under(member.member_id, logged.client_id, host)
 
 
-def _leave_at_last(state: GroupState, rows: Rows) -> None:
+def _leave_at_last(state: TimelineState, rows: Rows) -> None:
     """Write the last rows of members that left after the last rebalance: no later one shows it."""
     now = state.generation
     if now is None or not state.facts.left:
@@ -240,7 +240,7 @@ def _leave_at_last(state: GroupState, rows: Rows) -> None:
             _leave(state, rows, span, left.at, left.reason or "member left", closed=True)
 
 
-def _rebalanced(state: GroupState, rows: Rows, of: Rebalance) -> None:
+def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
     """Add the rebalance's row; a new group's first record (generation 0) is none."""
     old, new = of.old, of.new
     protocol, stopped = cost_of(of)
@@ -289,7 +289,7 @@ def _rebalanced(state: GroupState, rows: Rows, of: Rebalance) -> None:
     state.incidents.rebalanced(new, of.members, rows)
 
 
-def _settle(state: GroupState, rows: Rows, of: Rebalance) -> None:
+def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
     """Bring the members to the new generation."""
     facts, new = state.facts, of.new
     for span in of.gone:
@@ -322,7 +322,7 @@ def _settle(state: GroupState, rows: Rows, of: Rebalance) -> None:
         )
 
 
-def catch_up(state: GroupState, rows: Rows, until: int | None) -> None:
+def catch_up(state: TimelineState, rows: Rows, until: int | None) -> None:
     """Write the generations up to `until` (None: the input's end) that have no record.
 
     A number that the records skip had its joins, and its assignment never came, unless records
@@ -354,7 +354,7 @@ def catch_up(state: GroupState, rows: Rows, until: int | None) -> None:
             _failed(state, rows, number, generations.get(number))
 
 
-def _complete_logged(state: GroupState, rows: Rows, logged: LoggedGeneration) -> None:
+def _complete_logged(state: TimelineState, rows: Rows, logged: LoggedGeneration) -> None:
     """Go on to a generation that only the log shows, if it was completed."""
     now = state.generation
     is_past = now is not None and logged.number <= now.number
@@ -377,7 +377,7 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
         known = facts.members.get(member_id, UNHEARD)
         said, number = read_subscription(sent) if sent and consumer else (UNTOLD, None)
         assigned = read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
-        member = Member(
+        member = GenerationMember(
             member_id,
             instance_id or known.instance_id,
             known.client_id,
@@ -401,7 +401,7 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
     return generation, members
 
 
-def _failed(state: GroupState, rows: Rows, number: int, logged: LoggedGeneration | None) -> None:
+def _failed(state: TimelineState, rows: Rows, number: int, logged: LoggedGeneration | None) -> None:
     found = logged or LoggedGeneration(number)
     found.applied = True
     ended = found.last_at if logged is not None else None

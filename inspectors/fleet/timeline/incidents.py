@@ -22,7 +22,7 @@ from msgspec import Struct
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY
 from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan, is_slow
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.values import Member
+from rebal.inspectors.fleet.timeline.values import GenerationMember
 from rebal.inspectors.logs.requests.lines import Request
 
 Kind = Literal[
@@ -98,7 +98,9 @@ class Incidents(Struct, array_like=True):
 
     streaks: dict[Key, Streak] = {}
 
-    def rebalanced(self, new: Generation, members: Collection[Member], rows: Rows) -> None:
+    def rebalanced(
+        self, new: Generation, members: Collection[GenerationMember], rows: Rows
+    ) -> None:
         """Note that a rebalance to these members was completed."""
         if members and new.timed:
             began = new.started or new.ended
@@ -117,7 +119,7 @@ class Incidents(Struct, array_like=True):
         if storm is not None:
             storm.again(at or storm.last_at)
 
-    def _owners(self, at: int, members: Collection[Member], rows: Rows) -> None:
+    def _owners(self, at: int, members: Collection[GenerationMember], rows: Rows) -> None:
         """Members that own nothing while others do."""
         empty = {one.member_id for one in members if one.assignment.count == 0}
         for key in [key for key in self.streaks if key[0] == "empty" and key[1] not in empty]:
@@ -128,9 +130,15 @@ class Incidents(Struct, array_like=True):
                 streak.again(at, member_id)
 
     def left(
-        self, gone: MemberSpan, at: int, reason: str | None, others: Iterable[Member], rows: Rows,
-        *, closed: bool,
-    ) -> None:  # fmt: skip
+        self,
+        gone: MemberSpan,
+        at: int,
+        reason: str | None,
+        others: Iterable[GenerationMember],
+        rows: Rows,
+        *,
+        closed: bool,
+    ) -> None:
         """Note that a member left at `at`; `others` are the present members.
 
         `closed` is whether it was seen to leave.
@@ -222,7 +230,7 @@ def add(rows: Rows, kind: Kind, at: int, detail: str, *, members: Iterable[str] 
     )  # fmt: skip
 
 
-def _client(member: Member) -> Key | None:
+def _client(member: GenerationMember) -> Key | None:
     if member.instance_id is not None:
         return "short", member.instance_id
     return ("short", *member.process) if member.client_id else None

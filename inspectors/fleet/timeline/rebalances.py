@@ -21,7 +21,7 @@ from rebal.inspectors.fleet.timeline.protocol import UNLOGGED, Kind, group_ran, 
 from rebal.inspectors.fleet.timeline.values import (
     NOTHING,
     Assignment,
-    Member,
+    GenerationMember,
     Named,
     Partition,
     partitions_in,
@@ -107,7 +107,7 @@ class MemberSpan(Struct, eq=False, array_like=True):
     still owned when it joined last.
     """
 
-    member: Member
+    member: GenerationMember
     generation: int | None
     first_generation: int | None
     first_at: int
@@ -121,7 +121,7 @@ class MemberSpan(Struct, eq=False, array_like=True):
         return self.member.member_id
 
 
-class Rebalance:
+class Transition:
     """A rebalance from `old` (None: not known) to `new`: who changed, and what the log shows.
 
     `stayed` are all that are in both, each as it was and as it is, until they are brought on;
@@ -185,7 +185,7 @@ class Rebalance:
         return seen and self.facts.since <= self.old.completed
 
 
-def moved(of: Rebalance, withheld: Owners) -> tuple[int | None, Owners]:
+def moved(of: Transition, withheld: Owners) -> tuple[int | None, Owners]:
     """Partitions that have another owner than the last one they had; and those withheld now.
 
     A static member's restart is the same owner. None where an assignment is not known.
@@ -215,7 +215,7 @@ def moved(of: Rebalance, withheld: Owners) -> tuple[int | None, Owners]:
     return count, {member_id: had & free for member_id, had in last.items() if had & free}
 
 
-def departure(gone: MemberSpan, of: Rebalance) -> tuple[int, str | None]:
+def departure(gone: MemberSpan, of: Transition) -> tuple[int, str | None]:
     """Return when a member left, and why (None: cannot tell)."""
     facts, at, member = of.facts, of.new.ended, gone.member
     if gone in of.replaced.values():
@@ -234,7 +234,7 @@ def departure(gone: MemberSpan, of: Rebalance) -> tuple[int, str | None]:
     return at, "session expired"
 
 
-def may_be_slow(gone: Member, of: Rebalance) -> bool:
+def may_be_slow(gone: GenerationMember, of: Transition) -> bool:
     """Return whether a member that went can have been a Java client before 2.4 that was too slow.
 
     That is one with a subscription of version 0, in its place for max.poll.interval.ms at least,
@@ -251,7 +251,7 @@ def may_be_slow(gone: Member, of: Rebalance) -> bool:
     )
 
 
-def cause(of: Rebalance, added: int, withheld: Owners) -> Cause | None:
+def cause(of: Transition, added: int, withheld: Owners) -> Cause | None:
     """Return the cause of the rebalance; None: cannot tell.
 
     `added` is how many partitions more are given than in `old`, `withheld` those that were held
@@ -275,7 +275,7 @@ def cause(of: Rebalance, added: int, withheld: Owners) -> Cause | None:
     return plain or told
 
 
-def _was_empty(of: Rebalance) -> bool:
+def _was_empty(of: Transition) -> bool:
     """Had all members left before the first join: no line tells of an empty generation."""
     began = of.began
     if began is None or of.stayed or not of.gone:
@@ -284,7 +284,7 @@ def _was_empty(of: Rebalance) -> bool:
     return all(left is not None and left.at <= began for left in lefts)
 
 
-def _logged(of: Rebalance) -> Cause | None:
+def _logged(of: Transition) -> Cause | None:
     """Return the cause that the log shows: what happened first."""
     facts, ended = of.facts, of.new.ended
     lefts = [facts.left[one.member_id] for one in of.went if one.member_id in facts.left]
@@ -313,7 +313,7 @@ def _logged(of: Rebalance) -> Cause | None:
     return min(hints)[1] if hints else None
 
 
-def _plain(of: Rebalance, added: int, withheld: int) -> Cause | None:
+def _plain(of: Transition, added: int, withheld: int) -> Cause | None:
     """Return the cause that the two generations alone show."""
     if of.went and of.came:
         return "members joined and left"
@@ -348,7 +348,7 @@ def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
     return "leader rejoined" if leads else "member rejoined"
 
 
-def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
+def cost_of(of: Transition) -> tuple[str | None, int | None]:
     """Return the group's protocol after a rebalance (None: cannot tell), and what was stopped.
 
     That counts the partitions that members which stayed had to stop (KIP-429): all that an EAGER
@@ -397,7 +397,7 @@ def cost_of(of: Rebalance) -> tuple[str | None, int | None]:
     return group_ran(now, frozenset(kinds)), sum(filter(None, counts)) if is_known else None
 
 
-def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool]:
+def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple[bool, bool]:
     """Return whether the member kept what it had when it rejoined, and whether it gave it up."""
     said, before = member.subscription, span.member
     if member.owns:
@@ -409,7 +409,7 @@ def _showed(of: Rebalance, span: MemberSpan, member: Member) -> tuple[bool, bool
     return False, synced and said.owned is not None and rejoined
 
 
-def _never_opened(of: Rebalance, span: MemberSpan, member: Member) -> bool:
+def _never_opened(of: Transition, span: MemberSpan, member: GenerationMember) -> bool:
     """Return whether a static member restarted with other topics than those of its assignment.
 
     The process before it had closed them. The new one got the assignment without a rebalance,
@@ -424,7 +424,7 @@ def _never_opened(of: Rebalance, span: MemberSpan, member: Member) -> bool:
     )
 
 
-def _revoked_late(of: Rebalance, member: Member) -> int | None:
+def _revoked_late(of: Transition, member: GenerationMember) -> int | None:
     """Return the number of partitions that a new member revokes that was past max.poll.interval.ms.
 
     Java before 2.4 revokes what it had when it polls again and joins under a new member id; 2.4

@@ -13,14 +13,14 @@ from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
     NEARLY,
     UNHEARD,
-    Leave,
+    LoggedLeave,
     RequestFacts,
     is_steady,
     keep_newest,
 )
 from rebal.inspectors.fleet.timeline.rebalances import RESTARTED
 from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import GroupState, Logged
+from rebal.inspectors.fleet.timeline.state import Logged, TimelineState
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
     FENCED,
@@ -37,7 +37,7 @@ _IN_GROUP: Final = (Outcome.ACCEPTED, Outcome.ID_GIVEN)
 _AWAY: Final = -2
 
 
-def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
+def note(state: TimelineState, rows: Rows, at: int | None, request: Request) -> None:
     """Keep what the line says, and what it changed in the group.
 
     One without a time (None) tells of lists alone.
@@ -67,7 +67,7 @@ def note(state: GroupState, rows: Rows, at: int | None, request: Request) -> Non
         _heartbeat(state, at, request)
 
 
-def says_nothing_new(state: GroupState, request: Request) -> bool:
+def says_nothing_new(state: TimelineState, request: Request) -> bool:
     """Return whether it is a heartbeat of a known KIP-848 member that changed nothing.
 
     A log holds the first of each part that a task read, so none of them may tell a time.
@@ -77,7 +77,7 @@ def says_nothing_new(state: GroupState, request: Request) -> bool:
     return is_beat and known == request.generation
 
 
-def _join(state: GroupState, rows: Rows, at: int | None, request: Request) -> None:
+def _join(state: TimelineState, rows: Rows, at: int | None, request: Request) -> None:
     """Note a join; where its line has no time, only the list that it shows, and its reason."""
     facts, outcome = state.facts, request.outcome
     names = tuple(one.name for one in request.protocols)
@@ -132,7 +132,7 @@ def _takes_place(facts: RequestFacts, instance_id: str | None, member_id: str) -
     return before if before != member_id else None
 
 
-def _begins_again(state: GroupState, start: int) -> bool:
+def _begins_again(state: TimelineState, start: int) -> bool:
     """Return whether a new member's join in generation 1 is one of a group created again.
 
     Where records tell of the group they tell that too; and only in later generations than the
@@ -148,7 +148,7 @@ def _begins_again(state: GroupState, start: int) -> bool:
     )
 
 
-def _was_slow(state: GroupState, rows: Rows, left: Leave, request: Request) -> bool:
+def _was_slow(state: TimelineState, rows: Rows, left: LoggedLeave, request: Request) -> bool:
     """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
 
     Clients before KIP-800 do not say so. A client that is closed closes its connection too; one
@@ -172,7 +172,7 @@ def _was_slow(state: GroupState, rows: Rows, left: Leave, request: Request) -> b
     return True
 
 
-def _fenced(state: GroupState, rows: Rows, request: Request, at: int) -> None:
+def _fenced(state: TimelineState, rows: Rows, request: Request, at: int) -> None:
     """Note a member whose instance id another process took while it ran: this was no restart."""
     member_id = request.member_id
     if member_id not in state.facts.fenced:
@@ -186,7 +186,7 @@ def _fenced(state: GroupState, rows: Rows, request: Request, at: int) -> None:
         )
 
 
-def _heartbeat(state: GroupState, at: int, request: Request) -> None:
+def _heartbeat(state: TimelineState, at: int, request: Request) -> None:
     member_id = request.member_id
     logged = state.facts.member(member_id)
     logged.saw(request, at)
@@ -219,7 +219,7 @@ def _heartbeat(state: GroupState, at: int, request: Request) -> None:
                 found.joins[member_id] = (_start(at, request), at, None)
 
 
-def _comes_back(state: GroupState, member_id: str, epoch: int | None, at: int) -> bool:
+def _comes_back(state: TimelineState, member_id: str, epoch: int | None, at: int) -> bool:
     """Return whether a static member rejoined by another id and kept its place."""
     facts = state.facts
     before = _takes_place(facts, facts.members[member_id].instance_id, member_id)

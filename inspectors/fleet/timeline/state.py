@@ -14,7 +14,7 @@ from msgspec.msgpack import Decoder, Encoder
 
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupType
-from rebal.inspectors.fleet.timeline.consumer import ConsumerGroup
+from rebal.inspectors.fleet.timeline.consumer import ConsumerGroupRecords
 from rebal.inspectors.fleet.timeline.facts import RequestFacts
 from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.lists import Lists
@@ -86,7 +86,7 @@ class Metrics(Struct, array_like=True):
         }
 
 
-class GroupState(Struct, kw_only=True, array_like=True):
+class TimelineState(Struct, kw_only=True, array_like=True):
     """All there is of one group; times are microseconds since 1970, effective ones of records.
 
     `generation` is the newest completed one, and `members` who is in it; `slipped` are those who
@@ -119,7 +119,7 @@ class GroupState(Struct, kw_only=True, array_like=True):
     assigned: int = 0
     withheld: Owners = {}
     cut: bool = False
-    consumer: ConsumerGroup | None = None
+    consumer: ConsumerGroupRecords | None = None
     has_member_records: bool = False
     recorded: bool = False
     logged: list[Logged] = []
@@ -130,12 +130,12 @@ class GroupState(Struct, kw_only=True, array_like=True):
 
 
 _ANEW: Final = "scan again with --full, which reads all that the sources still hold."
-_DECODER: Final = Decoder(GroupState)
+_DECODER: Final = Decoder(TimelineState)
 encode: Final = Encoder().encode
 """Returns the document of a state, which can go on."""
 
 
-def decode(data: bytes, group_id: str) -> GroupState:
+def decode(data: bytes, group_id: str) -> TimelineState:
     """Return this group's state of this document.
 
     Raises:

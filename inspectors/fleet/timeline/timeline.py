@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from rebal.inspectors.fleet.timeline.clock import DISORDER
 from rebal.inspectors.fleet.timeline.facts import unpack_request
-from rebal.inspectors.fleet.timeline.group import Record, apply_record, apply_request, finish
+from rebal.inspectors.fleet.timeline.group import TimelineRow, apply_record, apply_request, finish
 from rebal.inspectors.fleet.timeline.rows import OPEN, SETTLED, Rows
-from rebal.inspectors.fleet.timeline.state import SCHEMA, GroupState, decode, encode
+from rebal.inspectors.fleet.timeline.state import SCHEMA, TimelineState, decode, encode
 
 ORDER: Final = ("group_id", "at", "partition", "offset", "source", "position")
 """How rows are sorted after the group's state, by effective times (requests early), nulls last."""
@@ -58,7 +58,7 @@ class Options:
 
 
 def make_tables(
-    records: Iterable[Record], options: Options
+    records: Iterable[TimelineRow], options: Options
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield rows of groups, members, assignor_lists, rebalances, incidents, errors and states."""
     rows = Rows(options.topic_names, options.breaks)
@@ -69,11 +69,11 @@ def make_tables(
 
 
 def _tell(
-    group_id: str, records: Iterable[Record], options: Options, rows: Rows
+    group_id: str, records: Iterable[TimelineRow], options: Options, rows: Rows
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Apply the rows of a group; yield those that wait, and what is finished."""
     until, span = options.until, options.span
-    state = GroupState(group_id=group_id, recorded=group_id in options.recorded)
+    state = TimelineState(group_id=group_id, recorded=group_id in options.recorded)
     saved: dict[str, Any] | None = None
     is_settled = True
     heard: set[_Line] = set()
@@ -108,7 +108,7 @@ def _tell(
     yield from rows.take()
 
 
-def _is_heard(row: Record, heard: set[_Line]) -> bool:
+def _is_heard(row: TimelineRow, heard: set[_Line]) -> bool:
     """Return whether a row is a line that was `heard`: copies of logs may hold it again.
 
     Those of one time come one after another, and no others are remembered.
@@ -122,7 +122,7 @@ def _is_heard(row: Record, heard: set[_Line]) -> bool:
     return len(heard) == count
 
 
-def _open(state: GroupState, until: int | None, rows: Rows) -> dict[str, Any]:
+def _open(state: TimelineState, until: int | None, rows: Rows) -> dict[str, Any]:
     """Take rows of this group as open ones from here on; return its state as it is now."""
     rows.kind = OPEN
     state.told_until = max(state.told_until, until or 0)

@@ -54,7 +54,7 @@ def partition_list(partitions: Mapping[str, Iterable[int]] | None) -> PartitionL
     return tuple((topic, tuple(partitions[topic])) for topic in sorted(partitions))
 
 
-class Subscription(Struct, frozen=True, cache_hash=True, array_like=True):
+class MemberSubscription(Struct, frozen=True, cache_hash=True, array_like=True):
     """A member's subscription but for its generation; `error` says why it could not be read.
 
     `error` is None where it could; `owned` is None where the version has no such field.
@@ -92,12 +92,12 @@ def partitions_in(given: Assignment) -> frozenset[Partition]:
     return frozenset(chain.from_iterable(zip(repeat(topic), numbers) for topic, numbers in listed))
 
 
-UNTOLD: Final = Subscription()
+UNTOLD: Final = MemberSubscription()
 NOT_GIVEN: Final = Assignment()
 NOTHING: Final = Assignment(())
 
 
-class Member(Struct, eq=False, array_like=True):
+class GenerationMember(Struct, eq=False, array_like=True):
     """One member in one generation, as a source shows it; None: the source does not say.
 
     The same object in the next generation is the same member, and its subscription may differ in
@@ -111,7 +111,7 @@ class Member(Struct, eq=False, array_like=True):
     rebalance_timeout_ms: int | None
     session_timeout_ms: int | None
     protocol_type: str | None
-    subscription: Subscription = UNTOLD
+    subscription: MemberSubscription = UNTOLD
     assignment: Assignment = NOT_GIVEN
     target: PartitionList | None = None
     regex: str | None = None
@@ -126,12 +126,12 @@ class Member(Struct, eq=False, array_like=True):
         """Return whether it named partitions that it owned when it joined."""
         return any(numbers for _, numbers in self.subscription.owned or ())
 
-    def under(self, member_id: str, client_id: str | None, host: str | None) -> Member:
+    def under(self, member_id: str, client_id: str | None, host: str | None) -> GenerationMember:
         """Return the same member after a restart."""
         client_id, host = client_id or self.client_id, host or self.host
         return replace(self, member_id=member_id, client_id=client_id, host=host)
 
-    def same_row(self, other: Member) -> bool:
+    def same_row(self, other: GenerationMember) -> bool:
         """Return whether a row of `members` would say the same of both."""
         return _shown(self) == _shown(other)
 
@@ -143,13 +143,13 @@ _shown: Final = attrgetter(
 )  # fmt: skip
 
 
-Named = Mapping[Member, int | None]
+Named = Mapping[GenerationMember, int | None]
 """The members of a generation, each with the generation in its subscription: -1, the member has
 none; None, the version has no such field."""
 
 
 @lru_cache(maxsize=KEPT)
-def read_subscription(data: bytes) -> tuple[Subscription, int | None]:
+def read_subscription(data: bytes) -> tuple[MemberSubscription, int | None]:
     """Return the subscription in `data`, and its generation as in `Named`.
 
     Those that differ in the generation alone are equal.
@@ -157,9 +157,9 @@ def read_subscription(data: bytes) -> tuple[Subscription, int | None]:
     try:
         read = decode_subscription(data)
     except WireError as error:
-        return Subscription(error=str(error)), None
+        return MemberSubscription(error=str(error)), None
     owned = partition_list(read.owned_partitions)
-    said = Subscription(read.version, read.topics, owned, read.rack_id, read.user_data)
+    said = MemberSubscription(read.version, read.topics, owned, read.rack_id, read.user_data)
     return said, read.generation_id
 
 
@@ -175,13 +175,13 @@ def read_assignment(data: bytes) -> Assignment:
     return Assignment(partition_list(read.partitions), read.user_data)
 
 
-Known = tuple[Member, bytes, bytes, int, int | None]
+Known = tuple[GenerationMember, bytes, bytes, int, int | None]
 """A member as it was last read: its bytes before the place of its generation and after it, and
 where the latter begin. Where that place is not known, all bytes stand before: what they tell of a
 generation comes last."""
 # Members of groups of consumers, and of others, by the bytes of their ids, and by the member that a
 # record named before them (None: they were the first): most come again in the same order.
-_KNOWN: Final[dict[bool, dict[bytes | Member | None, Known]]] = {True: {}, False: {}}
+_KNOWN: Final[dict[bool, dict[bytes | GenerationMember | None, Known]]] = {True: {}, False: {}}
 
 
 def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
@@ -190,8 +190,8 @@ def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
     Raises:
         WireError: as `decode_group_metadata`.
     """
-    members: dict[Member, int | None] = {}
-    member: Member | None = None
+    members: dict[GenerationMember, int | None] = {}
+    member: GenerationMember | None = None
     try:
         group, count, at = group_metadata_head(data)
         consumer = group.protocol_type == _CONSUMER
@@ -239,7 +239,7 @@ def _know(data: bytes, at: int, consumer: bool) -> Known:
 
 def _read(
     one: GroupMetadataMember, subscription: bytes, consumer: bool
-) -> tuple[Member, int | None]:
+) -> tuple[GenerationMember, int | None]:
     said, generation = read_subscription(subscription) if consumer else (UNTOLD, None)
     member = _member(
         one.member_id, one.instance_id, one.client_id, one.client_host,
@@ -249,4 +249,4 @@ def _read(
     return member, generation
 
 
-_member: Final = lru_cache(maxsize=KEPT)(Member)
+_member: Final = lru_cache(maxsize=KEPT)(GenerationMember)
