@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
 from rebal.planner.paths import make_plan
-from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.scripts import restarts
@@ -136,7 +136,7 @@ def _roll(members: int, partitions: int, bounces: int, restarted: int) -> float:
     each = partitions // members
     names = [f"m{number:04d}" for number in range(members)]
     running = tuple(
-        Running(
+        RunningProcess(
             process=Process(name=name, assignors=OLD, topics=("orders",)),
             member_id=f"{name}-0",
             owned=tuple(("orders", n) for n in range(place * each, (place + 1) * each)),

@@ -44,7 +44,7 @@ from rebal.cli.errors import (
     check_text,
 )
 from rebal.cli.harmless import without_typed, without_values
-from rebal.cli.lazy import Entry, lazy_group
+from rebal.cli.lazy import CommandEntry, lazy_group
 from rebal.cli.output import say, unwritten
 from rebal.groups import VERSION
 from rebal.groups.errors import RebalError
@@ -53,49 +53,65 @@ if TYPE_CHECKING:
     from typer.core import TyperGroup
 
 COMMANDS: Final = (
-    Entry("groups", "groups_cmd", "List the groups of a cluster, what needs attention first."),
-    Entry("inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."),
-    Entry("doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."),
-    Entry(
+    CommandEntry(
+        "groups", "groups_cmd", "List the groups of a cluster, what needs attention first."
+    ),
+    CommandEntry(
+        "inspect", "inspect_cmd", "Show what a group really runs, with evidence for each fact."
+    ),
+    CommandEntry(
+        "doctor", "doctor_cmd", "Show which evidence you can get, and what grants the rest."
+    ),
+    CommandEntry(
         "plan-upgrade",
         "plan_cmd",
         "Plan the path to COOPERATIVE: each step with its gate.",
     ),
-    Entry("verify", "verify_cmd", "Check a plan's current step on the live group."),
-    Entry("show", "show_cmd", "Show a kept plan, one of its steps, or a step's configuration."),
-    Entry("check", "check_cmd", "Name the groups that a change makes start differently."),
-    Entry("diff", "diff_cmd", "Compare two snapshots, or a plan with the live group."),
-    Entry("simulate", "simulate_cmd", "Simulate another assignor on a group; nothing moves."),
-    Entry("rehearse", "rehearse_cmd", "Rehearse a plan or a script, second by second, offline."),
-    Entry("explain", "explain_cmd", "Explain a rule: its finding, why it matters, what to do."),
-    Entry(
+    CommandEntry("verify", "verify_cmd", "Check a plan's current step on the live group."),
+    CommandEntry(
+        "show", "show_cmd", "Show a kept plan, one of its steps, or a step's configuration."
+    ),
+    CommandEntry("check", "check_cmd", "Name the groups that a change makes start differently."),
+    CommandEntry("diff", "diff_cmd", "Compare two snapshots, or a plan with the live group."),
+    CommandEntry(
+        "simulate", "simulate_cmd", "Simulate another assignor on a group; nothing moves."
+    ),
+    CommandEntry(
+        "rehearse", "rehearse_cmd", "Rehearse a plan or a script, second by second, offline."
+    ),
+    CommandEntry(
+        "explain", "explain_cmd", "Explain a rule: its finding, why it matters, what to do."
+    ),
+    CommandEntry(
         "fleet",
         "",
         "Read a whole cluster's history, and plan for all its groups.",
         (
-            Entry(
+            CommandEntry(
                 "scan", "fleet_scan_cmd", "Read the history of all groups into tables, in one pass."
             ),
-            Entry(
+            CommandEntry(
                 "report",
                 "fleet_report_cmd",
                 "Show which groups are ready, and in which order to take them.",
             ),
-            Entry(
+            CommandEntry(
                 "metrics",
                 "fleet_metrics_cmd",
                 "Print or serve metrics of all groups for Prometheus.",
             ),
-            Entry(
+            CommandEntry(
                 "compact",
                 "fleet_compact_cmd",
                 "Remove at once what no kept scan of a lake needs.",
             ),
         ),
     ),
-    Entry("schema", "schema_cmd", "Print the JSON Schema of a document that rebal writes."),
-    Entry("completion", "completion_cmd", "Print the script that completes commands in a shell."),
-    Entry("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),
+    CommandEntry("schema", "schema_cmd", "Print the JSON Schema of a document that rebal writes."),
+    CommandEntry(
+        "completion", "completion_cmd", "Print the script that completes commands in a shell."
+    ),
+    CommandEntry("demo", "demo_cmd", "Walk through all of it on bundled groups; needs no Kafka."),
 )
 _WIDTH: Final = re.compile("[0-9]{1,5}")
 # typer exports only the leaves of its usage errors; every version raises others of this base too.

@@ -15,14 +15,14 @@ from rebal.cli.forked import mapped
 from rebal.cli.libraries import with_libraries
 from rebal.cli.output import say
 from rebal.cli.render.check import CheckDocument
-from rebal.cli.sources import Source, read_several
+from rebal.cli.sources import GroupSource, read_several
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.inspectors.files import read_text
 from rebal.inspectors.inventory.clients import OF_A_PROFILE
 from rebal.inspectors.inventory.reader import is_configuration, read_declared
 from rebal.inspectors.manifests.reader import read_manifests
 from rebal.inspectors.repository.tree import Tree, folder_tree, revision_tree, work_tree
-from rebal.planner.check.compare import Changed, worlds
+from rebal.planner.check.compare import StartChange, worlds
 from rebal.planner.check.judge import WORST_FIRST, Judgement, judge, unread
 from rebal.planner.check.starts import Start
 
@@ -63,7 +63,7 @@ _VARIABLE: Final = re.compile(r"[$][{(]?(\w[\w.]*)")
 _LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
 
 
-class Side(Record, frozen=True, kw_only=True):
+class CheckedVersion(Record, frozen=True, kw_only=True):
     """One version: its files, the next starts that they declare, and notes with relative names,
     each with its file. `unread` are those on manifests.
     """
@@ -80,7 +80,9 @@ class Side(Record, frozen=True, kw_only=True):
         return ""
 
 
-def check(before: str | None, after: str | None, base: str | None, source: Source) -> CheckDocument:
+def check(
+    before: str | None, after: str | None, base: str | None, source: GroupSource
+) -> CheckDocument:
     """Return what the change from one version to the other does, to the groups that `source` shows
     as they run too. With `base`, a git revision, the first one is what it has of the folder.
 
@@ -103,7 +105,9 @@ def check(before: str | None, after: str | None, base: str | None, source: Sourc
         return _compared(one, two, source, (base or str(before), after or before or "."))
 
 
-def _compared(one: Side, two: Side, source: Source, names: tuple[str, str]) -> CheckDocument:
+def _compared(
+    one: CheckedVersion, two: CheckedVersion, source: GroupSource, names: tuple[str, str]
+) -> CheckDocument:
     """Return what the change from `one` to `two` does; `names` are those of the two versions."""
     differ = list(worlds(one.starts, two.starts))
     live = _live_groups(source, list(dict.fromkeys(w.group_id for w in differ if w.group_id)))
@@ -138,7 +142,7 @@ def _compared(one: Side, two: Side, source: Source, names: tuple[str, str]) -> C
     )
 
 
-def _live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapshot]:
+def _live_groups(source: GroupSource, names: Sequence[str]) -> dict[str, GroupSnapshot]:
     """Return those of the groups that a broker, a snapshot or a scan shows, by id."""
     named = source.snapshot is not None or source.connection.names_broker() or source.scan
     if source.words and not named:
@@ -155,7 +159,7 @@ def _live_groups(source: Source, names: Sequence[str]) -> dict[str, GroupSnapsho
     return {one.group.group_id: one for one in found}
 
 
-def _read(tree: Tree) -> Side:
+def _read(tree: Tree) -> CheckedVersion:
     configuration = [
         path
         for name, path in tree.paths()
@@ -171,7 +175,7 @@ def _read(tree: Tree) -> Side:
         tuple((_file_of(note, files), note) for note in each) for each in (said, manifests.notes)
     )
     starts = with_libraries(starts, manifests.libraries)
-    return Side(tree=tree, starts=tuple(starts), notes=notes, unread=unread)
+    return CheckedVersion(tree=tree, starts=tuple(starts), notes=notes, unread=unread)
 
 
 def _file_of(where: str, names: Collection[str]) -> str:
@@ -183,7 +187,7 @@ def _file_of(where: str, names: Collection[str]) -> str:
     return next((name for name in found if name in names), where)
 
 
-def _unknown(one: Side, two: Side) -> Iterator[tuple[str, str]]:
+def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, str]]:
     """Yield each file whose consumers a reader does not know whole, where what decides them
     changed.
     """
@@ -246,7 +250,7 @@ def _sets(names: Collection[str], text: str) -> bool:
     return any(re.search(rf"(?<!\w){each}\s*[:=,'\"\n]", text, re.IGNORECASE) for each in loose)
 
 
-def _located(found: Judgement, one: Side, two: Side) -> tuple[Changed, ...]:
+def _located(found: Judgement, one: CheckedVersion, two: CheckedVersion) -> tuple[StartChange, ...]:
     """Return the changes with the lines of the settings that they name."""
     texts = {each.file: two.text(each.file) or one.text(each.file) for each in found.changes}
     return tuple(
@@ -257,7 +261,7 @@ def _located(found: Judgement, one: Side, two: Side) -> tuple[Changed, ...]:
     )
 
 
-def _line(change: Changed, group_id: str | None, lines: Sequence[str]) -> int:
+def _line(change: StartChange, group_id: str | None, lines: Sequence[str]) -> int:
     """Return the line of the changed setting that is nearest to the group's own; 0: none."""
     letters = _LETTERS.get(change.what, change.what.replace(".", "").removesuffix("ms"))
     own = [n for n, line in enumerate(lines, 1) if group_id and group_id in line]

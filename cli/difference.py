@@ -9,7 +9,7 @@ from rebal.cli.errors import FileError, UsageError
 from rebal.cli.files import read_snapshot, read_text
 from rebal.cli.params import ENDINGS
 from rebal.cli.render.difference import SideDocument
-from rebal.cli.sources import Source
+from rebal.cli.sources import GroupSource
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.model import GroupSnapshot
 from rebal.planner.difference import Change, Difference, changes_since, difference
@@ -59,7 +59,7 @@ def side_of(path: Path, plan: Plan | None = None) -> Side:
     return Side("snapshot", str(path), read_snapshot(path))
 
 
-def other_side(first: Side, word: str | None, live: Source) -> Side:
+def other_side(first: Side, word: str | None, live: GroupSource) -> Side:
     """Return what `first` is compared with: a file, or a live group (None: that of `first`).
 
     Raises:

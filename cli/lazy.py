@@ -18,7 +18,7 @@ from rebal.cli.errors import did_you_mean
 _OPTIONAL: Final = re.compile(r"\[\w+\]")
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command's name, its module in `rebal.cli.commands`, and one line of help.
 
     An entry with commands `under` it has no module.
@@ -27,10 +27,12 @@ class Entry(NamedTuple):
     name: str
     module: str
     summary: str
-    under: tuple[Entry, ...] = ()
+    under: tuple[CommandEntry, ...] = ()
 
 
-def lazy_group(root: Callable[..., None], about: str, commands: tuple[Entry, ...]) -> TyperGroup:
+def lazy_group(
+    root: Callable[..., None], about: str, commands: tuple[CommandEntry, ...]
+) -> TyperGroup:
     """Return a group of commands, none of them loaded; `about` is its help."""
     app = typer.Typer(
         cls=LazyGroup,
@@ -62,7 +64,7 @@ class LazyGroup(TyperGroup):
 class LazyCommand(TyperCommand):
     """An entry that becomes the real command when it is typed."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: CommandEntry) -> None:
         super().__init__(
             entry.name, help=entry.summary, short_help=entry.summary, rich_markup_mode=None
         )

@@ -37,7 +37,7 @@ _OF_CLUSTER: Final = ("cluster",)
 _OF_GROUP: Final = ("cluster", "group")
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """A metric's name, the text of its HELP line, and its labels; `_total` names a counter."""
 
     name: str
@@ -46,101 +46,101 @@ class Family(NamedTuple):
 
 
 FAMILIES: Final = (
-    Family(
+    MetricFamily(
         "rebal_lake_readable",
         "1 if the lake could be read for this answer; 0 if the values are those of an earlier one.",
         (),
     ),
-    Family(
+    MetricFamily(
         "rebal_scan_finished_timestamp_seconds",
         "Time at which the cluster's last scan finished, since 1970.",
         _OF_CLUSTER,
     ),
-    Family(
+    MetricFamily(
         "rebal_scan_observed_until_timestamp_seconds",
         "End of the time that the scan covers, since 1970; everything below is as of then.",
         _OF_CLUSTER,
     ),
-    Family(
+    MetricFamily(
         "rebal_scan_observed_seconds",
         "Length of the time that the scan covers.",
         _OF_CLUSTER,
     ),
-    Family(
+    MetricFamily(
         "rebal_scan_records_read_total",
         "Records of __consumer_offsets that were read, by earlier scans of the history too.",
         _OF_CLUSTER,
     ),
-    Family(
+    MetricFamily(
         "rebal_scan_unreadable_records",
         "Records and request log lines that could not be decoded (rows of the table errors).",
         _OF_CLUSTER,
     ),
-    Family(
+    MetricFamily(
         "rebal_groups",
         "Consumer groups by the verdict of their plan; gone: the group was deleted.",
         ("cluster", "verdict"),
     ),
-    Family(
+    MetricFamily(
         "rebal_group_readiness",
         "1 for the verdict of the group's plan to this goal, 0 for the other verdicts.",
         ("cluster", "group", "goal", "verdict"),
     ),
-    Family(
+    MetricFamily(
         "rebal_group_held_members",
         "Members that are down or rejected in a group whose verdict is ready.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_members",
         "Members by the rebalance protocol that they run; consumer is KIP-848's.",
         ("cluster", "group", "protocol"),
     ),
-    Family(
+    MetricFamily(
         "rebal_group_rebalances_total",
         "Completed rebalances of the group since its history begins.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_failed_rebalances_total",
         "Rebalances that were begun and not completed.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_rejected_joins_total",
         "Joins that the coordinator rejected with INCONSISTENT_GROUP_PROTOCOL.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_rebalance_duration_seconds_total",
         "Time spent in rebalances, where the request log shows it.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_rebalance_duration_max_seconds",
         "The longest rebalance, where the request log shows it.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_last_rebalance_timestamp_seconds",
         "Time at which the last rebalance ended, since 1970.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_downtime_partition_seconds_per_hour",
         "Downtime by rebalances: partitions that were not consumed times seconds, per hour.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_trouble",
         "1 if an incident of this kind hurt the group in the last hour that the scan covers.",
         ("cluster", "group", "kind"),
     ),
-    Family(
+    MetricFamily(
         "rebal_group_lag_records",
         "Log end offsets less committed offsets, summed over the partitions where both are known.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_lag_max_records",
         "Lag of the partition with the most.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_lag_unknown_partitions",
         "Partitions with a committed offset whose log end offset the scan was not told.",
     ),
-    Family(
+    MetricFamily(
         "rebal_group_last_commit_timestamp_seconds",
         "Time of the group's last offset commit, since 1970.",
     ),

@@ -18,7 +18,7 @@ from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.cli.render.text import read_from
-from rebal.cli.sources import Source
+from rebal.cli.sources import GroupSource
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.assignors import NAMES, Assignor
 from rebal.groups.commands import Command, option, options
@@ -42,7 +42,7 @@ from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import (
     READY,
-    Pace,
+    ScriptPace,
     about,
     processes,
     ready_script,
@@ -80,7 +80,7 @@ class Asked(Record, frozen=True, kw_only=True):
 
 
 def rehearse_group(
-    source: Source,
+    source: GroupSource,
     asked: Asked,
     *,
     form: output.RehearseFormat,
@@ -343,7 +343,7 @@ def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:
         if member.host:
             hosts.setdefault(member.host, []).append(called[member.member_id])
     threads = processes(found, called)
-    pace = Pace(hosts=hosts, processes=threads, batch=asked.batch)
+    pace = ScriptPace(hosts=hosts, processes=threads, batch=asked.batch)
     made = ready_script(asked.script or "", scene, pace)
     assert made is not None, "the name was checked"
     return made

@@ -167,7 +167,7 @@ class EvidenceFiles:
 
 
 @dataclass(frozen=True)
-class Source:
+class GroupSource:
     """The group that the options name, and the evidence that they add to it."""
 
     group: str | None
@@ -192,7 +192,7 @@ class Source:
         offline = self.scan is not None and self.snapshot is None
         return self.scan if offline and takes_scan(self.connection, probe=self.probe) else None
 
-    def named(self) -> Source:
+    def named(self) -> GroupSource:
         """Return the source with the file that is read where nothing names a group."""
         if self.group is not None or self.snapshot is not None:
             return self
@@ -285,7 +285,7 @@ def with_evidence(
 
 
 def read_several(
-    source: Source,
+    source: GroupSource,
     names: Sequence[str],
     *,
     match: str | None = None,

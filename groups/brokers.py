@@ -7,7 +7,7 @@ from rebal.groups.data import load_data
 from rebal.groups.model import Record
 
 
-class Difference(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BrokerDifference(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Difference that a consumer group meets there, under one protocol and with one client family
     (None: under both, with each); `static` with static members alone.
     """
@@ -26,7 +26,7 @@ class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     hosts: str
     cluster_ids: str | None
     kip848: bool | None
-    differs: tuple[Difference, ...]
+    differs: tuple[BrokerDifference, ...]
 
     def under(
         self, protocol: str | None, families: Collection[str | None], *, static: bool

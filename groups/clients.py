@@ -85,7 +85,7 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return _since(self.kip848_since, version)
 
 
-class Assignor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClientAssignor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One assignor: its name on the wire, its rebalance protocols and its other spellings."""
 
     name: str
@@ -117,9 +117,9 @@ def libraries() -> tuple[str, ...]:
 
 
 @cache
-def assignors() -> dict[str, Assignor]:
+def assignors() -> dict[str, ClientAssignor]:
     """Return all known assignors by their name on the wire."""
-    data = load_data("assignors.yaml", dict[str, tuple[Assignor, ...]])
+    data = load_data("assignors.yaml", dict[str, tuple[ClientAssignor, ...]])
     return {known.name: known for known in data["assignors"]}
 
 

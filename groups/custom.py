@@ -13,7 +13,7 @@ from rebal.groups.errors import CustomAssignorError, LeaderWouldFail
 from rebal.groups.model import RebalanceProtocol, Record
 
 
-class Rule(StrEnum):
+class PartitionRule(StrEnum):
     """The rules about partitions that an assignor's result must not break."""
 
     TWICE = "given to two members, or twice to one"
@@ -29,7 +29,7 @@ class Violation(Record, frozen=True, kw_only=True):
     example.
     """
 
-    rule: Rule
+    rule: PartitionRule
     partitions: int
     topic: str = ""
     partition: int = 0
@@ -42,7 +42,7 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
     A COOPERATIVE assignor may leave out a partition that its owner must revoke first, and must not
     assign it to another member.
     """
-    found: dict[Rule, list[tuple[str, int, str | None]]] = {}
+    found: dict[PartitionRule, list[tuple[str, int, str | None]]] = {}
     owner = {owned: m.member_id for m in spec.members for owned in m.owned} if cooperative else {}
     subscribed = {member.member_id: set(member.topics) for member in spec.members}
     given: set[tuple[str, int]] = set()
@@ -51,11 +51,14 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
         for each in owned:
             topic, partition = each
             broken = (
-                (Rule.NO_SUCH_MEMBER, topics is None),
-                (Rule.TWICE, each in given),
-                (Rule.NO_SUCH_PARTITION, not 0 <= partition < spec.partitions.get(topic, 0)),
-                (Rule.NOT_SUBSCRIBED, topic not in (topics or ())),
-                (Rule.TAKEN_TOO_EARLY, owner.get(each, member_id) != member_id),
+                (PartitionRule.NO_SUCH_MEMBER, topics is None),
+                (PartitionRule.TWICE, each in given),
+                (
+                    PartitionRule.NO_SUCH_PARTITION,
+                    not 0 <= partition < spec.partitions.get(topic, 0),
+                ),
+                (PartitionRule.NOT_SUBSCRIBED, topic not in (topics or ())),
+                (PartitionRule.TAKEN_TOO_EARLY, owner.get(each, member_id) != member_id),
             )
             rule = next((rule for rule, holds in broken if holds), None)
             given.add(each)
@@ -65,7 +68,7 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
         for partition in range(spec.partitions.get(topic, 0)):
             each = (topic, partition)
             if each not in given and each not in owner:
-                found.setdefault(Rule.LEFT_OUT, []).append((topic, partition, None))
+                found.setdefault(PartitionRule.LEFT_OUT, []).append((topic, partition, None))
     return tuple(
         Violation(
             rule=rule,
@@ -74,7 +77,7 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
             partition=found[rule][0][1],
             member_id=found[rule][0][2],
         )
-        for rule in Rule
+        for rule in PartitionRule
         if rule in found
     )
 

@@ -61,7 +61,7 @@ def command(
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = sources.EvidenceFiles(request_log, client_log, None, log_timezone, broker_log)
-    source = sources.Source(None, snapshot, connection, probe, files, lake)
+    source = sources.GroupSource(None, snapshot, connection, probe, files, lake)
     found = check(before, after, base, source)
     code = SAFE if exit_zero else exit_code(*(each.verdict for each in found.groups))
     texts = {"markdown": check_markdown, "github": check_github}

@@ -25,7 +25,7 @@ from rebal.cli import output
 from rebal.cli.app import COMMANDS
 from rebal.cli.commands.simulate_cmd import OF_CONSUMERS, OF_WORKERS
 from rebal.cli.errors import DONE
-from rebal.cli.lazy import Entry, LazyCommand
+from rebal.cli.lazy import CommandEntry, LazyCommand
 from rebal.cli.means import CONNECTION, is_typed
 from rebal.cli.params import ENDINGS, Connection
 from rebal.groups.errors import RebalError
@@ -73,7 +73,7 @@ def candidates(line: str) -> list[Candidate]:
     """Return the words that may stand at the end of `line`, which ends at the cursor."""
     *before, last = _split(line)
     entry, rest = _entry(before[1:])
-    if not isinstance(entry, Entry):
+    if not isinstance(entry, CommandEntry):
         return _matching((Candidate(one.name, one.summary) for one in entry), last)
     typed = LazyCommand(entry).load().make_context(entry.name, [*rest], resilient_parsing=True)
     by_name = _by_option(typed)
@@ -102,9 +102,9 @@ def _split(line: str) -> list[str]:
     return [*words, ""] if not words or line[-1:].isspace() else words
 
 
-def _entry(words: Sequence[str]) -> tuple[Entry | tuple[Entry, ...], Sequence[str]]:
+def _entry(words: Sequence[str]) -> tuple[CommandEntry | tuple[CommandEntry, ...], Sequence[str]]:
     """Return the command that the words name, or the commands that may follow them."""
-    entries: tuple[Entry, ...] = COMMANDS
+    entries: tuple[CommandEntry, ...] = COMMANDS
     for number, word in enumerate(words):
         if word.startswith("-"):
             continue

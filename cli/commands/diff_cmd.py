@@ -74,7 +74,9 @@ def command(
     )
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     first = side_of(before, context.obj)
-    second = other_side(first, after, sources.Source(None, None, connection, probe, files, lake))
+    second = other_side(
+        first, after, sources.GroupSource(None, None, connection, probe, files, lake)
+    )
     found, drift = compare(first, second)
     code = DIFFERS if exit_code and found.found else DONE
     if form == "text":

@@ -89,7 +89,7 @@ def command(
 
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-    source = sources.Source(None, snapshot, connection, probe, files, lake)
+    source = sources.GroupSource(None, snapshot, connection, probe, files, lake)
     seen, failures = sources.read_several(
         source,
         groups or (),

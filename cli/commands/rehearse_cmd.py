@@ -93,14 +93,14 @@ def command(
     does not come to rest.
     """
     from rebal.cli import rehearsing
-    from rebal.cli.sources import EvidenceFiles, Source
+    from rebal.cli.sources import EvidenceFiles, GroupSource
 
     lake = params.lake_of(evidence, lake_option)
     connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     files = EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     times = () if restart_seconds is None else (f"restart={restart_seconds:g}",)
     return rehearsing.rehearse_group(
-        Source(group, snapshot, connection, probe, files, lake),
+        GroupSource(group, snapshot, connection, probe, files, lake),
         rehearsing.Asked(
             plan=plan,
             script=script,

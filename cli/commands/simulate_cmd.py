@@ -113,7 +113,7 @@ def command(
     from rebal.planner.rehearsal.whatif.changes import Changes
 
     files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-    source = sources.Source(group, snapshot, connection, probe, files, lake).named()
+    source = sources.GroupSource(group, snapshot, connection, probe, files, lake).named()
     found = source.read()
     where = str(source.snapshot or "live")
     given = connection.given(evidence=source.words, snapshot=source.snapshot)

@@ -14,7 +14,7 @@ from rebal.cli.render.plans.markdown import plain
 from rebal.cli.render.text import Rows, count, facts, labelled, to_paste
 from rebal.groups import VERSION
 from rebal.groups.model import RebalanceProtocol, Tri
-from rebal.planner.check.compare import Changed
+from rebal.planner.check.compare import StartChange
 from rebal.planner.check.judge import Judgement, Stage
 
 _LABELS: Final = {
@@ -135,7 +135,7 @@ def _lines(one: Judgement) -> Iterator[str]:
     return (f"{label}: {text}" if str(label) else f"  {text}" for label, text in _rows(one))
 
 
-def _change(change: Changed) -> str:
+def _change(change: StartChange) -> str:
     at = f":{change.line}" if change.line else ""
     values = f"  {change.before} → {change.after}" if change.after else ""
     return f"{change.what}{values}   {change.file}{at}"

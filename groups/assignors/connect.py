@@ -28,7 +28,7 @@ Work = tuple[Item, ...]
 _BACKOFF: Final = 40
 
 
-class Given(Record, frozen=True, kw_only=True):
+class GivenWork(Record, frozen=True, kw_only=True):
     """One worker's part of a rebalance: what it starts, what it stops, when it has to rejoin.
 
     `delay_ms` is what is left of scheduled.rebalance.max.delay.ms (0: nothing is held back).
@@ -57,7 +57,7 @@ class Memory(Record, frozen=True, kw_only=True):
     delay_ms: int = 0
 
 
-class Round(Record, frozen=True, kw_only=True):
+class ConnectRound(Record, frozen=True, kw_only=True):
     """One rebalance as its leader sees it.
 
     `workers` is the work that each worker reports, in the coordinator's order; `configured` is all
@@ -83,7 +83,7 @@ def eager(workers: Iterable[str], configured: Iterable[Item]) -> dict[str, Work]
     return {worker: tuple(items) for worker, items in made.items()}
 
 
-def incremental(round_: Round, memory: Memory) -> tuple[dict[str, Given], Memory]:
+def incremental(round_: ConnectRound, memory: Memory) -> tuple[dict[str, GivenWork], Memory]:
     """Return each worker's part, and the memory that the leader keeps."""
     return _Leader(round_, memory).lead()
 
@@ -122,7 +122,7 @@ def held_of(running: Iterable[Running]) -> Work:
     return work_of(tuple((one.connector, (*itself, *one.tasks)) for one, itself in numbers))
 
 
-def after(held: Work, given: Given) -> Work:
+def after(held: Work, given: GivenWork) -> Work:
     """Return the work of a worker after it got `given` from an incremental leader."""
     stopped = set(given.revoked)
     kept = [item for item in held if item not in stopped]
@@ -164,7 +164,7 @@ def _backoff(rounds: int, max_delay_ms: int) -> int:
 class _Leader:
     """One rebalance. Loads are per worker, connectors and tasks apart, in the leader's order."""
 
-    def __init__(self, round_: Round, memory: Memory) -> None:
+    def __init__(self, round_: ConnectRound, memory: Memory) -> None:
         self._round = round_
         self._before = memory
         self._workers = hash_order(round_.workers)
@@ -194,7 +194,7 @@ class _Leader:
             for worker, items in held.items()
         }
 
-    def lead(self) -> tuple[dict[str, Given], Memory]:
+    def lead(self) -> tuple[dict[str, GivenWork], Memory]:
         start = [*self._new, *self._lost_to_share_out()]
         if self._delay == 0:
             self._balance()
@@ -203,7 +203,7 @@ class _Leader:
         for kind in (False, True):
             self._share_out(kind, [item for item in start if _is_task(item) is kind])
         given = {
-            worker: Given(
+            worker: GivenWork(
                 assigned=_connectors_first(i for i in items if i not in self._held[worker]),
                 revoked=_connectors_first(self._revoke[worker]),
                 delay_ms=self._delay,

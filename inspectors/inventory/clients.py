@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from rebal.groups.clients import assignor_of, worker_list
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Evidence, Source
-from rebal.inspectors.inventory.documents import Document, Environment, Flat, span_ms, words
+from rebal.inspectors.inventory.documents import ConfigDocument, Environment, Flat, span_ms, words
 
 # Besides the list, clients with group.protocol=consumer reject these settings (KIP-848).
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
@@ -96,7 +96,7 @@ _LIBRDKAFKA_ONLY: Final = (
 _Path: TypeAlias = tuple[str, ...]
 Dates: TypeAlias = tuple[datetime | None, datetime | None]
 # A document with its place and dates.
-Part: TypeAlias = tuple[str, Dates, Document]
+Part: TypeAlias = tuple[str, Dates, ConfigDocument]
 # Settings by the words before their own; None: set, to a value that is not known.
 _Scopes: TypeAlias = dict[_Path, dict[str, str | None]]
 OF_A_PROFILE: Final = " is valid only while that profile is active, which the files do not show."

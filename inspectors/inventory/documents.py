@@ -206,7 +206,7 @@ class UnreadableDocument(DocumentError):  # noqa: N818 - named for what it is, a
 
 
 @dataclass(frozen=True)
-class Document:
+class ConfigDocument:
     """One document of a file: a Kubernetes object (`resource`), or flat settings.
 
     `profile` is the Spring profile of the settings; None: every profile.
@@ -217,7 +217,7 @@ class Document:
     profile: str | None = None
 
 
-def documents(text: str, name: str) -> list[Document]:
+def documents(text: str, name: str) -> list[ConfigDocument]:
     """Return the documents in the file `name`; its suffix shows the format, else the text does.
 
     Raises:
@@ -246,10 +246,10 @@ def documents(text: str, name: str) -> list[Document]:
     return made
 
 
-def _trees(trees: list[Tree], name: str, profile: str | None) -> Iterator[Document]:
+def _trees(trees: list[Tree], name: str, profile: str | None) -> Iterator[ConfigDocument]:
     for part in (part for tree in trees for part in _items(tree, 0)):
         if isinstance(part, dict) and "apiVersion" in part and "kind" in part:
-            yield Document(settings={}, resource=part)
+            yield ConfigDocument(settings={}, resource=part)
         else:
             yield from _by_profile(flatten(part, name), profile)
 
@@ -264,7 +264,7 @@ def _items(tree: Tree, depth: int) -> Iterator[Tree]:
         yield tree
 
 
-def _by_profile(flat: Flat, named: str | None) -> list[Document]:
+def _by_profile(flat: Flat, named: str | None) -> list[ConfigDocument]:
     """Return the settings as those of every profile, and those of each one of Quarkus."""
     spring = next((flat[key] for key in _PROFILE_KEYS if key in flat), named)
     own: dict[str | None, Flat] = {spring: {}}
@@ -275,7 +275,7 @@ def _by_profile(flat: Flat, named: str | None) -> list[Document]:
         else:
             for profile in quarkus[1].split(","):
                 own.setdefault(spring if profile == _RUNS else profile, {})[quarkus[2]] = value
-    return [Document(settings=one, profile=profile) for profile, one in own.items()]
+    return [ConfigDocument(settings=one, profile=profile) for profile, one in own.items()]
 
 
 def _check_size(text: str, name: str) -> None:
@@ -352,7 +352,7 @@ def _object(found: dict[str, Any]) -> dict[str, Tree]:
     return {k: str(v).lower() if isinstance(v, bool) else v for k, v in found.items()}
 
 
-def _properties(text: str, profile: str | None) -> list[Document]:
+def _properties(text: str, profile: str | None) -> list[ConfigDocument]:
     """Return the documents of a properties or environment file; `#---` separates documents."""
     parts: list[Flat] = [{}]
     blocks: list[str] = []

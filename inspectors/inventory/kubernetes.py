@@ -22,7 +22,7 @@ from rebal.inspectors.inventory.documents import (
     ENDINGS,
     NOT_KNOWN,
     POD_NAME,
-    Document,
+    ConfigDocument,
     Environment,
     Flat,
     Tree,
@@ -172,7 +172,7 @@ def _time(value: Tree) -> datetime | None:
 
 def _settings_files(
     data: Resource, place: Place, verb: str
-) -> Iterator[tuple[str, list[Document]]]:
+) -> Iterator[tuple[str, list[ConfigDocument]]]:
     """Yield the documents of a ConfigMap's configuration files; one about Kafka that cannot be read
     becomes a note on the place.
     """
@@ -205,7 +205,7 @@ class _Container:
     def layers(self) -> list[Flat]:
         """Return mounted files (profiles after the base), environment, inline JSON, arguments."""
         self._read_environment()
-        files, inline = self._files(), list[Document]()
+        files, inline = self._files(), list[ConfigDocument]()
         try:
             inline = documents(self.variables.get("SPRING_APPLICATION_JSON") or "{}", "inline.json")
         except UnreadableDocument:
@@ -264,7 +264,7 @@ class _Container:
 
     def _files(self) -> list[Flat]:
         mounted = {text_of(m.get("name")) for m in _objects(self.container.get("volumeMounts"))}
-        found: list[Document] = []
+        found: list[ConfigDocument] = []
         volumes = [
             v for v in _objects(self.pod.get("volumes")) if text_of(v.get("name")) in mounted
         ]

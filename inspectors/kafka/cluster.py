@@ -19,7 +19,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.translate import to_kafka_python
 from rebal.inspectors.errors import ConnectError, RequestError, TlsError, error_name
-from rebal.inspectors.kafka.wire import Connection, Deadline
+from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -42,7 +42,7 @@ _SIDE_BY_SIDE: Final = 4
 _SHORTEST: Final = 0.05
 
 
-def broker_version(connection: Connection) -> str | None:
+def broker_version(connection: BrokerConnection) -> str | None:
     """Return the broker's release as far as its protocol shows it, such as `4.1` or `4.2 or later`.
 
     A KRaft broker names the newest metadata.version it supports, and each release has its own. For
@@ -74,9 +74,9 @@ class RawCluster:
         self._whole = whole
         self.cluster_id: str | None = None
         self.brokers: dict[int, tuple[str, int, str | None]] = {}
-        self._bootstrap: Connection | None = None
-        self._nodes: dict[int, list[Connection]] = {}
-        self._opened: list[Connection] = []
+        self._bootstrap: BrokerConnection | None = None
+        self._nodes: dict[int, list[BrokerConnection]] = {}
+        self._opened: list[BrokerConnection] = []
         self.coordinators: dict[str, int] = {}
         self._silent: dict[int, RequestError] = {}
         self._closed = False
@@ -95,21 +95,21 @@ class RawCluster:
         for connection in list(self._opened):
             connection.close()
 
-    def _connect(self, host: str, port: int, deadline: Deadline) -> Connection:
+    def _connect(self, host: str, port: int, deadline: Deadline) -> BrokerConnection:
         """Return a new connection, which `close` ends even while it is being opened."""
 
-        def opened(connection: Connection) -> None:
+        def opened(connection: BrokerConnection) -> None:
             self._opened.append(connection)
             if self._closed:
                 connection.close()
 
-        return Connection(host, port, self.config, deadline, opened)
+        return BrokerConnection(host, port, self.config, deadline, opened)
 
     def deadline(self) -> Deadline:
         """Return the deadline of a new operation: `timeout_ms` from now, or that of the `whole`."""
         return self._whole or Deadline(self.config.timeout_ms)
 
-    def any(self, deadline: Deadline) -> Connection:
+    def any(self, deadline: Deadline) -> BrokerConnection:
         """Return a connection to some broker; the first call reads the brokers' addresses."""
         with self._lock:
             if self._bootstrap is None or self._bootstrap.closed:
@@ -118,7 +118,7 @@ class RawCluster:
                 self._read_brokers(self._bootstrap, deadline)
             return self._bootstrap
 
-    def node(self, broker_id: int, deadline: Deadline) -> Connection:
+    def node(self, broker_id: int, deadline: Deadline) -> BrokerConnection:
         """Return a connection to one broker, an idle one if it has one.
 
         Raises:
@@ -166,7 +166,7 @@ class RawCluster:
         finally:
             gate.release()
 
-    def ask_any(self, deadline: Deadline, ask: Callable[[Connection, Deadline], _T]) -> _T:
+    def ask_any(self, deadline: Deadline, ask: Callable[[BrokerConnection, Deadline], _T]) -> _T:
         """Return `ask(connection, …)` of some broker; asks one more if that one does not answer."""
         connection = self.any(deadline)
         others = {*self.config.servers, *((host, port) for host, port, _ in self.brokers.values())}
@@ -214,7 +214,7 @@ class RawCluster:
         return retry(ask, deadline)
 
     def on_coordinator(
-        self, group_id: str, deadline: Deadline, ask: Callable[[Connection, int], _T]
+        self, group_id: str, deadline: Deadline, ask: Callable[[BrokerConnection, int], _T]
     ) -> _T:
         """Return `ask(connection, broker id)` of the coordinator; retries while it loads or moves.
 
@@ -243,7 +243,7 @@ class RawCluster:
         """
         named = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
 
-        def ask(connection: Connection, deadline: Deadline) -> Any:
+        def ask(connection: BrokerConnection, deadline: Deadline) -> Any:
             response = connection.send(
                 MetadataRequest,
                 deadline,
@@ -259,7 +259,7 @@ class RawCluster:
 
         return self.ask_any(deadline, ask)
 
-    def _read_brokers(self, connection: Connection, deadline: Deadline) -> None:
+    def _read_brokers(self, connection: BrokerConnection, deadline: Deadline) -> None:
         response = connection.send(
             MetadataRequest, deadline, topics=[], allow_auto_topic_creation=False
         )
@@ -305,9 +305,9 @@ def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
 def _first(
     config: ClusterConfig,
     deadline: Deadline,
-    connect: Callable[[str, int, Deadline], Connection],
+    connect: Callable[[str, int, Deadline], BrokerConnection],
     known: Sequence[tuple[str, int]],
-) -> Connection:
+) -> BrokerConnection:
     """Return a connection to the first bootstrap server that accepts this client.
 
     Each server gets an equal share of the time, over a few rounds. `known` are brokers that were

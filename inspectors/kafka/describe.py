@@ -34,7 +34,7 @@ from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.messages import request_class
-from rebal.inspectors.kafka.wire import Connection, Deadline, message
+from rebal.inspectors.kafka.wire import BrokerConnection, Deadline, message
 
 CONSUMER: Final = "consumer"
 CONNECT: Final = "connect"
@@ -68,7 +68,7 @@ def describe(
         ConnectError: the cluster cannot be reached.
     """
 
-    def ask(connection: Connection, broker: int) -> Described:
+    def ask(connection: BrokerConnection, broker: int) -> Described:
         found = describe_many(connection, broker, [group_id], deadline, operations=operations)
         return unless_error(found[group_id])
 
@@ -76,7 +76,7 @@ def describe(
 
 
 def describe_many(
-    connection: Connection,
+    connection: BrokerConnection,
     broker: int,
     group_ids: Sequence[str],
     deadline: Deadline,
@@ -109,7 +109,7 @@ def describe_many(
 
 
 def look_at_classic(
-    connection: Connection,
+    connection: BrokerConnection,
     broker: int,
     group_ids: Sequence[str],
     deadline: Deadline,
@@ -151,7 +151,9 @@ def _error(group: Any) -> RequestError:
     return RequestError(name, f"{group.group_id}: {(group.error_message or name).rstrip('.')}")
 
 
-def _classic_request(connection: Connection, group_ids: Sequence[str], *, operations: bool) -> Any:
+def _classic_request(
+    connection: BrokerConnection, group_ids: Sequence[str], *, operations: bool
+) -> Any:
     return message(
         DescribeGroupsRequest,
         connection.version(DescribeGroupsRequest),
@@ -224,7 +226,7 @@ def _classic_member(member: Any, parsed: bool) -> Member:
 
 
 def _worker(member: Any) -> Member:
-    from rebal.groups.assignors.connect import Given, after, running_of, work_of
+    from rebal.groups.assignors.connect import GivenWork, after, running_of, work_of
 
     made = _classic_member(member, parsed=False)
     if not member.member_metadata:
@@ -244,7 +246,7 @@ def _worker(member: Any) -> Member:
         reported.assignment.assigned if given.version and reported.assignment is not None else ()
     )
     now = after(
-        work_of(before), Given(assigned=work_of(given.assigned), revoked=work_of(given.revoked))
+        work_of(before), GivenWork(assigned=work_of(given.assigned), revoked=work_of(given.revoked))
     )
     state = WorkerState(
         url=reported.url,
@@ -383,14 +385,14 @@ def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Off
         RequestError: the coordinator's error, or no answer in time.
     """
 
-    def ask(connection: Connection, _: int) -> Offsets:
+    def ask(connection: BrokerConnection, _: int) -> Offsets:
         return unless_error(offsets_of_many(connection, [group_id], deadline)[group_id])
 
     return raw.on_coordinator(group_id, deadline, ask)
 
 
 def offsets_of_many(
-    connection: Connection, group_ids: Sequence[str], deadline: Deadline
+    connection: BrokerConnection, group_ids: Sequence[str], deadline: Deadline
 ) -> dict[str, Offsets | RequestError]:
     """Return each group's committed offsets, or why its coordinator does not say.
 
@@ -427,7 +429,7 @@ def _offsets(answer: Any, group_id: str) -> Offsets | RequestError:
     }
 
 
-class Look(NamedTuple):
+class GroupLook(NamedTuple):
     """A coordinator's answer on a group; `offsets` is an error where they were not read."""
 
     described: Described
@@ -435,12 +437,12 @@ class Look(NamedTuple):
 
 
 def look_at(
-    connection: Connection,
+    connection: BrokerConnection,
     broker: int,
     group_ids: Sequence[str],
     deadline: Deadline,
     later: Callable[[], Deadline],
-) -> dict[str, Look | RequestError]:
+) -> dict[str, GroupLook | RequestError]:
     """Return the groups that their coordinator `broker` describes, with their committed offsets.
 
     `later` gives the deadline of the second request.
@@ -456,6 +458,6 @@ def look_at(
     except RequestError as error:
         offsets = dict.fromkeys(there, error)
     return {
-        name: Look(one, offsets[name]) if isinstance(one, Described) else one
+        name: GroupLook(one, offsets[name]) if isinstance(one, Described) else one
         for name, one in described.items()
     }

@@ -36,7 +36,7 @@ from rebal.inspectors.kafka.describe import (
     look_at_classic,
 )
 from rebal.inspectors.kafka.messages import request_class
-from rebal.inspectors.kafka.wire import Connection, message
+from rebal.inspectors.kafka.wire import BrokerConnection, message
 
 MIN_VERSION: Final = 5
 _MAX_VERSION: Final = 9
@@ -202,7 +202,7 @@ def _difference(snapshot: GroupSnapshot, now: Described) -> str | None:
     return f"its {what} changed since it was read: all answers are void, try again"
 
 
-def _version(connection: Connection) -> int:
+def _version(connection: BrokerConnection) -> int:
     return min(
         connection.versions.get(request_class("JoinGroup").API_KEY, (0, -1))[1], _MAX_VERSION
     )

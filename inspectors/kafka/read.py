@@ -21,14 +21,14 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, unless_error
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.kafka.cluster import MOVED, RawCluster, side_by_side
-from rebal.inspectors.kafka.describe import NOT_THERE, Look, look_at
+from rebal.inspectors.kafka.describe import NOT_THERE, GroupLook, look_at
 from rebal.inspectors.kafka.listing import GroupFailure, failure_of, list_groups, pattern_of
 from rebal.inspectors.kafka.probe import probe_group, probe_groups, undescribed
 from rebal.inspectors.kafka.reload import Fetches, offsets_partition
 from rebal.inspectors.kafka.resources import Resources
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.snapshots import assignors_to_ask, snapshots, with_probe
-from rebal.inspectors.kafka.wire import Connection, Deadline
+from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 
 Answers = dict[str, GroupSnapshot | GroupFailure]
 _OF_BROKERS: Final = frozenset(
@@ -176,7 +176,7 @@ def read_group(
         ConnectError: the connection is lost for good.
     """
 
-    def ask(connection: Connection, broker: int) -> Look:
+    def ask(connection: BrokerConnection, broker: int) -> GroupLook:
         found = look_at(connection, broker, [group_id], deadline, lambda: deadline)
         return unless_error(found[group_id])
 
@@ -204,7 +204,7 @@ def read_batches(
     by_broker: dict[int, list[str]] = defaultdict(list)
     for name, broker in coordinators.items():
         by_broker[broker].append(name)
-    looks: list[Look] = []
+    looks: list[GroupLook] = []
     found: Answers = {}
     for some, failures in side_by_side(
         lambda each: _looks(session.raw, *each), list(by_broker.items()), _BROKERS
@@ -224,12 +224,12 @@ def read_batches(
 
 def _looks(
     raw: RawCluster, broker: int, group_ids: list[str]
-) -> tuple[list[Look], dict[str, GroupFailure]]:
+) -> tuple[list[GroupLook], dict[str, GroupFailure]]:
     """Return what this coordinator says of its groups; those that it does not hold are left out.
 
     After a batch without an answer no more is asked: the broker would delay each of them.
     """
-    looks: list[Look] = []
+    looks: list[GroupLook] = []
     failures: dict[str, GroupFailure] = {}
     for begin in range(0, len(group_ids), _BATCH):
         some, deadline = group_ids[begin : begin + _BATCH], raw.deadline()
@@ -239,7 +239,7 @@ def _looks(
             failures |= {name: failure_of(name, error, deadline) for name in group_ids[begin:]}
             break
         for name, answer in answers.items():
-            if isinstance(answer, Look):
+            if isinstance(answer, GroupLook):
                 looks.append(answer)
             elif answer.name not in (*MOVED, NOT_THERE):
                 failures[name] = failure_of(name, answer, deadline)

@@ -34,7 +34,7 @@ from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.brokers import release_of
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version, retry
 from rebal.inspectors.kafka.messages import request_class
-from rebal.inspectors.kafka.wire import NOT_KAFKA, Connection, Deadline
+from rebal.inspectors.kafka.wire import NOT_KAFKA, BrokerConnection, Deadline
 
 _T = TypeVar("_T")
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -134,7 +134,7 @@ class OffsetsLog:
 
     def __init__(
         self,
-        leader: Connection,
+        leader: BrokerConnection,
         partition: int,
         epoch: int,
         deadline: Deadline,

@@ -32,7 +32,7 @@ from rebal.inspectors.errors import (
 )
 from rebal.inspectors.kafka.brokers import coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.describe import CONSUMER, Described, Look, Offsets, within
+from rebal.inspectors.kafka.describe import CONSUMER, Described, GroupLook, Offsets, within
 from rebal.inspectors.kafka.listing import reason_of
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import (
@@ -54,7 +54,7 @@ _NO_SETTINGS: Final = "the group's own settings were not read: allow DESCRIBE_CO
 
 
 def snapshots(
-    session: Session, looks: Sequence[Look], deadline: Callable[[], Deadline]
+    session: Session, looks: Sequence[GroupLook], deadline: Callable[[], Deadline]
 ) -> list[GroupSnapshot]:
     """Return the groups with their topics, settings and lag, and notes on what was not read.
 
@@ -98,7 +98,7 @@ def snapshots(
 
 
 def _topics(
-    session: Session, looks: Sequence[Look], deadline: Deadline
+    session: Session, looks: Sequence[GroupLook], deadline: Deadline
 ) -> tuple[dict[str, Topic], dict[str, str]]:
     """Return the groups' topics by name, and a note on each that was not read."""
     names = sorted({name for look in looks for name in used_by(look.described)[1]})
@@ -111,7 +111,7 @@ def _topics(
 
 
 def _ends(
-    session: Session, looks: Sequence[Look], deadline: Deadline
+    session: Session, looks: Sequence[GroupLook], deadline: Deadline
 ) -> Mapping[TopicPartition, int] | RequestError | ConnectError:
     """Return the end offsets of the partitions that the groups own or have committed."""
     partitions: set[TopicPartition] = set()

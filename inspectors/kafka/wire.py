@@ -75,7 +75,7 @@ class Deadline:
         return self.left() <= 0
 
 
-class Connection:
+class BrokerConnection:
     """One broker's connection, logged in; thread-safe, one request at a time.
 
     `opened` gets it as soon as it can be closed: from then on no answer need be awaited.
@@ -87,7 +87,7 @@ class Connection:
         port: int,
         config: ClusterConfig,
         deadline: Deadline,
-        opened: Callable[["Connection"], None],
+        opened: Callable[["BrokerConnection"], None],
     ) -> None:
         self.address = f"{host}:{port}"
         self.versions: dict[int, tuple[int, int]] = {}

@@ -23,7 +23,7 @@ _END: Final = 1_000_000
 _SPELLINGS: Final = {"maven": (r"_(?:2\.1\d|3)\Z", ""), "pypi": (r"[-_.]+", "-")}
 
 
-class Facts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProductFacts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Facts of a product from version `first` to `last`, both included; without `last`, of all
     later versions. A fault has a protocol and an effect.
     """
@@ -45,7 +45,7 @@ class Facts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return reached and (version_tuple(self.first) or ()) <= high
 
 
-class Product(Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Product(ProductFacts, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of products.yaml, with the facts of all its versions; the comment at the top of the
     file explains the fields.
     """
@@ -55,8 +55,8 @@ class Product(Facts, frozen=True, kw_only=True, forbid_unknown_fields=True):
     own_version: bool = False
     bom: str = ""
     group_protocol: bool = True
-    releases: tuple[Facts, ...] = ()
-    faults: tuple[Facts, ...] = ()
+    releases: tuple[ProductFacts, ...] = ()
+    faults: tuple[ProductFacts, ...] = ()
 
 
 @cache
@@ -123,8 +123,8 @@ def library_of(ecosystem: str, package: str, version: str | None) -> Library | N
     )
 
 
-def _release(product: Product, low: tuple[int, ...], high: tuple[int, ...]) -> Facts:
+def _release(product: Product, low: tuple[int, ...], high: tuple[int, ...]) -> ProductFacts:
     """Return what was looked up of a version between these two."""
     held = [one for one in product.releases if one.holds(low, high)]
     alike = {replace(one, first="", last="") for one in held}
-    return held[0] if len(alike) == 1 else Facts()
+    return held[0] if len(alike) == 1 else ProductFacts()

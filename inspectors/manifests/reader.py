@@ -89,7 +89,7 @@ def read_manifests(tree: Tree) -> ManifestReading:
 
     A file that cannot be read becomes a note, and the others are read.
     """
-    reader = _Reader(tree)
+    reader = _ManifestReader(tree)
     # A project's own file comes first: it says which of its packages are for tests alone.
     for name, path in sorted(tree.paths(), key=lambda each: each[1].name not in _LOCKS):
         for known in _formats(name):
@@ -105,7 +105,7 @@ def scope_of(place: str) -> str:
     return place[: build.start()] if build else place.rpartition("/")[0]
 
 
-class _Reader:
+class _ManifestReader:
     """The manifests of one version, as far as they are read."""
 
     def __init__(self, tree: Tree) -> None:

@@ -1,8 +1,8 @@
 """Would the coordinator admit this restart now? `admitted(memory, action)`; pure, in three values.
 
 `CoordinatorMemory` is what the coordinator may hold of every member it counts; an action is a
-sequence of `Leave` and `Join`. The answer is yes or no only where every memory that fits the
-evidence gives it.
+sequence of `LeaveEvent` and `JoinEvent`. The answer is yes or no only where every memory that fits
+the evidence gives it.
 
 The coordinator's order, held against 4.1.1 and 3.9.1 by tests/live/test_admission_live.py:
 
@@ -22,7 +22,7 @@ The coordinator's order, held against 4.1.1 and 3.9.1 by tests/live/test_admissi
    again; its list is stored by that second join. Then the instance id (82).
 
 A rejected join stores nothing. A killed dynamic member counts until its session expires or a
-rebalance ends without it, a static one until its session expires. After a `Leave` or a `Join` the
+rebalance ends without it, a static one until its session expires. After a leave or a join the
 others join again; a member whose list a coordinator load has shortened then sends its whole list,
 so a list that is rejected at once may be admitted a moment later: the answer is no only where both
 joins fail.
@@ -48,7 +48,7 @@ SESSION: Final = "INVALID_SESSION_TIMEOUT"
 DEAD: Final = "COORDINATOR_NOT_AVAILABLE"
 
 
-class Leave(Record, frozen=True, kw_only=True):
+class LeaveEvent(Record, frozen=True, kw_only=True):
     """A member that the coordinator stops counting: it left, was removed, or its session
     expired.
     """
@@ -56,7 +56,7 @@ class Leave(Record, frozen=True, kw_only=True):
     member_id: str
 
 
-class Join(Record, frozen=True, kw_only=True):
+class JoinEvent(Record, frozen=True, kw_only=True):
     """A join of a client with a list. `assignors` is None for a member's list of today if that is
     unknown; such a list holds at least the elected assignor.
 
@@ -77,7 +77,7 @@ class Settle(Record, frozen=True, kw_only=True):
     """A completed rebalance: every running member has joined again with its whole list."""
 
 
-Event: TypeAlias = Leave | Join | Settle
+Event: TypeAlias = LeaveEvent | JoinEvent | Settle
 
 
 class Needs(StrEnum):
@@ -121,7 +121,7 @@ def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
     for event in action:
         if found and found[-1].verdict is not Tri.YES:
             return found[-1]
-        if isinstance(event, Join):
+        if isinstance(event, JoinEvent):
             found.append(_join(memory, event))
         memory = after(memory, event)
     return replace(found[-1], elected=all(one.elected for one in found))
@@ -129,14 +129,14 @@ def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
 
 def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
     """Return the memory after `event`; a join counts as admitted."""
-    if isinstance(event, Leave):
+    if isinstance(event, LeaveEvent):
         came = tuple(entry for entry in memory.came if entry.member_id != event.member_id)
         return replace(memory, left=memory.left | {event.member_id}, came=came)
     if isinstance(event, Settle):
         return replace(memory, settled=True)
     same = _same_instance(memory, event)
     if same is not None:
-        memory = after(memory, Leave(member_id=same.member_id))
+        memory = after(memory, LeaveEvent(member_id=same.member_id))
     names = filter(None, [memory.elected]) if event.assignors is None else event.assignors
     entry = Entry(
         member_id=f"joined {len(memory.left) + len(memory.came) + len(memory.others)}",
@@ -172,7 +172,7 @@ def restart(
     session ends. A static member does not leave; its entry is replaced by the join.
     """
     entry = next(one for one in memory.everybody if one.member_id == member_id)
-    join = Join(
+    join = JoinEvent(
         assignors=assignors,
         name=entry.name,
         instance_id=entry.instance_id,
@@ -181,10 +181,10 @@ def restart(
     )
     if entry.instance_id is not None or killed:
         return (join,)
-    return (Leave(member_id=member_id), join)
+    return (LeaveEvent(member_id=member_id), join)
 
 
-def _join(memory: CoordinatorMemory, join: Join) -> Admission:
+def _join(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
     if memory.state is GroupState.DEAD:
         return Admission(
             verdict=Tri.CANNOT_TELL,
@@ -206,7 +206,7 @@ def _join(memory: CoordinatorMemory, join: Join) -> Admission:
     return replace(answer, error=None) if answer.verdict is Tri.NO else early[0]
 
 
-def _out_of_bounds(memory: CoordinatorMemory, join: Join) -> Admission | None:
+def _out_of_bounds(memory: CoordinatorMemory, join: JoinEvent) -> Admission | None:
     if join.session_ms is None:
         return None
     if memory.session_ms is None:
@@ -247,7 +247,7 @@ def _rejects_classic(memory: CoordinatorMemory, why: str) -> Admission:
     )
 
 
-def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
+def _too_many(memory: CoordinatorMemory, join: JoinEvent) -> Admission | None:
     """GroupMetadataManager.acceptJoiningMember: a new member id needs a free place.
 
     A static member that restarts sends no member id: its own entry takes its place, in a KIP-848
@@ -278,7 +278,7 @@ def _too_many(memory: CoordinatorMemory, join: Join) -> Admission | None:
     )
 
 
-def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
+def _by_lists(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
     classic = memory.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
     other = memory.protocol_type and join.protocol_type != memory.protocol_type
     rows = (
@@ -319,7 +319,7 @@ def _by_lists(memory: CoordinatorMemory, join: Join) -> Admission:
     return _common(memory, join)
 
 
-def _common(memory: CoordinatorMemory, join: Join) -> Admission:
+def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
     """Return the answer of the remembered lists: a common assignor in all worlds, or in none."""
     came = [held.names for entry in memory.came for held in entry.lists]
     kept = [each for each in memory.in_all if all(each in names for names in came)]
@@ -374,7 +374,7 @@ def _common(memory: CoordinatorMemory, join: Join) -> Admission:
     )
 
 
-def _same_instance(memory: CoordinatorMemory, join: Join) -> Entry | None:
+def _same_instance(memory: CoordinatorMemory, join: JoinEvent) -> Entry | None:
     if join.instance_id is None:
         return None
     return next((e for e in memory.everybody if e.instance_id == join.instance_id), None)

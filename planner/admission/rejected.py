@@ -6,7 +6,7 @@ from rebal.groups.clients import is_automatic
 from rebal.groups.evidence.absent import clocks_apart
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Tri
-from rebal.planner.admission.check import Admission, Join, admitted
+from rebal.planner.admission.check import Admission, JoinEvent, admitted
 from rebal.planner.admission.memory import CoordinatorMemory
 
 
@@ -37,7 +37,7 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal, *, stranger: bool = 
     return admitted(
         replace(memory, room=max(memory.room, 1)),
         [
-            Join(
+            JoinEvent(
                 assignors=one.list,
                 instance_id=one.instance_id,
                 protocol_type="consumer" if stranger else memory.protocol_type or "consumer",

@@ -15,8 +15,8 @@ from rebal.groups.model import GroupType, Knowledge, Member, Tri
 from rebal.planner.admission.check import (
     Admission,
     Event,
-    Join,
-    Leave,
+    JoinEvent,
+    LeaveEvent,
     Needs,
     Settle,
     admitted,
@@ -102,7 +102,7 @@ def start_of(
 
     def start(assignors: tuple[str, ...], brings: str) -> Advice:
         joins = [
-            Join(
+            JoinEvent(
                 assignors=assignors or list_ or None,
                 name=name,
                 instance_id=instance,
@@ -150,11 +150,11 @@ def stop_and_start(
     context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]
 ) -> list[Event]:
     """Return the events of a cut-over: all leave, the others rebalance, all join."""
-    stops = [Leave(member_id=facts.member.member_id) for facts in stopped]
+    stops = [LeaveEvent(member_id=facts.member.member_id) for facts in stopped]
     # Every Streams program that goes back to the classic protocol has this one assignor.
     back = ("stream",) if context.group.type is GroupType.STREAMS else None
     joins = [
-        Join(
+        JoinEvent(
             assignors=assignors or back,
             name=facts.name,
             instance_id=facts.member.instance_id,
@@ -173,7 +173,7 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
     if dynamic and not online:
         return first(as_it_runs(context, facts) for facts in dynamic[:TRIED])
     common = () if online else context.common_list
-    answer = admitted(context.memory, [Join(assignors=common or None, kip848=online)])
+    answer = admitted(context.memory, [JoinEvent(assignors=common or None, kip848=online)])
     return worded(
         Advice(
             action=Action.TEMPORARY,
@@ -326,7 +326,7 @@ def _next_rebalance(
     """
     found = [facts for facts in members if facts.fixes_protocol and owned(facts.member)]
     shows = found and set(map(cooperative, names)) == {Tri.YES} and context.elected in names
-    if shows and admitted(context.memory, [Join(assignors=tuple(names))]).verdict is Tri.YES:
+    if shows and admitted(context.memory, [JoinEvent(assignors=tuple(names))]).verdict is Tri.YES:
         yield text.NEXT_REBALANCE.format(who=context.named(found), names=", ".join(names))
 
 

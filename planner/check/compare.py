@@ -17,7 +17,7 @@ _Sign: TypeAlias = tuple[int, Hashable]
 _SURE: Final = 6
 
 
-class Changed(Record, frozen=True, kw_only=True):
+class StartChange(Record, frozen=True, kw_only=True):
     """One change of a consumer's next start; `file` and `line` (0: not known) are where it is."""
 
     what: str
@@ -43,7 +43,7 @@ class Pair(Record, frozen=True, kw_only=True):
         groups = {one.declared.group_id for one in (self.before, self.start) if one is not None}
         return self.before if len(groups) == 1 else None
 
-    def changes(self) -> Iterator[Changed]:
+    def changes(self) -> Iterator[StartChange]:
         """Yield what changes, the assignor list first."""
         if self.before is None:
             was, now = {"consumer": _ABSENT}, {"consumer": self.start.list_text}
@@ -56,7 +56,7 @@ class Pair(Record, frozen=True, kw_only=True):
         for what in (each for each in was if was[each] != now[each]):
             by_default = what == LIST and not self.start.writes_list
             named = (by_default or what in ("library", "product")) and self.start.library.where
-            yield Changed(
+            yield StartChange(
                 what=what,
                 before=was[what],
                 after=now[what],
@@ -65,7 +65,7 @@ class Pair(Record, frozen=True, kw_only=True):
             )
 
 
-class World(Record, frozen=True, kw_only=True):
+class ConsumerSet(Record, frozen=True, kw_only=True):
     """The consumers of one group that run at the same time.
 
     `group_id` is None for the groups of a folder that no configuration file names; `name` is the
@@ -115,9 +115,9 @@ class World(Record, frozen=True, kw_only=True):
         return self.group_id is None and same and what <= {"library", "product"}
 
 
-def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
+def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[ConsumerSet]:
     """Yield each group with a change, once for each profile that changes it in its own way."""
-    found: dict[tuple[Pair, ...], World] = {}
+    found: dict[tuple[Pair, ...], ConsumerSet] = {}
     for profile in dict.fromkeys([None, *(start.declared.profile for start in (*before, *after))]):
         active = f" (profile {profile})" if profile else ""
         groups: dict[str | Pair, list[Pair]] = defaultdict(list)
@@ -127,7 +127,7 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[World]:
         for pairs in groups.values():
             start = pairs[0].start
             name = (start.declared.group_id or f"the groups of {start.folder}") + active
-            world = World(group_id=start.declared.group_id, name=name, pairs=tuple(pairs))
+            world = ConsumerSet(group_id=start.declared.group_id, name=name, pairs=tuple(pairs))
             found.setdefault(world.changed, world)
     return (world for changed, world in found.items() if changed)
 

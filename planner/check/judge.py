@@ -24,11 +24,11 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol
 from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
-from rebal.planner.admission.check import Admission, Event, Join, Leave, Needs, admitted
+from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEvent, Needs, admitted
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.advise import BRINGS, SafePath, paths_of, plan_of
-from rebal.planner.check.compare import Changed, Pair, World
+from rebal.planner.check.compare import ConsumerSet, Pair, StartChange
 from rebal.planner.check.starts import (
     BY_BROKERS,
     FIRST,
@@ -103,7 +103,7 @@ class Judgement(Record, frozen=True, kw_only=True):
 
     group: str
     group_id: str | None
-    changes: tuple[Changed, ...]
+    changes: tuple[StartChange, ...]
     verdict: Tri
     reason: str
     error: str | None = None
@@ -116,7 +116,9 @@ class Judgement(Record, frozen=True, kw_only=True):
     live: bool = False
 
 
-def judge(world: World, kept: Mapping[str, str], live: GroupSnapshot | None = None) -> Judgement:
+def judge(
+    world: ConsumerSet, kept: Mapping[str, str], live: GroupSnapshot | None = None
+) -> Judgement:
     """Return what the roll-out of this group's change would do.
 
     `kept` are the files that both versions have, each with why its consumers are not all known
@@ -151,13 +153,13 @@ def unread(file: str, note: str) -> Judgement:
     return Judgement(
         group=f"the groups of {file.rpartition('/')[0] or '.'}",
         group_id=None,
-        changes=(Changed(what="configuration", before="", after="", file=file),),
+        changes=(StartChange(what="configuration", before="", after="", file=file),),
         verdict=Tri.CANNOT_TELL,
         reason=note,
     )
 
 
-def _unread_code(world: World, answer: Admission) -> str:
+def _unread_code(world: ConsumerSet, answer: Admission) -> str:
     """Return the condition of an answer that rests on lists that no file writes.
 
     Where the client stays, code that sets its list sets it before and after.
@@ -179,7 +181,7 @@ def _stage(snapshot: GroupSnapshot) -> Stage:
     return Stage(assignor=None if elected is None or is_open(elected) else elected, protocol=runs)
 
 
-def _hazards(world: World, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
+def _hazards(world: ConsumerSet, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
     """Yield what products and brokers do under the protocol of the changed starts, and where the
     group `moves`, what rules say on the code, the clients and the settings.
     """
@@ -207,7 +209,7 @@ def _first(*rows: tuple[object, Tri, str]) -> list[Admission]:
 
 
 def _answers(
-    world: World, kept: Mapping[str, str], live: GroupSnapshot | None
+    world: ConsumerSet, kept: Mapping[str, str], live: GroupSnapshot | None
 ) -> Iterator[Admission]:
     """Yield the answers to every start with the change, at each moment of the roll-out."""
     workers = {start.family == "connect" for start in (*world.befores, *world.afters)}
@@ -227,7 +229,7 @@ def _answers(
     yield from _other_libraries(world)
 
 
-def _other_libraries(world: World) -> Iterator[Admission]:
+def _other_libraries(world: ConsumerSet) -> Iterator[Admission]:
     """Yield the answer where a library that is new to the group may misread what others send."""
     # A library that a file names for the first time may have run before.
     sure = (
@@ -249,7 +251,7 @@ def _other_libraries(world: World) -> Iterator[Admission]:
 
 
 def _moments(
-    world: World, pair: Pair, live: GroupSnapshot | None, asked: Sequence[Pair]
+    world: ConsumerSet, pair: Pair, live: GroupSnapshot | None, asked: Sequence[Pair]
 ) -> Iterator[tuple[Context, tuple[Event, ...]]]:
     """Yield what the group may run when a member of this consumer starts with the change, with the
     events of that start; `asked` are all consumers that may have started before with theirs.
@@ -280,7 +282,7 @@ def _moments(
             yield unlimited, (*beside, *events)
 
 
-def _runnings(world: World, pair: Pair) -> Iterator[tuple[Start, ...]]:
+def _runnings(world: ConsumerSet, pair: Pair) -> Iterator[tuple[Start, ...]]:
     """Yield the starts that may run then.
 
     Other consumers are before their change, in the middle of it or behind it: services are rolled
@@ -303,7 +305,7 @@ def _stages(pair: Pair) -> list[tuple[Start, ...]]:
     return [one, middle, two] if any(pair.changes()) else [one]
 
 
-def _moved(world: World, live: GroupSnapshot | None) -> Iterator[Admission]:
+def _moved(world: ConsumerSet, live: GroupSnapshot | None) -> Iterator[Admission]:
     """Yield the answer of the plan where a start has another protocol than those before it, and the
     brokers assign under one of them; a move back to the classic protocol is a start as any other.
     """
@@ -493,13 +495,13 @@ def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[E
     running = next((each for each in memory.everybody if each.member_id == member_id), None)
     own = running.instance_id if running is not None else None
     if running is not None and own is None:
-        yield Leave(member_id=member_id)
+        yield LeaveEvent(member_id=member_id)
     changed = one is not None and one.declared.instance_id != two.declared.instance_id
     sessions = [
         None if each is None or each.protocol == CONSUMER else each.declared.session_timeout_ms
         for each in (one, two)
     ]
-    yield Join(
+    yield JoinEvent(
         assignors=two.names,
         name=two.declared.where,
         # A member that runs may have an id that the files do not show.
@@ -516,7 +518,7 @@ def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admissio
     alone; a name that is not known proves no rejection.
     """
     answer, members = admitted(context.memory, events), context.snapshot.members
-    joins = [event.assignors or () for event in events if isinstance(event, Join)]
+    joins = [event.assignors or () for event in events if isinstance(event, JoinEvent)]
     names = [*dict.fromkeys(name for each in joins for name in each)]
     blamed = [m.assignors.list for m in members if not answer.blame or m.member_id in answer.blame]
     sure = any(not any(map(is_open, each)) for each in blamed)

@@ -21,7 +21,7 @@ from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.outcome import Measures, Note, Phase, Rehearsal, Sampled
 from rebal.planner.rehearsal.rehearse import as_restarted, rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 
 _ROUNDS: Final = 3
 _A_MEMBER: Final = 8
@@ -136,7 +136,7 @@ def _kind(process: Process) -> Hashable:
     return replace(process, name="", client_id="", instance_id=static, rack=None)
 
 
-Part = tuple[Event, ...]
+Part = tuple[ScriptEvent, ...]
 
 # Seconds of processor time for one unit of `effort`, without the plan.
 _UNIT: Final = 2e-6

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors import Assignor
 from rebal.groups.clients import WITHOUT_STATIC
 from rebal.planner.rehearsal.engine.agenda import Latency
-from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.outcome import (
@@ -24,7 +24,7 @@ from rebal.planner.rehearsal.outcome import (
     Rehearsal,
     endangered,
 )
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 
 _HOUR: Final = 3600.0
 _REJECTED: Final = "rejected"
@@ -78,7 +78,7 @@ def distribution(made: Sequence[Rehearsal]) -> Distribution:
     )
 
 
-def as_restarted(process: Process, event: Event) -> Process:
+def as_restarted(process: Process, event: ScriptEvent) -> Process:
     """Return the process that starts when `event` restarts this one."""
     return replace(
         process,
@@ -154,7 +154,7 @@ class _Run:
             unit="none" if world.opaque else "task" if self._scene.connectors else "partition",
         )
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: ScriptEvent) -> None:
         world = self._world
         if event.at is not None:
             world.agenda.run(event.at)
@@ -167,7 +167,7 @@ class _Run:
             self._open = event.phase, self._so_far(world.ledger.totals(world.agenda.now))
         self._do(event)
 
-    def _do(self, event: Event) -> None:
+    def _do(self, event: ScriptEvent) -> None:
         world, seconds = self._world, event.seconds or 0.0
         match event.do:
             case Deed.RESTART:
@@ -201,7 +201,7 @@ class _Run:
             case Deed.WAIT:
                 world.run(seconds)
 
-    def _restart(self, event: Event) -> None:
+    def _restart(self, event: ScriptEvent) -> None:
         takes = self._scene.restart if event.seconds is None else event.seconds
         for name in event.members:
             process = self._set[name] = as_restarted(self._set[name], event)
@@ -210,12 +210,12 @@ class _Run:
             else:
                 self._world.start(process, self._varied(takes))
 
-    def _start(self, event: Event) -> None:
+    def _start(self, event: ScriptEvent) -> None:
         for process in event.processes:
             self._set[process.name] = process
             self._world.start(process, self._varied(event.seconds or 0.0))
 
-    def _each(self, event: Event, deed: Callable[[Member], object]) -> None:
+    def _each(self, event: ScriptEvent, deed: Callable[[SimulatedMember], object]) -> None:
         for name in event.members:
             deed(self._world.consumers[name])
 
@@ -272,7 +272,9 @@ def _not_modelled(assignor: str) -> str:
     return f"{what} not modelled: the rehearsal shows rebalances and rejections, but no downtime"
 
 
-def _member(consumer: Member, process: Process, now: float, *, modelled: bool) -> MemberStory:
+def _member(
+    consumer: SimulatedMember, process: Process, now: float, *, modelled: bool
+) -> MemberStory:
     """Return a member's state and the metrics that its client would report (KIP-429)."""
     known = modelled or process.protocol != "classic"
     did, hours = consumer.rebalances, max(now, 1e-9) / _HOUR

@@ -24,9 +24,9 @@ from rebal.groups.model import (
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.engine.workers import EAGER
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.rehearsal.spec import spec_of, task_spec_of, work_by_worker
 from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_back, waits
 
@@ -83,7 +83,7 @@ def scene_of(
             remote_assignor="" if protocol == "classic" else elected,
         )
         running.append(
-            Running(
+            RunningProcess(
                 process=process,
                 member_id=member.member_id,
                 owned=tuple(sent.owned),
@@ -247,7 +247,7 @@ def without_lists(script: Script) -> Script:
     return replace(script, events=tuple(map(_without_list, script.events)))
 
 
-def _without_list(event: Event) -> Event:
+def _without_list(event: ScriptEvent) -> ScriptEvent:
     if event.do is not Deed.RESTART:
         return event
     return replace(event, assignors=(), protocol="", remote_assignor="")

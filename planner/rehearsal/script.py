@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from rebal.groups.model import Record
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 
 
 class Deed(StrEnum):
@@ -33,7 +33,7 @@ class Deed(StrEnum):
     WAIT = "wait"
 
 
-class Event(Record, frozen=True, kw_only=True):
+class ScriptEvent(Record, frozen=True, kw_only=True):
     """One thing that happens, to all of `members` at once.
 
     It happens at `at` seconds, or `after` seconds after the event before, or (both None) when the
@@ -81,7 +81,7 @@ class Scene(Record, frozen=True, kw_only=True):
     topic_ids: Mapping[str, str] = {}
     user_data: tuple[str, ...] = ()
     brokers: Brokers = Brokers()
-    running: tuple[Running, ...] = ()
+    running: tuple[RunningProcess, ...] = ()
     assignor: str = ""
     leader: str | None = None
     generation: int = 0
@@ -93,5 +93,5 @@ class Script(Record, frozen=True, kw_only=True):
     """Events in order; `about` is one sentence, `rests` the longest wait for rest."""
 
     about: str = ""
-    events: tuple[Event, ...] = ()
+    events: tuple[ScriptEvent, ...] = ()
     rests: float = 3600.0

@@ -20,7 +20,7 @@ from rebal.groups.snapshot.documents import Format, line_of, loads
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.process import CALLBACKS, Process
 from rebal.planner.rehearsal.parameters import METADATA_AGE, MOST_DAYS, PARAMETERS, value_of
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.rehearsal.scripts import restarted, step_events
 
 SCHEMA: Final = "rebal.script/1"
@@ -202,7 +202,7 @@ class _Reading:
         lists = (one.process.assignors for one in scene.running)
         self._assignors = {*NAMES, *assignors, *(name for list_ in lists for name in list_)}
         self._last = 0.0
-        self.events: list[Event] = []
+        self.events: list[ScriptEvent] = []
 
     def take(self, place: int, item: ScriptItem) -> None:
         """Add the events of one item.
@@ -257,22 +257,22 @@ class _Reading:
         self._last = at
         return {"at": at}
 
-    def _events(self, path: str, deed: str, item: ScriptItem, here: str) -> Sequence[Event]:
+    def _events(self, path: str, deed: str, item: ScriptItem, here: str) -> Sequence[ScriptEvent]:
         if deed in ("restart", "start"):
             return self._starts(path, deed, item, here)
         if deed == "step":
             return self._step(path, item)
         if deed == "wait":
-            return [Event(do=Deed.WAIT, seconds=self.seconds(path, item.wait or 0))]
+            return [ScriptEvent(do=Deed.WAIT, seconds=self.seconds(path, item.wait or 0))]
         if deed == "coordinator":
             if item.coordinator != "moves":
                 raise self._error(path, "the one thing that it does is: moves")
             takes = 1.0 if item.takes is None else self.seconds(f"{here}.takes", item.takes)
-            return [Event(do=Deed.COORDINATOR, seconds=takes)]
+            return [ScriptEvent(do=Deed.COORDINATOR, seconds=takes)]
         if deed in ("partitions", "delete-topic"):
             return self._changed_topics(path, deed, item, here)
         found = self._members(path, getattr(item, deed.replace("-", "_")))
-        event = Event(do=Deed(deed), members=found)
+        event = ScriptEvent(do=Deed(deed), members=found)
         if deed in ("busy", "freeze"):
             if item.for_ is None:
                 raise self._error(here, f"{deed} needs `for`, such as `for: 2m`")
@@ -283,7 +283,7 @@ class _Reading:
             return [replace(event, topics=self._known_topics(f"{here}.topics", item.topics))]
         return [event]
 
-    def _starts(self, path: str, deed: str, item: ScriptItem, here: str) -> Sequence[Event]:
+    def _starts(self, path: str, deed: str, item: ScriptItem, here: str) -> Sequence[ScriptEvent]:
         takes = None if item.takes is None else self.seconds(f"{here}.takes", item.takes)
         assignors = self._lists(f"{here}.assignors", item.assignors)
         if item.protocol not in (None, "classic", "consumer"):
@@ -294,7 +294,7 @@ class _Reading:
         fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, found)
         size = item.batch or len(found)
         return [
-            Event(
+            ScriptEvent(
                 do=Deed.RESTART,
                 members=found[first : first + size],
                 assignors=assignors,
@@ -312,7 +312,7 @@ class _Reading:
         here: str,
         takes: float | None,
         assignors: tuple[str, ...],
-    ) -> Event:
+    ) -> ScriptEvent:
         """Return the start of processes that the group did not have, like one that it has."""
         (model,) = self._members(f"{here}.like", item.like or "")[:1]
         old = self._processes[model]
@@ -334,7 +334,7 @@ class _Reading:
             )
             self._processes[name] = made
             new.append(made)
-        return Event(do=Deed.START, processes=tuple(new), seconds=takes or 0.0)
+        return ScriptEvent(do=Deed.START, processes=tuple(new), seconds=takes or 0.0)
 
     def _fails_in(
         self, path: str, given: Members | None, members: Collection[str]
@@ -349,7 +349,7 @@ class _Reading:
                 raise self._error(path, why)
         return found
 
-    def _step(self, path: str, item: ScriptItem) -> Sequence[Event]:
+    def _step(self, path: str, item: ScriptItem) -> Sequence[ScriptEvent]:
         plan = self._plan
         if plan is None:
             raise self._error(path, "a step needs its plan: name the PLAN too")
@@ -364,15 +364,17 @@ class _Reading:
         size = self._batch if item.batch is None else item.batch
         return step_events(step, members, batch=size)
 
-    def _changed_topics(self, path: str, deed: str, item: ScriptItem, here: str) -> Sequence[Event]:
+    def _changed_topics(
+        self, path: str, deed: str, item: ScriptItem, here: str
+    ) -> Sequence[ScriptEvent]:
         noticed = self._metadata
         if item.noticed is not None:
             noticed = self.seconds(f"{here}.noticed", item.noticed)
         if deed == "delete-topic":
             (topic,) = self._known_topics(path, item.delete_topic or "")
             del self._topics[topic]
-            return [Event(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)]
-        made: list[Event] = []
+            return [ScriptEvent(do=Deed.DELETE_TOPIC, topic=topic, seconds=noticed)]
+        made: list[ScriptEvent] = []
         for topic, count in (item.partitions or {}).items():
             here = f"{path}.{topic}"
             now = self._topics[self._known_topics(here, topic)[0]]
@@ -384,7 +386,9 @@ class _Reading:
             self._topics[topic] = count
             at_once = 0.0 if made else None
             made.append(
-                Event(do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=at_once)
+                ScriptEvent(
+                    do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=at_once
+                )
             )
         return made
 

@@ -18,7 +18,7 @@ from rebal.groups.processes import threads_of
 from rebal.planner.facts import listed, names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.rehearsal.engine.process import Process, refusal
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 
 _PROTOCOLS: Final = {
     Aim.CONSUMER: "consumer",
@@ -37,7 +37,7 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
     rest after what came before, as the plan's gates demand.
     """
     first = plan.next_step or 1
-    events: list[Event] = []
+    events: list[ScriptEvent] = []
     for step in plan.steps:
         if step.id >= first:
             events += step_events(step, restarted(plan, step), batch=batch)
@@ -95,7 +95,7 @@ def processes(snapshot: GroupSnapshot, ids: Iterable[str]) -> list[tuple[str, ..
     return [tuple(each) for each in found.values()]
 
 
-def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -> list[Event]:
+def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -> list[ScriptEvent]:
     """Return the events of one step for processes, in the order of their restarts."""
     protocol = _PROTOCOLS.get(step.aim, "")
     asked = any(_REMOTE_RANGE.search(setting.text) for setting in step.config)
@@ -114,7 +114,7 @@ def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -
     if together:
         # All stop before the first starts.
         everybody = tuple(chain(*members))
-        events.insert(0, Event(do=Deed.STOP, members=everybody, phase=f"step {step.id}"))
+        events.insert(0, ScriptEvent(do=Deed.STOP, members=everybody, phase=f"step {step.id}"))
     return events
 
 
@@ -127,7 +127,7 @@ def restarts(
     protocol: str = "",
     remote_assignor: str = "",
     family: str = "",
-) -> list[Event]:
+) -> list[ScriptEvent]:
     """Return restarts in batches of processes (names of each one's members) with the list
     `assignors` (empty: each keeps its own).
 
@@ -136,7 +136,7 @@ def restarts(
     """
     size = batch or max(1, len(members))
     return [
-        Event(
+        ScriptEvent(
             do=Deed.RESTART,
             members=tuple(chain(*members[start : start + size])),
             assignors=tuple(assignors),
@@ -157,7 +157,7 @@ _LOADING: Final = 1.0
 _TOO_LATE: Final = 1.2
 
 
-class Pace(Record, frozen=True, kw_only=True):
+class ScriptPace(Record, frozen=True, kw_only=True):
     """The group's hosts and processes, and how many processes a script takes at a time.
 
     `hosts` are names of members by host, `processes` the names of each process's members (empty:
@@ -173,12 +173,12 @@ class Ready(Record, frozen=True, kw_only=True):
     """One ready script: what it does in a sentence, and its events for a group with members."""
 
     about: str
-    events: Callable[[Scene, Pace], Sequence[Event]]
+    events: Callable[[Scene, ScriptPace], Sequence[ScriptEvent]]
 
 
-def ready_script(name: str, scene: Scene, pace: Pace | None = None) -> Script | None:
+def ready_script(name: str, scene: Scene, pace: ScriptPace | None = None) -> Script | None:
     """Return the ready script of that name for the group of `scene`; None: there is none."""
-    pace = pace or Pace()
+    pace = pace or ScriptPace()
     numbered = _AT_A_TIME.fullmatch(name)
     if numbered is not None:
         pace = replace(pace, batch=int(numbered[1]))
@@ -204,17 +204,17 @@ def _largest(scene: Scene) -> Process:
     return max(scene.running, key=lambda one: len(one.owned)).process
 
 
-def _rolling(scene: Scene, pace: Pace) -> Sequence[Event]:
+def _rolling(scene: Scene, pace: ScriptPace) -> Sequence[ScriptEvent]:
     batch = 1 if pace.batch is None else pace.batch
     alone = [(name,) for name in _names(scene)]
     return restarts("", (), pace.processes or alone, batch=batch)
 
 
-def _all_at_once(scene: Scene, _: Pace) -> Sequence[Event]:
+def _all_at_once(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
     return restarts("", (), [tuple(_names(scene))], batch=0)
 
 
-def _by_host(scene: Scene, pace: Pace) -> Sequence[Event]:
+def _by_host(scene: Scene, pace: ScriptPace) -> Sequence[ScriptEvent]:
     known = set(_names(scene))
     grouped = [
         (host, [name for name in names if name in known]) for host, names in pace.hosts.items()
@@ -222,7 +222,7 @@ def _by_host(scene: Scene, pace: Pace) -> Sequence[Event]:
     homeless = known - {name for _, names in grouped for name in names}
     grouped += [("", [name]) for name in _names(scene) if name in homeless]
     return [
-        Event(
+        ScriptEvent(
             do=Deed.RESTART,
             members=tuple(members),
             phase=f"host {host.lstrip('/')}" if host else members[0],
@@ -232,45 +232,49 @@ def _by_host(scene: Scene, pace: Pace) -> Sequence[Event]:
     ]
 
 
-def _blue_green(scene: Scene, _: Pace) -> Sequence[Event]:
+def _blue_green(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
     green = tuple(_copy(one.process, "green") for one in scene.running)
     return (
-        Event(do=Deed.START, processes=green, seconds=scene.restart, at=0.0, phase="start green"),
-        Event(do=Deed.STOP, members=tuple(_names(scene)), phase="stop blue"),
+        ScriptEvent(
+            do=Deed.START, processes=green, seconds=scene.restart, at=0.0, phase="start green"
+        ),
+        ScriptEvent(do=Deed.STOP, members=tuple(_names(scene)), phase="stop blue"),
     )
 
 
-def _crash(scene: Scene, _: Pace) -> Sequence[Event]:
+def _crash(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
     member = _largest(scene)
     return (
-        Event(do=Deed.KILL, members=(member.name,), at=0.0),
-        Event(do=Deed.RESTART, members=(member.name,), at=0.0),
+        ScriptEvent(do=Deed.KILL, members=(member.name,), at=0.0),
+        ScriptEvent(do=Deed.RESTART, members=(member.name,), at=0.0),
     )
 
 
-def _scale(scene: Scene, pace: Pace) -> Sequence[Event]:
+def _scale(scene: Scene, pace: ScriptPace) -> Sequence[ScriptEvent]:
     running = scene.running
     number = pace.batch or max(1, math.ceil(len(running) / 2))
     new = tuple(
         _copy(running[place % len(running)].process, f"new-{place + 1}") for place in range(number)
     )
     return (
-        Event(do=Deed.START, processes=new, seconds=scene.restart, at=0.0, phase="scale out"),
-        Event(do=Deed.STOP, members=tuple(one.name for one in new), phase="scale in"),
+        ScriptEvent(do=Deed.START, processes=new, seconds=scene.restart, at=0.0, phase="scale out"),
+        ScriptEvent(do=Deed.STOP, members=tuple(one.name for one in new), phase="scale in"),
     )
 
 
-def _broker_restart(_: Scene, __: Pace) -> Sequence[Event]:
+def _broker_restart(_: Scene, __: ScriptPace) -> Sequence[ScriptEvent]:
     return (
-        Event(do=Deed.COORDINATOR, seconds=_LOADING, at=0.0, phase="broker stops"),
-        Event(do=Deed.COORDINATOR, seconds=_LOADING, at=_BROKER_IS_BACK, phase="broker is back"),
+        ScriptEvent(do=Deed.COORDINATOR, seconds=_LOADING, at=0.0, phase="broker stops"),
+        ScriptEvent(
+            do=Deed.COORDINATOR, seconds=_LOADING, at=_BROKER_IS_BACK, phase="broker is back"
+        ),
     )
 
 
-def _rebalance_storm(scene: Scene, _: Pace) -> Sequence[Event]:
+def _rebalance_storm(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
     member = _largest(scene)
     return [
-        Event(
+        ScriptEvent(
             do=Deed.RESTART,
             members=(member.name,),
             seconds=min(scene.restart, _STORM_EVERY / 2),
@@ -280,10 +284,10 @@ def _rebalance_storm(scene: Scene, _: Pace) -> Sequence[Event]:
     ]
 
 
-def _slow_member(scene: Scene, _: Pace) -> Sequence[Event]:
+def _slow_member(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
     member = _largest(scene)
     late = member.rebalance * _TOO_LATE
-    return (Event(do=Deed.BUSY, members=(member.name,), seconds=late, at=0.0),)
+    return (ScriptEvent(do=Deed.BUSY, members=(member.name,), seconds=late, at=0.0),)
 
 
 def _copy(process: Process, ending: str) -> Process:

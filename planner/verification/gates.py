@@ -1,7 +1,7 @@
-"""Proof that a member has completed a step: of one look (`GATES`), and of all looks (`Ledger`).
+"""Proof that a member completed a step: of one look (`GATES`), and of all (`AnswerLedger`).
 
 `proof_of` calls the function of the step's aim in `GATES`. To add a kind of step, add an `Aim` and
-its function. Each function judges one member by the evidence of one look; `Ledger` adds what
+its function. Each function judges one member by the evidence of one look; `AnswerLedger` adds what
 earlier looks proved of the same member id.
 
 Kafka Streams: the version comes from the member's own bytes (groups/streams.py) or a log;
@@ -247,7 +247,7 @@ GATES: Final[Mapping[Aim, Callable[[Context, Step, Facts], Proof]]] = MappingPro
 )
 
 
-class Ledger:
+class AnswerLedger:
     """Answers about member ids from the baseline, the journal and this look.
 
     `answers(step, id)` are the distinct answers, each with its source. `before[step]` are the ids

@@ -33,7 +33,7 @@ from rebal.planner.kip848 import not_range
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.risks import Risk
 from rebal.planner.verdict import agreed, first_reason, worst
-from rebal.planner.verification.gates import Ledger
+from rebal.planner.verification.gates import AnswerLedger
 from rebal.planner.verification.journal import JournalEntry, assumed
 
 # Two machines' clocks differ; what is older than the plan by more than this was seen before it.
@@ -77,7 +77,7 @@ def left_out(step: Step, facts: Facts) -> bool:
     return facts.family in step.left_out and facts.family_proven
 
 
-def standing_of(context: Context, step: Step, ledger: Ledger, facts: Facts) -> MemberStanding:
+def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts) -> MemberStanding:
     """Return what this member has done of `step`."""
     member = facts.member
     there = member.member_id in ledger.before[step.id]
@@ -278,7 +278,7 @@ def begun_step(
     plan: Plan,
     seen: Sequence[JournalEntry],
     context: Context,
-    ledger: Ledger,
+    ledger: AnswerLedger,
     gates: Mapping[int, StepStanding],
 ) -> int:
     """Return the last step that has begun: a member completed it, or came or left while it was

@@ -40,7 +40,7 @@ from rebal.planner.verification.dangers import (
     decides,
     live_findings,
 )
-from rebal.planner.verification.gates import Ledger
+from rebal.planner.verification.gates import AnswerLedger
 from rebal.planner.verification.journal import (
     GOALS,
     Confirmation,
@@ -162,7 +162,7 @@ def verify(
     plan, known, accepted, expected = as_stated(plan, seen, known, accepted, expect_members)
     context = PlanContext(plan, known, expected, accepted, given)
     outsiders = outsiders_of(plan, seen, context, estimated=accepted.members is None)
-    ledger = Ledger(plan, seen, context, ahead)
+    ledger = AnswerLedger(plan, seen, context, ahead)
     views = {
         each.id: [standing_of(context, each, ledger, facts) for facts in context.members]
         for each in plan.steps

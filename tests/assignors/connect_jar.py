@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from rebal.groups.assignors.connect import (
-    Given,
+    ConnectRound,
+    GivenWork,
     Item,
     Memory,
-    Round,
     Work,
     after,
     by_connector,
@@ -47,7 +47,7 @@ class Led(Record, frozen=True, kw_only=True):
     leader: str
     protocol: str
     config: dict[str, int]
-    round: Round
+    round: ConnectRound
 
 
 class ConnectJar(Jar):
@@ -56,7 +56,7 @@ class ConnectJar(Jar):
     def forget(self) -> None:
         self._say("forget")
 
-    def lead(self, led: Led) -> dict[str, Given]:
+    def lead(self, led: Led) -> dict[str, GivenWork]:
         """What each worker was sent, decoded."""
         asked = led.round
         self._say("\t".join(["config", *(f"{name}:{n}" for name, n in led.config.items())]))
@@ -71,7 +71,7 @@ class ConnectJar(Jar):
             worker, _, data = line.partition("\t")
             sent = decode_worker_assignment(base64.b64decode(data))
             assert (sent.version, sent.error) == (VERSIONS[led.protocol], 0)
-            given[worker] = Given(
+            given[worker] = GivenWork(
                 assigned=work_of(sent.assigned),
                 revoked=work_of(sent.revoked),
                 delay_ms=sent.delay_ms,
@@ -86,10 +86,10 @@ def running(version: str = "4.1.1") -> Iterator[ConnectJar]:
         yield ConnectJar(child)
 
 
-def sent(given: dict[str, Given]) -> dict[str, Given]:
+def sent(given: dict[str, GivenWork]) -> dict[str, GivenWork]:
     """`given` in the order in which a worker reads it."""
     return {
-        worker: Given(
+        worker: GivenWork(
             assigned=work_of(by_connector(one.assigned)),
             revoked=work_of(by_connector(one.revoked, hashed=False)),
             delay_ms=one.delay_ms,
@@ -98,16 +98,16 @@ def sent(given: dict[str, Given]) -> dict[str, Given]:
     }
 
 
-def answer(led: Led, memories: dict[str, Memory]) -> dict[str, Given]:
+def answer(led: Led, memories: dict[str, Memory]) -> dict[str, GivenWork]:
     """What our assignors make of it; `memories` are the leaders', and are brought up to date."""
     if led.protocol == "default":
         shared = eager(led.round.workers, led.round.configured)
-        return sent({worker: Given(assigned=work) for worker, work in shared.items()})
+        return sent({worker: GivenWork(assigned=work) for worker, work in shared.items()})
     given, memories[led.leader] = incremental(led.round, memories.get(led.leader, Memory()))
     return sent(given)
 
 
-def history(seed: int) -> Iterator[tuple[Led, dict[str, Given]]]:
+def history(seed: int) -> Iterator[tuple[Led, dict[str, GivenWork]]]:
     """Rebalances of one group, each with our own answer, on which the next one builds."""
     made = _History(random.Random(seed))
     for _ in range(made.random.randint(3, 14)):
@@ -156,7 +156,7 @@ class _History:
             leader=self._leader,
             protocol=protocol,
             config=dict(self._config),
-            round=Round(
+            round=ConnectRound(
                 workers={
                     i: () if protocol == "default" else work_of(by_connector(self._held[i]))
                     for i in ids
@@ -169,7 +169,7 @@ class _History:
             ),
         )
 
-    def join(self, led: Led, given: dict[str, Given]) -> None:
+    def join(self, led: Led, given: dict[str, GivenWork]) -> None:
         """Most workers get what the leader made of it; now and then one never does."""
         for worker, one in given.items():
             if self.random.random() < 0.03:
@@ -199,7 +199,7 @@ class _History:
             case 7 if random_.random() < 0.3:
                 one, other = random_.choice(ids), random_.choice(ids)
                 stolen = self._held[other][: random_.randint(0, 9)]
-                self._held[one] = after(self._held[one], Given(assigned=stolen))
+                self._held[one] = after(self._held[one], GivenWork(assigned=stolen))
             case 8:
                 self._leader = random_.choice(ids)
 
@@ -226,7 +226,7 @@ def _metadata(held: Work, version: int) -> bytes:
     )
 
 
-def written(given: dict[str, Given]) -> dict[str, list[Any]]:
+def written(given: dict[str, GivenWork]) -> dict[str, list[Any]]:
     """What each worker was sent, as a record has it."""
     return {
         worker: [
@@ -244,7 +244,7 @@ def read(line: dict[str, Any]) -> Led:
         leader=line["leader"],
         protocol=line["protocol"],
         config=line["config"],
-        round=Round(
+        round=ConnectRound(
             workers={worker: work_of(sent_) for worker, sent_ in line["workers"].items()},
             configured=_configured(line["config"]),
             generation=line["generation"],

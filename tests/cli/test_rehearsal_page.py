@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from tests.planner.rehearsal.scenes import (
     BOTH,
     DONE,
@@ -42,11 +42,11 @@ def test_dangers_lead_and_name_the_members() -> None:
     danger = page.index("rejected: m0 is rejected (INCONSISTENT_GROUP_PROTOCOL) at 0:")
     assert danger < page.index("<dt>takes</dt>")
     assert "no owner: " not in page
-    late = Event(do=Deed.STOP, members=("m0", "m1", "m2"), at=10)
+    late = ScriptEvent(do=Deed.STOP, members=("m0", "m1", "m2"), at=10)
     assert "no owner: 12 partitions have no owner at the end, such as orders-0" in rehearsal_html(
         play(scene(RANGE, RANGE, RANGE), late), "orders"
     )
-    deleted = Event(do=Deed.DELETE_TOPIC, topic="orders", at=10)
+    deleted = ScriptEvent(do=Deed.DELETE_TOPIC, topic="orders", at=10)
     page = rehearsal_html(play(scene(RANGE, RANGE, RANGE), deleted), "orders")
     assert 'class="danger"' not in page
 
@@ -71,7 +71,7 @@ def test_a_group_that_finds_no_rest_is_drawn_to_the_end_of_its_story() -> None:
     assert f'max="{run.measures.seconds}"' in page
     assert ">at rest</span>" not in page
     # A rebalance that takes no time ends at the first moment of the story.
-    run = play(scene(DONE, DONE), Event(do=Deed.STOP, members=("m0", "m1")))
+    run = play(scene(DONE, DONE), ScriptEvent(do=Deed.STOP, members=("m0", "m1")))
     assert [one.ended for one in run.rebalances] == [0]
     assert ">at rest</span>" in rehearsal_html(run, "orders")
 

@@ -25,7 +25,7 @@ from rebal.planner.rehearsal.outcome import Ownership, Rehearsal
 from rebal.planner.rehearsal.parameters import PARAMETERS
 from rebal.planner.rehearsal.rehearse import rehearse_often
 from rebal.planner.rehearsal.scene import VARIANTS
-from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.script_file import EVENTS
 from rebal.planner.rehearsal.scripts import READY
 from tests.cli.conftest import flat
@@ -127,7 +127,7 @@ def test_lists_that_nobody_knows_are_assumed(rehearse: Rehearse) -> None:
 def twofold() -> Rehearsal:
     """A rehearsal in which orders-0 has two owners for 30 s, neither past a timeout."""
     where = scene(("range",), ("range",))
-    run_ = play(where, Event(do=Deed.WAIT, seconds=60.0))
+    run_ = play(where, ScriptEvent(do=Deed.WAIT, seconds=60.0))
     first, *others = run_.partitions
     both = (*first.owners, Ownership(owner="m1", start=10.0, end=40.0))
     return replace(
@@ -157,7 +157,7 @@ def test_two_owners_of_a_partition_lead_the_screen_and_the_exit_code() -> None:
 
 def test_a_danger_in_one_of_many_runs_is_a_danger() -> None:
     where = scene(("range",), ("range",))
-    script = Script(events=(Event(do=Deed.WAIT, seconds=1.0),))
+    script = Script(events=(ScriptEvent(do=Deed.WAIT, seconds=1.0),))
     often = rehearse_often(where, script, runs=4)
     one = RunDocument(
         name="now", rehearsal=play(where, *script.events), distribution=replace(often, endangered=1)
@@ -172,7 +172,7 @@ def test_a_danger_in_one_of_many_runs_is_a_danger() -> None:
 
 
 def test_a_danger_of_one_protocol_is_named_with_it() -> None:
-    fine = RunDocument(name="now", rehearsal=play(scene(("range",)), Event(do=Deed.WAIT)))
+    fine = RunDocument(name="now", rehearsal=play(scene(("range",)), ScriptEvent(do=Deed.WAIT)))
     both = document(fine, RunDocument(name="plan", rehearsal=twofold()))
     text = output.render(comparison_view(both, "live", Command("rebal")), width=100)
     assert "owned twice  plan: orders-0 by m0 and m1" in text

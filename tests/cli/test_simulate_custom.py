@@ -13,7 +13,7 @@ import pytest
 
 from rebal.cli import custom
 from rebal.groups.assignors import Spec, SpecMember
-from rebal.groups.custom import Rule, violations
+from rebal.groups.custom import PartitionRule, violations
 from rebal.groups.errors import CustomAssignorError
 from rebal.groups.model import RebalanceProtocol
 from tests.cli.conftest import Rebal
@@ -74,20 +74,32 @@ GOOD = {"a": [("orders", 0)], "b": [("orders", 1), ("clicks", 0)]}
     ("result", "cooperative", "rules"),
     [
         (GOOD, False, []),
-        (GOOD, True, [Rule.TAKEN_TOO_EARLY]),
+        (GOOD, True, [PartitionRule.TAKEN_TOO_EARLY]),
         ({"a": [("orders", 0)], "b": [("clicks", 0)]}, True, []),
-        ({"a": [("orders", 0)], "b": [("clicks", 0)]}, False, [Rule.LEFT_OUT]),
-        ({**GOOD, "a": [("orders", 0), ("orders", 1)]}, False, [Rule.TWICE]),
-        ({**GOOD, "a": [("orders", 0), ("orders", 0)]}, False, [Rule.TWICE]),
-        ({"a": [("orders", 0), ("clicks", 0)], "b": [("orders", 1)]}, False, [Rule.NOT_SUBSCRIBED]),
-        ({**GOOD, "c": [("orders", 5)]}, False, [Rule.NO_SUCH_MEMBER]),
-        ({"a": [*GOOD["a"], ("orders", 2)], "b": GOOD["b"]}, False, [Rule.NO_SUCH_PARTITION]),
-        ({"a": [*GOOD["a"], ("ghost", 0)], "b": GOOD["b"]}, False, [Rule.NO_SUCH_PARTITION]),
-        ({}, False, [Rule.LEFT_OUT]),
+        ({"a": [("orders", 0)], "b": [("clicks", 0)]}, False, [PartitionRule.LEFT_OUT]),
+        ({**GOOD, "a": [("orders", 0), ("orders", 1)]}, False, [PartitionRule.TWICE]),
+        ({**GOOD, "a": [("orders", 0), ("orders", 0)]}, False, [PartitionRule.TWICE]),
+        (
+            {"a": [("orders", 0), ("clicks", 0)], "b": [("orders", 1)]},
+            False,
+            [PartitionRule.NOT_SUBSCRIBED],
+        ),
+        ({**GOOD, "c": [("orders", 5)]}, False, [PartitionRule.NO_SUCH_MEMBER]),
+        (
+            {"a": [*GOOD["a"], ("orders", 2)], "b": GOOD["b"]},
+            False,
+            [PartitionRule.NO_SUCH_PARTITION],
+        ),
+        (
+            {"a": [*GOOD["a"], ("ghost", 0)], "b": GOOD["b"]},
+            False,
+            [PartitionRule.NO_SUCH_PARTITION],
+        ),
+        ({}, False, [PartitionRule.LEFT_OUT]),
     ],
 )
 def test_every_breach_of_the_contract_is_found(
-    result: dict, cooperative: bool, rules: list[Rule]
+    result: dict, cooperative: bool, rules: list[PartitionRule]
 ) -> None:
     assert [one.rule for one in violations(SPEC, result, cooperative=cooperative)] == rules
 

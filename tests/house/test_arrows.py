@@ -93,6 +93,15 @@ def test_the_inspectors_meet_in_the_model_not_in_the_files_of_the_person() -> No
     assert wrong == [], "cli/files.py is the only place that writes files"
 
 
+def test_no_class_name_stands_for_two_things() -> None:
+    places: dict[str, list[str]] = {}
+    for path in (path for room in ROOMS for path in files(room)):
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_module_is_named_like_the_standard_library(room: str) -> None:
     clashes = [

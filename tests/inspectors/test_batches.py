@@ -14,7 +14,7 @@ from rebal.groups.model import Cluster, GroupSnapshot, GroupState, GroupType, Me
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_code
 from rebal.inspectors.kafka import probe, read
-from rebal.inspectors.kafka.describe import Described, Look, look_at, offsets_of_many
+from rebal.inspectors.kafka.describe import Described, GroupLook, look_at, offsets_of_many
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import LATEST
@@ -41,7 +41,7 @@ def looks(
 
     def look_at(_: object, broker: int, some: list[str], *__: object) -> Any:
         sizes.append(len(some))
-        return {name: error or Look(described(name), {}) for name in some}
+        return {name: error or GroupLook(described(name), {}) for name in some}
 
     monkeypatch.setattr(read, "look_at", look_at)
     found, failures = read._looks(raw, 1, NAMES)

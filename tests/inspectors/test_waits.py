@@ -87,7 +87,7 @@ def test_a_broker_that_allows_one_connection_is_asked_over_the_busy_one(
     first = SimpleNamespace(closed=False, busy=False)
     monkeypatch.setattr(raw, "any", lambda _: None)
     made = Mock(side_effect=[first, ConnectionResetError])
-    monkeypatch.setattr(cluster, "Connection", made)
+    monkeypatch.setattr(cluster, "BrokerConnection", made)
     assert raw.node(1, Deadline(1_000)) is first
     first.busy = True
     assert raw.node(1, Deadline(1_000)) is first

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.planner.rehearsal.outcome import Rehearsal
-from rebal.planner.rehearsal.script import Deed, Event
+from rebal.planner.rehearsal.script import Deed, ScriptEvent
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.planner.rehearsal.scenes import play, told
@@ -23,11 +23,11 @@ def foretold(callback: str) -> Rehearsal:
     """Two members and the same event: one more joins, or m1 does not poll for too long."""
     if callback == "assigned":
         late = replace(LATE, name="m1", fails_in=(callback,))
-        return play(kip848(1), Event(do=Deed.START, processes=(late,)))
+        return play(kip848(1), ScriptEvent(do=Deed.START, processes=(late,)))
     where = failing(callback, rebalance=6.0)
     if callback == "revoked":
-        return play(where, Event(do=Deed.START, processes=(LATE,)))
-    return play(where, Event(do=Deed.BUSY, members=("m1",), seconds=9.0))
+        return play(where, ScriptEvent(do=Deed.START, processes=(LATE,)))
+    return play(where, ScriptEvent(do=Deed.BUSY, members=("m1",), seconds=9.0))
 
 
 @pytest.mark.parametrize("callback", ["revoked", "assigned", "lost"])

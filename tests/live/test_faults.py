@@ -20,7 +20,7 @@ from rebal.inspectors.connection.config import ClusterConfig, resolve
 from rebal.inspectors.errors import ConnectError
 from rebal.inspectors.kafka import read as live_group
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
-from rebal.inspectors.kafka.wire import Connection, Deadline
+from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
@@ -134,14 +134,14 @@ def test_a_mechanism_that_the_broker_does_not_offer(
     kafka41: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = config_of(kafka41, "PLAIN", timeout_ms=30 * SECOND)
-    sent = Connection.send
+    sent = BrokerConnection.send
 
-    def other(self: Connection, request: type, deadline: Any, **fields: Any) -> Any:
+    def other(self: BrokerConnection, request: type, deadline: Any, **fields: Any) -> Any:
         if "mechanism" in fields:
             fields["mechanism"] = "SCRAM-SHA-1"
         return sent(self, request, deadline, **fields)
 
-    monkeypatch.setattr(Connection, "send", other)
+    monkeypatch.setattr(BrokerConnection, "send", other)
     text = refused(wrong, "authentication")
     assert re.search(r"does not offer SASL PLAIN, it offers .*SCRAM-SHA-512", text)
 
@@ -195,15 +195,15 @@ def test_a_coordinator_that_keeps_loading(kafka41: Broker, monkeypatch: pytest.M
 
     A real load of a small broker is over in milliseconds; a large one's may take minutes.
     """
-    exchanged = Connection.exchange
+    exchanged = BrokerConnection.exchange
 
-    def exchange(self: Connection, request: Any, deadline: Any) -> Any:
+    def exchange(self: BrokerConnection, request: Any, deadline: Any) -> Any:
         response = exchanged(self, request, deadline)
         if isinstance(request, DescribeGroupsRequest):
             response.groups[0].error_code = 14
         return response
 
-    monkeypatch.setattr(Connection, "exchange", exchange)
+    monkeypatch.setattr(BrokerConnection, "exchange", exchange)
     with within(SECOND):
         (failure,) = read_groups(config(kafka41.bootstrap, timeout_ms=SECOND), ["any"])
     assert isinstance(failure, GroupFailure)

@@ -89,17 +89,17 @@ def test_200_probes_leave_a_group_as_it_was(
 @pytest.fixture
 def joins_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Counts the JoinGroup requests that leave this process."""
-    from rebal.inspectors.kafka.wire import Connection
+    from rebal.inspectors.kafka.wire import BrokerConnection
 
     sent = 0
-    exchange_all = Connection.exchange_all
+    exchange_all = BrokerConnection.exchange_all
 
-    def counting(self: Connection, requests: Sequence[object], deadline: Any) -> object:
+    def counting(self: BrokerConnection, requests: Sequence[object], deadline: Any) -> object:
         nonlocal sent
         sent += sum(isinstance(one, request_class("JoinGroup")) for one in requests)
         return exchange_all(self, requests, deadline)
 
-    monkeypatch.setattr(Connection, "exchange_all", counting)
+    monkeypatch.setattr(BrokerConnection, "exchange_all", counting)
     return lambda: sent
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rebal.planner.rehearsal.script import Deed, Event
+from rebal.planner.rehearsal.script import Deed, ScriptEvent
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
@@ -34,7 +34,7 @@ class Teller:
         self.groups: list[RealGroup] = []
 
     def same(
-        self, broker: Broker, seeds: Sequence[Seed], events: Sequence[Event], **more: Any
+        self, broker: Broker, seeds: Sequence[Seed], events: Sequence[ScriptEvent], **more: Any
     ) -> Course:
         """Carry the story out; the engine foretells the same with any seed.
 
@@ -81,11 +81,11 @@ def team(list_: tuple[str, ...], *, static: bool = False) -> list[Seed]:
     return [Seed(name, software, list_, static) for name, software in SOFTWARE.items()]
 
 
-def restart(name: str, to: tuple[str, ...]) -> Event:
-    return Event(do=Deed.RESTART, members=(name,), assignors=to)
+def restart(name: str, to: tuple[str, ...]) -> ScriptEvent:
+    return ScriptEvent(do=Deed.RESTART, members=(name,), assignors=to)
 
 
-def bounces(*lists: tuple[str, ...]) -> list[Event]:
+def bounces(*lists: tuple[str, ...]) -> list[ScriptEvent]:
     """All members restart with each of these lists in turn."""
     return [restart(name, list_) for list_ in lists for name in SOFTWARE]
 
@@ -101,7 +101,7 @@ def test_two_bounces(broker: Broker, teller: Teller) -> None:
 @pytest.mark.timeout(180)
 def test_a_reload_has_a_static_member_rejected(own41: Broker, teller: Teller) -> None:
     """The coordinator that loads the group knows of each list only what was elected: range."""
-    story = [Event(do=Deed.COORDINATOR), restart("m-1", FINAL)]
+    story = [ScriptEvent(do=Deed.COORDINATOR), restart("m-1", FINAL)]
     real = teller.same(own41, team(BACK, static=True), story, session=8.0)
     assert (real.rejected, real.owned) == (1, (6, 6))
 

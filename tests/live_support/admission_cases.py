@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from rebal.groups.model import AssignorList, Knowledge, Source, Tri
-from rebal.planner.admission.check import Admission, Event, Join, Leave, admitted
+from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEvent, admitted
 from rebal.planner.admission.memory import memory_of
 from rebal.planner.context import Context
 from tests.kafka.broker import Broker
@@ -372,7 +372,7 @@ class Case:
         events: list[Event] = []
         for step in steps:
             if step.leaves is not None:
-                events.append(Leave(member_id=names[id(step.leaves)]))
+                events.append(LeaveEvent(member_id=names[id(step.leaves)]))
                 continue
             made = step.joins
             assert made is not None
@@ -380,7 +380,7 @@ class Case:
             unsaid = unsaid and made.assignors == step.old.assignors and self.rng.random() < 0.5
             bounds = made.session_ms if kind == "session" or self.rng.random() < 0.2 else None
             events.append(
-                Join(
+                JoinEvent(
                     assignors=None if unsaid else made.assignors,
                     instance_id=made.instance_id,
                     protocol_type=made.protocol_type,

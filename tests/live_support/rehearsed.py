@@ -18,7 +18,7 @@ from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.parameters import with_parameters
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.timeouts import Speed
 from tests.kafka.members import Member, wait_assigned
 from tests.kafka.processes import wait_for
@@ -105,7 +105,7 @@ class RealGroup(Rolling):
         wait_for("every list to be in the request log", known, timeout=20, every=0.5)
         return found[0]
 
-    def play(self, events: Sequence[Event]) -> tuple[Event, ...]:
+    def play(self, events: Sequence[ScriptEvent]) -> tuple[ScriptEvent, ...]:
         """Make all this happen, each when the group is at rest after what came before.
 
         Returns the events with the seconds that restarts have really taken, from the stop until the
@@ -180,7 +180,7 @@ class RealGroup(Rolling):
 
     # Deeds
 
-    def _restart(self, event: Event) -> Event:
+    def _restart(self, event: ScriptEvent) -> ScriptEvent:
         (name,) = event.members
         member = self.running.pop(name)
         member.stop()
@@ -191,7 +191,7 @@ class RealGroup(Rolling):
         wait_for(f"{name} to join", lambda: bool(again.said("joined", "error")), timeout=60)
         return replace(event, seconds=self._joined_at(again, gone) - gone)
 
-    def _reload(self, event: Event) -> Event:
+    def _reload(self, event: ScriptEvent) -> ScriptEvent:
         began = time.time()
         self.broker.restart()
         return replace(event, seconds=time.time() - began)
@@ -206,7 +206,9 @@ class RealGroup(Rolling):
         return min(at for at in times if at >= after)
 
 
-def foretold(scene: Scene, events: Sequence[Event], seed: int = 0) -> tuple[Course, Rehearsal]:
+def foretold(
+    scene: Scene, events: Sequence[ScriptEvent], seed: int = 0
+) -> tuple[Course, Rehearsal]:
     """Return what the engine says of the same story."""
     run = rehearse(scene, Script(events=tuple(events)), seed=seed, keep=False)
     of = run.measures

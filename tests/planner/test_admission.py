@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupState, GroupType, Tri
-from rebal.planner.admission.check import Admission, Join, Leave, Needs, admitted, restart
+from rebal.planner.admission.check import Admission, JoinEvent, LeaveEvent, Needs, admitted, restart
 from rebal.planner.admission.memory import CoordinatorMemory, Entry, Held, memory_of
 from tests.planner.builder import AT, context_of
 from tests.planner.plans import entry
@@ -47,7 +47,7 @@ def test_one_member_that_lacks_it_rejects_every_other() -> None:
         "the coordinator's list of b has no cooperative-sticky: [cooperative-sticky] is rejected "
         "(INCONSISTENT_GROUP_PROTOCOL)"
     )
-    joins = [Join(assignors=(name,), name=f"with {name}") for name in (RANGE, COOP)]
+    joins = [JoinEvent(assignors=(name,), name=f"with {name}") for name in (RANGE, COOP)]
     assert "list of with range has no" in admitted(memory(), joins).reason
 
 
@@ -61,18 +61,20 @@ def test_a_static_restart_asks_for_the_limit_of_members_unless_a_probe_found_roo
 def test_session_bounds_come_first() -> None:
     found = memory(entry("a", RANGE), session_ms=(6000, 1800000), max_size=1)
     for outside in (5999, 1_800_001):
-        answer = admitted(found, [Join(assignors=(RANGE,), session_ms=outside)])
+        answer = admitted(found, [JoinEvent(assignors=(RANGE,), session_ms=outside)])
         assert f"is {outside}, and the brokers accept 6000 to 1800000 (INV" in answer.reason
     for within in (6000, 1_800_000):
-        answer = admitted(found, [Join(assignors=(RANGE,), session_ms=within)])
+        answer = admitted(found, [JoinEvent(assignors=(RANGE,), session_ms=within)])
         assert answer.error == "GROUP_MAX_SIZE_REACHED"
 
 
 def test_join_without_an_assignor_is_rejected_by_an_empty_group_too() -> None:
-    answer = admitted(memory(), [Join(assignors=())])
+    answer = admitted(memory(), [JoinEvent(assignors=())])
     assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
     assert answer.reason == "it names no assignor"
-    assert admitted(memory(), [Join(assignors=(COOP,))]).elected, "no load can have it rejected"
+    assert admitted(memory(), [JoinEvent(assignors=(COOP,))]).elected, (
+        "no load can have it rejected"
+    )
 
 
 def test_answers_of_a_refused_probe_are_void() -> None:
@@ -87,39 +89,39 @@ def test_answers_of_a_refused_probe_are_void() -> None:
 
 def test_a_session_timeout_is_not_admitted_while_the_bounds_are_not_read() -> None:
     found = memory(entry("a", RANGE))
-    answer = admitted(found, [Join(assignors=(RANGE,), session_ms=5000)])
+    answer = admitted(found, [JoinEvent(assignors=(RANGE,), session_ms=5000)])
     assert (answer.verdict, answer.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
-    assert admitted(found, [Join(assignors=(RANGE,))]).verdict is Tri.YES
+    assert admitted(found, [JoinEvent(assignors=(RANGE,))]).verdict is Tri.YES
 
 
 def test_an_empty_group_takes_any_list_and_then_holds_it() -> None:
     found = memory(entry("a", RANGE), entry("b", RANGE))
-    stop = [Leave(member_id="a"), Leave(member_id="b")]
-    start = [Join(assignors=(COOP,)), Join(assignors=(COOP,))]
+    stop = [LeaveEvent(member_id="a"), LeaveEvent(member_id="b")]
+    start = [JoinEvent(assignors=(COOP,)), JoinEvent(assignors=(COOP,))]
     assert admitted(found, [*stop, *start]).verdict is Tri.YES
-    assert admitted(found, [*stop, start[0], Join(assignors=(RANGE,))]).error is not None
+    assert admitted(found, [*stop, start[0], JoinEvent(assignors=(RANGE,))]).error is not None
     assert admitted(found, [stop[0], *start]).verdict is Tri.NO
     # DescribeGroups names no protocol type for an Empty group: the first member brings it.
     empty = memory(state=GroupState.EMPTY, protocol_type="")
     assert admitted(empty, start).verdict is Tri.YES
-    other = [start[0], Join(assignors=(COOP,), protocol_type="connect")]
+    other = [start[0], JoinEvent(assignors=(COOP,), protocol_type="connect")]
     assert admitted(empty, other).error == "INCONSISTENT_GROUP_PROTOCOL"
 
 
 def test_protocol_types_do_not_mix_and_names_are_case_sensitive() -> None:
     found = memory(entry("a", RANGE))
-    other = admitted(found, [Join(assignors=(RANGE,), protocol_type="connect")])
+    other = admitted(found, [JoinEvent(assignors=(RANGE,), protocol_type="connect")])
     assert other.error == "INCONSISTENT_GROUP_PROTOCOL"
-    assert admitted(found, [Join(assignors=("Range",))]).verdict is Tri.NO
+    assert admitted(found, [JoinEvent(assignors=("Range",))]).verdict is Tri.NO
 
 
 def test_a_kip848_group_asks_its_classic_members_only() -> None:
     others = (entry("x"), entry("y"))
     alone = CoordinatorMemory(type=GroupType.CONSUMER, others=others, max_size=10)
-    assert admitted(alone, [Join(assignors=(STICKY,))]).verdict is Tri.YES
+    assert admitted(alone, [JoinEvent(assignors=(STICKY,))]).verdict is Tri.YES
     mixed = replace(alone, cases=((entry("a", RANGE),),))
-    assert admitted(mixed, [Join(assignors=(COOP,))]).verdict is Tri.NO
-    worker = admitted(mixed, [Join(assignors=(RANGE,), protocol_type="connect")])
+    assert admitted(mixed, [JoinEvent(assignors=(COOP,))]).verdict is Tri.NO
+    worker = admitted(mixed, [JoinEvent(assignors=(RANGE,), protocol_type="connect")])
     assert worker.reason == "a KIP-848 group admits consumers only (INCONSISTENT_GROUP_PROTOCOL)"
 
 
@@ -382,5 +384,5 @@ def test_a_classic_member_of_a_kip848_group_may_have_been_copied_short(
     member = replace(context.snapshot.members[0], member_id=member_id, protocol_type="classic")
     context.snapshot = replace(context.snapshot, members=(member,))
     found = memory_of(context)
-    assert admitted(found, [Join(assignors=(COOP,))]).verdict is verdict
+    assert admitted(found, [JoinEvent(assignors=(COOP,))]).verdict is verdict
     assert len(found.everybody) == 1

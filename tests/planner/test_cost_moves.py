@@ -26,7 +26,7 @@ from rebal.planner.rehearsal.costs.steps import (
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import default_server_side, scene_of
-from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.scripts import restarts as restarted
 from rebal.planner.timeouts import Speed
 from tests.examples import examples
@@ -93,7 +93,7 @@ def played(
     scene, _ = scene_of(snapshot, speed=SPEED)
     names = [(one.process.name,) for one in scene.running]
     batches = [names] if together else [[name] for name in names]
-    stop = Event(do=Deed.STOP, members=tuple(chain(*names)), phase="stop")
+    stop = ScriptEvent(do=Deed.STOP, members=tuple(chain(*names)), phase="stop")
     events = [
         event
         for number, some in enumerate(batches)

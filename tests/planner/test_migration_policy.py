@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, Evidence, GroupSnapshot, GroupType, Refusal, Source, Tri
-from rebal.planner.admission.check import Join, Leave, Needs, admitted, restart
+from rebal.planner.admission.check import JoinEvent, LeaveEvent, Needs, admitted, restart
 from rebal.planner.admission.memory import (
     CoordinatorMemory,
     classic_joins,
@@ -84,23 +84,25 @@ def half_way(joins: Tri = Tri.NO, **more: Any) -> CoordinatorMemory:
 
 def test_a_classic_join_is_rejected_whatever_its_list() -> None:
     alone = half_way(cases=((),))
-    answer = admitted(alone, [Join(assignors=("range",))])
+    answer = admitted(alone, [JoinEvent(assignors=("range",))])
     assert (answer.verdict, answer.needs) == (Tri.NO, None)
     assert answer.error == "INCONSISTENT_GROUP_PROTOCOL"
     assert "KAFKA-20640" in answer.reason
-    unsure = admitted(replace(alone, classic_joins=Tri.CANNOT_TELL), [Join(assignors=("range",))])
+    unsure = admitted(
+        replace(alone, classic_joins=Tri.CANNOT_TELL), [JoinEvent(assignors=("range",))]
+    )
     assert (unsure.verdict, unsure.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
     assert admitted(alone, restart(alone, "x", ("range",))).verdict is Tri.YES, "it empties it"
-    assert admitted(alone, [Join(assignors=None, kip848=True)]).verdict is Tri.YES
+    assert admitted(alone, [JoinEvent(assignors=None, kip848=True)]).verdict is Tri.YES
 
 
 @pytest.mark.parametrize(
     "action",
     [
-        [Join(assignors=None, name="temporary", kip848=True)],
-        [Leave(member_id="x"), Join(assignors=None, name="x", kip848=True)],
-        [Leave(member_id="b"), Join(assignors=None, name="b", kip848=True)],
-        [Join(assignors=None, name="i", instance_id="i", kip848=True)],
+        [JoinEvent(assignors=None, name="temporary", kip848=True)],
+        [LeaveEvent(member_id="x"), JoinEvent(assignors=None, name="x", kip848=True)],
+        [LeaveEvent(member_id="b"), JoinEvent(assignors=None, name="b", kip848=True)],
+        [JoinEvent(assignors=None, name="i", instance_id="i", kip848=True)],
     ],
 )
 def test_a_rebalance_ends_the_classic_members_that_stay(action: list[Any]) -> None:
@@ -113,10 +115,10 @@ def test_a_rebalance_ends_the_classic_members_that_stay(action: list[Any]) -> No
 
 def test_the_last_classic_member_moves_and_a_stop_of_all_ends_nobody() -> None:
     last = half_way(cases=((entry("a", "range"),),))
-    move = [Leave(member_id="a"), Join(assignors=None, name="a", kip848=True)]
+    move = [LeaveEvent(member_id="a"), JoinEvent(assignors=None, name="a", kip848=True)]
     assert admitted(last, move).verdict is Tri.YES
-    stop = [Leave(member_id=each) for each in "abx"]
-    assert admitted(half_way(), [*stop, Join(assignors=("sticky",))]).verdict is Tri.YES
+    stop = [LeaveEvent(member_id=each) for each in "abx"]
+    assert admitted(half_way(), [*stop, JoinEvent(assignors=("sticky",))]).verdict is Tri.YES
 
 
 @pytest.mark.parametrize("answer", Tri)
@@ -135,11 +137,11 @@ def test_a_static_member_returns_to_a_full_kip848_group(who: str, answer: Tri) -
     for asked in (admitted(full, restart(full, who, ("range",))), rejected_again(full, rejected)):
         assert asked.verdict is answer
         assert asked.needs is (Needs.BROKER if answer is Tri.CANNOT_TELL else None)
-    two = [Join(assignors=None, kip848=True)] * 2
+    two = [JoinEvent(assignors=None, kip848=True)] * 2
     assert admitted(replace(full, max_size=4), two).verdict is Tri.NO
     # A dynamic member leaves first; a newcomer finds no place.
     assert admitted(full, restart(full, "d", ("range",))).verdict is Tri.YES
-    assert admitted(full, [Join(assignors=("range",), instance_id="u")]).verdict is Tri.NO
+    assert admitted(full, [JoinEvent(assignors=("range",), instance_id="u")]).verdict is Tri.NO
 
 
 # --- a roll-out that is half-way ----------------------------------------------------------------

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rebal.groups.assignors.connect import (
+    ConnectRound,
     Item,
     Memory,
-    Round,
     after,
     eager,
     incremental,
@@ -35,7 +35,7 @@ def workers(elected: str, held_back_ms: int | None = None, leader: int = 0) -> G
         held = eager(IDS, WORK)
     else:
         given, _ = incremental(
-            Round(
+            ConnectRound(
                 workers=dict.fromkeys(IDS, ()),
                 configured=WORK,
                 generation=4,

@@ -41,7 +41,7 @@ from rebal.inspectors.logs.requests.lines import parse
 from rebal.inspectors.logs.text_input import TextInput
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
-from rebal.planner.rehearsal.engine.group import Group
+from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from tests.search.histories import Evidence
 from tests.search.sources import (
     BEGAN,
@@ -86,7 +86,7 @@ class Operator:
 
     def __init__(
         self,
-        group: Group,
+        group: SimulatedGroup,
         book: Book,
         given: Evidence,
         *,

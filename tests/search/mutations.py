@@ -169,7 +169,7 @@ def _without(kind: OutsiderKind) -> Replacement:
 def _all_leave(restart: Any) -> Any:
     def events(memory_: Any, member_id: str, *given: Any, **more: Any) -> Any:
         made = restart(memory_, member_id, *given, **more)
-        return made if more.get("killed") else (check.Leave(member_id=member_id), *made[-1:])
+        return made if more.get("killed") else (check.LeaveEvent(member_id=member_id), *made[-1:])
 
     return events
 
@@ -276,7 +276,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # No evidence is held against the operator's word.
     22: _defect(
         (members, "contrary_evidence", _always(None)),
-        (gates.Ledger, "answers", _word_wins),
+        (gates.AnswerLedger, "answers", _word_wins),
     ),
     # Nobody is missing.
     23: _defect((verify, "outsiders_of", _without(OutsiderKind.MISSING))),

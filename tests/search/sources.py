@@ -26,8 +26,8 @@ from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.consumer_group import Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
-from rebal.planner.rehearsal.engine.group import Group
-from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.group import SimulatedGroup
+from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.memory import Brokers, Stored, Watcher
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
@@ -353,7 +353,9 @@ class Book:
 class Line:
     """A client as its coordinator knows it: answers pass through and are written down."""
 
-    def __init__(self, client: Member, life: Life, book: Book, now: Callable[[], float]) -> None:
+    def __init__(
+        self, client: SimulatedMember, life: Life, book: Book, now: Callable[[], float]
+    ) -> None:
         self.client, self.life = client, life
         self._book, self._now = book, now
         self._asked: tuple[float, JoinRequest] | None = None
@@ -463,7 +465,7 @@ class RecordedGroup(ClassicGroup):
         self.book.stored(self.stored)
 
 
-class Witness(Group):
+class Witness(SimulatedGroup):
     """The coordinator as the members call it; it writes down each request and its answer."""
 
     def __init__(
@@ -489,7 +491,7 @@ class Witness(Group):
         """Return the one line of a client."""
         found = self._lines.get(id(client))
         if found is None:
-            assert isinstance(client, Member)
+            assert isinstance(client, SimulatedMember)
             life = self._book.life(client.process)
             found = Line(client, life, self._book, lambda: self._agenda.now)
             self._lines[id(client)] = found

@@ -7,7 +7,7 @@ from typing import Any
 
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.consumer import Consumer
-from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.process import Process as Settings
 from rebal.planner.rehearsal.engine.world import World
 from tests.live.obey import Process
@@ -30,7 +30,7 @@ class SeenWorld(World):
         """The processes that the coordinator counts, by member id."""
         return {id_: life_of(member.client) for id_, member in self.group.now._members.items()}
 
-    def _consumer(self, process: Settings) -> Member:
+    def _consumer(self, process: Settings) -> SimulatedMember:
         made = super()._consumer(process)
         own = process.name in self.book.own and "cooperative-sticky" in process.assignors
         if own and isinstance(made, Consumer):
@@ -42,7 +42,7 @@ class SeenWorld(World):
         self.group.refresh(topic)
         super()._metadata_seen(topic)
 
-    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
+    def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
         """Print what the client prints, too."""
         if what == "started":
             self.book.built(self.witness.line(consumer).life)
@@ -67,7 +67,7 @@ class Truth:
         world: SeenWorld,
         operator: Operator,
         processes: Sequence[Process],
-        current: Mapping[str, Member],
+        current: Mapping[str, SimulatedMember],
         *,
         alike: bool,
     ) -> None:
@@ -137,7 +137,7 @@ class Truth:
         since = self._world.agenda.now - seconds
         return sum(at >= since for at in self._starts(self._current))
 
-    def _of(self, member_id: str) -> list[Member]:
+    def _of(self, member_id: str) -> list[SimulatedMember]:
         return [one for one in self._current.values() if one.member_id == member_id]
 
     def _starts(self, names: Collection[str]) -> Iterable[float]:

@@ -15,7 +15,7 @@ from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.ledger import Note
-from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process as Settings
 from rebal.planner.verification.journal import JournalEntry
@@ -103,7 +103,7 @@ class SimulatedWorld:
         self._random = Random(history.seed)
         # Which screens are read; what the judge reads changes nothing in the history.
         self._draws = Random(f"{history.seed} screens")
-        self._current: dict[str, Member] = {}
+        self._current: dict[str, SimulatedMember] = {}
         self.truth = Truth(
             self.world, self.operator, self.processes, self._current, alike=history.alike
         )

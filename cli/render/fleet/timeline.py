@@ -45,7 +45,7 @@ class Lane(NamedTuple):
     lists: tuple[ListSeen, ...]
 
 
-class Bar(NamedTuple):
+class ListBar(NamedTuple):
     """One assignor list in a line, or a rejected join (`no`).
 
     `title` is its text where `label` cannot hold it all.
@@ -63,10 +63,10 @@ class Line(NamedTuple):
     """One line of the drawing: its name on the left, then bars."""
 
     label: str
-    bars: Sequence[Bar] = ()
+    bars: Sequence[ListBar] = ()
 
 
-class Timeline:
+class DrawnTimeline:
     """The shapes of a group's time line; `group.html` has the same width, margins and heights."""
 
     def __init__(self, history: GroupHistory, low: int, high: int) -> None:
@@ -116,7 +116,7 @@ class Timeline:
             label = one.instance_id or one.client_id or "a member"
             yield Line(_cut(label, _LEFT - 8), list(self._rejected(one)))
 
-    def _elected(self, found: Sequence[RebalanceRow]) -> Iterator[Bar]:
+    def _elected(self, found: Sequence[RebalanceRow]) -> Iterator[ListBar]:
         """Draw one bar for each time span of an elected assignor."""
         runs: list[tuple[str, str, int]] = []
         for one in found:
@@ -131,7 +131,7 @@ class Timeline:
             )
             yield self._bar(start, end, kind, " · ".join(filter(None, (name, protocol))))
 
-    def _lists(self, lane: Lane, gone: Mapping[str, int]) -> Iterator[Bar]:
+    def _lists(self, lane: Lane, gone: Mapping[str, int]) -> Iterator[ListBar]:
         timed = [(one, one.at) for one in lane.lists if one.at is not None]
         ends = [*(start for _, start in timed[1:]), self.high]
         for (one, start), end in zip(timed, ends, strict=False):
@@ -139,7 +139,7 @@ class Timeline:
             last = max(start, min(end, gone.get(one.member_id or "", end)))
             yield self._bar(start, last, kind_of(names), ", ".join(names))
 
-    def _rejected(self, one: ListSeen) -> Iterator[Bar]:
+    def _rejected(self, one: ListSeen) -> Iterator[ListBar]:
         """Draw a cross, with its text where there is room: on the right, else on the left."""
         if one.at is None:
             return
@@ -147,14 +147,14 @@ class Timeline:
         label = f"rejected{times}: [{', '.join(one.assignors or ())}]"
         room = len(label) * _CHAR
         left = x + 9 if x + 12 + room <= _WIDTH else x - 9 - room
-        yield Bar("no", f"{x - 5:.0f}", "10", "", label, f"{left:.0f}")
+        yield ListBar("no", f"{x - 5:.0f}", "10", "", label, f"{left:.0f}")
 
-    def _bar(self, start: int, end: int, kind: str, label: str) -> Bar:
+    def _bar(self, start: int, end: int, kind: str, label: str) -> ListBar:
         left = self._x(start)
         width = max(1.5, self._x(end) - left)
         short = _cut(label, width - 8)
         fits = short == escape(label)
-        return Bar(
+        return ListBar(
             kind,
             f"{left:.0f}",
             f"{width:.1f}",
@@ -164,11 +164,11 @@ class Timeline:
         )
 
 
-def timeline(history: GroupHistory) -> Timeline | None:
+def timeline(history: GroupHistory) -> DrawnTimeline | None:
     """Return the group's time line; None where the history has no time."""
     times = [one.at for one in history.rebalances] + [one.at for one in history.lists]
     known = [at for at in (*times, history.observed_from, history.observed_until) if at is not None]
-    return Timeline(history, min(known), max(known)) if known else None
+    return DrawnTimeline(history, min(known), max(known)) if known else None
 
 
 @lru_cache(1024)

@@ -27,7 +27,7 @@ _OUT: Final = {
 }
 
 
-class Danger(NamedTuple):
+class DangerNote(NamedTuple):
     """One thing that goes wrong; not `severe`: a client does it by itself, and ends it."""
 
     label: str
@@ -35,25 +35,25 @@ class Danger(NamedTuple):
     severe: bool = True
 
 
-def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Danger]:
+def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[DangerNote]:
     """Yield what goes wrong; nothing where all is well. Names are not escaped."""
     alike: dict[tuple[str, str], list[Note]] = {}
     for note in run.notes:
         if note.what in _OUT:
             alike.setdefault((note.what, note.detail), []).append(note)
     found = [
-        Danger(_OUT[what], _out(run, what, detail, notes))
+        DangerNote(_OUT[what], _out(run, what, detail, notes))
         for (what, detail), notes in alike.items()
     ]
     measures = run.measures
     if measures.twice - measures.twice_past > NEVER:
-        found.append(Danger("owned twice", _twice(run)))
+        found.append(DangerNote("owned twice", _twice(run)))
     if spread is not None and spread.endangered and not found:
         text = (
             f"in {spread.endangered:,} of {count(spread.runs, 'run')} a member is rejected, or a "
             f"{run.unit} is owned twice"
         )
-        found.append(Danger("danger", text))
+        found.append(DangerNote("danger", text))
     yield from found
     if measures.twice_past > NEVER:
         late = list(dict.fromkeys(note.who for note in run.notes if note.what in _LATE))
@@ -62,7 +62,7 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
             f"{listing(late)} {goes} past a timeout and {keeps} {run.unit}s until the next poll: "
             f"{measures.twice_past:,.0f} {run.unit}-seconds with two owners"
         )
-        yield Danger("late", text, severe=False)
+        yield DangerNote("late", text, severe=False)
     deleted = {note.detail for note in run.notes if note.what == "topic deleted"}
     left = [
         one
@@ -72,11 +72,11 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
     if left:
         verb, some = ("has", "") if len(left) == 1 else ("have", "such as ")
         text = f"{count(len(left), run.unit)} {verb} no owner at the end, {some}"
-        yield Danger("no owner", text + called(left[0], run.unit))
+        yield DangerNote("no owner", text + called(left[0], run.unit))
     restless = spread.restless if spread is not None else int(not run.at_rest)
     if restless:
         of = f" in {restless:,} of {count(spread.runs, 'run')}" if spread is not None else ""
-        yield Danger("restless", f"the group does not come to rest{of}")
+        yield DangerNote("restless", f"the group does not come to rest{of}")
 
 
 def fine(run: Rehearsal) -> str:

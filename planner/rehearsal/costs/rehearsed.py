@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from rebal.groups.model import Member
 from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
-from rebal.planner.rehearsal.costs.start import Roll, Start, batches
+from rebal.planner.rehearsal.costs.start import CostStart, Roll, batches
 from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.large import Chosen, chosen, effort, restart_kinds, total
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.rehearsal.scripts import processes
 from rebal.planner.timeouts import (
     back_in_time,
@@ -135,7 +135,7 @@ class RehearsedRoll:
         snapshot = roll.snapshot
         roll = replace(roll, snapshot=replace(snapshot, members=with_brokers_sessions(snapshot)))
         self._roll = roll
-        self._start = Start(roll)
+        self._start = CostStart(roll)
         self._held_back = False
         members = roll.snapshot.members
         called = names(members)
@@ -246,12 +246,12 @@ class RehearsedRoll:
     ) -> Measures:
         """Return the measures of the batches from `place` on, or of the last one alone."""
         together, all_stop = self._roll.together, not self._stay and len(cut[0]) == len(self._order)
-        events: list[Event] = []
+        events: list[ScriptEvent] = []
         if together and not place:
             events += self._stop(self._order, killed)
             events[0] = replace(events[0], phase="stop" if self._stay else "")
         elif all_stop and not killed:
-            events.append(Event(do=Deed.STOP, members=tuple(self._order)))
+            events.append(ScriptEvent(do=Deed.STOP, members=tuple(self._order)))
         for number, some in enumerate(cut, place):
             if together:
                 more = self._start_again(some, killed, empty=not (number or self._stay))
@@ -269,19 +269,19 @@ class RehearsedRoll:
         # Rebalances of members that stop, until none is left, depend on who is the quickest.
         return replace(made.measures, rebalances=sum(p.measures.rebalances for p in made.phases))
 
-    def _stop(self, members: Sequence[str], killed: bool) -> list[Event]:
+    def _stop(self, members: Sequence[str], killed: bool) -> list[ScriptEvent]:
         """Return the end of these; what comes next begins at the earliest after a restart."""
         do = Deed.KILL if killed else Deed.STOP
         return [
-            Event(do=do, members=tuple(members)),
-            Event(do=Deed.WAIT, after=0.0, seconds=self._roll.speed.restart),
+            ScriptEvent(do=do, members=tuple(members)),
+            ScriptEvent(do=Deed.WAIT, after=0.0, seconds=self._roll.speed.restart),
         ]
 
-    def _start_again(self, some: Sequence[str], killed: bool, *, empty: bool) -> list[Event]:
+    def _start_again(self, some: Sequence[str], killed: bool, *, empty: bool) -> list[ScriptEvent]:
         """Return the start of members that have stopped with all the others."""
         takes = 0.0 if empty or some[0] == self._order[0] else self._roll.speed.restart
         return [
-            Event(
+            ScriptEvent(
                 do=Deed.START,
                 seconds=takes,
                 processes=tuple(
@@ -291,7 +291,7 @@ class RehearsedRoll:
             for each in _stragglers(some, killed and empty)
         ]
 
-    def _each(self, some: Sequence[str], killed: bool, after: float | None) -> list[Event]:
+    def _each(self, some: Sequence[str], killed: bool, after: float | None) -> list[ScriptEvent]:
         """Return the restart of these, so long `after` the event before."""
         if not killed:
             return [replace(self._back(some, self._roll.speed.restart), after=after)]
@@ -307,8 +307,8 @@ class RehearsedRoll:
             events += [self._back(each, 0.0) for each in _stragglers(loud, empty)]
         return events
 
-    def _back(self, some: Sequence[str], takes: float) -> Event:
-        return Event(
+    def _back(self, some: Sequence[str], takes: float) -> ScriptEvent:
+        return ScriptEvent(
             do=Deed.RESTART,
             members=tuple(some),
             seconds=takes,

@@ -37,7 +37,7 @@ from rebal.groups.model import (
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process, Running, fixed_protocol, refusal
+from rebal.planner.rehearsal.engine.process import Process, RunningProcess, fixed_protocol, refusal
 from rebal.planner.rehearsal.engine.workers import work_of
 from rebal.planner.rehearsal.large import new_ids
 from rebal.planner.rehearsal.scene import (
@@ -137,7 +137,7 @@ class Roll(Record, frozen=True, kw_only=True):
         )
 
 
-class Start:
+class CostStart:
     """The group of a roll-out at any point of it.
 
     `lists` are the members' assignor lists when it begins, by name; `then` is that of a restarted
@@ -209,7 +209,7 @@ class Start:
             topic_ids=self._ids,
             brokers=self._brokers(),
             running=tuple(
-                Running(
+                RunningProcess(
                     process=process,
                     member_id=self._new_ids[process.name] if process.name in ready else id_,
                     owned=owned[id_],

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Owned, SpecMember
 from rebal.groups.model import RebalanceProtocol
-from rebal.planner.rehearsal.engine.member import Member, Surroundings
+from rebal.planner.rehearsal.engine.member import SimulatedMember, Surroundings
 from rebal.planner.rehearsal.engine.messages import (
     Error,
     JoinAnswer,
@@ -22,7 +22,7 @@ from rebal.planner.rehearsal.engine.messages import (
 )
 from rebal.planner.rehearsal.engine.process import (
     Process,
-    Running,
+    RunningProcess,
     fixed_protocol,
     joins_for_topics,
     leaves_on_close,
@@ -42,7 +42,7 @@ _BACKOFF: Final = 0.1
 _METADATA_AGE: Final = 300.0
 
 
-class Consumer(Member):
+class Consumer(SimulatedMember):
     """One consumer object: from the start of its process to its end. It is started once."""
 
     def __init__(self, process: Process, around: Surroundings) -> None:
@@ -63,7 +63,7 @@ class Consumer(Member):
         # Topics of which it has metadata as the leader.
         self._read: set[str] = set()
 
-    def seat(self, running: Running, elected: str) -> JoinRequest:
+    def seat(self, running: RunningProcess, elected: str) -> JoinRequest:
         """Be a member already, with its partitions; return the join that it came by."""
         self.member_id = self.last_id = running.member_id
         owned, generation = running.owned, running.generation

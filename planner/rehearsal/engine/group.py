@@ -29,7 +29,7 @@ _EMPTY: Final = (GroupState.EMPTY, GroupState.DEAD)
 _DOWN: Final = ("downgrade", "bidirectional")
 
 
-class Group:
+class SimulatedGroup:
     """The group that members speak to; `now` is it, of whichever type it is now."""
 
     def __init__(

@@ -11,20 +11,20 @@ from typing import Final
 
 from rebal.groups.assignors import TopicPartition
 from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP
-from rebal.planner.rehearsal.engine.member import Member, Surroundings
+from rebal.planner.rehearsal.engine.member import SimulatedMember, Surroundings
 from rebal.planner.rehearsal.engine.memory import COMES_BACK, LEAVES
 from rebal.planner.rehearsal.engine.messages import (
     Beat,
     BeatAnswer,
     Error,
 )
-from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 
 _BACKOFF: Final = 0.1
 _FENCED: Final = (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH)
 
 
-class Kip848Consumer(Member):
+class Kip848Consumer(SimulatedMember):
     """One consumer object: from the start of its process to its end. It is started once.
 
     `heartbeat` is the brokers' interval in seconds, `session` their session timeout.
@@ -47,7 +47,7 @@ class Kip848Consumer(Member):
         self._began = 0.0
         self._beats = 0
 
-    def seat(self, running: Running, elected: str) -> Beat:  # noqa: ARG002 - it elects none
+    def seat(self, running: RunningProcess, elected: str) -> Beat:  # noqa: ARG002 - it elects none
         """Be a member already, with its partitions; return the heartbeat that it came by."""
         self.member_id = self.last_id = running.member_id
         self._epoch = running.generation or 0

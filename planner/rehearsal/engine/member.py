@@ -10,13 +10,13 @@ from typing import Any, Protocol
 from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
 from rebal.planner.rehearsal.engine.chance import Chance
-from rebal.planner.rehearsal.engine.group import Group
+from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.ledger import Ledger, TopicPartition
 from rebal.planner.rehearsal.engine.messages import Beat, Error, JoinRequest
 from rebal.planner.rehearsal.engine.process import (
     Process,
     Protocols,
-    Running,
+    RunningProcess,
     rejoins_in_poll,
 )
 
@@ -28,14 +28,14 @@ class Surroundings(Protocol):
     assignors support, by name.
     """
 
-    group: Group
+    group: SimulatedGroup
     agenda: Agenda
     ledger: Ledger
     chance: Chance
     protocols: Protocols
 
     def assign(
-        self, assignor: str, members: Sequence[JoinRequest], leader: Member
+        self, assignor: str, members: Sequence[JoinRequest], leader: SimulatedMember
     ) -> Assignment | str:
         """Return the partitions by member id, or why the leader failed."""
 
@@ -44,14 +44,14 @@ class Surroundings(Protocol):
     ) -> SpecMember:
         """Return what a member remembers of its assignment by this assignor."""
 
-    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
+    def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
         """Something happened to this member now."""
 
-    def unrest(self, consumer: Member, *, moving: bool) -> None:
+    def unrest(self, consumer: SimulatedMember, *, moving: bool) -> None:
         """Note that the member is not at rest any more, or that it is again."""
 
 
-class Member(ABC):
+class SimulatedMember(ABC):
     """One consumer object from the start of its process to its end; it is started once.
 
     `interval` and `session` are seconds between its heartbeats and after the last of them for which
@@ -87,7 +87,7 @@ class Member(ABC):
         self._step = 0
 
     @abstractmethod
-    def seat(self, running: Running, elected: str) -> JoinRequest | Beat:
+    def seat(self, running: RunningProcess, elected: str) -> JoinRequest | Beat:
         """Be a member already, with its partitions; return the request that it came by."""
 
     @abstractmethod

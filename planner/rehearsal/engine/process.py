@@ -55,7 +55,7 @@ class Process(Record, frozen=True, kw_only=True):
     held_back: float = 300.0
 
 
-class Running(Record, frozen=True, kw_only=True):
+class RunningProcess(Record, frozen=True, kw_only=True):
     """A process that is in the group when a simulation begins, and what it owns then."""
 
     process: Process

@@ -11,9 +11,9 @@ from typing import Final
 
 from rebal.groups.assignors import Assignment, Owned
 from rebal.groups.assignors.connect import (
+    ConnectRound,
     Item,
     Memory,
-    Round,
     Work,
     after,
     by_connector,
@@ -80,7 +80,7 @@ class WorkerLeaders:
         }
         led = next(one.subscription.generation for one in members if one.member_id == leader)
         given, self._memories[leader] = incremental(
-            Round(
+            ConnectRound(
                 workers=held,
                 configured=self._configured,
                 generation=generation,

@@ -22,13 +22,13 @@ from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.consumer_group import Seat
 from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
-from rebal.planner.rehearsal.engine.group import Group
+from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.kip848_consumer import Kip848Consumer
 from rebal.planner.rehearsal.engine.ledger import Ledger, Note, Rebalance
-from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import JoinRequest
-from rebal.planner.rehearsal.engine.process import Process, Protocols, Running, refusal
+from rebal.planner.rehearsal.engine.process import Process, Protocols, RunningProcess, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
 from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
 
@@ -67,13 +67,13 @@ class World:
         self.agenda = Agenda()
         self.happened: list[Note] = []
         self.rebalances: list[Rebalance] = []
-        self.consumers: dict[str, Member] = {}
-        self.ended: list[Member] = []
+        self.consumers: dict[str, SimulatedMember] = {}
+        self.ended: list[SimulatedMember] = []
         pairs = [(topic, number) for topic, count in topics.items() for number in range(count)]
         pairs += work_of(connectors or {})
         self._workers = WorkerLeaders(connectors) if connectors else None
         self.ledger = Ledger({pair: number for number, pair in enumerate(pairs)}, keep=keep)
-        self.group = Group(
+        self.group = SimulatedGroup(
             self.agenda, brokers, self, self.chance, server=self, generation=generation
         )
         own = {name: one.supported_protocols for name, one in (assignors or {}).items()}
@@ -87,7 +87,7 @@ class World:
         self._brokers, self._topic_ids = brokers, topic_ids or {}
         self.opaque: set[str] = set()
         """Elected assignors whose assignment is not modelled: nobody owns anything then."""
-        self._moving: set[Member] = set()
+        self._moving: set[SimulatedMember] = set()
         self._coming = self._moves = 0
         self._due: dict[str, Process] = {}
         self._silent: set[str] = set()
@@ -96,7 +96,9 @@ class World:
 
     # Set-up and running
 
-    def seat(self, running: Iterable[Running], assignor: str, leader: str | None = None) -> None:
+    def seat(
+        self, running: Iterable[RunningProcess], assignor: str, leader: str | None = None
+    ) -> None:
         """Begin with these in a Stable group that elected `assignor`."""
         seats = []
         running = tuple(running)
@@ -236,13 +238,13 @@ class World:
                 break
         self._note(name, "removed", why)
 
-    def tell(self, consumer: Member, what: str, detail: str = "") -> None:
+    def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
         """Something happened to a member."""
         self._note(consumer.process.name, what, detail)
         if what == "ended":
             self._note_silent(consumer)
 
-    def unrest(self, consumer: Member, *, moving: bool) -> None:
+    def unrest(self, consumer: SimulatedMember, *, moving: bool) -> None:
         """Note that a member is not at rest any more, or that it is again."""
         if moving:
             self._moving.add(consumer)
@@ -252,7 +254,7 @@ class World:
             self._close(len(self.rebalances))
 
     def assign(
-        self, assignor: str, members: Sequence[JoinRequest], leader: Member
+        self, assignor: str, members: Sequence[JoinRequest], leader: SimulatedMember
     ) -> Assignment | str:
         """Compute what the leader sends; the time that it takes is not modelled."""
         if self._workers is not None and assignor in PROTOCOLS:
@@ -305,7 +307,7 @@ class World:
         workers: WorkerLeaders,
         protocol: str,
         members: Sequence[JoinRequest],
-        leader: Member,
+        leader: SimulatedMember,
     ) -> Assignment:
         made, delay = workers.assign(
             protocol,
@@ -321,7 +323,7 @@ class World:
             self.agenda.after(delay, self._delay_over, leader, leader.generation)
         return made
 
-    def _delay_over(self, leader: Member, generation: int) -> None:
+    def _delay_over(self, leader: SimulatedMember, generation: int) -> None:
         """Let the workers rejoin for delayed tasks if no rebalance came in between."""
         self._coming -= 1
         if leader.generation == generation:
@@ -348,8 +350,8 @@ class World:
         for topic in self._topics:
             self.ledger.drop(topic, self.agenda.now)
 
-    def _consumer(self, process: Process) -> Member:
-        consumer: Member
+    def _consumer(self, process: Process) -> SimulatedMember:
+        consumer: SimulatedMember
         if process.protocol != "classic":
             consumer = Kip848Consumer(
                 process,
@@ -377,11 +379,11 @@ class World:
         self.tell(consumer, "started")
         consumer.start()
 
-    def _note_silent(self, consumer: Member) -> None:
+    def _note_silent(self, consumer: SimulatedMember) -> None:
         if self.group.now.waits_for(consumer.member_id):
             self._silent.add(consumer.member_id)
 
-    def _known_to(self, leader: Member) -> Mapping[str, int]:
+    def _known_to(self, leader: SimulatedMember) -> Mapping[str, int]:
         """Return the partitions of the topics that this leader has read of."""
         return {t: count for t, count in self._topics.items() if t not in leader.unread}
 

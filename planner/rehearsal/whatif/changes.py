@@ -38,7 +38,7 @@ class Changes(Record, frozen=True, kw_only=True):
     racks: Mapping[str, str] = {}
 
 
-class Step(NamedTuple):
+class ChangeStep(NamedTuple):
     """One thing that makes the group rebalance: what it is, and the group after it.
 
     `renamed` maps the new member id of a member that came back to the one it had in the snapshot.
@@ -53,7 +53,7 @@ class Course(NamedTuple):
     """The group before anything happens, what happens, short names of added members, and notes."""
 
     start: Spec
-    steps: tuple[Step, ...]
+    steps: tuple[ChangeStep, ...]
     added: Mapping[str, str]
     notes: tuple[str, ...]
 
@@ -66,7 +66,7 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     """
     find = Finder(snapshot)
     notes: list[str] = []
-    steps: list[Step] = []
+    steps: list[ChangeStep] = []
     numbers = range(1, changes.add_members + 1)
     added = {f"new-{n}-00000000-0000-4000-8000-{n:012}": f"new-{n}" for n in numbers}
     spec = _with_racks(spec, changes, find)
@@ -88,9 +88,9 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
             )
             continue
         back = f"{member_id}-back"
-        steps.append(Step(f"{label} stops", _without(member_id)))
+        steps.append(ChangeStep(f"{label} stops", _without(member_id)))
         started = _back(by_id[member_id], back, everybody)
-        steps.append(Step(f"{label} is back", started, {back: member_id}))
+        steps.append(ChangeStep(f"{label} is back", started, {back: member_id}))
         notes.append(
             f"{label} rejoins with a made-up member id: where ties are broken by member id, "
             "other, equally good partitions may move"
@@ -100,13 +100,15 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
             raise WhatIfError("every member would be removed: nobody is left to assign to.")
         gone = [find.labels[member_id] for member_id in removed]
         steps.append(
-            Step(f"{_listed(gone)} {'leaves' if len(gone) == 1 else 'leave'}", _without(*removed))
+            ChangeStep(
+                f"{_listed(gone)} {'leaves' if len(gone) == 1 else 'leave'}", _without(*removed)
+            )
         )
     if added:
         steps.append(_join_step(spec, changes, added, everybody, notes))
     if changes.add_member_topics and not added:
         raise WhatIfError("--topics says what added members subscribe to: add --add-member N.")
-    return Course(spec, tuple(steps) or (Step("", lambda spec: spec),), added, tuple(notes))
+    return Course(spec, tuple(steps) or (ChangeStep("", lambda spec: spec),), added, tuple(notes))
 
 
 class Finder:
@@ -167,7 +169,9 @@ def _with_racks(spec: Spec, changes: Changes, find: Finder) -> Spec:
     return replace(spec, members=members)
 
 
-def _topics_step(spec: Spec, changes: Changes, everybody: Sequence[str], notes: list[str]) -> Step:
+def _topics_step(
+    spec: Spec, changes: Changes, everybody: Sequence[str], notes: list[str]
+) -> ChangeStep:
     said = []
     counts = dict(spec.partitions)
     for name, more in changes.add_partitions.items():
@@ -197,7 +201,7 @@ def _topics_step(spec: Spec, changes: Changes, everybody: Sequence[str], notes: 
         members = (replace(m, topics=(*m.topics, *everybody)) for m in before.members)
         return replace(before, members=tuple(members), partitions=counts)
 
-    return Step(_listed(said), apply)
+    return ChangeStep(_listed(said), apply)
 
 
 def _without(*member_ids: str) -> Callable[[Spec], Spec]:
@@ -219,7 +223,7 @@ def _join_step(
     added: Mapping[str, str],
     everybody: Sequence[str],
     notes: list[str],
-) -> Step:
+) -> ChangeStep:
     topics = changes.add_member_topics or (*_usual(spec.members), *everybody)
     for name in topics:
         if name not in spec.partitions and name not in changes.add_topics:
@@ -233,7 +237,7 @@ def _join_step(
     fresh = tuple(SpecMember(member_id=new, topics=topics, rack=rack) for new in added)
     labels = list(added.values())
     why = f"{_listed(labels)} {'joins' if len(labels) == 1 else 'join'}"
-    return Step(why, lambda before: replace(before, members=(*before.members, *fresh)))
+    return ChangeStep(why, lambda before: replace(before, members=(*before.members, *fresh)))
 
 
 def _usual(members: Sequence[SpecMember]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rebal.groups.model import Record, TopicPartitions
 from rebal.planner.rehearsal.engine.rounds import Rounds, rejoins
 from rebal.planner.rehearsal.spec import Owners
 from rebal.planner.rehearsal.whatif.assignors import Choice
-from rebal.planner.rehearsal.whatif.changes import Step
+from rebal.planner.rehearsal.whatif.changes import ChangeStep
 
 MOST_ROUNDS: Final = 100
 
@@ -75,7 +75,7 @@ class Walk:
         self.settled = True
         self.violations: dict[str, Violation] = {}
 
-    def take(self, step: Step) -> None:
+    def take(self, step: ChangeStep) -> None:
         """Go one step, until the group is at rest again.
 
         Raises:
@@ -89,7 +89,7 @@ class Walk:
             self.settled = not self._rebalance(why)
             why = ""
 
-    def _apply(self, step: Step) -> None:
+    def _apply(self, step: ChangeStep) -> None:
         """Change the group, and count the partitions that lose their owner by it.
 
         Those of a group that is left empty count at the rebalance of whoever joins next.

@@ -12,7 +12,7 @@ from rebal.groups.classes import borrowed_in
 from rebal.groups.clients import assignor_of
 from rebal.groups.commands import options
 from rebal.groups.model import Departed, Refusal
-from rebal.planner.admission.check import Join, admitted
+from rebal.planner.admission.check import JoinEvent, admitted
 from rebal.planner.admission.rejected import still_out
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CONSUMER
@@ -55,7 +55,7 @@ def endangering_step(one: Departed, context: Context) -> int | None:
     if no_lists or not unfinished(context) or context.target in one.list:
         return None
     kept = not one.list or context.keep is None or context.keep in one.list
-    if kept or admitted(context.memory, [Join(assignors=one.list)]).verdict is Tri.NO:
+    if kept or admitted(context.memory, [JoinEvent(assignors=one.list)]).verdict is Tri.NO:
         return context.leaving_step
     return 1
 

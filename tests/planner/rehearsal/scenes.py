@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Spec, SpecMember, get
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 
 RANGE = ("range",)
 BOTH = ("cooperative-sticky", "range")
@@ -48,7 +48,7 @@ def scene(
     return Scene(
         topics={"orders": partitions},
         running=tuple(
-            Running(process=process, member_id=id_, owned=tuple(given[id_]), generation=7)
+            RunningProcess(process=process, member_id=id_, owned=tuple(given[id_]), generation=7)
             for process, id_ in zip(processes, ids, strict=True)
         ),
         assignor=elected,
@@ -68,11 +68,11 @@ def with_processes(where: Scene, *names: str, **fields: Any) -> Scene:
     return replace(where, running=tuple(running))
 
 
-def restart(*members: str, to: tuple[str, ...] = (), **more: Any) -> Event:
-    return Event(do=Deed.RESTART, members=members, assignors=to, **more)
+def restart(*members: str, to: tuple[str, ...] = (), **more: Any) -> ScriptEvent:
+    return ScriptEvent(do=Deed.RESTART, members=members, assignors=to, **more)
 
 
-def play(where: Scene, *events: Event, seed: int = 0) -> Rehearsal:
+def play(where: Scene, *events: ScriptEvent, seed: int = 0) -> Rehearsal:
     return rehearse(where, Script(events=events), seed=seed)
 
 

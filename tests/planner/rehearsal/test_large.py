@@ -11,7 +11,7 @@ from rebal.planner.rehearsal.large import Rollout
 from rebal.planner.rehearsal.outcome import endangered
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.rehearsal.scripts import restarts, rollout
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, scene
 from tests.planner.test_cost import sized
@@ -65,7 +65,7 @@ def group(count: int) -> Scene:
     return scene(*[RANGE] * count)
 
 
-def rolling(where: Scene, *, to: tuple[str, ...]) -> list[Event]:
+def rolling(where: Scene, *, to: tuple[str, ...]) -> list[ScriptEvent]:
     names = [(one.process.name,) for one in where.running]
     return restarts("step 1", to, names, batch=1)
 
@@ -90,10 +90,10 @@ def test_scripts_in_which_other_things_happen_are_rehearsed_whole() -> None:
     events = rolling(where, to=BOTH)
     assert Rollout(where, Script(events=tuple(events))).too_long
     for event in (
-        Event(do=Deed.KILL, members=events[0].members),
-        Event(do=Deed.COORDINATOR),
+        ScriptEvent(do=Deed.KILL, members=events[0].members),
+        ScriptEvent(do=Deed.COORDINATOR),
         replace(events[3], after=1.0),
-        Event(do=Deed.STOP, members=events[3].members),
+        ScriptEvent(do=Deed.STOP, members=events[3].members),
     ):
         assert not Rollout(where, Script(events=(*events, event))).too_long
 
@@ -110,7 +110,7 @@ def test_a_stop_of_all_before_their_start_is_one_restart() -> None:
     where = group(60)
     events = rolling(where, to=BOTH)
     names = tuple(one.process.name for one in where.running)
-    stop = Event(do=Deed.STOP, members=names, phase="step 2")
+    stop = ScriptEvent(do=Deed.STOP, members=names, phase="step 2")
     (start,) = restarts("", DONE, [names], batch=0)
     script = Script(events=(*events, stop, start))
     some, whole = Rollout(where, script).rehearse(), rehearse(where, script, keep=False)

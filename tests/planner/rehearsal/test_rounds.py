@@ -14,7 +14,7 @@ from rebal.planner.rehearsal.engine.rounds import Rounds
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from tests.planner.builder import group_of
@@ -103,13 +103,15 @@ def agreed(group: GroupSnapshot, assignor: str, kind: str, seed: int) -> Simulat
     gone = group.members[-1].member_id
     if kind == "leave":
         changes = Changes(remove_members=(gone,))
-        event = Event(do=Deed.STOP, members=(called[gone],))
+        event = ScriptEvent(do=Deed.STOP, members=(called[gone],))
     elif kind == "grow":
         changes = Changes(add_partitions={"t0": 3})
-        event = Event(do=Deed.PARTITIONS, topic="t0", count=scene.topics["t0"] + 3)
+        event = ScriptEvent(do=Deed.PARTITIONS, topic="t0", count=scene.topics["t0"] + 3)
     else:
         changes = Changes()
-        event = Event(do=Deed.ENFORCE_REBALANCE, members=(called[group.members[0].member_id],))
+        event = ScriptEvent(
+            do=Deed.ENFORCE_REBALANCE, members=(called[group.members[0].member_id],)
+        )
     told = simulate(group, assignor, changes)
     run = rehearse(scene, Script(events=(event,)), seed=seed)
     assert run.measures.rebalances == told.rebalances
@@ -148,7 +150,7 @@ def test_members_of_a_custom_assignor_remember_what_it_makes_of_assignments(eage
     timed, clockless = Counting(*protocols), Counting(*protocols)
     group = captured(Random(1), "counting")
     here = names(group.members)[group.members[0].member_id]
-    again = Event(do=Deed.ENFORCE_REBALANCE, members=(here,))
+    again = ScriptEvent(do=Deed.ENFORCE_REBALANCE, members=(here,))
     scene, _ = scene_of(group)
     made = get("range").assign(
         Spec(

@@ -15,7 +15,7 @@ from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, restart, scene
 
 SEEDS = range(40)
@@ -27,7 +27,7 @@ class Story:
     """A group, its two bounces in order, and disturbances in between."""
 
     where: Scene
-    events: tuple[Event, ...]
+    events: tuple[ScriptEvent, ...]
 
 
 def story(seed: int, *, disturbed: bool) -> Story:
@@ -56,7 +56,7 @@ def story(seed: int, *, disturbed: bool) -> Story:
         restart=random.choice((5.0, 20.0, 60.0)),
         spread=0.3,
     )
-    events: list[Event] = []
+    events: list[ScriptEvent] = []
     for list_ in (mixed, DONE):
         order = random.sample(names, len(names))
         while order:
@@ -66,21 +66,21 @@ def story(seed: int, *, disturbed: bool) -> Story:
                 events.append(_disturbance(random, names))
         if disturbed and random.random() < 0.3:
             # The target comes first in the mixed list, so that a reload leaves it.
-            events.append(Event(do=Deed.COORDINATOR, seconds=random.random() * 5))
+            events.append(ScriptEvent(do=Deed.COORDINATOR, seconds=random.random() * 5))
             # A rebalance after it makes every list whole; a static member restarts for that.
             events += [restart(name) for name in names]
     return Story(where, tuple(events))
 
 
-def _disturbance(random: Random, names: list[str]) -> Event:
+def _disturbance(random: Random, names: list[str]) -> ScriptEvent:
     who, seconds = (random.choice(names),), random.uniform(1, 120)
     return random.choice(
         (
-            Event(do=Deed.BUSY, members=who, seconds=seconds),
-            Event(do=Deed.FREEZE, members=who, seconds=seconds),
-            Event(do=Deed.ENFORCE_REBALANCE, members=who),
-            Event(do=Deed.COMMIT, members=who),
-            Event(do=Deed.WAIT, seconds=seconds),
+            ScriptEvent(do=Deed.BUSY, members=who, seconds=seconds),
+            ScriptEvent(do=Deed.FREEZE, members=who, seconds=seconds),
+            ScriptEvent(do=Deed.ENFORCE_REBALANCE, members=who),
+            ScriptEvent(do=Deed.COMMIT, members=who),
+            ScriptEvent(do=Deed.WAIT, seconds=seconds),
         )
     )
 

@@ -13,9 +13,16 @@ from rebal.planner.rehearsal.parameters import PARAMETERS, used
 from rebal.planner.rehearsal.parameters import with_parameters as with_
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import VARIANTS, scene_of, variant, without_lists
-from rebal.planner.rehearsal.script import Deed, Event, Script
+from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.script_file import ScriptError, load_script, script_of
-from rebal.planner.rehearsal.scripts import READY, Pace, ready_script, rollout, too_old, upgraded
+from rebal.planner.rehearsal.scripts import (
+    READY,
+    ScriptPace,
+    ready_script,
+    rollout,
+    too_old,
+    upgraded,
+)
 from tests.planner.builder import group_of
 from tests.planner.every_path import BOTH as MIXED
 from tests.planner.every_path import pods
@@ -25,7 +32,7 @@ FOUR = scene(RANGE, RANGE, RANGE, RANGE)
 HEAD = "schema: rebal.script/1\nevents:\n"
 
 
-def read(text: str, **more: Any) -> list[Event]:
+def read(text: str, **more: Any) -> list[ScriptEvent]:
     return list(script_of(load_script(HEAD + text, "yaml", "x.yaml"), FOUR, **more).events)
 
 
@@ -44,7 +51,7 @@ def test_rolling_takes_one_member_at_a_time_and_more_where_a_batch_says_so() -> 
     names = ("m0", "m1", "m2", "m3")
     assert restarted(ready_script("rolling", FOUR)) == [(name,) for name in names]
     pairs = [names[:2], names[2:]]
-    assert restarted(ready_script("rolling", FOUR, Pace(batch=2))) == pairs
+    assert restarted(ready_script("rolling", FOUR, ScriptPace(batch=2))) == pairs
     assert restarted(ready_script("2-at-a-time", FOUR)) == pairs
     assert restarted(ready_script("all-at-once", FOUR)) == [names]
     assert ready_script("0-at-a-time", FOUR) is None
@@ -52,7 +59,7 @@ def test_rolling_takes_one_member_at_a_time_and_more_where_a_batch_says_so() -> 
 
 
 def test_members_of_one_host_restart_together_and_those_without_one_alone() -> None:
-    made = ready_script("by-host", FOUR, Pace(hosts={"a": ["m0", "m2"], "b": ["m1", "gone"]}))
+    made = ready_script("by-host", FOUR, ScriptPace(hosts={"a": ["m0", "m2"], "b": ["m1", "gone"]}))
     assert restarted(made) == [("m0", "m2"), ("m1",), ("m3",)]
     assert made is not None
     assert [event.phase for event in made.events] == ["host a", "host b", "m3"]
@@ -352,8 +359,8 @@ def test_the_group_runs_under_another_protocol_with_every_partition_owned() -> N
 
 def test_a_script_for_another_protocol_leaves_each_members_list_as_it_is() -> None:
     events = (
-        Event(do=Deed.RESTART, members=("m0",), assignors=DONE, protocol="consumer"),
-        Event(do=Deed.KILL, members=("m1",)),
+        ScriptEvent(do=Deed.RESTART, members=("m0",), assignors=DONE, protocol="consumer"),
+        ScriptEvent(do=Deed.KILL, members=("m1",)),
     )
     first, second = without_lists(Script(events=events)).events
     assert (first.members, first.assignors, first.protocol) == (("m0",), (), "")

@@ -12,12 +12,12 @@ from rebal.groups.clients import worker_list
 from rebal.groups.model import WorkerState
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.paths.choose import make_plan
-from rebal.planner.rehearsal.engine.process import Process, Running
+from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.engine.workers import work_of
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Event, Scene, Script
+from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.rehearsal.scripts import rollout
 from tests.planner.rehearsal.scenes import RANGE, play, restart, told
 from tests.planner.worker_groups import WORK
@@ -46,7 +46,7 @@ def workers(*protocols: str, connectors: Mapping[str, int] = CONNECTORS) -> Scen
         topics={},
         connectors=connectors,
         running=tuple(
-            Running(process=process, member_id=id_, owned=given[id_], generation=5)
+            RunningProcess(process=process, member_id=id_, owned=given[id_], generation=5)
             for process, id_ in zip(processes, ids, strict=True)
         ),
         assignor=next(name for name in lists[0] if all(name in each for each in lists)),
@@ -71,21 +71,21 @@ def test_worker_that_turns_eager_makes_the_others_run_tasks_twice() -> None:
     late = Process(name="w9", family="connect", assignors=("default",), session=10.0)
     run = play(
         workers("compatible", "compatible"),
-        Event(do=Deed.START, processes=(late,), at=10),
-        Event(do=Deed.WAIT, seconds=60),
+        ScriptEvent(do=Deed.START, processes=(late,), at=10),
+        ScriptEvent(do=Deed.WAIT, seconds=60),
     )
     assert run.assignor == "default"
     # They kept what they ran when they joined, and stop nothing afterwards (KAFKA-13816).
     assert sum(owned(run)) > TOTAL
     assert run.measures.twice > 60
-    again = play(workers("eager", "eager"), Event(do=Deed.START, processes=(late,), at=10))
+    again = play(workers("eager", "eager"), ScriptEvent(do=Deed.START, processes=(late,), at=10))
     assert sorted(owned(again)) == [3, 4, 4]
     assert again.measures.twice == 0
 
 
 def test_consumer_that_joins_a_group_of_workers_is_rejected() -> None:
     late = Process(name="late", assignors=RANGE, topics=("orders",))
-    run = play(workers("eager", "eager"), Event(do=Deed.START, processes=(late,), at=10))
+    run = play(workers("eager", "eager"), ScriptEvent(do=Deed.START, processes=(late,), at=10))
     assert told(run, "rejected") == [("late", "INCONSISTENT_GROUP_PROTOCOL")]
     assert run.rebalances == ()
 

@@ -12,10 +12,10 @@ from typing import Any
 from rebal.groups.assignors import Assignment
 from rebal.groups.clients import version_tuple
 from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
-from rebal.planner.rehearsal.engine.member import Member
+from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.messages import Error, JoinRequest
 from rebal.planner.rehearsal.engine.world import World
-from rebal.planner.rehearsal.script import Deed, Event
+from rebal.planner.rehearsal.script import Deed, ScriptEvent
 from tests.planner.rehearsal.captures.capture import BEAT, Capture, Owned, Record
 from tests.planner.rehearsal.captures.online import OnlineGroup, folded, topic_names
 from tests.planner.rehearsal.captures.story import Story
@@ -44,7 +44,7 @@ class Replayed(World):
         self._records = [one for one in records if one.value is not None and one.value.members]
 
     def assign(
-        self, assignor: str, members: Sequence[JoinRequest], leader: Member
+        self, assignor: str, members: Sequence[JoinRequest], leader: SimulatedMember
     ) -> Assignment | str:
         """Return what the leader gave, or what the engine computes."""
         version = version_tuple(leader.process.version)
@@ -303,13 +303,13 @@ def _starts(compared: Comparison, story: Story, world: World) -> None:
         compared.add(Difference(name, start.at, "starts", what, start.reached, not refused))
 
 
-def _start(world: World, event: Event) -> None:
+def _start(world: World, event: ScriptEvent) -> None:
     for process in event.processes:
         world.start(process)
 
 
-def _each(deed: Callable[[World, str, Event], None]) -> Callable[[World, Event], None]:
-    def do(world: World, event: Event) -> None:
+def _each(deed: Callable[[World, str, ScriptEvent], None]) -> Callable[[World, ScriptEvent], None]:
+    def do(world: World, event: ScriptEvent) -> None:
         for name in event.members:
             consumer = world.consumers.get(name)
             if consumer is not None and consumer.alive:
@@ -318,7 +318,7 @@ def _each(deed: Callable[[World, str, Event], None]) -> Callable[[World, Event],
     return do
 
 
-_DEEDS: dict[Deed, Callable[[World, Event], None]] = {
+_DEEDS: dict[Deed, Callable[[World, ScriptEvent], None]] = {
     Deed.START: _start,
     Deed.STOP: _each(lambda world, name, _: world.stop(name)),
     Deed.KILL: _each(lambda world, name, _: world.kill(name)),

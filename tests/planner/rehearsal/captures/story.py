@@ -9,7 +9,7 @@ from typing import Any
 
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.process import Process
-from rebal.planner.rehearsal.script import Deed, Event
+from rebal.planner.rehearsal.script import Deed, ScriptEvent
 from tests.planner.rehearsal.captures.capture import (
     BEAT,
     REJECTIONS,
@@ -57,7 +57,7 @@ class Story:
         self._topics = self._usual_topics()
         self.own_joins = list(self._joins_of_their_own())
         self.starts: list[Start] = []
-        self.events: list[Event] = []
+        self.events: list[ScriptEvent] = []
         for number, event in enumerate(group.timeline):
             self._take(event, group.timeline[number + 1 :])
         told = list(self._busy())
@@ -93,11 +93,11 @@ class Story:
             gone = self.since(back["t_ms"]) if back else self.end
             self._stop(event, client_id, at, gone)
         elif action == "enforce rebalance":
-            self.events.append(Event(do=Deed.ENFORCE_REBALANCE, at=at, members=(client_id,)))
+            self.events.append(ScriptEvent(do=Deed.ENFORCE_REBALANCE, at=at, members=(client_id,)))
         elif action == "group deleted":
-            self.events.append(Event(do=Deed.DELETE_GROUP, at=at))
+            self.events.append(ScriptEvent(do=Deed.DELETE_GROUP, at=at))
         elif "broker" in action or "coordinator" in action:
-            self.events.append(Event(do=Deed.COORDINATOR, at=at, seconds=1.0))
+            self.events.append(ScriptEvent(do=Deed.COORDINATOR, at=at, seconds=1.0))
         else:
             assert action in ("commit", "remark"), action
 
@@ -134,7 +134,7 @@ class Story:
             self._launch(process, real[0].came - self.begin)
 
     def _launch(self, process: Process, at: float) -> None:
-        self.events.append(Event(do=Deed.START, at=at, processes=(process,)))
+        self.events.append(ScriptEvent(do=Deed.START, at=at, processes=(process,)))
 
     def _process(self, event: dict[str, Any], name: str, join: Request | None) -> Process:
         asked = join.asked if join is not None else {}
@@ -161,7 +161,7 @@ class Story:
         requests = self.of(client_id)
         names = {one.client_id for one in requests} or {client_id}
         if event["action"] != "stop":
-            self.events.append(Event(do=Deed.KILL, at=at, members=tuple(sorted(names))))
+            self.events.append(ScriptEvent(do=Deed.KILL, at=at, members=tuple(sorted(names))))
             return
         gone = self.since(event["gone_ms"]) if event.get("gone_ms") else at
         # It commits its offsets when it gives up its partitions, and is silent from then on.
@@ -180,9 +180,9 @@ class Story:
                 ),
                 ended,
             )
-            self.events.append(Event(do=Deed.STOP, at=left, members=(name,)))
+            self.events.append(ScriptEvent(do=Deed.STOP, at=left, members=(name,)))
 
-    def _busy(self) -> Iterator[Event]:
+    def _busy(self) -> Iterator[ScriptEvent]:
         """The times in which an application was too busy to poll."""
         began: dict[str, float] = {}
         for one in self.group.printed:
@@ -191,9 +191,11 @@ class Story:
                 began[one["client_id"]] = at
             elif one["event"] == "SLOW_END" and one["client_id"] in began:
                 start = began.pop(one["client_id"])
-                yield Event(do=Deed.BUSY, at=start, members=(one["client_id"],), seconds=at - start)
+                yield ScriptEvent(
+                    do=Deed.BUSY, at=start, members=(one["client_id"],), seconds=at - start
+                )
 
-    def _left_while_running(self, told: list[Event]) -> Iterator[Event]:
+    def _left_while_running(self, told: list[ScriptEvent]) -> Iterator[ScriptEvent]:
         """The times without a poll that nobody printed: a running member leaves by itself."""
         for one in self.group.requests:
             left, who = one.came - self.begin, one.client_id
@@ -213,16 +215,18 @@ class Story:
                 allowed = joins[0].asked["rebalanceTimeoutMs"] / 1000
                 began = left - allowed
                 seconds = back - self.begin - began
-                yield Event(do=Deed.BUSY, at=began, members=(who,), seconds=seconds)
+                yield ScriptEvent(do=Deed.BUSY, at=began, members=(who,), seconds=seconds)
 
-    def _grown(self, capture: Capture) -> Iterator[Event]:
+    def _grown(self, capture: Capture) -> Iterator[ScriptEvent]:
         """The topics that grew; it was noticed when one joined again by itself, or before."""
         for one in capture.grown:
             at = one.at - self.begin
             noticed = [join - _AFTER for join, _ in self.own_joins if join > at]
             noticed += [join - _AFTER / 2 for join in self._assigned(one.topic, one.before)]
             after = min((when for when in noticed if when > at), default=self.end) - at
-            yield Event(do=Deed.PARTITIONS, at=at, topic=one.topic, count=one.count, seconds=after)
+            yield ScriptEvent(
+                do=Deed.PARTITIONS, at=at, topic=one.topic, count=one.count, seconds=after
+            )
 
     def _assigned(self, topic: str, number: int) -> Iterator[float]:
         """The leaders' joins before the records in which somebody has this partition."""
