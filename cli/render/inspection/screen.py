@@ -192,7 +192,7 @@ def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
         (Tri.NO, report.common.unsupported, Text("NOT all members", style="yellow")),
     ):
         for name in found:
-            yield name, verdict, _source(answers.pop(name, None), said, report, now)
+            yield name, verdict, _source(name, answers.pop(name, None), said, report, now)
     for name in report.common.doubtful:
         answer = answers.pop(name, None)
         at = f", {when(answer.at, now)}" if answer else ""
@@ -208,10 +208,11 @@ def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
         yield "", Text("not probed", style="yellow"), probe.refused
 
 
-def _source(answer: ProbeAnswer | None, said: Tri, report: Report, now: datetime) -> str:
+def _source(name: str, answer: ProbeAnswer | None, said: Tri, report: Report, now: datetime) -> str:
     if answer is not None and answer.supported is said:
         return f"probe, {when(answer.at, now)}"
-    return report.common.source.removesuffix(f", {Source.PROBE}")
+    vote = "" if name == report.snapshot.group.assignor else "elected, "
+    return report.common.source.removeprefix(vote).removesuffix(f", {Source.PROBE}")
 
 
 def _worthless(snapshot: GroupSnapshot) -> str:
