@@ -217,8 +217,8 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
         elif len(exact) == len(snapshot.members):
             supported[name] = None
     unsupported.update(dict.fromkeys(name for known in lists for name in known.lacks))
-    if exact:
-        sources.update(dict.fromkeys(str(e.source) for known in exact for e in known.evidence))
+    told = [known for known in lists if known in exact or known.lacks]
+    sources.update(dict.fromkeys(str(one.source) for known in told for one in known.evidence))
     for answer in snapshot.probe_answers:
         if answer.supported is Tri.NO and not has_whole_lists(snapshot):
             doubtful[answer.assignor] = None

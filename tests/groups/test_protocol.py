@@ -174,6 +174,13 @@ def test_common_assignors_from_lists_and_the_vote():
     assert (common.doubtful, common.source) == ((), "elected")
 
 
+def test_what_a_list_lacks_is_proven_by_its_own_evidence():
+    said = (Evidence(source=Source.BROKER_LOG),)
+    bounded = AssignorList(knowledge=Knowledge.BOUNDED, lacks=("sticky",), evidence=said)
+    common = common_assignors(group(replace(member("a"), assignors=bounded), assignor="range"))
+    assert (common.unsupported, common.source) == (("sticky",), "elected, broker log")
+
+
 @pytest.mark.parametrize(
     ("rebalanced", "unsupported", "doubtful"),
     [(Tri.YES, ("sticky",), ()), (Tri.CANNOT_TELL, (), ("sticky",)), (Tri.NO, (), ("sticky",))],

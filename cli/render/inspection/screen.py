@@ -211,8 +211,9 @@ def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
 def _source(name: str, answer: ProbeAnswer | None, said: Tri, report: Report, now: datetime) -> str:
     if answer is not None and answer.supported is said:
         return f"probe, {when(answer.at, now)}"
-    vote = "" if name == report.snapshot.group.assignor else "elected, "
-    return report.common.source.removeprefix(vote).removesuffix(f", {Source.PROBE}")
+    # The vote proves the elected assignor alone.
+    other = "elected, " if name != report.snapshot.group.assignor else ""
+    return report.common.source.removeprefix(other).removesuffix(f", {Source.PROBE}")
 
 
 def _worthless(snapshot: GroupSnapshot) -> str:
