@@ -13,6 +13,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 import traceback
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
@@ -22,13 +23,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from rebal.cli import app
 from rebal.cli.lazy import LazyCommand
 from rebal.inspectors import files
 from rebal.inspectors.connection import auth, settings
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake import run as lake_run
-from rebal.inspectors.fleet.lake.place import import_delta
 from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.fleet.sources.segments import read_partition
 from rebal.inspectors.fleet.spark.session import SparkError
@@ -304,10 +306,11 @@ class Range:
             (lake_run, "new_run", _no_run),
         ):
             self._stand_ins.enter_context(mock.patch.object(module, name, stand_in))
-        # What is imported first within the patch would be forgotten, and delta-rs starts only once.
-        import_delta()
-        scan = {"rebal.inspectors.fleet.scan": SimpleNamespace(scan=_read_sources)}
-        self._stand_ins.enter_context(mock.patch.dict("sys.modules", scan))
+        # `mock.patch.dict` would forget every module that is imported meanwhile.
+        modules = pytest.MonkeyPatch()
+        self._stand_ins.callback(modules.undo)
+        scan = SimpleNamespace(scan=_read_sources)
+        modules.setitem(sys.modules, "rebal.inspectors.fleet.scan", scan)
         self.places = make_ground(folder)
         self.broker = WrongBroker()
         live = f"127.0.0.1:{self.broker.port}"
