@@ -217,8 +217,8 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
         elif len(exact) == len(snapshot.members):
             supported[name] = None
     unsupported.update(dict.fromkeys(name for known in lists for name in known.lacks))
-    told = [known for known in lists if known in exact or known.lacks]
-    sources.update(dict.fromkeys(str(one.source) for known in told for one in known.evidence))
+    told = [one for one in lists if one.knowledge is Knowledge.EXACT or one.lacks]
+    sources.update(dict.fromkeys(str(said.source) for one in told for said in one.evidence))
     for answer in snapshot.probe_answers:
         if answer.supported is Tri.NO and not has_whole_lists(snapshot):
             doubtful[answer.assignor] = None

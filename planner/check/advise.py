@@ -6,7 +6,7 @@ from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
 from rebal.planner.bridge import STATELESS, read_each_other
-from rebal.planner.check.compare import ConsumerSet
+from rebal.planner.check.compare import GroupWorld
 from rebal.planner.check.starts import BY_BROKERS, Start, is_unset
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed
 from rebal.planner.commands import Given
@@ -49,7 +49,7 @@ class SafePath(Record, frozen=True, kw_only=True):
     steps: tuple[PathStep, ...] = ()
 
 
-def plan_of(world: ConsumerSet, live: GroupSnapshot | None = None) -> Plan | None:
+def plan_of(world: GroupWorld, live: GroupSnapshot | None = None) -> Plan | None:
     """Return the plan from the earlier declarations, or the live group, to the later ones; None
     where there is none.
     """
@@ -69,7 +69,7 @@ def plan_of(world: ConsumerSet, live: GroupSnapshot | None = None) -> Plan | Non
     return None
 
 
-def paths_of(world: ConsumerSet) -> Iterator[SafePath]:
+def paths_of(world: GroupWorld) -> Iterator[SafePath]:
     """Yield the paths of this change, the one that interrupts least first."""
     differ = [
         (one, two)

@@ -65,7 +65,7 @@ class Pair(Record, frozen=True, kw_only=True):
             )
 
 
-class ConsumerSet(Record, frozen=True, kw_only=True):
+class GroupWorld(Record, frozen=True, kw_only=True):
     """The consumers of one group that run at the same time.
 
     `group_id` is None for the groups of a folder that no configuration file names; `name` is the
@@ -115,9 +115,9 @@ class ConsumerSet(Record, frozen=True, kw_only=True):
         return self.group_id is None and same and what <= {"library", "product"}
 
 
-def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[ConsumerSet]:
+def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[GroupWorld]:
     """Yield each group with a change, once for each profile that changes it in its own way."""
-    found: dict[tuple[Pair, ...], ConsumerSet] = {}
+    found: dict[tuple[Pair, ...], GroupWorld] = {}
     for profile in dict.fromkeys([None, *(start.declared.profile for start in (*before, *after))]):
         active = f" (profile {profile})" if profile else ""
         groups: dict[str | Pair, list[Pair]] = defaultdict(list)
@@ -127,7 +127,7 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[Consumer
         for pairs in groups.values():
             start = pairs[0].start
             name = (start.declared.group_id or f"the groups of {start.folder}") + active
-            world = ConsumerSet(group_id=start.declared.group_id, name=name, pairs=tuple(pairs))
+            world = GroupWorld(group_id=start.declared.group_id, name=name, pairs=tuple(pairs))
             found.setdefault(world.changed, world)
     return (world for changed, world in found.items() if changed)
 

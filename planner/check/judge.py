@@ -28,7 +28,7 @@ from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEven
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.advise import BRINGS, SafePath, paths_of, plan_of
-from rebal.planner.check.compare import ConsumerSet, Pair, StartChange
+from rebal.planner.check.compare import GroupWorld, Pair, StartChange
 from rebal.planner.check.starts import (
     BY_BROKERS,
     FIRST,
@@ -117,7 +117,7 @@ class Judgement(Record, frozen=True, kw_only=True):
 
 
 def judge(
-    world: ConsumerSet, kept: Mapping[str, str], live: GroupSnapshot | None = None
+    world: GroupWorld, kept: Mapping[str, str], live: GroupSnapshot | None = None
 ) -> Judgement:
     """Return what the roll-out of this group's change would do.
 
@@ -159,7 +159,7 @@ def unread(file: str, note: str) -> Judgement:
     )
 
 
-def _unread_code(world: ConsumerSet, answer: Admission) -> str:
+def _unread_code(world: GroupWorld, answer: Admission) -> str:
     """Return the condition of an answer that rests on lists that no file writes.
 
     Where the client stays, code that sets its list sets it before and after.
@@ -181,7 +181,7 @@ def _stage(snapshot: GroupSnapshot) -> Stage:
     return Stage(assignor=None if elected is None or is_open(elected) else elected, protocol=runs)
 
 
-def _hazards(world: ConsumerSet, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
+def _hazards(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
     """Yield what products and brokers do under the protocol of the changed starts, and where the
     group `moves`, what rules say on the code, the clients and the settings.
     """
@@ -209,7 +209,7 @@ def _first(*rows: tuple[object, Tri, str]) -> list[Admission]:
 
 
 def _answers(
-    world: ConsumerSet, kept: Mapping[str, str], live: GroupSnapshot | None
+    world: GroupWorld, kept: Mapping[str, str], live: GroupSnapshot | None
 ) -> Iterator[Admission]:
     """Yield the answers to every start with the change, at each moment of the roll-out."""
     workers = {start.family == "connect" for start in (*world.befores, *world.afters)}
@@ -229,7 +229,7 @@ def _answers(
     yield from _other_libraries(world)
 
 
-def _other_libraries(world: ConsumerSet) -> Iterator[Admission]:
+def _other_libraries(world: GroupWorld) -> Iterator[Admission]:
     """Yield the answer where a library that is new to the group may misread what others send."""
     # A library that a file names for the first time may have run before.
     sure = (
@@ -251,7 +251,7 @@ def _other_libraries(world: ConsumerSet) -> Iterator[Admission]:
 
 
 def _moments(
-    world: ConsumerSet, pair: Pair, live: GroupSnapshot | None, asked: Sequence[Pair]
+    world: GroupWorld, pair: Pair, live: GroupSnapshot | None, asked: Sequence[Pair]
 ) -> Iterator[tuple[Context, tuple[Event, ...]]]:
     """Yield what the group may run when a member of this consumer starts with the change, with the
     events of that start; `asked` are all consumers that may have started before with theirs.
@@ -282,7 +282,7 @@ def _moments(
             yield unlimited, (*beside, *events)
 
 
-def _runnings(world: ConsumerSet, pair: Pair) -> Iterator[tuple[Start, ...]]:
+def _runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
     """Yield the starts that may run then.
 
     Other consumers are before their change, in the middle of it or behind it: services are rolled
@@ -305,7 +305,7 @@ def _stages(pair: Pair) -> list[tuple[Start, ...]]:
     return [one, middle, two] if any(pair.changes()) else [one]
 
 
-def _moved(world: ConsumerSet, live: GroupSnapshot | None) -> Iterator[Admission]:
+def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]:
     """Yield the answer of the plan where a start has another protocol than those before it, and the
     brokers assign under one of them; a move back to the classic protocol is a start as any other.
     """

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.sources import files as request_files
-from rebal.inspectors.fleet.sources.files import FilePart, LogBlock, blocks, share_out
+from rebal.inspectors.fleet.sources.files import FilePart, TextBlock, blocks, share_out
 from rebal.inspectors.fleet.sources.requests import read_parts
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.logs.requests.lines import Request
@@ -143,7 +143,7 @@ TEXT = b"first\n\nthird, which is longer\r\n" + b"x" * 50 + b"\nno end of line"
 WHOLE = TEXT + b"\n"
 
 
-def lines_of(found: list[LogBlock]) -> list[tuple[int, bytes]]:
+def lines_of(found: list[TextBlock]) -> list[tuple[int, bytes]]:
     """Each line with where it begins."""
     lines = []
     for position, text, problem in found:
@@ -161,7 +161,7 @@ def parts_of(*paths: object, known: Sequence[ReadLog] = ()) -> tuple[list[FilePa
     return [part for share in shares for part in share], logs
 
 
-def read_all(*paths: object) -> list[LogBlock]:
+def read_all(*paths: object) -> list[TextBlock]:
     return [block for part in parts_of(*paths)[0] for block in blocks(part)]
 
 
@@ -176,7 +176,7 @@ def test_each_line_belongs_to_the_part_in_which_it_begins(
     for size in range(1, len(TEXT) + 2):
         monkeypatch.setattr(request_files, "_MOST", size)
         assert len(share_out([str(log)], 1)[0]) == -(-len(TEXT) // size)
-        assert lines_of(read_all(log)) == lines_of([LogBlock(0, TEXT)]), size
+        assert lines_of(read_all(log)) == lines_of([TextBlock(0, TEXT)]), size
 
 
 def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
@@ -185,12 +185,12 @@ def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
     monkeypatch.setattr(request_files, "_BLOCK", 11)
     log = tmp_path / "log.1"
     log.write_bytes(gzip.compress(TEXT[:20]) + gzip.compress(TEXT[20:]) + b"\0" * 30)
-    assert lines_of(read_all(log)) == lines_of([LogBlock(0, TEXT)])
+    assert lines_of(read_all(log)) == lines_of([TextBlock(0, TEXT)])
     # What is unpacked in small pieces comes in whole blocks.
     monkeypatch.setattr(request_files, "_BLOCK", 1 << 20)
     lines = "".join(f"{number:x}-{number * number:x}\n" for number in range(200_000)).encode()
     log.write_bytes(gzip.compress(lines))
-    assert lines_of(read_all(log)) == lines_of([LogBlock(0, lines)])
+    assert lines_of(read_all(log)) == lines_of([TextBlock(0, lines)])
     assert len(read_all(log)) == len(lines) // (1 << 20) + 1
 
 
@@ -214,7 +214,7 @@ def test_a_file_that_becomes_shorter_is_not_taken_for_whole(tmp_path: Path) -> N
     parts = [FilePart(str(log), 0, 40), FilePart(str(log), 40, len(TEXT))]
     log.write_bytes(TEXT[:6])
     first, *rest = [block for part in parts for block in blocks(part)]
-    assert first == LogBlock(0, TEXT[:6])
+    assert first == TextBlock(0, TEXT[:6])
     assert [block.problem for block in rest] == [
         "the file became shorter while it was read, from here on; scan it again"
     ] * 2

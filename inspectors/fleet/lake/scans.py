@@ -57,7 +57,7 @@ LEAST: Final = 2
 _SHARE: Final = 8
 
 
-class FinishedScan(NamedTuple):
+class ScanRow(NamedTuple):
     """A finished scan by its `number`: the version of each table that holds it.
 
     `folders` are those that it made in the tables.
@@ -80,7 +80,7 @@ class Finished:
         place: LakePlace,
         cluster: str,
         files: Iterable[DataFile],
-        rows: Iterable[FinishedScan],
+        rows: Iterable[ScanRow],
     ) -> None:
         self._place = place
         self.cluster = cluster
@@ -147,7 +147,7 @@ class Scans(LakeTable):
         if found.rows[-1:] != before.rows[-1:]:
             raise lost(self._place, manifest.cluster)
         versions = {name: one.version for name, one in _entries(manifest).items()}
-        row = FinishedScan(manifest.run, manifest.finished_at, versions, (token,))
+        row = ScanRow(manifest.run, manifest.finished_at, versions, (token,))
         rows = (*found.rows, row)
         gone = expired(rows, manifest.retain, manifest.finished_at)
         if len(gone) * _SHARE < len(rows):
@@ -172,7 +172,7 @@ class Scans(LakeTable):
         found: Finished,
         token: str,
         gone: Collection[int],
-        *made: tuple[FinishedScan, pa.Table],
+        *made: tuple[ScanRow, pa.Table],
     ) -> Finished:
         """Commit the scans without those `gone`, and the one that was `made`; return those there.
 
@@ -207,20 +207,18 @@ class Scans(LakeTable):
             return DataFile(path, rows, out.tell())
 
 
-def _rows(place: LakePlace, file: DataFile) -> tuple[FinishedScan, ...]:
+def _rows(place: LakePlace, file: DataFile) -> tuple[ScanRow, ...]:
     found = pa.concat_tables(read_rows(place, f"{SCANS}/{file.path}", _ROW))
     # A time that becomes a datetime imports pandas.
     times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
     return tuple(
-        FinishedScan(row["scan_id"], at, dict(row["versions"]), tuple(row["folders"]))
+        ScanRow(row["scan_id"], at, dict(row["versions"]), tuple(row["folders"]))
         for row, at in zip(found.drop(["finished_at"]).to_pylist(), times, strict=True)
         if at is not None
     )
 
 
-def expired(
-    rows: Sequence[FinishedScan], retain: float | None, now: datetime
-) -> tuple[FinishedScan, ...]:
+def expired(rows: Sequence[ScanRow], retain: float | None, now: datetime) -> tuple[ScanRow, ...]:
     """Return the scans that nobody keeps, of `rows` sorted by number: older than `retain` seconds.
 
     The last `LEAST` stay in any case, without `retain` no other does. What follows a scan that is
@@ -269,7 +267,7 @@ def _entries(manifest: Manifest) -> Mapping[str, TableEntry]:
     return {**manifest.tables, **manifest.inputs}
 
 
-def _written(manifest: Manifest, row: FinishedScan) -> pa.Table:
+def _written(manifest: Manifest, row: ScanRow) -> pa.Table:
     """Return a scan's row, in the columns of `SCHEMA`."""
     made = {
         "scan_id": row.number,

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rebal.inspectors.fleet.lake.place import PROBE, LakePlace
-from rebal.inspectors.fleet.lake.scans import SCANS, Finished, FinishedScan, Scans, expired
+from rebal.inspectors.fleet.lake.scans import SCANS, Finished, ScanRow, Scans, expired
 from rebal.inspectors.fleet.lake.table import (
     CHECKPOINT,
     DataFile,
@@ -88,7 +88,7 @@ def find_files(
 
 
 def _files_of(
-    place: LakePlace, found: Finished, rows: Mapping[int, FinishedScan], known: Known | None
+    place: LakePlace, found: Finished, rows: Mapping[int, ScanRow], known: Known | None
 ) -> set[str]:
     """Return the files that these scans have, and those of all their rows, as paths in the lake."""
     made = {f"{SCANS}/{one.path}" for one in found.files}

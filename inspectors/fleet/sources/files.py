@@ -113,7 +113,7 @@ class FilePart:
     end: int
 
 
-class LogBlock(NamedTuple):
+class TextBlock(NamedTuple):
     """Whole lines and where the first begins in the file's text, or why nothing follows there."""
 
     position: int
@@ -181,7 +181,7 @@ def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
     return begin
 
 
-def blocks(part: FilePart) -> Iterator[LogBlock]:
+def blocks(part: FilePart) -> Iterator[TextBlock]:
     """Yield the lines of a part; a longer one than `LONGEST_LINE` comes in pieces.
 
     Raises:
@@ -199,22 +199,21 @@ def blocks(part: FilePart) -> Iterator[LogBlock]:
                         return
                 position = text.tell()
             while position < part.end:
+                most = min(_BLOCK, part.end - position)
                 # A packed text comes in small pieces, and what came before damage is kept.
-                piece = text.read1(min(_BLOCK, part.end - position) - len(block))
-                block += piece
-                if piece and len(block) < min(_BLOCK, part.end - position):
-                    continue
+                while piece := text.read1(most - len(block)):
+                    block += piece
                 if not block:
                     problem = None if is_packed else _SHORTER
                     break
                 if not block.endswith(b"\n"):
                     block += text.readline(LONGEST_LINE)
-                yield LogBlock(position, bytes(block))
+                yield TextBlock(position, bytes(block))
                 position, block = position + len(block), bytearray()
         except _DAMAGED:
             problem = "the packed file is cut off or damaged from here on; fetch it again"
         if problem is not None:
-            yield LogBlock(position, bytes(block), problem)
+            yield TextBlock(position, bytes(block), problem)
 
 
 def _first_text(stream: IO[bytes]) -> bytes:

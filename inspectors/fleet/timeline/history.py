@@ -256,8 +256,8 @@ def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
         began = "first member joined"
     if of.told:
         moved_now, state.withheld = moved(of, withheld)
-    began_at = new.started if new.timed else None
-    latency = None if began_at is None else (new.ended - began_at) / MILLI
+    started = new.started if new.timed else None
+    latency = None if started is None else (new.ended - started) / MILLI
     rejected = state.facts.take_rejected(new.ended)
     rows.add(
         "rebalances",
