@@ -93,6 +93,13 @@ def test_a_family_can_be_assumed(group: Make, plan: Plan) -> None:
     assert re.search(r"assumed +client id checkout-3 is java", said)
 
 
+def test_the_question_of_the_next_step_comes_before_that_of_a_later_one(plan: Plan) -> None:
+    unknown = {"id": "a", "at_least": ["roundrobin"], "family": None, "bytes": None}
+    said = plan(group_of({"members": [unknown], "elected": "roundrobin"}), code=4).out
+    assert "RB901 a may lack cooperative-sticky" in flat(said)
+    assert said.endswith("next:  run the command of the question above that is right\n")
+
+
 def test_members_stand_in_natural_order(plan: Plan, rebal: Rebal, tmp_path: Path) -> None:
     order = ["worker-1", "worker-2", "worker-10", "worker-11"]
     members = [{"id": order[n], "list": ["range"]} for n in (2, 1, 0, 3)]

@@ -191,7 +191,10 @@ def advice_rows(plan: Plan) -> Rows:
     if plan.advice.text:
         yield Text("now:", style="bold"), plan.advice.text
     blocks = [f for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
-    blocks = [one for one in blocks if not plan.holds_later(one)]
+    # What a later step asks for comes after what the next one does.
+    blocks = sorted(
+        (one for one in blocks if not plan.holds_later(one)), key=lambda one: one.before_step or 0
+    )
     runs = [one for block in blocks[:1] for one in block.commands if one.use != READ_MORE]
     if any(ANSWER in one.line for one in runs):
         yield label, "run the command of the question above that is right"
