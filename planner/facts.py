@@ -76,20 +76,22 @@ class Facts(Record, frozen=True, kw_only=True):
     @property
     def fixes_protocol(self) -> bool:
         """Return whether its client, known or one of several, fixes its protocol when built."""
-        known = self.member.software
-        if self.family_proven and self.family is not None:
-            known = by_user(known, self.family)
-        return fixes_protocol(known)
+        return fixes_protocol(self.software)
+
+    @property
+    def software(self) -> Software | None:
+        """Return its client's software; where nothing proves a family, as the user states it."""
+        known, key = self.member.software, self.family
+        return by_user(known, key) if self.family_proven and key is not None else known
 
     def older_than(self, limit: str) -> Tri:
         """Return whether its client is older than the version `limit`, exact or bounded."""
-        software = self.member.software
-        return Tri.CANNOT_TELL if software is None else older(software, limit)
+        return Tri.CANNOT_TELL if self.software is None else older(self.software, limit)
 
     @property
     def version(self) -> str | None:
         """Return the client's exact version; None where it is not known."""
-        return self.member.software.version if self.member.software else None
+        return self.software.version if self.software is not None else None
 
     @property
     def static(self) -> bool:
@@ -195,9 +197,7 @@ class GroupFacts:
 
         A family that the user assumed counts like a proven one.
         """
-        member = facts.member
-        if facts.family_proven and facts.family is not None:
-            member = replace(member, software=by_user(member.software, facts.family))
+        member = replace(facts.member, software=facts.software)
         return member_protocol(member, self.snapshot, self.borrowed)
 
     @cached_property
@@ -313,6 +313,9 @@ def by_user(software: Software | None, family: str) -> Software | None:
     if proven_family(software) is not None:
         return software
     known = software or Software()
+    # The bounds of `java >= 2.4, < 3.4, franz-go or sarama` are those of the first.
+    if (known.family or (*named_families(known.version_range), family)[0]) != family:
+        known = replace(known, version=None, version_range=None)
     return replace(known, family=family, evidence=(*known.evidence, _STATED))
 
 

@@ -187,7 +187,7 @@ def _older(facts: Facts, family: str, limit: str) -> Tri:
 
 
 def _runs(facts: Facts) -> str:
-    software = facts.member.software
+    software = facts.software
     return (software.version or software.version_range or "") if software else ""
 
 

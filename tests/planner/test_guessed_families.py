@@ -53,3 +53,13 @@ def test_a_guess_never_shuts_the_way_to_kip_848(family: str) -> None:
     assert (proven.exit_code, blocks(proven)["RB412"]) == (3, Tri.YES)
     made = plan([guess("a", family)], "consumer", **ready)
     assert (made.exit_code, blocks(made)["RB412"]) == (4, Tri.CANNOT_TELL)
+
+
+@pytest.mark.parametrize(("family", "bounded"), [("java", True), ("sarama", False)])
+def test_bounds_of_one_client_are_not_those_of_the_one_that_the_user_states(
+    family: str, bounded: bool
+) -> None:
+    left = "java >= 2.4, < 3.4, franz-go or sarama"
+    made = plan([m("a", RANGE, family=None, left=left)], families={"a": family})
+    (text, *_) = [setting.text for setting in made.steps[0].config]
+    assert ("or later; not every version is known" in text) is not bounded

@@ -227,7 +227,7 @@ def named_twice(context: Context) -> Findings:
     hit = [
         facts
         for facts in context.members
-        if stops_at_repeats(facts.family, facts.member.software)
+        if stops_at_repeats(facts.family, facts.software)
         and (declared := facts.member.declared) is not None
         and len(declared.list) > len(set(declared.list))
     ]
