@@ -23,8 +23,7 @@ from rebal.cli.sources import whole_name
 from rebal.groups.errors import RebalError
 from rebal.groups.model import Record
 from rebal.groups.protocol import members_by_protocol
-from rebal.inspectors.tables.groups import ScannedGroups
-from rebal.inspectors.tables.lag import GroupLag, read_lag
+from rebal.inspectors.tables.groups import GroupLag, ScannedGroups, read_lag
 from rebal.inspectors.tables.reader import Tables, open_clusters
 from rebal.planner.plan import Verdict
 

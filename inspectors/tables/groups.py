@@ -3,7 +3,7 @@
 `ScannedGroups` reads the rows of all groups, or of one, and makes a snapshot of each that is asked
 for. The tables tell members, what they sent and what they own. The brokers' settings, and how many
 partitions a topic has, are known if the scan asked the brokers; else they stay unknown, or are said
-to follow from what is owned. Lag is not in them (`lag.read_lag`).
+to follow from what is owned. Lag is not in them: `read_lag` is the groups' at the time of the scan.
 
 `read_observations` gives what a live group's members are bound to: a fact about a member id is
 exact for as long as that id is in the group, however old the scan; it binds to nothing once the id
@@ -28,18 +28,18 @@ from rebal.groups.model import (
     GroupState,
     GroupType,
     Member,
+    Record,
     Source,
     Subscription,
     Timeouts,
     Topic,
     TopicPartitions,
 )
-from rebal.inspectors.clock import moment
+from rebal.inspectors.clock import micros, moment
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.kafka.brokers import ClusterReading
-from rebal.inspectors.tables.columns import Row, by_group, named_rows
 from rebal.inspectors.tables.history import ListSeen
-from rebal.inspectors.tables.reader import Tables
+from rebal.inspectors.tables.reader import Row, Tables, by_group, named_rows, rows_of
 
 _SOURCES: Final = {source.value: source for source in Source}
 _STATES: Final = {state.value: state for state in GroupState}
@@ -310,3 +310,71 @@ def _notes(
         return (*unknown, *guessed) if topics else unknown
     are_told = all(topic.name in brokers.topics for topic in topics)
     return (_ENDS, *brokers.notes, *(() if are_told else guessed))
+
+
+# Records' times are the brokers', the time at which they were asked is the scanning machine's; in
+# microseconds.
+_CLOCKS: Final = 300_000_000
+_COMMIT: Final = ("group_id", "topic", "topic_partition", "committed_offset", "committed_at")
+_END: Final = ("topic", "topic_partition", "log_end_offset", "at")
+
+
+class GroupLag(Record, frozen=True, kw_only=True):
+    """The lag of one group in records: of all its partitions together, and of the worst one.
+
+    Both are None where no partition's log end offset is known; `unknown` is the number of
+    partitions with a committed offset whose log end offset is not known. `last_commit` is
+    microseconds since 1970.
+    """
+
+    total: int | None = None
+    worst: int | None = None
+    unknown: int = 0
+    last_commit: int | None = None
+
+
+def read_lag(tables: Tables) -> dict[str, GroupLag]:
+    """Return the lag of each group that has a committed offset.
+
+    It is the log end offset less the committed offset of a partition. A scan of a live cluster asks
+    the brokers for the log end offsets (the table `log_ends`, of each kept scan); captured files
+    and log segments do not show them.
+
+    A scan of brokers reads the commits up to a point before it asks for the log end offsets, so a
+    committed offset beyond the end contradicts it (the topic was made anew): its lag is unknown.
+    All lag is unknown where a later scan read newer records from files.
+
+    Raises:
+        TablesError: a table cannot be read.
+    """
+    ends = _ends(tables)
+    lags: dict[str, list[int | None]] = defaultdict(list)
+    last: dict[str, int | None] = {}
+    for group_id, topic, partition, offset, at in rows_of(tables.read("commits", _COMMIT)):
+        if offset is None:
+            continue
+        end = ends.get((topic, partition))
+        lags[group_id].append(None if end is None or end < offset else end - offset)
+        last[group_id] = max(filter(None, (at, last.get(group_id))), default=None)
+    return {name: _sum(found, last[name]) for name, found in lags.items()}
+
+
+def _ends(tables: Tables) -> Mapping[tuple[str, int], int | None]:
+    """Return the log end offsets by topic and partition."""
+    until = tables.manifest.observed_until
+    last = 0 if until is None else micros(until)
+    return {
+        (topic, partition): end
+        for topic, partition, end, at in rows_of(tables.read("log_ends", _END))
+        if last <= at + _CLOCKS
+    }
+
+
+def _sum(lags: list[int | None], last: int | None) -> GroupLag:
+    known = [lag for lag in lags if lag is not None]
+    return GroupLag(
+        total=sum(known) if known else None,
+        worst=max(known, default=None),
+        unknown=len(lags) - len(known),
+        last_commit=last,
+    )

@@ -13,8 +13,7 @@ from rebal.groups.model import Record
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.fleet.timeline.rebalances import is_slow
-from rebal.inspectors.tables.columns import Row, by_group, named_rows, rows_of
-from rebal.inspectors.tables.reader import Tables
+from rebal.inspectors.tables.reader import Row, Tables, by_group, named_rows, rows_of
 
 _SECOND: Final = 1_000_000
 _HOUR: Final = 3600 * _SECOND
