@@ -44,9 +44,9 @@ from rebal.inspectors.fleet.schemas import (
     with_columns,
 )
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, shares_of
-from rebal.inspectors.fleet.timeline.clock import DISORDER
+from rebal.inspectors.fleet.timeline.facts import DISORDER
+from rebal.inspectors.fleet.timeline.group import FORM, Options, make_tables
 from rebal.inspectors.fleet.timeline.rows import WAITING
-from rebal.inspectors.fleet.timeline.timeline import FORM, Options, make_tables
 from rebal.inspectors.fleet.writer import RUN_KINDS, WRITTEN, PartWriter, Target
 
 NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])
@@ -162,7 +162,7 @@ def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
         pc.equal(news["partition"], state["partition"]),
         pc.greater(news["offset"], state["offset"]),
         pc.greater_equal(at, state["told_until"]),
-        # A time that is before the latest is not the record's effective one (timeline/clock.py).
+        # A time before the latest is not the effective one (`runs.effective_times`).
         pc.greater_equal(at, state["latest"]),
     )
     follows = state["recorded"]

@@ -5,9 +5,17 @@ in the lake and on the way through the JVM. The other columns of a run bound its
 A task holds the runs of one group packed. It looks at all their times at once, for which of them
 are believed follows from the others, and unpacks a run when its first row is due: those that
 overlap are merged.
+
+A record's timestamp is advice, its offset is the order. A broker's clock may be set back, or be
+years ahead for a while. Records of one partition stand in the order in which they were written, so
+their true times never run backwards. A timestamp that is before an earlier record's, or outside of
+the time that all sources cover, is not believed: the record takes the time of the one before it (of
+the first believed one where none is before it). Such an effective time is no evidence of when:
+nothing that is measured between times (a latency, a storm, a short life) rests on it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from heapq import merge
 from itertools import chain, groupby, pairwise, starmap
 from operator import attrgetter, itemgetter
@@ -18,9 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rebal.inspectors.fleet.schemas import RUNS, TIME, TIMELINE, values_of, with_columns
-from rebal.inspectors.fleet.timeline.clock import DISORDER, effective_times
-from rebal.inspectors.fleet.timeline.group import TimelineRow
-from rebal.inspectors.fleet.timeline.timeline import ORDER
+from rebal.inspectors.fleet.timeline.facts import DISORDER
+from rebal.inspectors.fleet.timeline.group import ORDER, TimelineRow
 
 STATE, RECORDS, REQUESTS = KINDS = ("state", "records", "requests")
 _RUN_BYTES: Final = 1 << 20
@@ -30,6 +37,8 @@ _SHORT: Final = 8
 _CODEC: Final = "zstd"
 _BY: Final = [(name, "ascending") for name in ORDER]
 _TIMED: Final = ["at", "partition", "offset"]
+# Kafka's first release: no record is older.
+_EARLIEST: Final = int(datetime(2011, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _Values = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -139,7 +148,7 @@ def unpack(
 ) -> Iterator[TimelineRow]:
     """Rows of `RUNS`, by group → their rows: of each group its state, then in `ORDER`.
 
-    Requests come `DISORDER` early. Rows have effective times (`clock.effective_times`); `span` is
+    Requests come `DISORDER` early. Rows have effective times (`effective_times`); `span` is
     the time that all sources cover.
     """
     runs = chain.from_iterable(map(runs_of, batches))
@@ -186,6 +195,47 @@ def _is_doubtful(runs: Sequence[PackedRun], span: tuple[int, int] | None) -> boo
         and (run.offset <= before.last_offset or (run.at or 0) < before.until)
         for before, run in pairwise(records)
     )
+
+
+def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Array:
+    """Return the effective times of one group's rows, which have `at`, `partition` and `offset`.
+
+    Those of one partition never run backwards in the order of offsets. `span` is the time that all
+    sources cover, in microseconds since 1970: what lies outside is not believed. A row without an
+    offset is a request, which loses such a time.
+    """
+    first, until = span or (_EARLIEST, np.iinfo(np.int64).max)
+    at, offset, partition = (rows[name].combine_chunks() for name in ("at", "offset", "partition"))
+    told, is_record = (np.asarray(column.is_valid()) for column in (at, offset))
+    times, offsets = (np.asarray(one.cast(pa.int64()).fill_null(0)) for one in (at, offset))
+    partitions = np.asarray(partition.fill_null(-1))
+    inside = (times >= first) & (times <= until)
+    made = times.copy()
+    for number in np.unique(partitions[is_record & told]):
+        mine = np.flatnonzero(is_record & told & (partitions == number))
+        series = mine[np.argsort(offsets[mine], kind="stable")]
+        believed = times[series][inside[series]]
+        earliest = believed[0] if len(believed) else first
+        made[series] = np.maximum.accumulate(np.where(inside[series], times[series], earliest))
+    lost = ~(is_record | inside)
+    return pa.array(made, mask=~told | lost).cast(at.type)
+
+
+def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
+    """Return the first and the last of these times, without those that cannot be.
+
+    Such are times before Kafka was, and those after `latest` beside others that are not.
+    """
+    at = times.drop_null().cast(TIME).cast(pa.int64()).to_numpy()
+    possible = at[at >= _EARLIEST]
+    past = possible[possible <= latest]
+    found = past if len(past) else possible
+    return (int(found.min()), int(found.max())) if len(found) else None
+
+
+def latest_time() -> int:
+    """Return the last time that is believed by this machine's clock: a day ahead of it."""
+    return int((datetime.now(UTC) + timedelta(days=1)).timestamp()) * 1_000_000
 
 
 def _starts(*columns: _Values) -> _Values:

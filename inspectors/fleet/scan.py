@@ -52,8 +52,8 @@ from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import RecordSource
 from rebal.inspectors.fleet.spark.tasks import Say, in_shares, in_tasks
+from rebal.inspectors.fleet.timeline.group import Options
 from rebal.inspectors.fleet.timeline.rows import MADE
-from rebal.inspectors.fleet.timeline.timeline import Options
 from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, PartWriter, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
 

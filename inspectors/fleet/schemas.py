@@ -59,95 +59,6 @@ GROUPS: Final = pa.schema(
     ]
 )
 
-MEMBERS: Final = pa.schema(
-    [
-        ("group_id", TEXT),
-        ("incarnation", INT),
-        ("first_generation", INT),
-        ("last_generation", INT),
-        ("member_id", TEXT),
-        ("instance_id", TEXT),
-        ("client_id", TEXT),
-        ("host", TEXT),
-        ("protocol_type", TEXT),
-        ("software_name", TEXT),
-        ("software_version", TEXT),
-        ("leader", YES_NO),
-        ("session_timeout_ms", INT),
-        ("rebalance_timeout_ms", INT),
-        ("subscription_version", INT),
-        ("subscription_generation", INT),
-        ("topics", TEXTS),
-        ("topic_regex", TEXT),
-        ("owned", PARTITIONS),
-        ("rack_id", TEXT),
-        ("user_data", pa.binary()),
-        ("assignment", PARTITIONS),
-        ("assignment_user_data", pa.binary()),
-        ("target", PARTITIONS),
-        ("assignors", TEXTS),
-        ("first_at", TIME),
-        ("last_at", TIME),
-        ("joined_at", TIME),
-        ("joined_reason", TEXT),
-        ("left_at", TIME),
-        ("left_reason", TEXT),
-        ("current", YES_NO),
-        ("error", TEXT),
-    ]
-)
-
-ASSIGNOR_LISTS: Final = pa.schema(
-    [
-        ("group_id", TEXT),
-        ("at", TIME),
-        ("member_id", TEXT),
-        ("instance_id", TEXT),
-        ("client_id", TEXT),
-        ("host", TEXT),
-        ("assignors", TEXTS),
-        ("protocol_type", TEXT),
-        ("generation", INT),
-        ("refused", YES_NO),
-        ("replaced_member_id", TEXT),
-        ("software_name", TEXT),
-        ("software_version", TEXT),
-        ("reason", TEXT),
-        ("last_at", TIME),
-        ("times", LONG),
-        ("session_timeout_ms", INT),
-        ("rebalance_timeout_ms", INT),
-        ("evidence", TEXT),
-        ("source", TEXT),
-    ]
-)
-
-REBALANCES: Final = pa.schema(
-    [
-        ("group_id", TEXT),
-        ("incarnation", INT),
-        ("generation", INT),
-        ("started_at", TIME),
-        ("ended_at", TIME),
-        ("latency_ms", pa.float64()),
-        ("cause", TEXT),
-        ("failed", YES_NO),
-        ("assignor_before", TEXT),
-        ("assignor", TEXT),
-        ("protocol_before", TEXT),
-        ("protocol", TEXT),
-        ("leader", TEXT),
-        ("members", INT),
-        ("joined", TEXTS),
-        ("left", TEXTS),
-        ("refused", TEXTS),
-        ("partitions", INT),
-        ("moved", INT),
-        ("stopped", INT),
-        ("evidence", TEXT),
-    ]
-)
-
 COMMITS: Final = pa.schema(
     [
         ("group_id", TEXT),
@@ -169,18 +80,6 @@ COMMITS: Final = pa.schema(
     ]
 )
 
-INCIDENTS: Final = pa.schema(
-    [
-        ("group_id", TEXT),
-        ("kind", TEXT),
-        ("started_at", TIME),
-        ("ended_at", TIME),
-        ("members", TEXTS),
-        ("count", LONG),
-        ("detail", TEXT),
-    ]
-)
-
 ERRORS: Final = pa.schema(
     [
         ("source", TEXT),
@@ -195,19 +94,110 @@ ERRORS: Final = pa.schema(
     ]
 )
 
-LOG_ENDS: Final = pa.schema(
-    [("topic", TEXT), ("topic_partition", INT), ("log_end_offset", LONG), ("at", TIME)]
-)
-
 TABLES: Final = {
     "groups": GROUPS,
-    "members": MEMBERS,
-    "assignor_lists": ASSIGNOR_LISTS,
-    "rebalances": REBALANCES,
+    "members": pa.schema(
+        [
+            ("group_id", TEXT),
+            ("incarnation", INT),
+            ("first_generation", INT),
+            ("last_generation", INT),
+            ("member_id", TEXT),
+            ("instance_id", TEXT),
+            ("client_id", TEXT),
+            ("host", TEXT),
+            ("protocol_type", TEXT),
+            ("software_name", TEXT),
+            ("software_version", TEXT),
+            ("leader", YES_NO),
+            ("session_timeout_ms", INT),
+            ("rebalance_timeout_ms", INT),
+            ("subscription_version", INT),
+            ("subscription_generation", INT),
+            ("topics", TEXTS),
+            ("topic_regex", TEXT),
+            ("owned", PARTITIONS),
+            ("rack_id", TEXT),
+            ("user_data", pa.binary()),
+            ("assignment", PARTITIONS),
+            ("assignment_user_data", pa.binary()),
+            ("target", PARTITIONS),
+            ("assignors", TEXTS),
+            ("first_at", TIME),
+            ("last_at", TIME),
+            ("joined_at", TIME),
+            ("joined_reason", TEXT),
+            ("left_at", TIME),
+            ("left_reason", TEXT),
+            ("current", YES_NO),
+            ("error", TEXT),
+        ]
+    ),
+    "assignor_lists": pa.schema(
+        [
+            ("group_id", TEXT),
+            ("at", TIME),
+            ("member_id", TEXT),
+            ("instance_id", TEXT),
+            ("client_id", TEXT),
+            ("host", TEXT),
+            ("assignors", TEXTS),
+            ("protocol_type", TEXT),
+            ("generation", INT),
+            ("refused", YES_NO),
+            ("replaced_member_id", TEXT),
+            ("software_name", TEXT),
+            ("software_version", TEXT),
+            ("reason", TEXT),
+            ("last_at", TIME),
+            ("times", LONG),
+            ("session_timeout_ms", INT),
+            ("rebalance_timeout_ms", INT),
+            ("evidence", TEXT),
+            ("source", TEXT),
+        ]
+    ),
+    "rebalances": pa.schema(
+        [
+            ("group_id", TEXT),
+            ("incarnation", INT),
+            ("generation", INT),
+            ("started_at", TIME),
+            ("ended_at", TIME),
+            ("latency_ms", pa.float64()),
+            ("cause", TEXT),
+            ("failed", YES_NO),
+            ("assignor_before", TEXT),
+            ("assignor", TEXT),
+            ("protocol_before", TEXT),
+            ("protocol", TEXT),
+            ("leader", TEXT),
+            ("members", INT),
+            ("joined", TEXTS),
+            ("left", TEXTS),
+            ("refused", TEXTS),
+            ("partitions", INT),
+            ("moved", INT),
+            ("stopped", INT),
+            ("evidence", TEXT),
+        ]
+    ),
     "commits": COMMITS,
-    "incidents": INCIDENTS,
+    "incidents": pa.schema(
+        [
+            ("group_id", TEXT),
+            ("kind", TEXT),
+            ("started_at", TIME),
+            ("ended_at", TIME),
+            ("members", TEXTS),
+            ("count", LONG),
+            ("detail", TEXT),
+        ]
+    ),
     "errors": ERRORS,
-    "log_ends": LOG_ENDS,
+    "log_ends": pa.schema(
+        [("topic", TEXT), ("topic_partition", INT), ("log_end_offset", LONG), ("at", TIME)]
+    ),
 }
 
 TIMELINE: Final = pa.schema(
@@ -225,7 +215,7 @@ TIMELINE: Final = pa.schema(
 is made of. A record has a `key` and its offset; a line has the request as `value`
 (`facts.pack_request`) and orders the lines of its file by `position`; one that cannot be read has
 only a `problem` beside its place, and goes no further than to `errors`. In the timeline `at` is the
-effective time (`clock.effective_times`: of one partition they never run backwards), and `told_at`
+effective time (`runs.effective_times`: of one partition they never run backwards), and `told_at`
 the row's own where that may be another one. Null: its line has no time, it tells lists and nothing
 of when. A line that comes again, with equal bytes at the same time, is the same one."""
 RUNS: Final = pa.schema(

@@ -19,8 +19,8 @@ from rebal.inspectors.fleet.increments import (
     summed,
     told_until,
 )
-from rebal.inspectors.fleet.timeline.clock import DISORDER
-from rebal.inspectors.fleet.timeline.timeline import FORM
+from rebal.inspectors.fleet.timeline.facts import DISORDER
+from rebal.inspectors.fleet.timeline.group import FORM
 from tests.examples import examples
 
 

@@ -19,7 +19,7 @@ from rebal.inspectors.fleet.lake.table import of_groups, read_rows
 from rebal.inspectors.fleet.runs import pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import ERRORS, RUNS, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.timeline.timeline import Options
+from rebal.inspectors.fleet.timeline.group import Options
 from rebal.inspectors.fleet.writer import PartWriter, TaskReport
 from tests.fleet.tablefiles import reported, target_in
 from tests.fleet.timeline_input import request_rows

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rebal.inspectors.fleet.runs import effective_times, latest_time, span_of
 from rebal.inspectors.fleet.schemas import TIME
-from rebal.inspectors.fleet.timeline.clock import effective_times, latest_time, span_of
-from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
+from rebal.inspectors.fleet.timeline.group import Options, make_tables
 from tests.examples import examples
 from tests.fleet.conftest import CAPTURES
 from tests.fleet.timeline_input import (

@@ -13,10 +13,16 @@ from msgspec import inspect
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.timeline import rows as timeline_rows
 from rebal.inspectors.fleet.timeline.facts import unpack_request
-from rebal.inspectors.fleet.timeline.group import TimelineRow, apply_record, apply_request, finish
+from rebal.inspectors.fleet.timeline.group import (
+    Options,
+    TimelineRow,
+    apply_record,
+    apply_request,
+    finish,
+    make_tables,
+)
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.state import SCHEMA, TimelineState, decode, encode
-from rebal.inspectors.fleet.timeline.timeline import Options, make_tables
 from tests.fleet.timeline_input import in_order, record_of
 from tests.fleet.timeline_story import M, Story
 

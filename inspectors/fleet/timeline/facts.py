@@ -21,6 +21,11 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 NEARLY: Final = 0.9
 """Two log lines may be a little less apart than the timeout that passed between them."""
+TOLERANCE: Final = 1_000_000
+"""Microseconds by which a record's own time may differ from its effective one and be evidence:
+request threads of older brokers take the time before they take the partition's lock."""
+DISORDER: Final = 10_000_000
+"""How far the clocks of two sources may differ, in microseconds: a request counts so much early."""
 _SPARE: Final = 256
 
 
