@@ -18,23 +18,18 @@ import pyarrow.parquet as pq
 from rebal.inspectors.clock import moment
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable, find_small, lost, read_rows
-from rebal.inspectors.fleet.manifest import (
-    NOTHING,
-    Manifest,
-    TableEntry,
-    load_manifest,
-)
+from rebal.inspectors.fleet.manifest import NOTHING, Manifest, TableEntry, load_manifest
+from rebal.inspectors.fleet.schemas import TIME
 
 SCANS: Final = "scans"
-_TIME: Final = pa.timestamp("us", tz="UTC")
 _COUNTS: Final = pa.map_(pa.string(), pa.int64())
 SCHEMA: Final = pa.schema(
     [
         ("scan_id", pa.int64()),
-        ("finished_at", _TIME),
+        ("finished_at", TIME),
         ("rebal", pa.string()),
-        ("observed_from", _TIME),
-        ("observed_until", _TIME),
+        ("observed_from", TIME),
+        ("observed_until", TIME),
         ("sources", pa.list_(pa.string())),
         ("records_read", pa.int64()),
         ("records", _COUNTS),

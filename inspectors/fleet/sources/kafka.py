@@ -16,6 +16,7 @@ from confluent_kafka import (
     TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
+    Message,
     TopicPartition,
 )
 from msgspec.structs import replace
@@ -165,15 +166,18 @@ def read_partitions(
                     del left[number]
                     consumer.pause([TopicPartition(TOPIC, number)])
                 elif error is None:
-                    kind, at = message.timestamp()
-                    micros = None if kind == TIMESTAMP_NOT_AVAILABLE else at * 1000
-                    place = (number, offset, micros, config.bootstrap, None)
-                    rows.append((message.key(), message.value(), *place))
+                    rows.append(_row(message, number, offset, config.bootstrap))
             yield from batches_of(rows)
             if answered:
                 heard = time.monotonic()
     finally:
         consumer.close()
+
+
+def _row(message: Message, number: int, offset: int, source: str) -> SourceRow:
+    kind, at = message.timestamp()
+    micros = None if kind == TIMESTAMP_NOT_AVAILABLE else at * 1000
+    return message.key(), message.value(), number, offset, micros, source, None
 
 
 def _settings(config: ClusterConfig) -> dict[str, Any]:

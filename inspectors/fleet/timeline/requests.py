@@ -116,11 +116,17 @@ def _join(state: TimelineState, rows: Rows, at: int | None, request: Request) ->
             history.end(state, rows, None, None, start - 1)
     late = now is not None and now.number == number and start >= now.completed
     if (late or facts.joined(request, at, start) is None) and replaced is not None:
-        before = facts.list_before(member_id)
-        if before:
-            state.incidents.hide(member_id, instance_id or member_id, before, names, at)
-        if not state.recorded:
-            state.logged.append(Logged(at, number, replaced, member_id, request.leader))
+        _restarted(state, request, at, replaced)
+
+
+def _restarted(state: TimelineState, request: Request, at: int, replaced: str) -> None:
+    """Note a static member's restart in a generation that stays as it is."""
+    member_id, number = request.member_id, request.generation or 0
+    before, now = state.facts.list_before(member_id), state.facts.members[member_id].assignors
+    if before:
+        state.incidents.hide(member_id, request.instance_id or member_id, before, now or (), at)
+    if not state.recorded:
+        state.logged.append(Logged(at, number, replaced, member_id, request.leader))
 
 
 def _takes_place(facts: RequestFacts, instance_id: str | None, member_id: str) -> str | None:
