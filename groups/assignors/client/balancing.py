@@ -8,8 +8,7 @@ a pass moves nothing.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from rebal.groups.assignors.client.problem import Problem
@@ -60,9 +59,7 @@ class Balancing:
         self._fixed = set(range(len(lists))).difference(self.movable)
         self._order = sorted((self._sizes[m], problem.rank[m]) for m in self.movable)
         self._held: list[Counter[int]] = []
-        self._holding: Holding | None = None
         self._fewest_of: dict[int, int] = {}
-        self._could_lose: dict[tuple[int, int], bool] = {}
         self._shared = [t for t, members in enumerate(takers) if len(members) > 1]
         self._witness = 0
         self._balanced: bool | None = None
@@ -98,11 +95,6 @@ class Balancing:
     def _walk(self, topics: Topics) -> bool:
         moved = False
         for topic, codes in topics:
-            if self._simple and not self._previous:
-                if codes and self._is_balanced():
-                    return moved
-                moved |= self._even_out(topic, codes)
-                continue
             for code in codes:
                 if self._is_balanced():
                     return moved
@@ -115,33 +107,6 @@ class Balancing:
                 else:
                     continue
                 moved = True
-        return moved
-
-    def _even_out(self, topic: int, codes: Sequence[int]) -> bool:
-        """Walk along one topic whose partitions have no earlier owner.
-
-        `seats` is a heap of the topic's subscribers, each as its size and rank in one number; a
-        number that is no longer true is thrown away when it comes up.
-        """
-        moved = False
-        owner, sizes, rank, by_name = self._owner, self._sizes, self._problem.rank, self._by_name
-        count = len(sizes)
-        seats = [sizes[m] * count + rank[m] for m in self._taker_sets[topic] - self._fixed]
-        heapify(seats)
-        enough = seats[0] // count + 1
-        for code in codes:
-            if sizes[owner[code]] <= enough:
-                continue
-            fewest = by_name[seats[0] % count]
-            source = self._move(code, fewest)
-            moved = True
-            if self._is_balanced():
-                break
-            for member in (source, fewest):
-                heappush(seats, sizes[member] * count + rank[member])
-            while sizes[by_name[seats[0] % count]] != seats[0] // count:
-                heappop(seats)
-            enough = seats[0] // count + 1
         return moved
 
     def _most_of(self, topics: list[int]) -> int:
@@ -172,13 +137,7 @@ class Balancing:
     def _could_go(self, owner: int, topic: int, code: int) -> bool:
         if self._simple:
             return self._has_two_more(owner, self._fewest(topic), code)
-        # The same for all of the topic's partitions that it has, until something moves.
-        found = self._could_lose.get((owner, topic))
-        if found is None:
-            others = self._takers[topic]
-            found = any(self._has_two_more(owner, other, code) for other in others)
-            self._could_lose[owner, topic] = found
-        return found
+        return any(self._has_two_more(owner, other, code) for other in self._takers[topic])
 
     def _fewest(self, topic: int) -> int:
         """Return the movable subscriber with the fewest partitions, the first by name."""
@@ -207,13 +166,10 @@ class Balancing:
             self._in_order(to)[code] = None
             sizes[owner] -= 1
         else:
-            has = code in self._lists[owner]
-            if has:
+            if code in self._lists[owner]:
                 self._lists[owner].remove(code)
                 sizes[owner] -= 1
             self._lists[to].append(code)
-            if self._holding is not None:
-                self._holding.move(code, owner if has else None, to)
         sizes[to] += 1
         if self._held:
             self._held[owner][code % self._step] -= 1
@@ -222,7 +178,6 @@ class Balancing:
         for member in {owner, to}:
             insort(self._order, (sizes[member], rank[member]))
         self._fewest_of.clear()
-        self._could_lose.clear()
         self._balanced = None
         return owner
 
@@ -279,27 +234,19 @@ class Balancing:
 
     def _some_partition_unfair(self) -> bool:
         """Return whether a holder has two more than a subscriber that lacks the partition."""
-        if self._holding is None:
-            self._holding = Holding(self._problem, self.movable, self._lists)
-        holding, by_name, order = self._holding, self._by_name, self._order
-        highest: dict[int, int] = {}
-        for size, rank in order:
-            member = by_name[rank]
+        holder = {code: member for member in self.movable for code in self._lists[member]}
+        for size, rank in self._order:
+            member = self._by_name[rank]
             if size == self._most[member]:
                 continue
+            mine = set(self._lists[member])
             for topic in self._problem.subscribed[member]:
-                if topic not in highest:
-                    sizes = (s for s, r in reversed(order) if holding.holds(by_name[r], topic))
-                    highest[topic] = next(sizes, 0)
-                if highest[topic] <= size + 1 and not holding.some_have_none(topic):
-                    continue
-                mine = set(self._lists[member])
-                for code, holder in holding.holders(topic):
+                for code in self._problem.codes_of(topic):
                     if code in mine:
                         continue
-                    if holder is None:
+                    if code not in holder:
                         raise self._throws([member], [code])
-                    if size + 1 < self._sizes[holder]:
+                    if size + 1 < self._sizes[holder[code]]:
                         return True
         return False
 
@@ -323,66 +270,6 @@ class Balancing:
             contested,
             never_ends=True,
         )
-
-
-class Holding:
-    """Holders of partitions, where members claim partitions that do not exist.
-
-    A partition can then be in several lists or in none. If it is in several, the last list counts,
-    in the order of `members`.
-    """
-
-    def __init__(
-        self, problem: Problem, members: Sequence[int], lists: Sequence[Sequence[int]]
-    ) -> None:
-        self._problem = problem
-        self._step = len(problem.topics)
-        self._members = members
-        self._place = {member: place for place, member in enumerate(members)}
-        self._places: dict[int, list[int]] = {}
-        self._of_topic: list[Counter[int]] = [Counter() for _ in problem.topics]
-        for place, member in enumerate(members):
-            for code in lists[member]:
-                if problem.exists(code):
-                    self._places.setdefault(code, []).append(place)
-        for code in self._places:
-            self._of_topic[code % self._step][self._holder(code)] += 1
-        self._none = [
-            count - sum(of.values())
-            for count, of in zip(problem.counts, self._of_topic, strict=True)
-        ]
-
-    def _holder(self, code: int) -> int:
-        return self._members[self._places[code][-1]]
-
-    def move(self, code: int, source: int | None, to: int) -> None:
-        """Add `code` to the list of `to`, and remove it once from the list of `source` (None: no
-        source).
-        """
-        held = self._of_topic[code % self._step]
-        places = self._places.get(code)
-        if places is None:
-            places = self._places[code] = []
-            self._none[code % self._step] -= 1
-        else:
-            held[self._holder(code)] -= 1
-            if source is not None:
-                places.remove(self._place[source])
-        insort(places, self._place[to])
-        held[self._holder(code)] += 1
-
-    def some_have_none(self, topic: int) -> bool:
-        """Return whether a partition of the topic is in no list."""
-        return self._none[topic] > 0
-
-    def holds(self, member: int, topic: int) -> bool:
-        """Return whether the member is the holder of some partition of the topic."""
-        return self._of_topic[topic][member] > 0
-
-    def holders(self, topic: int) -> Iterator[tuple[int, int | None]]:
-        """Yield each of the topic's partitions with its holder."""
-        for code in self._problem.codes_of(topic):
-            yield code, self._holder(code) if code in self._places else None
 
 
 class Movements:

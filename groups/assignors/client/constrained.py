@@ -8,13 +8,12 @@ remaining partitions to members on the racks of their replicas.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from itertools import chain
 
 from rebal.groups.assignors.client.claims import Claims
-from rebal.groups.assignors.client.problem import Problem, Racks, RackSet, matter
+from rebal.groups.assignors.client.problem import Problem, Racks
 
 
 @dataclass(slots=True)
@@ -44,19 +43,20 @@ def assign_constrained(problem: Problem, claims: Claims) -> tuple[list[list[int]
     filling = Filling(
         low=low, high=low + (extra > 0), extra=extra, lists=[[] for _ in problem.members]
     )
-    near: _Near | None = None
-    if any(member.rack for member in problem.members):
-        near = _Near(problem)
-    _keep(claims, filling, near if near is not None and near.matters else None)
+    racks = Racks(problem)
+    near = racks if racks.matters else None
+    _keep(claims, filling, near)
     kept = [len(codes) for codes in filling.lists]
     free, _ = problem.unassigned(range(len(problem.topics)), filling.lists)
     rest = list(chain.from_iterable(codes for _, codes in free))
     filling.needy.sort(key=problem.rank.__getitem__)
     filling.waiting = deque(sorted(filling.waiting, key=problem.rank.__getitem__))
+    if any(racks.of_member):
+        members_on = Counter(racks.of_member)
+        # The partitions that have the fewest members on their racks first.
+        rest.sort(key=lambda code: sum(members_on[rack] for rack in racks.of_code(code)))
     if near is not None:
-        rest.sort(key=near.crowd)
-        if near.matters:
-            rest = _fill_near(filling, near, rest)
+        rest = _fill_near(filling, near, rest)
     done = _fill_needy(filling, rest)
     while done < len(rest) and filling.waiting:
         filling.lists[filling.waiting.popleft()].append(rest[done])
@@ -66,13 +66,12 @@ def assign_constrained(problem: Problem, claims: Claims) -> tuple[list[list[int]
     return filling.lists, _transferred(claims, filling, kept)
 
 
-def _keep(claims: Claims, filling: Filling, near: _Near | None) -> None:
+def _keep(claims: Claims, filling: Filling, near: Racks | None) -> None:
     for member, codes in enumerate(claims.owned):
         owned = sorted(codes)
-        if near is not None:
-            for code in owned:
-                if near.too_far(member, code):
-                    filling.given_up[code] = member
+        if near is not None and (rack := near.of_member[member]) is not None:
+            far = [code for code in owned if rack not in near.of_code(code)]
+            filling.given_up.update(dict.fromkeys(far, member))
             owned = [code for code in owned if code not in filling.given_up]
         if claims.disputed:
             owned = [code for code in owned if code not in claims.disputed]
@@ -113,20 +112,25 @@ def _fill_needy(filling: Filling, rest: list[int]) -> int:
     return done
 
 
-def _fill_near(filling: Filling, near: _Near, rest: list[int]) -> list[int]:
-    """Give partitions to members on their replicas' racks; those that found none."""
-    seats = _Seats(near, filling.needy)
+def _fill_near(filling: Filling, near: Racks, rest: list[int]) -> list[int]:
+    """Give partitions to members on their replicas' racks, and return those that found none.
+
+    The needy are asked in a circle, on from the one that got the partition before.
+    """
+    circle = filling.needy
     left: list[int] = []
     turn = 0
     for code in rest:
-        racks = near.racks_of(code)
-        seat = seats.at_or_after(turn, racks)
-        if seat is not None:
-            member = filling.needy[seat]
-            turn = seat + 1
+        racks = near.of_code(code)
+        places = (place % len(circle) for place in range(turn, turn + len(circle)))
+        place = next((n for n in places if near.of_member[circle[n]] in racks), None)
+        if place is not None:
+            member = circle[place]
+            turn = place + 1
             size = len(filling.lists[member]) + 1
             if size >= filling.low:
-                seats.leave(seat)
+                turn = place
+                del circle[place]
                 if size < filling.high and filling.at_high < filling.extra:
                     filling.waiting.append(member)
         else:
@@ -141,73 +145,7 @@ def _fill_near(filling: Filling, near: _Near, rest: list[int]) -> list[int]:
                 if filling.at_high == filling.extra:
                     filling.waiting.clear()
         filling.lists[member].append(code)
-    filling.needy = [filling.needy[seat] for seat in seats.taken()]
     return left
-
-
-class _Near:
-    """Distance between members and partitions, by code."""
-
-    def __init__(self, problem: Problem) -> None:
-        racks = Racks(problem)
-        self._step = len(problem.topics)
-        self._sets = [racks.of_topic(topic) for topic in range(self._step)]
-        self.of_member = racks.of_member
-        self._members_on: dict[str, int] = {}
-        for rack in racks.of_member:
-            if rack is not None:
-                self._members_on[rack] = self._members_on.get(rack, 0) + 1
-        self.matters = matter(set(self._members_on), chain.from_iterable(self._sets))
-
-    def racks_of(self, code: int) -> RackSet:
-        """Return the racks of a partition's replicas; none for one that does not exist."""
-        partition, topic = divmod(code, self._step)
-        sets = self._sets[topic]
-        return sets[partition] if 0 <= partition < len(sets) else frozenset()
-
-    def too_far(self, member: int, code: int) -> bool:
-        """Return whether the member has a rack and no replica is on it."""
-        rack = self.of_member[member]
-        return rack is not None and rack not in self.racks_of(code)
-
-    def crowd(self, code: int) -> int:
-        """Return how many members are on the partition's racks."""
-        return sum(self._members_on.get(rack, 0) for rack in self.racks_of(code))
-
-
-class _Seats:
-    """The needy in a circle, each on its seat; asks for the next one on a rack."""
-
-    def __init__(self, near: _Near, members: list[int]) -> None:
-        self._rack = [near.of_member[member] for member in members]
-        self._on: dict[str, list[int]] = {}
-        for seat, rack in enumerate(self._rack):
-            if rack is not None:
-                self._on.setdefault(rack, []).append(seat)
-        self._left: set[int] = set()
-
-    def at_or_after(self, turn: int, racks: RackSet) -> int | None:
-        """Return the first taken seat on one of the racks, from `turn` on around the circle."""
-        best: tuple[bool, int] | None = None
-        for rack in racks:
-            seats = self._on.get(rack)
-            if seats:
-                i = bisect_left(seats, turn)
-                found = (False, seats[i]) if i < len(seats) else (True, seats[0])
-                best = found if best is None else min(best, found)
-        return None if best is None else best[1]
-
-    def leave(self, seat: int) -> None:
-        """Take the member on this seat out of the circle."""
-        rack = self._rack[seat]
-        assert rack is not None
-        seats = self._on[rack]
-        del seats[bisect_left(seats, seat)]
-        self._left.add(seat)
-
-    def taken(self) -> list[int]:
-        """Return the seats of members that are still needy."""
-        return [seat for seat in range(len(self._rack)) if seat not in self._left]
 
 
 def _transferred(claims: Claims, filling: Filling, kept: list[int]) -> list[set[int]]:

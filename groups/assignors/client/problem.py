@@ -202,20 +202,30 @@ class Racks:
         self._sets: dict[tuple[int, ...], RackSet] = {}
         self.of_member: list[str | None] = [member.rack or None for member in problem.members]
 
-    def of_partition(self, topic: int, partition: int) -> RackSet:
-        """Return the racks that have a replica of the partition."""
-        replicas = self._problem.spec.replicas.get(self._problem.topics[topic], ())
-        brokers = tuple(replicas[partition]) if partition < len(replicas) else ()
+    @property
+    def matters(self) -> bool:
+        """True if rack awareness is used for all members and all partitions."""
+        mine = {rack for rack in self.of_member if rack is not None}
+        topics = range(len(self._problem.topics) if mine else 0)
+        return matter(mine, chain.from_iterable(map(self.of_topic, topics)))
+
+    def of_code(self, code: int) -> RackSet:
+        """Return the racks of a partition's replicas; none for one that does not exist."""
+        problem = self._problem
+        partition, topic = divmod(code, len(problem.topics))
+        replicas = problem.spec.replicas.get(problem.topics[topic], ())
+        exists = 0 <= partition < min(problem.counts[topic], len(replicas))
+        brokers = tuple(replicas[partition]) if exists else ()
         found = self._sets.get(brokers)
         if found is None:
-            racks = self._problem.spec.racks
+            racks = problem.spec.racks
             found = frozenset(r for b in brokers if (r := racks.get(b)) is not None)
             self._sets[brokers] = found
         return found
 
     def of_topic(self, topic: int) -> list[RackSet]:
         """Return the racks of each of the topic's partitions."""
-        return [self.of_partition(topic, p) for p in range(self._problem.counts[topic])]
+        return list(map(self.of_code, self._problem.codes_of(topic)))
 
 
 def matter(member_racks: set[str], partition_racks: Iterable[RackSet]) -> bool:
