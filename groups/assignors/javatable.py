@@ -9,7 +9,6 @@ red-black tree (`SlotTree`), whose iteration begins at its root.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, Generic, TypeVar
@@ -194,9 +193,6 @@ def hash_order(texts: Iterable[str]) -> list[str]:
     """Return distinct `texts` in the order in which a default HashMap that contains them
     iterates.
     """
-    texts = list(texts)
-    if (quick := _without_long_slots(texts)) is not None:
-        return quick
     return list(_table_of(texts))
 
 
@@ -215,20 +211,6 @@ def _table_of(texts: Iterable[str]) -> HashTable[str]:
 def table_size(keys: int) -> int:
     """Return the number of slots of `new HashSet<>(collection)` for so many keys, up to Java 18."""
     return 1 << max(4, int(keys / 0.75).bit_length())
-
-
-def _without_long_slots(texts: list[str]) -> list[str] | None:
-    """Return the order by slot, then as put in; None if a slot was ever long."""
-    spreads = [hash_ ^ (hash_ >> 16) for hash_ in map(string_hash, texts)]
-    size = _FIRST_SIZE
-    while True:
-        # The most keys that the table had at this size, with the one that made it grow.
-        slots = [spread & (size - 1) for spread in spreads[: size * 3 // 4 + 1]]
-        if len(slots) > _LONG_SLOT and max(Counter(slots).values()) > _LONG_SLOT:
-            return None
-        if len(spreads) * 4 <= size * 3:
-            return [texts[i] for i in sorted(range(len(slots)), key=slots.__getitem__)]
-        size *= 2
 
 
 class HashTable(Generic[_K]):
