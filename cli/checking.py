@@ -22,9 +22,8 @@ from rebal.inspectors.inventory.clients import OF_A_PROFILE
 from rebal.inspectors.inventory.reader import is_configuration, read_declared
 from rebal.inspectors.manifests.reader import read_manifests
 from rebal.inspectors.repository.tree import Tree, folder_tree, revision_tree, work_tree
-from rebal.planner.check.compare import StartChange, worlds
 from rebal.planner.check.judge import WORST_FIRST, Judgement, judge, unread
-from rebal.planner.check.starts import Start
+from rebal.planner.check.starts import Start, StartChange, worlds
 
 _MANY: Final = 500
 # What a text says that declares a consumer's next start, in whatever form.

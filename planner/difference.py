@@ -4,8 +4,7 @@ Only what both snapshots show is compared: a list that one of them does not know
 and outside Stable a coordinator shows neither subscriptions nor owned partitions. Lag is left out.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -22,7 +21,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
-from rebal.planner.facts import KEYS, identity_keys, names, natural
+from rebal.planner.facts import identity_keys, in_pairs, names, natural
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Plan
 
@@ -97,11 +96,13 @@ class Difference(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
     """Return what differs between two snapshots of a group."""
-    pairs, left, came = _paired(before.members, after.members)
+    here, there = ({one.member_id: one for one in each.members} for each in (before, after))
+    paired, left, came = in_pairs(_keys(before.members), _keys(after.members))
+    pairs = [(here[was], there[now]) for was, now in paired]
     labels = {**names(before.members), **names(after.members)}
     found = [
-        *_alone(left, MemberEvent.LEFT, labels),
-        *_alone(came, MemberEvent.CAME, labels),
+        *_alone([here[one] for one in left], MemberEvent.LEFT, labels),
+        *_alone([there[one] for one in came], MemberEvent.CAME, labels),
     ]
     for was, now in pairs:
         asked = _names_to_compare(was, now)
@@ -306,37 +307,17 @@ def _alone(
         )
 
 
-def _paired(
-    before: Sequence[Member], after: Sequence[Member]
-) -> tuple[list[tuple[Member, Member]], list[Member], list[Member]]:
-    """Return the members of both sides in pairs, and those of one side only.
-
-    A restarted member has a new id. It is recognised by instance id, then by client id and host,
-    then by either alone, each only where one member of each side has it.
+def _keys(members: Iterable[Member]) -> dict[str, list[Hashable]]:
+    """Return the keys by which each member is recognised, by member id: a restarted one has a new
+    id, and is recognised by instance id, then by client id and host, then by either alone.
     """
-    here = {member.member_id: member for member in after}
-    pairs = [(was, here.pop(was.member_id)) for was in before if was.member_id in here]
-    kept = {was.member_id for was, _ in pairs}
-    left, came = [was for was in before if was.member_id not in kept], list(here.values())
-    for key in range(KEYS):
-        by_key = [_by_key(members, key) for members in (left, came)]
-        both = by_key[0].keys() & by_key[1].keys()
-        sure = [each for each in both if len(by_key[0][each]) == len(by_key[1][each]) == 1]
-        found = [(by_key[0][each][0], by_key[1][each][0]) for each in sure]
-        pairs += found
-        done = {member.member_id for pair in found for member in pair}
-        left = [member for member in left if member.member_id not in done]
-        came = [member for member in came if member.member_id not in done]
-    return pairs, left, came
-
-
-def _by_key(members: Iterable[Member], key: int) -> dict[tuple[str, ...], list[Member]]:
-    found: dict[tuple[str, ...], list[Member]] = defaultdict(list)
-    for member in members:
-        value = identity_keys(member)[key]
-        if value is not None and all(value):
-            found[value].append(member)
-    return found
+    return {
+        member.member_id: [
+            member.member_id,
+            *(key if key is not None and all(key) else None for key in identity_keys(member)),
+        ]
+        for member in members
+    }
 
 
 def _both_exact(was: Member, now: Member) -> bool:

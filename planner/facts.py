@@ -5,10 +5,10 @@ or no only where the evidence proves it, and evidence that contradicts itself is
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -36,6 +36,7 @@ KEYS: Final = 4
 # What every list of Connect's workers has, and of Streams' instances.
 _PROGRAMS: Final = frozenset({"default", "stream"})
 _STATED: Final = Evidence(source=Source.ASSUMED)
+_Thing = TypeVar("_Thing", bound=Hashable)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
@@ -362,6 +363,32 @@ def names(members: Iterable[Member]) -> dict[str, str]:
         )
         for member in found
     }
+
+
+def in_pairs(
+    before: Mapping[_Thing, Sequence[Hashable]],
+    after: Mapping[_Thing, Sequence[Hashable]],
+    sure: int = 0,
+) -> tuple[list[tuple[_Thing, _Thing]], list[_Thing], list[_Thing]]:
+    """Return the things of both sides in pairs, and those that one side has alone, given the keys
+    by which each is recognised, the surest first (None: it has no such key).
+
+    Behind the first `sure` keys, one counts where one thing alone has it on each side.
+    """
+    left, right = dict(before), dict(after)
+    pairs: list[tuple[_Thing, _Thing]] = []
+    for number in range(max(map(len, before.values()), default=0)):
+        by_key: dict[Hashable, tuple[list[_Thing], list[_Thing]]] = defaultdict(lambda: ([], []))
+        for side, things in enumerate((left, right)):
+            for one, keys in things.items():
+                by_key[keys[number]][side].append(one)
+        for key, (olds, news) in by_key.items():
+            if key is not None and (number < sure or len(olds) == len(news) == 1):
+                pairs += zip(olds, news, strict=False)
+        for was, now in pairs:
+            left.pop(was, None)
+            right.pop(now, None)
+    return pairs, list(left), list(right)
 
 
 def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:

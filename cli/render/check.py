@@ -14,8 +14,8 @@ from rebal.cli.render.plans.markdown import plain
 from rebal.cli.render.text import Rows, count, facts, labelled, to_paste
 from rebal.groups import VERSION
 from rebal.groups.model import RebalanceProtocol, Tri
-from rebal.planner.check.compare import StartChange
 from rebal.planner.check.judge import Judgement, Stage
+from rebal.planner.check.starts import StartChange
 
 _LABELS: Final = {
     Tri.NO: Text("REJECTED", style="bold red"),

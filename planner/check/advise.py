@@ -6,8 +6,7 @@ from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
 from rebal.planner.bridge import STATELESS, read_each_other
-from rebal.planner.check.compare import GroupWorld
-from rebal.planner.check.starts import BY_BROKERS, Start, is_unset
+from rebal.planner.check.starts import BY_BROKERS, GroupWorld, Start, is_unset
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed
 from rebal.planner.commands import Given
 from rebal.planner.context import (

@@ -28,12 +28,14 @@ from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEven
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.advise import BRINGS, SafePath, paths_of, plan_of
-from rebal.planner.check.compare import GroupWorld, Pair, StartChange
 from rebal.planner.check.starts import (
     BY_BROKERS,
     FIRST,
     PROGRAMS,
+    GroupWorld,
+    Pair,
     Start,
+    StartChange,
     aspects,
     is_open,
     is_unset,

@@ -13,9 +13,8 @@ from rebal.groups.evidence.observations import Declared
 from rebal.groups.libraries import Library
 from rebal.groups.model import CoordinatorKind, Evidence, Source, Tri
 from rebal.groups.vote import candidates, elect
-from rebal.planner.check.compare import worlds
 from rebal.planner.check.judge import Judgement, judge
-from rebal.planner.check.starts import Start, start_of
+from rebal.planner.check.starts import Start, start_of, worlds
 from tests.examples import examples
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH
