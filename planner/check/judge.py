@@ -406,7 +406,7 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         (
             streams
             and ((old or ()) < edge) != ((new or ()) < edge)
-            and two.declared.upgrade_from is None,
+            and two.declared.upgrade_from not in EAGER_VALUES,
             Tri.NO,
             "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
             "understand: two roll-outs are needed, the first with upgrade.from",

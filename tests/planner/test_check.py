@@ -134,6 +134,9 @@ REJECTED = {
     "another service on kafka-go joins the group": (
         [start("range")],
         [start("range"), start("range", file="bill/app.yaml", family="segmentio")],
+    "Streams across 2.4 by an upgrade.from that is not EAGER": upgraded(
+        "streams", "2.3.1", "2.8.2", upgrade_from="2.5"
+    ),
     ),
     "a new KIP-848 group on Redpanda": (
         [],
