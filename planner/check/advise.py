@@ -21,7 +21,7 @@ from rebal.planner.goals import NotPlannedError
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Plan
-from rebal.planner.settings import settings_for
+from rebal.planner.settings import java_class, settings_for
 from rebal.planner.verdict import BLOCKED, first_reason
 
 _JAVAS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
@@ -129,7 +129,7 @@ def _are_known(one: Start, two: Start) -> bool:
 
 
 def _goal(one: Start, two: Start) -> str:
-    """Return the goal of a plan that leads from one start to the other."""
+    """Return the goal of a plan from one start to the other; empty where no name shows it."""
     first, *_ = (*two.names, EAGER)
     kinds = {name: cooperative(name) for name in two.names}
     sticky = COOPERATIVE_STICKY in two.names
@@ -141,7 +141,7 @@ def _goal(one: Start, two: Start) -> str:
         ({*kinds.values()} == {Tri.YES}, COOPERATIVE if sticky else first),
         *((kind is Tri.NO, name) for name, kind in kinds.items()),
     )
-    return first_reason(rows) or EAGER
+    return first_reason(rows) or ""
 
 
 def _runs(start: Start, names: Sequence[str]) -> bool:
@@ -158,7 +158,9 @@ def _runs(start: Start, names: Sequence[str]) -> bool:
 def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
     """Return the setting that gives this client the list; empty where it is not known how."""
     if start.library.product and start.library.list_key:
-        return (f"{start.library.list_key}: {', '.join(names)}",)
+        # Java takes no other names than its classes', through any product.
+        own = [(start.family == "java" and java_class(name)) or name for name in names]
+        return (f"{start.library.list_key}: {', '.join(own)}",)
     texts = [
         one.text for one in settings_for(start.family or "", names, start.declared.group_id or "")
     ]

@@ -308,6 +308,19 @@ def test_a_product_that_takes_one_assignor_gets_no_path_with_two() -> None:
     assert named(found) == ["cut-over"]
 
 
+def test_a_product_on_java_gets_the_names_of_classes() -> None:
+    boot = lib("java", "3.9.0", product="Spring Boot", list_key="strategy")
+    found = judged([start("range", lib=boot)], [start("cooperative-sticky", lib=boot)])
+    bounces, _ = found.paths
+    classes = [
+        f"org.apache.kafka.clients.consumer.{n}Assignor" for n in ("CooperativeSticky", "Range")
+    ]
+    assert [one.setting for one in bounces.steps] == [
+        (f"strategy: {', '.join(classes)}",),
+        (f"strategy: {classes[0]}",),
+    ]
+
+
 @pytest.mark.parametrize(("version", "verdict"), [("3.6.2", Tri.YES), ("3.7.0", Tri.NO)])
 def test_java_before_3_7_ignores_group_protocol(version: str, verdict: Tri) -> None:
     java = lib("java", version)
