@@ -126,6 +126,8 @@ def judge(
     `kept` are the files that both versions have, each with why its consumers are not all known
     (empty: they are). `live` is the group as it runs.
     """
+    pairs = (replace(one, never_ran="" if live else _never_ran(one)) for one in world.pairs)
+    world = replace(world, pairs=tuple(pairs))
     news = [pair.start for pair in world.changed if not pair.gone]
     decisive = min(_answers(world, kept, live), key=lambda each: WORST_FIRST.index(each.verdict))
     before = _stage(live or snapshot_of(world.befores))
@@ -202,6 +204,15 @@ def _hazards(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) -> I
     shown = [one for one in (plan.findings if plan else ()) if has(one, Trait.REVIEW)]
     said += [(one.rule, f"{one.message} {one.fix}".strip()) for one in shown]
     return (Hazard(source=source, text=text) for source, text in said)
+
+
+def _never_ran(pair: Pair) -> str:
+    """Return why the start before a change does not start; empty where it does, or stays, or where
+    its library may be another one, which a file names for the first time.
+    """
+    was = pair.before
+    sure = was and (was.library.where or was.same_client(pair.start)) and any(pair.changes())
+    return (sure and was and _fails(was)) or ""
 
 
 def _first(*rows: tuple[object, Tri, str]) -> list[Admission]:
@@ -371,6 +382,17 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         ),
         (failing, Tri.NO, failing or ""),
         (
+            two.declared.instance_id and (two.declared.replicas or 1) > 1,
+            Tri.NO,
+            f"all its processes have one group.instance.id: {_FENCES}",
+        ),
+        (
+            pair.never_ran,
+            Tri.CANNOT_TELL,
+            f"what runs is not known, as the earlier version does not start: {pair.never_ran}. "
+            "Ask the live group: add -b HOST:PORT",
+        ),
+        (
             two.protocol not in (CLASSIC, *BY_BROKERS),
             Tri.CANNOT_TELL,
             f"group.protocol is {protocol} is not known",
@@ -478,10 +500,6 @@ def _fails(start: Start) -> str | None:
         (
             stops_at_repeats(start.family, software) and len(names) > len({*names}),
             "the list names an assignor twice: Java of 3.1 to 4.1 does not start with it (RB122)",
-        ),
-        (
-            declared.instance_id and (declared.replicas or 1) > 1,
-            f"all its processes have one group.instance.id: {_FENCES}",
         ),
     )
     return first_reason(rows)

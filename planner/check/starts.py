@@ -290,18 +290,20 @@ class StartChange(Record, frozen=True, kw_only=True):
 class Pair(Record, frozen=True, kw_only=True):
     """One consumer: its start, and the one before (None: only the later version declares it).
 
-    `gone`: only the earlier version declares it, with this start.
+    `gone`: only the earlier version declares it, with this start. `never_ran`: why the one before
+    does not start (empty: it does).
     """
 
     start: Start
     before: Start | None = None
     gone: bool = False
+    never_ran: str = ""
 
     @property
     def ran(self) -> Start | None:
         """Return its start before in the group that it starts in."""
         groups = {one.declared.group_id for one in (self.before, self.start) if one is not None}
-        return self.before if len(groups) == 1 else None
+        return self.before if len(groups) == 1 and not self.never_ran else None
 
     def changes(self) -> Iterator[StartChange]:
         """Yield what changes, the assignor list first."""

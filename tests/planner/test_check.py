@@ -81,6 +81,10 @@ ADMITTED = {
         [start(lib=lib("java", product="Quarkus", product_version=n, own_list=False))] for n in "12"
     ),
     "a list written before the version is known": listed("", "range"),
+    "a static id that several processes shared": (
+        [start("range", instance_id="pay-1", replicas=3)],
+        [start("range", instance_id="pay-1", replicas=1)],
+    ),
     "a static id of one process": listed("range", "range", instance_id="pay-1", replicas=1),
     "libraries that ran beside each other before": tuple(
         [start("sticky", **more), start("sticky", family="sarama", file="bill/app.yaml")]
@@ -130,13 +134,13 @@ REJECTED = {
     "a name of librdkafka with a capital": tuple(
         [start("range", family="librdkafka", spelled=one)] for one in (("range",), ("Range",))
     ),
+    "Streams across 2.4 by an upgrade.from that is not EAGER": upgraded(
+        "streams", "2.3.1", "2.8.2", upgrade_from="2.5"
+    ),
     "Streams back across 2.4": upgraded("streams", "2.8.2", "2.3.1"),
     "another service on kafka-go joins the group": (
         [start("range")],
         [start("range"), start("range", file="bill/app.yaml", family="segmentio")],
-    "Streams across 2.4 by an upgrade.from that is not EAGER": upgraded(
-        "streams", "2.3.1", "2.8.2", upgrade_from="2.5"
-    ),
     ),
     "a new KIP-848 group on Redpanda": (
         [],
@@ -206,6 +210,16 @@ UNKNOWN = {
     "another library under a sticky assignor": (
         [start("cooperative-sticky", lib=lib("java", "3.9.0"))],
         [start("cooperative-sticky", lib=lib("franz-go", "1.18.0"))],
+    ),
+    "away from a list with which librdkafka does not start": listed(
+        "cooperative-sticky range", "cooperative-sticky", family="librdkafka"
+    ),
+    "away from a name where Java takes a class": tuple(
+        [start("range", spelled=one)] for one in (("range",), ())
+    ),
+    "away from a setting with which KIP-848 does not start": tuple(
+        [start(group_protocol="consumer", classic_only=one)]
+        for one in (("session.timeout.ms",), ())
     ),
     "a group id that is not known": listed("range", "range", group=None),
 }
