@@ -49,6 +49,8 @@ _A_GROUP: Final = re.compile(
     rf"(?:[._-]?(?:id|name))?|(?<![\w.-])group[._-]?id){_VALUE}",
     re.IGNORECASE,
 )
+# The assignor of the brokers that a member asks for (KIP-848), which no reader takes.
+_OF_BROKERS: Final = re.compile(rf"group[._-]?remote[._-]?assignor{_VALUE}", re.IGNORECASE)
 _BUILDS: Final = (".gradle", ".kts", ".sbt", ".xml")
 _COMMENTED: Final = re.compile(r"^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", re.MULTILINE)
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
@@ -207,7 +209,7 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
     grouped.update(file for file in changed if file.endswith(_BUILDS))
     for file, (was, now) in changed.items():
         about = "kafka" in f"{file} {was} {now}".lower() and was and now
-        for setting, known in ((_A_START, read), (_A_GROUP, grouped)):
+        for setting, known in ((_A_START, read), (_A_GROUP, grouped), (_OF_BROKERS, ())):
             if about and file not in known and _settings(setting, was) != _settings(setting, now):
                 yield (
                     file,

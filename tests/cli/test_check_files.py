@@ -13,6 +13,7 @@ from tests.manifests.folders import Files, write
 JAVA = "org.apache.kafka.clients.consumer."
 CONSUMER = "group.id=pay\nbootstrap.servers=kafka:9092\n"
 SPRING = "spring.kafka.consumer:\n  group-id: pay\n  properties:\n    {}: {}{}Assignor\n"
+REMOTE = CONSUMER + "group.protocol=consumer\ngroup.remote.assignor={}\n"
 TEMPLATE = "kafka: {{ .Values.kafka }}\n{{ if }}"
 COMPOSE = "services:\n  a:\n    environment:\n      - KAFKA_ASSIGNMENT_STRATEGY={}\n"
 WORKER = (
@@ -308,6 +309,11 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "a range of versions": ((node("kafkajs", "^2.2.4"), node("kafkajs", "^2.3.0")), 0, [SILENT]),
     "a range of versions of another library": (
         (node("kafkajs", "^2.2.4"), node("@confluentinc/kafka-javascript", "^1.0.0")), 3, []),
+    "an empty name in a list of classes": (
+        (assignors(f"{JAVA}RangeAssignor"), assignors(f"{JAVA}RangeAssignor,")),
+        3, ["does not start with it"]),
+    "the assignor that a member asks the brokers for": (
+        both("kafka.properties", REMOTE, "uniform", "rangee"), 4, []),
     "a class instead of a name": ((assignors("range"), assignors(f"{JAVA}RangeAssignor")), 0, []),
     **{
         f"a line that sets nothing: {one}": ((line(one), line(two)), 0, [SILENT])
