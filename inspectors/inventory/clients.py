@@ -315,7 +315,8 @@ def _client(path: _Path, scopes: _Scopes, beside: Flat, place: Place) -> Iterato
         place.note("has a consumer whose next assignor list is not known, which is left out")
         return
     streams = "application.id" in known and "group.id" not in known
-    entries = [] if streams else _entries(known.get("partition.assignment.strategy") or "")
+    written = [] if streams else _entries(known.get("partition.assignment.strategy") or "")
+    entries = [each for each in written if each]
     # A program hands what Kafka's own key has to the client.
     dotted = any(f".{key}".endswith(".partition.assignment.strategy") for key in beside)
     yield Declared(
@@ -326,7 +327,7 @@ def _client(path: _Path, scopes: _Scopes, beside: Flat, place: Place) -> Iterato
         client_id=known.get("client.id"),
         instance_id=known.get("group.instance.id"),
         list=tuple(assignor_of(entry) or entry for entry in entries),
-        spelled=tuple(entries) if dotted else (),
+        spelled=tuple(written) if dotted else (),
         group_protocol=(known.get("group.protocol") or "").lower() or None,
         classic_only=tuple(name for name in _CLASSIC_ONLY if name in known),
         family="streams" if streams else _family(entries, "spring" in path, beside, dotted),
@@ -351,7 +352,7 @@ def number(value: str | None) -> int | None:
 
 def _entries(value: str) -> list[str]:
     bare = value.strip().removeprefix("[").removesuffix("]")
-    return [e for part in bare.split(",") if (e := part.strip().strip("'\"").strip())]
+    return [part.strip().strip("'\"").strip() for part in bare.split(",")] if bare else []
 
 
 def _family(entries: list[str], spring: bool, beside: Flat, dotted: bool) -> str | None:

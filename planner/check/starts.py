@@ -21,7 +21,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import default_list, family, version_tuple
+from rebal.groups.clients import assignor_of, default_list, family, version_tuple
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.libraries import Library
 from rebal.groups.model import (
@@ -150,7 +150,7 @@ def _taken(start: Start) -> tuple[str, ...]:
     """
     spelled, written = start.declared.spelled, start.declared.list
     java = tuple(
-        name if "." in own else f"class {own}" for own, name in zip(spelled, written, strict=False)
+        (assignor_of(own) or own) if "." in own else f"class {own or '(empty)'}" for own in spelled
     )
     return {"librdkafka": spelled, "java": java}.get(start.family or "") or written
 
