@@ -100,6 +100,14 @@ def test_the_question_of_the_next_step_comes_before_that_of_a_later_one(plan: Pl
     assert said.endswith("next:  run the command of the question above that is right\n")
 
 
+def test_a_class_that_is_the_applications_own_is_explained_beside_the_code(plan: Plan) -> None:
+    own = {"id": "a", "list": ["RoundRobinAssigner"], "family": "kafkajs"}
+    group = group_of({"members": [own], "elected": "RoundRobinAssigner"})
+    said = plan(group, "--to-client", "java").out
+    assert 'kafkajs has no range: assigners["range"] stands for an assigner of your own' in said
+    assert "require(" not in said
+
+
 def test_members_stand_in_natural_order(plan: Plan, rebal: Rebal, tmp_path: Path) -> None:
     order = ["worker-1", "worker-2", "worker-10", "worker-11"]
     members = [{"id": order[n], "list": ["range"]} for n in (2, 1, 0, 3)]

@@ -190,13 +190,13 @@ def _settings(config: Sequence[Setting]) -> Iterator[Text]:
 
 def _essential(setting: Setting) -> list[str]:
     """Return the lines without comments that only name the group or give a reason, and of a
-    program its last.
+    program its other comments and its last line.
     """
     texts = setting.text.split("\n")
     heads = ("# group ", "// group ", "# worker configuration, ", "# name ", "// name ")
     kept = [line for line in texts if not line.startswith(heads) or "; " in line]
     if setting.format in _CODE:
-        kept = texts[-1:]
+        kept = [line for line in kept[:-1] if line.startswith(("#", "//"))] + texts[-1:]
     return kept or texts
 
 
