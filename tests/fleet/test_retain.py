@@ -1,28 +1,38 @@
-"""Retention: scans of some time stay readable as they were written, others lose row and files."""
+"""Retention, and `rebal fleet compact`: scans of some time stay readable as they were written.
+
+Others lose row and files; every kept scan reads as before, whatever comes between.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rebal.cli import app
 from rebal.inspectors.fleet.lake import run as lake_run
+from rebal.inspectors.fleet.lake import sweep
 from rebal.inspectors.fleet.lake import table as lake_table
-from rebal.inspectors.fleet.lake.place import LakeError, find_place
+from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import Scans
+from rebal.inspectors.fleet.lake.sweep import Compacted, Freed, compact
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.tables.reader import TablesError, open_tables
-from tests.fleet.test_lake import WHEN, files_of, finish, of, seen
+from tests.documents import checked
+from tests.fleet.test_lake import WHEN, KilledError, files_of, finish, of, seen
 
 DAY = 86_400.0
+Said = pytest.CaptureFixture[str]
 
 
 def scan_at(out: Path, day: float, retain: float | None = None) -> Manifest:
@@ -125,3 +135,116 @@ def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
     scan_at(lake, 12)
     for number in open_tables(str(lake)).scans:
         assert seen(lake, scan=number)["groups"] == [f"g{number}"]
+
+
+@pytest.fixture(scope="module")
+def thirteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that keeps thirteen scans of a year ago; `records` has a file of each."""
+    out = tmp_path_factory.mktemp("thirteen") / "lake"
+    for number in range(1, 14):
+        scan_at(out, number - 400, 3650 * DAY)
+    return out
+
+
+@pytest.fixture
+def year_old(thirteen: Path, tmp_path: Path) -> Path:
+    return Path(copytree(thirteen, tmp_path / "lake"))
+
+
+def compacted(year_old: Path, *, dry: bool = False) -> Compacted:
+    return compact(find_place(str(year_old)), [UNNAMED], retain=1.0, dry=dry)
+
+
+def test_scans_that_are_not_kept_go_with_their_files_and_log(year_old: Path) -> None:
+    cut_off = year_old / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
+    cut_off.touch()
+    planned = compacted(year_old, dry=True)
+    assert planned.dropped == {UNNAMED: tuple(range(1, 12))}
+    assert len(members(year_old)) == 13
+    done = compacted(year_old)
+    assert (done.dropped, done.lost) == (planned.dropped, ())
+    assert set(planned.files) <= set(done.files)
+    assert len(planned.log) > 100
+    check(year_old, 12, 13)
+    assert {path.split("-")[1] for path in members(year_old)} == {"00000012", "00000013"}
+    for one in (*done.files, *done.log):
+        assert not (year_old / one.path).exists()
+    assert len(list((year_old / "groups" / "_delta_log").glob("0*"))) < 12
+    assert not cut_off.exists(), "a commit that was cut off on HDFS"
+
+
+def test_a_compaction_that_is_killed_between_two_files(
+    year_old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = sweep.remove
+
+    def half(place: LakePlace, freed: Sequence[Freed]) -> None:
+        remove(place, freed[: len(freed) // 2])
+        raise KilledError
+
+    monkeypatch.setattr(sweep, "remove", half)
+    with pytest.raises(KilledError):
+        compacted(year_old)
+    monkeypatch.undo()
+    check(year_old, 12, 13)
+    assert compacted(year_old).files, "the rest goes with the next one"
+    assert compacted(year_old).files == ()
+    check(year_old, 12, 13)
+
+
+@pytest.mark.parametrize("ends", ["after the compaction", "within it"])
+def test_a_scan_that_is_under_way_is_not_disturbed(
+    year_old: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    run, find = new_run(find_place(str(year_old)), UNNAMED, full=False), sweep.find_files
+
+    def end_first(*given: Any, **more: Any) -> Any:
+        finish(run, 9)
+        return find(*given, **more)
+
+    if ends == "within it":
+        monkeypatch.setattr(sweep, "find_files", end_first)
+    assert len(compacted(year_old).dropped[UNNAMED]) == 11
+    monkeypatch.undo()
+    if ends == "after the compaction":
+        finish(run, 9)
+    assert open_tables(str(year_old)).manifest.offsets == {0: 9}
+    assert seen(year_old).keys() == seen(year_old, scan=13).keys()
+
+
+def test_a_scan_that_ends_meanwhile_comes_first(
+    year_old: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    drop = Scans.drop
+
+    def scan_meanwhile(*given: Any) -> Any:
+        monkeypatch.undo()
+        scan_at(year_old, 7)
+        return drop(*given)
+
+    monkeypatch.setattr(Scans, "drop", scan_meanwhile)
+    assert app.run(["fleet", "compact", str(year_old), "--retain", "365d", "-o", "json"]) == 1
+    body = checked(capsys.readouterr().out, "json")
+    assert "ended meanwhile and came first: compact again" in body["not_done"][0]
+    assert body["exit_code"] == 1
+    check(year_old, *range(1, 15))
+
+
+def test_screen_and_document_say_what_was_freed(year_old: Path, capsys: Said) -> None:
+    def told(*words: str) -> tuple[str, str]:
+        assert app.run(["fleet", "compact", str(year_old), "--retain", "1d", *words]) == 0
+        return capsys.readouterr()
+
+    sizes = {path: path.stat().st_size for path in year_old.rglob("*") if path.is_file()}
+    said = told("--dry-run").err.splitlines()
+    assert said[0] == "rebal: would remove scans 1 to 11 of unnamed"
+    assert re.match(r"rebal: would free 0\.\d MB: ", said[1])
+    planned = checked(told("--dry-run", "-o", "json").out)
+    assert not sizes.keys() - set(year_old.rglob("*"))
+    done = checked(told("-o", "json").out)
+    gone = sizes.keys() - set(year_old.rglob("*"))
+    assert done["clusters"] == [{"cluster": UNNAMED, "removed_scans": [*range(1, 12)]}]
+    assert done["removed_files"] + done["removed_log_entries"] == len(gone) > 0
+    assert done["freed_bytes"] == sum(sizes[path] for path in gone)
+    assert planned["clusters"] == done["clusters"]
+    assert (planned["dry_run"], done["dry_run"], done["not_done"]) == (True, False, [])

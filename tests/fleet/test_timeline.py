@@ -1,10 +1,16 @@
-"""The life of a group, story by story: what a coordinator writes and logs, what the tables say."""
+"""The life of a group, story by story: what a coordinator writes and logs, what the tables say.
+
+Why it rebalanced, who left it why, what stopped meanwhile, and what is an incident.
+"""
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from tests.fleet.timeline_input import tables
+from rebal.inspectors.fleet.timeline.rebalances import FENCED, RESTARTED
+from tests.fleet.timeline_input import Row, asked, asking, tables
 from tests.fleet.timeline_story import M, Story, at, facts, numbers, only
 
 
@@ -106,3 +112,184 @@ def test_connect_workers_have_no_topics() -> None:
         "classic", None, None, None,
     )  # fmt: skip
     assert made["rebalances"][0]["protocol"] == "COOPERATIVE"
+
+
+def test_a_session_that_expired_is_told_only_where_the_log_saw_it_all() -> None:
+    def story(log_from: int) -> Story:
+        made = Story()
+        for number, members in ((1, [M("a", (0,)), M("b", (1,))]), (2, [M("a", (0, 1))])):
+            if number >= log_from:
+                made.round(number * 50, number, members)
+            made.generation(number * 50 + 0.05, number, members)
+        return made
+
+    seen = tables(story(1).rows)
+    assert seen["rebalances"][1]["cause"] == "session expired"
+    assert only(seen["incidents"])["kind"] == "session expired"
+    assert only(seen["members"], member_id="b")["left_reason"] == "session expired"
+    late = tables(story(2).rows)
+    assert late["rebalances"][1]["cause"] == "member left"
+    assert late["incidents"] == []
+    assert only(late["members"], member_id="b")["left_reason"] is None
+
+
+def test_a_member_that_did_not_rejoin_in_time_did_not_expire() -> None:
+    story = Story()
+    quick = [M("a", (0,), rebalance=5_000), M("b", (1,), rebalance=5_000)]
+    story.round(10, 1, quick)
+    story.round(60, 2, [M("a", (0,)), M("c", (1,))], took=5)
+    made = tables(story.rows)
+    assert made["rebalances"][1]["cause"] == "member joined"
+    assert only(made["members"], member_id="b")["left_reason"] == "did not rejoin in time"
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("need to revoke partitions and re-join", "cooperative follow-up"),
+        ("cached metadata has changed from (version1) at the beginning", "topics changed"),
+        ("rebalance failed due to UnknownMemberIdException", "last rebalance failed"),
+        ("rebalance enforced by user", "member rejoined"),
+        ("group is already rebalancing", None),
+    ],
+)
+def test_the_reason_of_kip_800_is_the_cause(reason: str, cause: str | None) -> None:
+    story = Story()
+    members = [M("a", (0,)), M("b", (1,))]
+    story.round(10, 1, members)
+    story.join(60, "b", 2, reason=reason, total_ms=900)
+    story.join(60, "a", 2, reason="group is already rebalancing", total_ms=100)
+    story.generation(60.1, 2, members)
+    assert tables(story.rows)["rebalances"][1]["cause"] == cause
+
+
+def test_causes_that_the_records_show() -> None:
+    story = Story()
+    a, b = M("a", (0, 1), (0, 1)), M("b", (), ())
+    both = "cooperative-sticky"
+    story.generation(10, 1, [M("a", (0, 1))], both)
+    story.generation(20, 2, [M("a", (0,), (0, 1)), b], both)
+    story.generation(21, 3, [M("a", (0,), (0,)), M("b", (1,))], both)
+    story.generation(40, 4, [M("a", (0, 2), (0,)), M("b", (1,), (1,))], both)
+    story.generation(60, 5, [M("a", (0, 2), (0, 2), topics=("t", "u")), M("b", (1,), (1,))], both)
+    story.generation(80, 6, [a, M("c", (2,))], both)
+    rows = tables(story.rows)["rebalances"]
+    assert [row["cause"] for row in rows] == [
+        "first member joined",
+        "member joined",
+        "cooperative follow-up",
+        "topics changed",
+        "subscription changed",
+        "members joined and left",
+    ]
+    assert [row["moved"] for row in rows[:4]] == [0, 0, 1, 0], "withheld by a, then given to b"
+    assert [row["stopped"] for row in rows[1:4]] == [1, 0, 0]
+
+
+def test_who_comes_when_all_have_left_is_the_first_without_a_line_of_the_empty_group() -> None:
+    log = Story()
+    log.round(1, 1, [M("a", (0,)), M("b", (1,))])
+    log.leave(20, "a")
+    log.leave(21, "b")
+    log.round(30, 3, [M("c", (0, 1))])
+    log.leave(40, "c")
+    log.round(45, 4, [M("d", (0,)), M("e", (1,))], took=10)
+    rows = tables(log.rows)["rebalances"]
+    assert [facts(row, "cause", "left") for row in rows] == [
+        ("first member joined", []), ("first member joined", ["a", "b"]), ("member joined", ["c"]),
+    ]  # fmt: skip
+
+
+def test_a_probe_is_no_refusal() -> None:
+    story = Story()
+    story.round(10, 1, [M("a", (0,))])
+    story.refuse(20, "bad", ("cooperative-sticky",))
+    story.ask(42, "JOIN_GROUP", error=23, client_id="rebal", protocols=())
+    made = tables(story.rows)
+    assert only(made["assignor_lists"], refused=True)["client_id"] == "bad"
+    assert only(made["groups"])["refused_total"] == 1
+
+
+def test_a_member_that_owns_nothing_while_others_do() -> None:
+    story = Story()
+    for number in range(1, 5):
+        story.generation(number * 60, number, [M("a", (0, 1)), M("idle"), M(f"c{number}", (2,))])
+    incident = only(tables(story.rows)["incidents"])
+    assert facts(incident, "kind", "members", "count") == ("owns nothing", ["idle"], 4)
+
+
+OLD = {"software_name": None, "software_version": None, "rebalance_timeout_ms": 9_000}
+
+
+@pytest.mark.parametrize(
+    ("left", "back", "connection", "stopped"),
+    [
+        pytest.param(20, 21, "h:1-c:2-3", 3, id="back at once"),
+        pytest.param(20, 50, "h:1-c:2-3", 3, id="back later"),
+        pytest.param(20, 21, "h:1-c:9-9", 2, id="another connection: a restart"),
+        pytest.param(12, 13, "h:1-c:2-3", 2, id="before max.poll.interval.ms: a subscription"),
+    ],
+)
+def test_a_time_out_without_a_reason_is_told_by_the_connection(
+    left: float, back: float, connection: str, stopped: int
+) -> None:
+    """Member b of a client before KIP-511 leaves without one, and its process joins again.
+
+    It stops the two partitions of a, and the one that b revokes when it polls again.
+    """
+    story = Story()
+    a, b = (partial(M, one, version=0, owned=None, rebalance=9_000) for one in "ab")
+    both = [a((0,)), b((1,))]
+    story.round(10, 1, both)
+    story.rows = [asking(row, **OLD) for row in story.rows]
+    story.leave(left, "b")
+    story.rows[-1] = asking(story.rows[-1], connection="h:1-c:2-3")
+    story.generation(10.1, 1, both)
+    story.generation(left + 0.2, 2, [a((0, 1))])
+    story.join(back, "b2", None, error=79, client_id="b", connection=connection, **OLD)
+    again = M("b2", (1,), client="b", version=0, owned=None, rebalance=9_000)
+    story.generation(back + 0.2, 3, [a((0,)), again])
+    made = tables(story.rows)
+    assert only(made["rebalances"], generation=3)["stopped"] == stopped
+    told = [(row["kind"], row["members"], at(row["started_at"])) for row in made["incidents"]]
+    assert told == ([("slow member", ["b"], 20)] if stopped == 3 else [])
+
+
+@pytest.mark.parametrize("api", ["HEARTBEAT", "SYNC_GROUP", "JOIN_GROUP", "OFFSET_COMMIT"])
+def test_a_duplicate_instance_id_that_fenced_a_live_member_is_no_restart(api: str) -> None:
+    story = Story()
+    story.round(10, 1, [M("a", (0,), instance="i"), M("b", (1,))])
+    story.join(40, "c", 1, instance_id="i")
+    story.ask(43, api, error=82, member_id="a", instance_id="i", generation=1)
+    story.ask(44, api, error=82, member_id="a", instance_id="i", generation=1)
+    made = tables(story.rows)
+    assert only(made["members"], member_id="a")["left_reason"] == FENCED
+    fenced = only(made["incidents"])
+    assert facts(fenced, "kind", "members", "count") == ("duplicate instance id", ["a"], 1)
+    assert at(fenced["started_at"]) == 43
+    quiet = tables([row for row in story.rows if row["key"] or asked(row).error != 82])
+    assert only(quiet["members"], member_id="a")["left_reason"] == RESTARTED
+    assert quiet["incidents"] == []
+
+
+def lives(lived: float, apart: float, log: bool = False) -> list[Row]:
+    """The incidents of a member that comes and goes three times."""
+    story, now = Story(), 10.0
+    story.round(1, 1, [M("a", (0, 1))], assignor="range")
+    for life in range(3):
+        both = [M("a", (0,)), M(f"x{life}", (1,), client="x")]
+        story.round(now, 2 * life + 2, both, assignor="range")
+        if log:
+            story.leave(now + lived, f"x{life}")
+        story.round(now + lived + 0.1, 2 * life + 3, [M("a", (0, 1))], assignor="range")
+        now += lived + apart
+    rows = story.rows if log else [row for row in story.rows if row["key"]]
+    return tables(rows)["incidents"]
+
+
+def test_a_client_that_dies_again_and_again_is_a_crash_loop_and_a_scale_in_is_none() -> None:
+    (loop,) = lives(12, 20)
+    assert facts(loop, "kind", "count", "members") == ("crash loop", 3, ["x0", "x1", "x2"])
+    assert lives(12, 20, log=True) == [], "each was seen to leave"
+    assert lives(5, 20) == [], "no session of 10 s expires within 5 s"
+    assert lives(12, 700) == [], "each came back after more than ten minutes"
