@@ -6,13 +6,11 @@ socket is driven directly, and a `Deadline` limits each wait. Nothing is sent or
 
 import contextlib
 import copy
-import io
 import logging
 import socket
 import struct
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from errno import EINVAL
 from functools import cache, partial
@@ -27,8 +25,6 @@ from rebal.inspectors.connection.translate import to_kafka_python
 from rebal.inspectors.errors import RequestError, error_name
 
 _SOFTWARE: Final = "rebal"
-_WORTH_COMPILING: Final = 100
-_SENT: Final[Counter[tuple[type, int]]] = Counter()
 _TEXTS: Final = ("string", "bytes", "records")
 # kafka-python's errors for bytes that are no response: its own and those of its codecs.
 NOT_KAFKA: Final = (
@@ -268,46 +264,11 @@ class BrokerConnection:
 def _encode(parser: KafkaProtocol, requests: Sequence[Any]) -> None:
     try:
         for request in requests:
-            _spare_compiling(request)
             parser.send_request(request)
     except struct.error:
         parser.bytes_to_send.clear()
         parser.in_flight_requests.clear()
         raise RequestError("INVALID_REQUEST", "Kafka's names have at most 32,767 bytes") from None
-
-
-def _spare_compiling(request: Any) -> None:
-    """Let kafka-python encode the first requests of a kind and version as its schema says, and
-    decode their responses so.
-
-    It compiles a function for each, which takes as long as a hundred of them: a short command sends
-    a few of each.
-    """
-    version = request.API_VERSION
-    used = _SENT[type(request), version] = _SENT[type(request), version] + 1
-    if used not in (1, _WORTH_COMPILING):
-        return
-    request.with_header()
-    response = request.header.get_response_class()[None]
-    sent, got = request._struct, response._struct
-    flexible, known = request.flexible_version_q(version), response.flexible_version_q(version)
-    encodes, decodes = (version, flexible, flexible), ("decode", version, known, known, response)
-    if used == _WORTH_COMPILING:
-        sent._compiled_encoders.pop(encodes, None)
-        got._compiled_encoders.pop(decodes, None)
-        return
-    sent._compiled_encoders[encodes] = partial(
-        sent.encode_into, version=version, compact=flexible, tagged=flexible
-    )
-    got._compiled_encoders[decodes] = partial(
-        _decode, got, version=version, compact=known, tagged=known, data_class=response
-    )
-
-
-def _decode(schema: Any, data: memoryview, at: int, **form: Any) -> tuple[Any, int]:
-    """Return the response in `data` from `at`, and its end, as kafka-python's decoders do."""
-    left = io.BytesIO(data[at:])
-    return schema.decode(left, **form), at + left.tell()
 
 
 def _reject_null(part: Any, version: int) -> None:

@@ -11,50 +11,9 @@ from typing import Any
 import pytest
 from kafka.protocol.admin import cluster, configs, groups
 from kafka.protocol.consumer import fetch, group, offsets
-from kafka.protocol.parser import KafkaProtocol
 
-from rebal.inspectors.kafka import describe, messages, wire
+from rebal.inspectors.kafka import describe, messages
 from rebal.inspectors.kafka.messages import request_class
-from rebal.inspectors.kafka.probe import join_request
-
-NAMES = {"group_id": "g", "instance_id": "i" * 40, "member_id": "m"}
-
-
-def join(version: int) -> Any:
-    return join_request(
-        assignor="range", session_timeout_ms=10_000, version=version, **NAMES
-    )  # fmt: skip
-
-
-def sent(request: Any) -> bytes:
-    parser = KafkaProtocol(client_id="rebal")
-    wire._encode(parser, [request])
-    return bytes(parser.send_bytes())
-
-
-@pytest.mark.parametrize("version", [5, 6, 9])
-def test_first_requests_have_the_bytes_that_the_compiled_encoder_writes(version: int) -> None:
-    first = sent(join(version))
-    made = [sent(join(version)) for _ in range(wire._WORTH_COMPILING)]
-    encoder = request_class("JoinGroup")._struct._compiled_encoders
-    assert any(key[0] == version and hasattr(one, "__code__") for key, one in encoder.items())
-    assert {first, *made} == {first}
-
-
-@pytest.mark.parametrize("version", [5, 6, 9])
-def test_first_responses_are_what_the_compiled_decoder_reads(version: int) -> None:
-    request = join(version)
-    request.with_header()
-    response = request.header.get_response_class()
-    member = {"member_id": "m", "group_instance_id": "i", "metadata": b"\x00\x01"}
-    data = wire.message(response[None], version, leader="m", members=[member]).encode()
-    first, *rest = (
-        (sent(join(version)), response.decode(data))[1] for _ in range(wire._WORTH_COMPILING)
-    )
-    encoders = response._struct._compiled_encoders
-    assert all(hasattr(one, "__code__") for key, one in encoders.items() if "decode" in key)
-    assert [first] * len(rest) == rest
-    assert first.members[0].metadata == b"\x00\x01"
 
 
 @pytest.mark.parametrize(
