@@ -17,8 +17,7 @@ from rebal.inspectors.kafka.describe import Described, committed_offsets, descri
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
-from rebal.inspectors.kafka.resources import Resources
-from rebal.inspectors.kafka.session import ahead_of_brokers
+from rebal.inspectors.kafka.session import Resources, ahead_of_brokers
 from rebal.inspectors.kafka.snapshots import own_settings, used_by
 from rebal.inspectors.kafka.wire import Deadline
 

@@ -25,8 +25,7 @@ from rebal.inspectors.kafka.describe import NOT_THERE, GroupLook, look_at
 from rebal.inspectors.kafka.listing import GroupFailure, failure_of, list_groups, pattern_of
 from rebal.inspectors.kafka.probe import probe_group, probe_groups, undescribed
 from rebal.inspectors.kafka.reload import Fetches, offsets_partition
-from rebal.inspectors.kafka.resources import Resources
-from rebal.inspectors.kafka.session import Session, connect
+from rebal.inspectors.kafka.session import Resources, Session, connect
 from rebal.inspectors.kafka.snapshots import assignors_to_ask, snapshots, with_probe
 from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 

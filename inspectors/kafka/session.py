@@ -1,24 +1,229 @@
-"""The connections to one cluster for one run of a command: `connect` makes a `Session`."""
+"""The connections to one cluster for one run of a command, and its topics, offsets and settings.
+
+Start at `connect`, which makes a `Session`.
+"""
 
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
+from uuid import UUID
 
-from rebal.groups.model import Broker, Cluster
+from rebal.groups.compact import Replicas
+from rebal.groups.model import Broker, Cluster, Topic
+from rebal.groups.wire.schema import uuid_text
 from rebal.inspectors import clock
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.errors import ConnectError, RequestError
+from rebal.inspectors.errors import ConnectError, RequestError, error_name, unless_error
 from rebal.inspectors.kafka.brokers import group_settings
-from rebal.inspectors.kafka.cluster import RawCluster, broker_version
+from rebal.inspectors.kafka.cluster import RawCluster, broker_version, side_by_side
 from rebal.inspectors.kafka.messages import request_class
-from rebal.inspectors.kafka.resources import Resources
+from rebal.inspectors.kafka.reload import EARLIEST, LATEST
 from rebal.inspectors.kafka.wire import Deadline
 
+TopicPartition = tuple[str, int]
+_COMMITTED: Final = 1
+_BROKER: Final = 4
+# ListOffsets v1 (Kafka 0.10.1) returns one offset, v2 (0.11) knows the isolation level.
+_ONE_OFFSET: Final = 1
+_ISOLATION: Final = 2
+_THREADS: Final = 16
+_PAUSE: Final = 0.05
+_MOVED: Final = frozenset({"NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH"})
+_Answers = dict[TopicPartition, int | RequestError]
 _METADATA: Final = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 # A controller that does not answer delays a look by so much of its time.
 _SHARE: Final = 8
+
+
+class Resources:
+    """The topics, offsets and settings that one `RawCluster` reads; thread-safe.
+
+    A topic is looked up once, and again where its leaders have moved: it serves one look.
+
+    Raises (every method):
+        ConnectError: no bootstrap server can be reached, or none accepts the login.
+        RequestError: a broker's error, or no answer in time.
+    """
+
+    def __init__(self, raw: RawCluster) -> None:
+        self._raw = raw
+        self._known: dict[str, Any] = {}
+
+    def topics(
+        self, names: Sequence[str] | None, deadline: Deadline
+    ) -> tuple[list[Topic], dict[str, RequestError]]:
+        """Return the topics that this user may describe, and the error of each other topic.
+
+        None: every topic.
+        """
+        found: list[Topic] = []
+        failed: dict[str, RequestError] = {}
+        for topic in self._looked_up(names, deadline):
+            if topic.error_code:
+                name = error_name(topic.error_code)
+                failed[topic.name] = RequestError(name, name)
+                continue
+            parts = sorted(topic.partitions, key=lambda part: part.partition_index)
+            found.append(
+                Topic(
+                    name=topic.name,
+                    partitions=len(parts),
+                    replicas=Replicas(part.replica_nodes for part in parts),
+                    topic_id=_id(topic.topic_id),
+                )
+            )
+        return sorted(found, key=lambda topic: topic.name), failed
+
+    def ends(
+        self, partitions: Sequence[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, int]:
+        """Return the end offset of each partition whose leader answered."""
+        found: dict[TopicPartition, int] = {}
+        for each, offset in self._offsets(partitions, LATEST, deadline).items():
+            if not isinstance(offset, RequestError):
+                found[each] = offset
+            elif offset.name == "TIMED_OUT":
+                raise offset
+        return found
+
+    def edges(
+        self, topic: str, partitions: int, deadline: Deadline
+    ) -> dict[int, tuple[int, int, int]]:
+        """Return the first offset, the last stable offset and the end offset of each partition."""
+        asked = [(topic, number) for number in range(partitions)]
+        first, stable, end = (
+            self._offsets(asked, at, deadline, isolation)
+            for at, isolation in ((EARLIEST, 0), (LATEST, _COMMITTED), (LATEST, 0))
+        )
+        return {
+            each[1]: (
+                unless_error(first[each]),
+                unless_error(stable[each]),
+                unless_error(end[each]),
+            )
+            for each in asked
+        }
+
+    def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
+        """Return the broker's configuration with its defaults, without sensitive values."""
+        asked = {"resource_type": _BROKER, "resource_name": str(broker_id)}
+        answer = self._raw.node(broker_id, deadline).send(
+            request_class("DescribeConfigs"),
+            deadline,
+            resources=[{**asked, "configuration_keys": None}],
+        )
+        for result in answer.results:
+            if result.error_code:
+                name = error_name(result.error_code)
+                raise RequestError(name, result.error_message or name)
+            return {
+                entry.name: entry.value
+                for entry in sorted(result.configs, key=lambda entry: entry.name)
+                if entry.value is not None and not entry.is_sensitive
+            }
+        raise RequestError("CORRUPT_MESSAGE", f"broker {broker_id} left out its settings")
+
+    def _looked_up(self, names: Sequence[str] | None, deadline: Deadline) -> list[Any]:
+        """Return the brokers' answers on these topics; None: on all."""
+        asked = None if names is None else [each for each in names if each not in self._known]
+        answered = [] if asked == [] else self._raw.metadata(asked, deadline).topics
+        self._known |= {topic.name: topic for topic in answered}
+        wanted = list(self._known) if names is None else names
+        return [self._known[each] for each in wanted if each in self._known]
+
+    def _offsets(
+        self,
+        partitions: Sequence[TopicPartition],
+        timestamp: int,
+        deadline: Deadline,
+        isolation: int = 0,
+    ) -> _Answers:
+        """Return each partition's offset at `timestamp`, or the error of its leader.
+
+        Partitions whose leader has just moved are looked up again.
+        """
+        found: _Answers = {}
+        left = list(partitions)
+        while left:
+            found |= self._of_leaders(left, timestamp, isolation, deadline)
+            left = [each for each in left if getattr(found[each], "name", "") in _MOVED]
+            for topic, _ in left:
+                self._known.pop(topic, None)
+            if deadline.left() < _PAUSE:
+                break
+            if left:
+                time.sleep(_PAUSE)
+        return found
+
+    def _of_leaders(
+        self, asked: Sequence[TopicPartition], timestamp: int, isolation: int, deadline: Deadline
+    ) -> _Answers:
+        """Return what the partitions' leaders answer; each leader is asked once."""
+        names = sorted({topic for topic, _ in asked})
+        leaders = {
+            (topic.name, part.partition_index): part.leader_id
+            for topic in self._looked_up(names, deadline)
+            for part in topic.partitions
+        }
+        unled = RequestError("LEADER_NOT_AVAILABLE", "a partition has no leader")
+        found: _Answers = dict.fromkeys(asked, unled)
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for each in asked:
+            if leaders.get(each, -1) >= 0:
+                by_leader[leaders[each]].append(each)
+
+        def ask(leader: int) -> _Answers:
+            try:
+                return self._of_leader(leader, by_leader[leader], timestamp, isolation, deadline)
+            except RequestError as error:
+                return dict.fromkeys(by_leader[leader], error)
+
+        for answers in side_by_side(ask, list(by_leader), _THREADS):
+            found |= answers
+        return found
+
+    def _of_leader(
+        self,
+        leader: int,
+        asked: Sequence[TopicPartition],
+        timestamp: int,
+        isolation: int,
+        deadline: Deadline,
+    ) -> _Answers:
+        by_topic: dict[str, list[dict[str, int]]] = defaultdict(list)
+        for topic, number in asked:
+            by_topic[topic].append(
+                {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": -1}
+            )
+        answer = self._raw.node(leader, deadline).send(
+            request_class("ListOffsets"),
+            deadline,
+            min_version=_ISOLATION if isolation else _ONE_OFFSET,
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[{"name": name, "partitions": parts} for name, parts in by_topic.items()],
+        )
+        left_out = RequestError("CORRUPT_MESSAGE", f"broker {leader} left out a partition")
+        found: _Answers = dict.fromkeys(asked, left_out)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                each = (topic.name, part.partition_index)
+                found[each] = part.offset
+                if part.error_code or part.offset < 0:
+                    name = error_name(part.error_code) if part.error_code else "CORRUPT_MESSAGE"
+                    found[each] = RequestError(name, f"{topic.name}-{part.partition_index}: {name}")
+        return found
+
+
+def _id(topic_id: UUID | None) -> str | None:
+    """Return a topic's id as Kafka prints it; None before Kafka 2.8."""
+    if topic_id is None or not topic_id.int:
+        return None
+    return uuid_text(topic_id.bytes)
 
 
 class Session:

@@ -41,8 +41,7 @@ from rebal.inspectors.kafka.reload import (
     proven_by_probe,
     rebalanced_since_load,
 )
-from rebal.inspectors.kafka.resources import TopicPartition
-from rebal.inspectors.kafka.session import Session
+from rebal.inspectors.kafka.session import Session, TopicPartition
 from rebal.inspectors.kafka.wire import Deadline
 
 # The type of a group's configuration, and the source of a value that was set there (KIP-848).

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from rebal.groups.errors import DocumentError
-from rebal.groups.snapshot.documents import text_of
-from rebal.groups.snapshot.seal import check_seal, checksum
+from rebal.groups.snapshot.documents import check_seal, checksum, text_of
 from rebal.planner.plan import dump_plan, load_plan
 from tests.planner.plans import RANGE, m, plan
 

@@ -18,7 +18,7 @@ from rebal.inspectors.kafka.describe import Described, GroupLook, look_at, offse
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import LATEST
-from rebal.inspectors.kafka.resources import Resources
+from rebal.inspectors.kafka.session import Resources
 from rebal.inspectors.kafka.snapshots import snapshot_of
 from rebal.inspectors.kafka.wire import Deadline
 

@@ -19,8 +19,7 @@ from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
-from rebal.inspectors.kafka.resources import Resources
-from rebal.inspectors.kafka.session import Session
+from rebal.inspectors.kafka.session import Resources, Session
 from rebal.inspectors.kafka.wire import Deadline
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned

@@ -42,7 +42,7 @@ from rebal.inspectors.logs.client.identity import Lives, is_nameless
 from rebal.inspectors.logs.client.lines import WANTED_TEXT, ClientLine
 from rebal.inspectors.logs.client.rosters import Rosters
 from rebal.inspectors.logs.client.wrappers import Wrappers
-from rebal.inspectors.logs.families.reader import OtherClients
+from rebal.inspectors.logs.families import OtherClients
 from rebal.inspectors.logs.forms import LogReading, Part
 from rebal.inspectors.logs.lines import Block, LogText, Zone, numbered
 from rebal.inspectors.logs.text_input import TextInput, files_in

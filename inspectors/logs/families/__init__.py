@@ -1,1 +1,0 @@
-"""Logs of clients that are not Java: librdkafka, franz-go, sarama, kafkajs, Python's and Ruby's."""
