@@ -6,7 +6,7 @@ A live group takes the place of that snapshot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Final
 
 from msgspec.structs import replace
@@ -74,6 +74,10 @@ _FENCES: Final = (
 _NEW_IDS: Final = (
     "group.instance.id is the name of a pod, which is another one after each restart: the old one "
     "keeps its partitions until its session ends. Set none, or use a StatefulSet"
+)
+_WORKERS_APART: Final = (
+    f"Connect workers and consumers cannot share a group ({INCONSISTENT}): a sink connector's "
+    "group is connect-NAME, or its consumer.override.group.id"
 )
 WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 
@@ -189,21 +193,23 @@ def _hazards(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) -> I
     """Yield what products and brokers do under the protocol of the changed starts, and where the
     group `moves`, what rules say on the code, the clients and the settings.
     """
-    said: list[tuple[str, str]] = []
     for start in dict.fromkeys(pair.start for pair in world.changed if not pair.gone):
-        brokers, title = other_brokers(start.declared.brokers), start.library.product_title
         first = [cooperative(name) for name in start.names[:1]]
         runs = COOPERATIVE if first == [Tri.YES] else start.protocol
-        said += [(title, text) for protocol, text in start.library.faults if protocol == runs]
+        found: list[tuple[str, str | None, str]] = [
+            (start.library.product_title, *fault) for fault in start.library.faults
+        ]
+        brokers = other_brokers(start.declared.brokers)
+        static = start.declared.instance_id is not None
         if brokers is not None:
-            static = start.declared.instance_id is not None
             differs = brokers.under(start.protocol, {start.family}, static=static)
-            said += [(brokers.name, text) for text in differs]
+            found += [(brokers.name, runs, text) for text in differs]
+        yield from (Hazard(source=one, text=text) for one, by, text in found if by == runs)
     # Rules name a consumer by its file alone.
     plan = plan_of(world, live or world.planned(copies=1)) if moves else None
-    shown = [one for one in (plan.findings if plan else ()) if has(one, Trait.REVIEW)]
-    said += [(one.rule, f"{one.message} {one.fix}".strip()) for one in shown]
-    return (Hazard(source=source, text=text) for source, text in said)
+    for one in plan.findings if plan is not None else ():
+        if has(one, Trait.REVIEW):
+            yield Hazard(source=one.rule, text=f"{one.message} {one.fix}".strip())
 
 
 def _never_ran(pair: Pair) -> str:
@@ -226,17 +232,14 @@ def _answers(
 ) -> Iterator[Admission]:
     """Yield the answers to every start with the change, at each moment of the roll-out."""
     workers = {start.family == "connect" for start in (*world.befores, *world.afters)}
-    mixed = (
-        f"Connect workers and consumers cannot share a group ({INCONSISTENT}): a sink "
-        "connector's group is connect-NAME, or its consumer.override.group.id"
-    )
-    yield from _first((len(workers) > 1, Tri.NO, mixed))
+    yield from _first((len(workers) > 1, Tri.NO, _WORKERS_APART))
     early = {pair: _early(pair, kept) for pair in world.changed}
     asked = [pair for pair, answers in early.items() if not answers]
     for pair, answers in early.items():
-        asks = _moments(world, pair, live, asked) if pair in asked else ()
-        yield from answers
-        yield from (_asked(context, events, live=bool(live)) for context, events in asks)
+        yield from answers or (
+            _asked(context, events, live=live is not None)
+            for context, events in _moments(world, pair, live, asked)
+        )
         yield from _beside(pair)
     yield from _moved(world, live)
     yield from _other_libraries(world)
@@ -255,11 +258,17 @@ def _other_libraries(world: GroupWorld) -> Iterator[Admission]:
     both = snapshots_of([*world.befores, *world.afters])
     with_data = sorted({each.group.assignor or "" for each in both} - {"", *STATELESS})
     for one, two in product(sorted(new), sorted(old)):
-        unread = f"{one} and {two} do not read each other's subscriptions (RB119)"
-        unsure = f"{one} and {two} may not read each other's data for {listed(with_data)}"
         yield from _first(
-            (not read_each_other(one, two), Tri.NO, unread),
-            (with_data, Tri.CANNOT_TELL, unsure),
+            (
+                not read_each_other(one, two),
+                Tri.NO,
+                f"{one} and {two} do not read each other's subscriptions (RB119)",
+            ),
+            (
+                with_data,
+                Tri.CANNOT_TELL,
+                f"{one} and {two} may not read each other's data for {listed(with_data)}",
+            ),
         )
 
 
@@ -343,7 +352,6 @@ def _beside(pair: Pair) -> list[Admission]:
     now, workload = pair.start.declared, pair.start.declared.evidence.workload
     alone = now.instance_id in (None, was and was.instance_id) or now.replicas is not None
     lasts = not now.by_pod or (was and was.by_pod) or (workload and workload.kind == "StatefulSet")
-    unsure = f"no file says how many processes have this group.instance.id: of several, {_FENCES}"
     return _first(
         (
             was is not None and was.group_id != now.group_id,
@@ -351,7 +359,11 @@ def _beside(pair: Pair) -> list[Admission]:
             "the group of the new name has no committed offsets: auto.offset.reset decides "
             "where it reads from, and the lag of the old group stays",
         ),
-        (not alone, Tri.CANNOT_TELL, unsure),
+        (
+            not alone,
+            Tri.CANNOT_TELL,
+            f"no file says how many processes have this group.instance.id: of several, {_FENCES}",
+        ),
         (not lasts, Tri.CANNOT_TELL, _NEW_IDS),
     )
 
@@ -359,9 +371,7 @@ def _beside(pair: Pair) -> list[Admission]:
 def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
     """Return the answer where the coordinator is not asked."""
     one, two = pair.before, pair.start
-    failing = _fails(two)
-    default = f"not set, and its default in {two.family} {two.library.version}"
-    protocol = f"{two.protocol}, and that" if two.protocol else default
+    failing = _fails(two) or ""
     hidden = "" if two.declared.group_id else "no file names its group, which may run already"
     unknown = kept.get(two.file) or hidden
     was, now = one.declared.brokers if one is not None else None, two.declared.brokers
@@ -380,7 +390,7 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
             Tri.YES,
             f"{two.library.product} joins no group: no list is compared",
         ),
-        (failing, Tri.NO, failing or ""),
+        (failing, Tri.NO, failing),
         (
             two.declared.instance_id and (two.declared.replicas or 1) > 1,
             Tri.NO,
@@ -395,7 +405,10 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         (
             two.protocol not in (CLASSIC, *BY_BROKERS),
             Tri.CANNOT_TELL,
-            f"group.protocol is {protocol} is not known",
+            f"group.protocol is {two.protocol}, and that is not known"
+            if two.protocol
+            else "group.protocol is not set, and its default in "
+            f"{two.family} {two.library.version} is not known",
         ),
         (
             STREAMS in (two.protocol, one.protocol if one is not None else None),
@@ -447,7 +460,7 @@ def _fails(start: Start) -> str | None:
     # librdkafka takes no assignor of the application's own, and nobody adds to Kafka's package.
     brings = BRINGS["librdkafka"] if rdkafka else names
     foreign = [n for n in names if n.startswith((_KAFKAS, "class ")) or n not in brings]
-    lacks = "".join([name for name in foreign if not is_unset(name)][:1])
+    lacks = next((name for name in foreign if not is_unset(name)), None)
     times = waits(Member(member_id="", software=software, declared=declared))
     session, beat = int(times.session * 1000), declared.heartbeat_ms or _HEARTBEAT
     # A version that is not known, and a product's image, may have another default.
@@ -538,8 +551,8 @@ def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admissio
     alone; a name that is not known proves no rejection.
     """
     answer, members = admitted(context.memory, events), context.snapshot.members
-    joins = [event.assignors or () for event in events if isinstance(event, JoinEvent)]
-    names = [*dict.fromkeys(name for each in joins for name in each)]
+    joins = (event.assignors or () for event in events if isinstance(event, JoinEvent))
+    names = [*dict.fromkeys(chain.from_iterable(joins))]
     blamed = [m.assignors.list for m in members if not answer.blame or m.member_id in answer.blame]
     sure = any(not any(map(is_open, each)) for each in blamed)
     met = {*names, *(name for each in blamed for name in each if not sure)}

@@ -1,10 +1,14 @@
-"""Kafka Streams programs (upgrade.from, and versions that must not meet) and Connect workers."""
+"""Kafka Streams programs and Connect workers.
+
+Of Streams: upgrade.from, versions that must not meet, and the streams protocol (KIP-1071).
+"""
 
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
 from rebal.planner.commands import read_more
-from rebal.planner.context import CONSUMER, EAGER
+from rebal.planner.context import CONSUMER, EAGER, STREAMS
+from rebal.planner.kip1071 import crosses, needed_version, of_brokers, of_clients
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers, running
 from rebal.planner.rules.registry import (
     Context,
@@ -17,7 +21,16 @@ from rebal.planner.rules.registry import (
     found,
     rule,
 )
-from rebal.planner.rules.scope import connect_workers, downgrade, planning, stable, streams_program
+from rebal.planner.rules.scope import (
+    connect_workers,
+    downgrade,
+    planning,
+    read_brokers,
+    stable,
+    streams_program,
+    switching_on,
+    unless_allowed,
+)
 from rebal.planner.rules.version_faults import version_findings
 from rebal.planner.versions import faults_of
 
@@ -336,4 +349,116 @@ def run_twice(context: Context) -> Findings:
             result=Tri.CANNOT_TELL,
             before_step=1,
             fix=restart_fix(context, more[Tri.CANNOT_TELL], change=change),
+        )
+
+
+@rule(
+    "RB508",
+    Severity.BLOCK,
+    "The brokers do not allow this move to the streams protocol, or back",
+    reference="KIP-1071; KAFKA-20254; Kafka: docs/streams/developer-guide (rebalance protocol)",
+    applies=(planning, crosses),
+    traits=(Trait.STATED,),
+)
+def brokers_without_streams(context: Context) -> Findings:
+    """The streams protocol needs brokers from 4.2 and the feature streams.version.
+
+    Why it matters: without them an instance with group.protocol=streams fails at its first
+    heartbeat, after every instance has stopped. Brokers of 4.2.0 take the group, and cannot load it
+    again when the coordinator moves (KAFKA-20254). Brokers before 4.4 reject a static member
+    (INVALID_REQUEST), which stops it. A group above group.streams.max.size (on the way back:
+    group.max.size) rejects its last members.
+
+    How to find out: the brokers' version, finalised features and settings, all of which a live
+    snapshot holds; the patch release is in the broker's own log.
+
+    How to fix it: upgrade the brokers to 4.2.1, 4.3 or later, then the feature streams.version to 1
+    with kafka-features.sh (the finding has the command); a cluster that was upgraded from below 4.2
+    has it at 0. Remove group.instance.id, or upgrade brokers and clients to 4.4. Where only the
+    brokers' patch release is unknown, look and record it: --ignore RB508 --reason "brokers 4.2.2".
+
+    Cannot tell: version, features or settings were not read, or 4.2 is known without its patch
+    release.
+    """
+    fix = (
+        "Upgrade the brokers to 4.2.1, 4.3 or later, then the feature streams.version to 1; remove "
+        "group.instance.id before 4.4."
+    )
+    *protocol, size = of_brokers(context)
+    for answer in protocol:
+        read = fix if context.asked else read_brokers(context)
+        yield from unless_allowed(answer, read, switching_on(context, "streams.version"))
+    raised = "Raise that limit, or scale the program down during the change."
+    known = context.snapshot.cluster.settings
+    yield from unless_allowed(size, raised if known else read_brokers(context))
+
+
+@rule(
+    "RB509",
+    Severity.BLOCK,
+    "This Kafka Streams version has no streams protocol",
+    reference="KIP-1071; Kafka: docs/streams/upgrade-guide, 4.2",
+    applies=(planning, crosses),
+    traits=(Trait.STATED,),
+)
+def streams_too_old(context: Context) -> Findings:
+    """The streams protocol is ready for production in Kafka Streams 4.2 and later.
+
+    Why it matters: an older version ignores group.protocol=streams or rejects it, and the instance
+    that starts first with the classic protocol makes the group classic again. 4.1 has an early form
+    of the protocol. A static member (group.instance.id) needs 4.4: earlier versions do not start
+    with it.
+
+    How to find out: the version is in the broker's request log and in the program's own start-up
+    log (--request-log, --client-log). The bytes of a classic member show 3.4 or later at most.
+
+    How to fix it: upgrade the library first, in a rolling restart that changes nothing else. Where
+    no log can be had, look at the build and record it:
+    --ignore RB509 --reason "every instance runs 4.3.1".
+
+    Cannot tell: no evidence shows the exact version of an instance.
+    """
+    since = needed_version(context)
+    word = context.accepting("RB509", f"every instance runs Kafka Streams {since} or later")
+    for answer in of_clients(context):
+        yield from unless_allowed(
+            answer,
+            f"Upgrade to Kafka Streams {since} or later first, in a rolling restart that changes "
+            "nothing else. Where no log shows the version, look at the build and record it.",
+            (word,) if answer.allows is Tri.CANNOT_TELL else (),
+        )
+
+
+@rule(
+    "RB510",
+    Severity.ASK,
+    "The streams protocol has no regular expressions, and ignores settings of the program",
+    reference="KIP-1071; Kafka: docs/streams/developer-guide (rebalance protocol)",
+    applies=(planning, crosses),
+)
+def without_some_features(context: Context) -> Findings:
+    """Some programs cannot run with group.protocol=streams, and some settings move to the group.
+
+    Why it matters: a topology that subscribes by a regular expression is not supported, and a
+    topology that changes needs a new group. The broker's sticky assignor replaces the program's:
+    max.warmup.replicas, probing.rebalance.interval.ms, acceptable.recovery.lag,
+    rack.aware.assignment.* and task.assignor.class are ignored. num.standby.replicas,
+    session.timeout.ms and heartbeat.interval.ms are ignored too, without an error: a program with
+    one standby replica starts with none, and a failure then restores its state from the topics.
+
+    How to find out: search the program for Pattern, and its configuration for these settings. The
+    classic protocol shows the group neither.
+
+    How to answer it: leave a program with regular expressions on the classic protocol. Give the
+    group its settings before the start, with kafka-configs.sh, entity type groups (the step has
+    the commands): streams.num.standby.replicas, streams.session.timeout.ms (the brokers allow
+    45000 to 60000 by default) and streams.heartbeat.interval.ms (5000 to 15000).
+    """
+    if context.goal == STREAMS:
+        yield found(
+            "does the program subscribe by a regular expression, change its topology, or rely on "
+            "warm-up replicas? And does it set num.standby.replicas, session.timeout.ms or "
+            "heartbeat.interval.ms, which the streams protocol ignores?",
+            fix="Give those settings to the group before the start (the step has the commands).",
+            before_step=1,
         )

@@ -5,9 +5,11 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from rebal.groups.brokers import other_brokers
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import GroupType, Refusal
 from rebal.planner.advice.steps import start_fix
+from rebal.planner.context import CLASSIC, CONSUMER
 from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Trait, Tri, found, rule
 from rebal.planner.rules.scope import ahead, classic, narrowing_step, planning, unfinished
 from rebal.planner.timeouts import in_words, of_family
@@ -323,3 +325,37 @@ def once(context: Context) -> Findings:
                 fix="Find out whether both addresses still run it, and give each process a "
                 "group.instance.id of its own.",
             )
+
+
+@rule(
+    "RB610",
+    Severity.WARN,
+    "The brokers are not Apache Kafka's",
+    reference="groups/data/brokers.yaml; docs/other-brokers.md",
+    applies=(planning,),
+)
+def not_apache_kafka(context: Context) -> Findings:
+    """Azure Event Hubs and Redpanda speak Kafka's protocol, and differ in consumer groups.
+
+    Why it matters: the steps, gates and times of a plan are those of Apache Kafka's group
+    coordinator. Another one may keep no Empty group, bound the timeouts, or have no KIP-848.
+
+    How to find out: the bootstrap servers (….servicebus.windows.net; redpanda-0….), or the cluster
+    id that the brokers report (redpanda.…). A service behind a name of your own is not recognised.
+
+    How to fix it: read what differs before step 1, and try the plan on a group that matters less.
+    These brokers were not run here: the facts are from their public sources.
+    """
+    cluster = context.snapshot.cluster
+    other = other_brokers(context.given.brokers, cluster.cluster_id)
+    if other is not None:
+        differs = other.under(
+            CONSUMER if context.goal == CONSUMER else CLASSIC,
+            {facts.family for facts in context.members},
+            static=any(facts.static for facts in context.members),
+        )
+        known = "; ".join(differs) or "nothing that differs is known for this group"
+        yield found(
+            f"the brokers look like {other.name}: {known}.",
+            fix="Try the plan on a group that matters less.",
+        )

@@ -2,13 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 
+from rebal.groups.clients import NEVER, UNKNOWN, family
 from rebal.groups.model import GroupType, Member
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import STREAMS
-from rebal.planner.risks import Risk
-from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
+from rebal.planner.rules.registry import (
+    Context,
+    Facts,
+    Findings,
+    Risk,
+    Severity,
+    Trait,
+    Tri,
+    found,
+    rule,
+)
 from rebal.planner.rules.scope import still_classic, to_consumer
 from rebal.planner.settings import KEY
+from rebal.planner.versions import exact_version
 
 
 @rule(
@@ -266,4 +277,111 @@ def racks(context: Context) -> Findings:
             "do not fully follow client.rack.",
             members=named,
             fix="Measure the traffic between racks after the first members.",
+        )
+
+
+@rule(
+    "RB412",
+    Severity.BLOCK,
+    "This client cannot use group.protocol=consumer",
+    reference="KIP-848; the clients' own change logs (groups/data/clients.yaml)",
+    applies=(to_consumer,),
+    traits=(Trait.STATED,),
+    accepts=Risk.OLD_CLIENT,
+)
+def no_kip848_client(context: Context) -> Findings:
+    """A member's client library, or this version of it, does not support KIP-848.
+
+    Why it matters: the client ignores the setting or rejects it, and the member stays on the
+    classic protocol or does not start. A group with classic and KIP-848 members works, but the move
+    is not complete, and the broker keeps the classic members' lists and timeouts.
+
+    How to find out: the client software in the broker's request log or in the members' own logs.
+
+    How to fix it: upgrade the library first, in a rolling restart that changes nothing else (Java
+    4.0, librdkafka 2.12, franz-go 1.22), or leave the group on the classic protocol.
+
+    Cannot tell: the member's version, or the first version of its client that supports KIP-848, is
+    not known. RB906 covers members whose client is unknown.
+    """
+    ahead = still_classic(context)
+    for answer, what in (
+        (Tri.NO, "cannot use group.protocol=consumer"),
+        (Tri.CANNOT_TELL, "may be unable to use group.protocol=consumer"),
+    ):
+        named = [facts for facts in ahead if _can(facts) is answer]
+        if named:
+            clients = sorted(
+                {" ".join(filter(None, [facts.family, facts.version])) for facts in named}
+            )
+            yield found(
+                f"{context.named(named)} ({', '.join(clients)}) {what}.",
+                result=Tri.YES if answer is Tri.NO else Tri.CANNOT_TELL,
+                members=named,
+                fix=_fix(named),
+                commands=()
+                if answer is Tri.NO
+                else (
+                    context.accepting(
+                        Risk.OLD_CLIENT, "every client is of a version that supports it"
+                    ),
+                ),
+            )
+
+
+def _can(facts: Facts) -> Tri:
+    known = family(facts.family)
+    if not known.key:
+        return Tri.YES
+    if not facts.family_proven:
+        return Tri.CANNOT_TELL
+    if known.kip848_since == NEVER:
+        return Tri.NO
+    # The numbers of a vendor's build that rebal does not know are not Apache's.
+    plain = exact_version(facts.version) is not None
+    return known.kip848(facts.version) if plain else known.kip848(None)
+
+
+def _fix(named: list[Facts]) -> str:
+    first = {}
+    for facts in named:
+        known = family(facts.family)
+        if known.kip848_since not in (NEVER, UNKNOWN):
+            first[known.title] = known.kip848_since
+    if not first:
+        return (
+            "Move these members to a client that supports it, or leave the group on the classic "
+            "protocol."
+        )
+    wanted = ", ".join(f"{title} {since}" for title, since in sorted(first.items()))
+    return f"First upgrade to {wanted} or later, in a rolling restart that changes nothing else."
+
+
+@rule(
+    "RB416",
+    Severity.ASK,
+    "Do the tools that watch this group know KIP-848?",
+    reference="KIP-848 (ConsumerGroupDescribe); redpanda-data/console#1815; tchiotludo/akhq#2720; "
+    "IBM/sarama#3746; redpanda-data/kminion#352",
+    applies=(to_consumer,),
+    traits=(Trait.REVIEW,),
+)
+def tools(context: Context) -> Findings:
+    """A user interface, an exporter or an alert that knows classic groups alone shows this one as
+    Dead.
+
+    Why it matters: DescribeGroups answers GROUP_ID_NOT_FOUND for a KIP-848 group, with the state
+    Dead and no members; only ConsumerGroupDescribe shows it. The lag disappears from dashboards,
+    and somebody may restart, reset or delete a group that works.
+
+    How to find out: which tools read this group (AKHQ, Redpanda Console, kminion, tools on sarama,
+    your own on an Admin client before 4.0), and whether their version calls ConsumerGroupDescribe.
+
+    How to answer it: upgrade them first, and move a group that matters less before this one.
+    Kafka's own kafka-consumer-groups.sh of 4.0 and later shows such groups, as rebal inspect does.
+    """
+    if context.group.type is not GroupType.CONSUMER:
+        yield found(
+            "do the tools that watch this group (a user interface, a lag exporter, alerts) know "
+            "KIP-848? Others show it as Dead, without members or lag.",
         )

@@ -1,1 +1,0 @@
-"""Rules about the deployment and its processes (RB6xx)."""

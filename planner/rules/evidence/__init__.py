@@ -1,1 +1,0 @@
-"""Rules about the evidence itself (RB9xx)."""

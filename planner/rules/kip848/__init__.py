@@ -1,1 +1,0 @@
-"""Rules about KIP-848 and the path back (RB4xx)."""

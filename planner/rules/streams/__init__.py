@@ -1,1 +1,0 @@
-"""Rules about Kafka Streams and Kafka Connect (RB5xx)."""
