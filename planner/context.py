@@ -16,7 +16,6 @@ from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, GroupType, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.admission.rejected import joined_since, member_of, still_out
-from rebal.planner.bridge import Bridge, bridge_of
 from rebal.planner.clients import (
     assumed,
     cannot_hold,
@@ -27,7 +26,7 @@ from rebal.planner.clients import (
     without_mixed,
 )
 from rebal.planner.commands import ACCEPT, AGREED, COOPERATIVE, EAGER, Given, NamedCommand
-from rebal.planner.facts import Facts, GroupFacts, ids, listed, names
+from rebal.planner.facts import Bridge, Facts, GroupFacts, bridge_of, ids, listed, names
 from rebal.planner.risks import Risk
 from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed

@@ -15,7 +15,6 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
-from rebal.planner.bridge import bridge_of
 from rebal.planner.clients import cooperative, custom, runs_cooperative
 from rebal.planner.context import (
     CLASSIC,
@@ -25,7 +24,7 @@ from rebal.planner.context import (
     EAGER,
     STREAMS,
 )
-from rebal.planner.facts import GroupFacts
+from rebal.planner.facts import GroupFacts, bridge_of
 from rebal.planner.plan import Plan
 
 SHOWN: Final = {

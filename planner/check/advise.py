@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Final
 
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
-from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.starts import BY_BROKERS, GroupWorld, Start, is_unset
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed
 from rebal.planner.commands import Given
@@ -17,6 +16,7 @@ from rebal.planner.context import (
     EAGER,
     STREAMS,
 )
+from rebal.planner.facts import STATELESS, read_each_other
 from rebal.planner.goals import NotPlannedError
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.choose import make_plan

@@ -26,7 +26,6 @@ from rebal.groups.protocol import group_protocol
 from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
 from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEvent, Needs, admitted
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
-from rebal.planner.bridge import STATELESS, read_each_other
 from rebal.planner.check.advise import BRINGS, SafePath, paths_of, plan_of
 from rebal.planner.check.starts import (
     BY_BROKERS,
@@ -44,7 +43,7 @@ from rebal.planner.check.starts import (
 )
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
-from rebal.planner.facts import listed
+from rebal.planner.facts import STATELESS, listed, read_each_other
 from rebal.planner.plan import Severity
 from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.timeouts import waits

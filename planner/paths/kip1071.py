@@ -13,7 +13,7 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CLASSIC, STREAMS, Context
 from rebal.planner.facts import figure, owned
 from rebal.planner.kinds import PathKind
-from rebal.planner.kip1071 import crosses, needed_version, of_brokers, of_clients
+from rebal.planner.kip848 import crosses, needed_version, of_brokers, of_clients
 from rebal.planner.paths.parts import PlannedPath, everyone, gate_of, priced
 from rebal.planner.paths.stops import over_a_stop
 from rebal.planner.plan import Aim, Cost, Step

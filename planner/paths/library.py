@@ -1,6 +1,6 @@
 """Another client library under the same group id: one by one over a common assignor, or a stop.
 
-Members of two libraries run together by range or roundrobin (planner/bridge.py). Where the members
+Members of two libraries run together by range or roundrobin (planner/facts.py). Where the members
 lack that assignor, they get it first, as in the first of two bounces; then the new library replaces
 them one by one with that assignor alone. Where nothing bridges the two, all members stop once, or
 the new library takes a group id of its own, to which the offsets are copied.

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from rebal.groups.model import GroupType
 from rebal.planner.admission.memory import POLICY
 from rebal.planner.commands import COOPERATIVE, NamedCommand
-from rebal.planner.kip848 import brokers, closed_online, fits, policy, room, user_data
-from rebal.planner.kip1071 import crosses
+from rebal.planner.kip848 import brokers, closed_online, crosses, fits, policy, room, user_data
 from rebal.planner.programs import turns_eager
 from rebal.planner.rules.registry import (
     Context,

@@ -8,7 +8,7 @@ from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_V
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
 from rebal.planner.commands import read_more
 from rebal.planner.context import CONSUMER, EAGER, STREAMS
-from rebal.planner.kip1071 import crosses, needed_version, of_brokers, of_clients
+from rebal.planner.kip848 import crosses, needed_version, of_brokers, of_clients
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers, running
 from rebal.planner.rules.registry import (
     Context,
