@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.classes import disproved
+from rebal.groups.clients import proven_family
 from rebal.groups.model import (
     GroupState,
     GroupType,
@@ -137,7 +138,8 @@ def _classic(context: Context, step: Step, facts: Facts) -> Proof:
 def _client(context: Context, step: Step, facts: Facts) -> Proof:
     """Return the proof of a step that replaces the library: the new one, with the target."""
     done, new = context.replaced(facts), context.client
-    runs = f"runs {facts.family}" if facts.family_proven else f"its bytes are not {new}'s"
+    by_word = "" if proven_family(facts.member.software) else " (--assume-family)"
+    runs = f"runs {facts.family}{by_word}" if facts.family_proven else f"its bytes are not {new}'s"
     if done is Tri.CANNOT_TELL:
         return Proof(done=done, why=f"no evidence shows whether it runs {new}", by_hand=True)
     if done is Tri.YES and context.supports(facts, context.target) is not Tri.YES:

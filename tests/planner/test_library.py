@@ -142,6 +142,7 @@ def test_a_library_that_does_not_say_its_name_is_confirmed_or_stated() -> None:
     stated = Accepted(families={"*": "aiokafka"})
     told = Story(made)(seen, accepted=stated)
     assert done(told) == {"app-0": "yes", "app-1": "no"}
+    assert told.members[0].why == "runs aiokafka (--assume-family)"
 
 
 def test_a_group_that_runs_the_library_is_done_on_any_assignor() -> None:
