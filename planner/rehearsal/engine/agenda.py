@@ -43,6 +43,32 @@ class Agenda:
         return False
 
 
+class Timer:
+    """One appointment in an agenda, which the next one replaces."""
+
+    __slots__ = ("_agenda", "_number")
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda, self._number = agenda, 0
+
+    def at(self, when: float, event: Callable[..., None], *args: Any) -> None:
+        """Have `event(*args)` happen at `when`, unless this is set again or cancelled before."""
+        self._number += 1
+        self._agenda.at(when, self._happen, self._number, event, args)
+
+    def after(self, seconds: float, event: Callable[..., None], *args: Any) -> None:
+        """Have `event(*args)` happen in `seconds`, under the same condition."""
+        self.at(self._agenda.now + seconds, event, *args)
+
+    def cancel(self) -> None:
+        """Have nothing happen."""
+        self._number += 1
+
+    def _happen(self, number: int, event: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if number == self._number:
+            event(*args)
+
+
 class Latency:
     """Times of one kind: how many, their sum and the longest, in seconds (KIP-429's metrics)."""
 

@@ -100,7 +100,7 @@ class Consumer(SimulatedMember):
         if self._group.now.waits_for(self.member_id):
             self._again = True
             self._set_moving(True)
-            self._step_at(self._next_poll(self._agenda.now), self._rejoin)
+            self._step.at(self._next_poll(self._agenda.now), self._rejoin)
         return True
 
     def commit(self) -> Error:
@@ -140,10 +140,10 @@ class Consumer(SimulatedMember):
             self.member_id = answer.member_id
             self._again_in(ROUND_TRIP, self._join)
         elif error is Error.UNKNOWN_MEMBER_ID:
-            self._step_in(ROUND_TRIP + self._forget(error), self._join)
+            self._start_anew(error, ROUND_TRIP)
         elif error.retriable:
             self.failed += 1
-            self._step_in(_BACKOFF, self._join)
+            self._step.after(_BACKOFF, self._join)
         else:
             self._rejected(error)
 
@@ -158,7 +158,7 @@ class Consumer(SimulatedMember):
             busy = self._in_poll and self.protocol is not _EAGER and self.owned
             at = self._busy_until if busy else 0.0
             if at > self._agenda.now:
-                self._step_at(at, self._receive, answer.partitions)
+                self._step.at(at, self._receive, answer.partitions)
             else:
                 self._receive(answer.partitions)
             return
@@ -181,7 +181,7 @@ class Consumer(SimulatedMember):
             return
         self._woken, self._missed = True, False
         self._set_moving(True)
-        self._step_at(self._next_poll(self._next_beat()), self._hear)
+        self._step.at(self._next_poll(self._next_beat()), self._hear)
 
     # Joining
 
@@ -209,7 +209,7 @@ class Consumer(SimulatedMember):
 
     def _join(self) -> None:
         if self._frozen_until > self._agenda.now:
-            self._step_at(self._frozen_until, self._join)
+            self._step.at(self._frozen_until, self._join)
             return
         self._joining, self._woken, self._missed, self._again = True, False, False, False
         if self._joined_at < 0:
@@ -230,7 +230,7 @@ class Consumer(SimulatedMember):
         """Join when the listener has returned."""
         if seconds:
             self._joining = True
-            self._step_in(seconds, self._join)
+            self._step.after(seconds, self._join)
         else:
             self._join()
 
@@ -256,17 +256,17 @@ class Consumer(SimulatedMember):
             self._set_moving(False)
         elif error is Error.NOT_COORDINATOR:
             self._woken = True
-            self._step_in(_BACKOFF, self._hear)
+            self._step.after(_BACKOFF, self._hear)
         elif error is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
         else:
             self._start_anew(error)
 
-    def _start_anew(self, error: Error) -> None:
+    def _start_anew(self, error: Error, wait: float = 0.0) -> None:
         """Lose membership and partitions, and join when the listener is done with them."""
         took = self._forget(error)
         if self.alive:
-            self._join_in(took)
+            self._join_in(wait + took)
 
     def _join_done(self, answer: JoinAnswer) -> None:
         self.member_id, self.generation = answer.member_id, answer.generation
@@ -289,7 +289,7 @@ class Consumer(SimulatedMember):
             self._close()
             return
         at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP, self._agenda.now)
-        self._step_at(at, self._group.sync, self.member_id, self.generation, self, made)
+        self._step.at(at, self._group.sync, self.member_id, self.generation, self, made)
 
     def _read_metadata_for(self, members: Sequence[JoinRequest]) -> None:
         """Take note of the topics to assign; where metadata changes after that it joins again.
@@ -338,9 +338,9 @@ class Consumer(SimulatedMember):
             # One poll calls both listeners in turn: new partitions wait for the first.
             self._joining = True
             self._set_moving(True)
-            self._step_in(took, self._take_over, added, True)
+            self._step.after(took, self._take_over, added, True)
         else:
-            self._next_step()
+            self._step.cancel()
             self._take_over(added, bool(revoked))
 
     def _foreign(self, partitions: Owned) -> bool:
@@ -392,7 +392,7 @@ class Consumer(SimulatedMember):
 
     def _again_in(self, wait: float, join: Callable[[], None]) -> None:
         at = self._chance.retry(self._client_id, wait, self._agenda.now)
-        self._step_at(at, join)
+        self._step.at(at, join)
 
     def _forget(self, error: Error) -> float:
         """Lose membership and with it what it owned (KIP-429, onPartitionsLost).
@@ -455,7 +455,7 @@ class Consumer(SimulatedMember):
             self._ledger.past(self.process.name, now=self._agenda.now, over=False)
             member_id, self.member_id, self.generation = self.member_id, "", -1
             self._set_moving(True)
-            self._step_at(until, self._start_anew, Error.UNKNOWN_MEMBER_ID)
+            self._step.at(until, self._start_anew, Error.UNKNOWN_MEMBER_ID)
             if self.instance_id is None:
                 self._group.leave(member_id, self, "a member did not poll in time")
             else:
@@ -467,7 +467,7 @@ class Consumer(SimulatedMember):
     def _run_again(self) -> None:
         if not self._joining:
             self._woken = True
-            self._next_step()
+            self._step.cancel()
             self._hear()
 
     def _reads_later(self, read: Callable[[Any], None], answer: object) -> bool:

@@ -5,7 +5,7 @@ with the classic protocol join, sync and send heartbeats as in a classic group, 
 answer at once: nobody waits for anybody but for partitions that another member still holds.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember, TopicPartition
@@ -15,13 +15,10 @@ from rebal.planner.rehearsal.engine.agenda import Agenda
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.memory import (
     COMES_BACK,
-    FIRST_TIMELINE_SIZE,
     Brokers,
     MemberState,
     ReconcilingMember,
     Watcher,
-    timeline_order,
-    timeline_size,
 )
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
@@ -34,6 +31,7 @@ from rebal.planner.rehearsal.engine.messages import (
     JoinRequest,
     SyncAnswer,
 )
+from rebal.planner.rehearsal.engine.table import MemberTable, MovingCoordinator
 
 
 class Server(Protocol):
@@ -54,7 +52,40 @@ class Seat(NamedTuple):
     partitions: Owned
 
 
-class ConsumerGroup:
+class Handover:
+    """Partitions on their way: who has not released each of them, and who (id) is to get it."""
+
+    def __init__(self, members: Mapping[str, ReconcilingMember]) -> None:
+        self._members = members
+        self.holders: dict[TopicPartition, ReconcilingMember] = {}
+        self.takers: dict[TopicPartition, str] = {}
+
+    def aim(self, member: ReconcilingMember, target: Owned) -> None:
+        """Let a member have this target."""
+        member.aim(target)
+        self.takers.update(dict.fromkeys(target, member.member_id))
+
+    def hold(self, member: ReconcilingMember) -> None:
+        """Let nobody else have what this member holds."""
+        self.holders.update(dict.fromkeys(member.held, member))
+
+    def release(self, pairs: Iterable[TopicPartition]) -> None:
+        """Let other members have these, and have those that wait for them ask."""
+        waiting = set()
+        for pair in pairs:
+            self.holders.pop(pair, None)
+            waiting.add(self.takers.get(pair, ""))
+        for id_ in sorted(waiting & self._members.keys()):
+            member = self._members[id_]
+            if member.state is MemberState.UNRELEASED and not member.silent:
+                member.client.wake()
+
+    def waits(self, member: ReconcilingMember) -> bool:
+        """Return whether somebody holds what this member is to get."""
+        return any(pair in self.holders for pair in member.wanted - member.assigned)
+
+
+class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
     """One KIP-848 group at its coordinator.
 
     `left` is asked when a member with group.protocol=consumer has gone, and returns True where the
@@ -76,19 +107,14 @@ class ConsumerGroup:
         epoch: int = 0,
         first: float = 0.0,
     ) -> None:
-        self.number = self._made_for = epoch
+        super().__init__(agenda, brokers, watcher, chance, members=MemberTable(), number=epoch)
+        self._made_for = epoch
         # When the next target may be computed: at most one an interval (KIP-1263).
-        self.away, self._due = 0.0, agenda.now + first
-        self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
+        self._due = agenda.now + first
         self._server, self._left = server, left
-        self._members: dict[str, ReconcilingMember] = {}
-        self._table = FIRST_TIMELINE_SIZE
-        self._static: dict[str, str] = {}
-        self._holders: dict[TopicPartition, ReconcilingMember] = {}
-        self._takers: dict[TopicPartition, str] = {}
+        self._handover = Handover(self._members)
         self._behind: set[str] = set()
         self._unsettled = self._refresh = False
-        self._loads = 0
 
     # What the group is
 
@@ -100,11 +126,6 @@ class ConsumerGroup:
         if self.number > self._made_for:
             return GroupState.ASSIGNING
         return GroupState.RECONCILING if self._behind else GroupState.STABLE
-
-    @property
-    def size(self) -> int:
-        """Number of members, crashed ones included until their session ends."""
-        return len(self._members)
 
     @property
     def assignor(self) -> str | None:
@@ -124,24 +145,11 @@ class ConsumerGroup:
 
     def in_table_order(self, members: Iterable[ReconcilingMember]) -> list[ReconcilingMember]:
         """Return these members in the order of the coordinator's table."""
-        ids = [member.member_id for member in members]
-        return [self._members[id_] for id_ in timeline_order(ids, self._table)]
-
-    def lists(self) -> dict[str, tuple[str, ...]]:
-        """Return the assignor list of each member with the classic protocol."""
-        return {
-            id_: member.request.assignors
-            for id_, member in self._members.items()
-            if member.request is not None
-        }
+        return self._members.ordered(member.member_id for member in members)
 
     def partitions(self) -> dict[str, Owned]:
         """Return each member's partitions by its current assignment."""
         return {id_: tuple(sorted(member.assigned)) for id_, member in self._members.items()}
-
-    def waits_for(self, member_id: str) -> bool:
-        """Return whether the coordinator still counts this member."""
-        return member_id in self._members
 
     def seat(self, seats: Iterable[Seat]) -> None:
         """Begin with these members, each at its target of the group's epoch."""
@@ -149,15 +157,15 @@ class ConsumerGroup:
             member = self._add(request.member_id, request.instance_id, client)
             self._update(member, request)
             member.epoch = self.number
-            self._aim(member, sorted(partitions))
+            self._handover.aim(member, sorted(partitions))
             member.assigned = member.wanted
-            self._hold(member)
+            self._handover.hold(member)
             self._behind.discard(member.member_id)
 
     def dissolve(self) -> list[ReconcilingMember]:
         """End as a KIP-848 group, and return its members."""
         members = list(self._members.values())
-        self._members, self._static = {}, {}
+        self._members = MemberTable()
         return members
 
     # ConsumerGroupHeartbeat
@@ -183,14 +191,14 @@ class ConsumerGroup:
         return BeatAnswer(Error.NONE, member.epoch, member.assigned if moved else None)
 
     def _has_no_place(self, request: Beat | JoinRequest) -> bool:
-        returns = self._brokers.static_returns and request.instance_id in self._static
+        returns = self._brokers.static_returns and request.instance_id in self._members.static
         full = len(self._members) >= self._brokers.consumer_max_size
         return full and not returns and request.member_id not in self._members
 
     def _refuses(self, request: Beat) -> Error:
-        place = self._static.get(request.instance_id) if request.instance_id is not None else None
+        place = self._members.static.get(request.instance_id)
         known = self._members.get(request.member_id)
-        if request.instance_id is not None and place is not None:
+        if place is not None:
             old = self._members[place]
             if request.epoch == 0:
                 held = old.request is None and old.epoch != COMES_BACK
@@ -211,7 +219,7 @@ class ConsumerGroup:
             member.epoch = COMES_BACK
             self._behind.add(member.member_id)
             revoked, member.revoking = member.revoking, frozenset()
-            self._release(revoked)
+            self._handover.release(revoked)
         else:
             self._fence(member, "a member left")
         return BeatAnswer(Error.NONE, request.epoch)
@@ -232,7 +240,7 @@ class ConsumerGroup:
                 return
         request = request._replace(member_id=member_id)
         member = self._enter(member_id, request.instance_id, client)
-        member.timer += 1
+        member.late.cancel()
         changed = self._update(member, request)
         if changed or self._refresh:
             self._bump(changed or "topics changed", but=member)
@@ -256,7 +264,7 @@ class ConsumerGroup:
         if not any(all(name in each for each in lists) for name in request.assignors):
             return Error.INCONSISTENT_GROUP_PROTOCOL
         if request.member_id and request.instance_id is not None:
-            place = self._static.get(request.instance_id)
+            place = self._members.static.get(request.instance_id)
             if place != request.member_id:
                 return Error.UNKNOWN_MEMBER_ID if place is None else Error.FENCED_INSTANCE_ID
         return Error.NONE
@@ -269,10 +277,9 @@ class ConsumerGroup:
         assigned: Assigned | None = None,  # noqa: ARG002 - the coordinator assigns
     ) -> None:
         """SyncGroup: the partitions that the member has by now."""
-        member = self._members.get(member_id)
-        error = self._out_of_step(member, generation, client)
-        if error or member is None:
-            client.synced(SyncAnswer(error))
+        member = self._in_step(member_id, generation, client)
+        if isinstance(member, Error):
+            client.synced(SyncAnswer(member))
         elif self.number > member.epoch and member.state is not MemberState.UNREVOKED:
             self._expect(member, "join")
             client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
@@ -282,42 +289,34 @@ class ConsumerGroup:
 
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
         """Heartbeat of a member with the classic protocol: it joins again for each step."""
-        member = self._members.get(member_id)
-        error = self._out_of_step(member, generation, client)
-        if error or member is None:
-            return error
+        member = self._in_step(member_id, generation, client)
+        if isinstance(member, Error):
+            return member
         member.heard = self._agenda.now
         if (
             member.epoch < self.number
             or member.state is MemberState.UNREVOKED
-            or (member.state is MemberState.UNRELEASED and not self._waits(member))
+            or (member.state is MemberState.UNRELEASED and not self._handover.waits(member))
         ):
             self._expect(member, "join")
             return Error.REBALANCE_IN_PROGRESS
         return Error.NONE
 
-    def _out_of_step(
-        self, member: ReconcilingMember | None, generation: int, client: Client
-    ) -> Error:
-        if self.away:
-            return Error.NOT_COORDINATOR
-        if member is None or member.client is not client:
-            instance = getattr(client, "instance_id", None)
-            return Error.FENCED_INSTANCE_ID if instance in self._static else Error.UNKNOWN_MEMBER_ID
-        return Error.ILLEGAL_GENERATION if generation != member.epoch else Error.NONE
+    def _in_step(
+        self, member_id: str, generation: int, client: Client
+    ) -> ReconcilingMember | Error:
+        member = self._found(member_id, client)
+        if isinstance(member, Error) or generation == member.epoch:
+            return member
+        return Error.ILLEGAL_GENERATION
 
-    def commit(self, member_id: str, generation: int, client: Client | None = None) -> Error:
+    def commit(self, member_id: str, generation: int, client: Client) -> Error:
         """OffsetCommit: the member's own epoch counts."""
-        member = self._members.get(member_id)
-        if self.away:
-            return Error.NOT_COORDINATOR
-        if generation < 0 and not self._members:
-            return Error.NONE
-        if member is None or client is None:
-            return Error.UNKNOWN_MEMBER_ID
-        error = self._out_of_step(member, generation, client)
-        stale = error is Error.ILLEGAL_GENERATION and member.request is None
-        return Error.STALE_MEMBER_EPOCH if stale else error
+        member = self._found(member_id, client)
+        if isinstance(member, Error):
+            return member
+        stale = Error.STALE_MEMBER_EPOCH if member.request is None else Error.ILLEGAL_GENERATION
+        return Error.NONE if generation == member.epoch else stale
 
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
         """LeaveGroup; of a member that is not known nothing comes, and without a coordinator."""
@@ -329,38 +328,13 @@ class ConsumerGroup:
 
     # Members that fall silent, and the coordinator
 
-    def silent(self, member_id: str, last: float, client: Client) -> str:
-        """Learn that a member sends no heartbeat any more; its last one was at `last`.
-
-        Returns its id; empty if it is not counted.
-        """
-        member = self._members.get(member_id)
-        if member is None or member.client is not client:
-            return ""
-        member.silent, member.heard = True, max(member.heard, last)
-        self._watch(member)
-        return member_id
-
-    def awake(self, member_id: str) -> None:
-        """Learn that a silent member sends heartbeats again."""
-        member = self._members.get(member_id)
-        if member is not None:
-            member.silent, member.heard = False, self._agenda.now
-
     def refresh(self) -> None:
         """Learn that topics changed: the next heartbeat gives the group a new epoch."""
         self._refresh = True
         self._wake_all()
 
-    def move(self, seconds: float) -> None:
-        """Let another broker load the group in `seconds`; the records hold its whole state."""
-        self.away = max(seconds, 1e-9)
-        self._loads += 1
-        self._agenda.after(seconds, self._load, self._loads)
-
-    def _load(self, number: int) -> None:
-        if number != self._loads:
-            return
+    def _load(self) -> None:
+        """Know everything: the records hold the group's whole state."""
         self.away = 0.0
         for member in self._members.values():
             member.heard = self._agenda.now
@@ -375,7 +349,7 @@ class ConsumerGroup:
 
     def _enter(self, member_id: str, instance_id: str | None, client: Client) -> ReconcilingMember:
         """Return the member, a new one where it is not known, or a static one in its old place."""
-        place = self._static.get(instance_id) if instance_id is not None else None
+        place = self._members.static.get(instance_id)
         if place is not None and (place != member_id or self._members[place].epoch == COMES_BACK):
             return self._replace(self._members[place], member_id, client)
         member = self._members.get(member_id) or self._add(member_id, instance_id, client)
@@ -383,12 +357,9 @@ class ConsumerGroup:
         return member
 
     def _add(self, member_id: str, instance_id: str | None, client: Client) -> ReconcilingMember:
-        member = ReconcilingMember(member_id, instance_id, client, self._agenda.now)
-        self._members[member_id] = member
-        self._table = timeline_size(self._table, len(self._members))
+        member = ReconcilingMember(member_id, instance_id, client, self._agenda)
+        self._members.add(member)
         self._behind.add(member_id)
-        if instance_id is not None:
-            self._static[instance_id] = member_id
         return member
 
     def _replace(self, old: ReconcilingMember, member_id: str, client: Client) -> ReconcilingMember:
@@ -399,9 +370,8 @@ class ConsumerGroup:
             old.client.wake()
         member = self._add(member_id, old.instance_id, client)
         member.replaces(old)
-        self._hold(member)
-        for pair in member.target:
-            self._takers[pair] = member_id
+        self._handover.hold(member)
+        self._handover.aim(member, old.target)
         return member
 
     def _update(self, member: ReconcilingMember, request: JoinRequest | Beat) -> str:
@@ -455,17 +425,12 @@ class ConsumerGroup:
             for member in (*self.in_table_order(known), *new)
         ]
         made = self._server.targets(self.assignor or "", members)
-        self._takers.clear()
+        self._handover.takers.clear()
         for id_, member in self._members.items():
-            self._aim(member, made.get(id_, ()))
+            self._handover.aim(member, made.get(id_, ()))
         self._made_for = self.number
         self._due = self._agenda.now + self._brokers.assignment_interval
         self._behind.update(self._members)
-
-    def _aim(self, member: ReconcilingMember, target: Owned) -> None:
-        member.aim(target)
-        for pair in target:
-            self._takers[pair] = member.member_id
 
     def _reconcile(
         self, member: ReconcilingMember, owned: frozenset[TopicPartition] | None
@@ -473,11 +438,11 @@ class ConsumerGroup:
         if self.number > self._made_for and self._due <= self._agenda.now:
             self._make_targets(member)
         before = member.held
-        if member.advance(self._made_for, owned, self._holders):
-            self._hold(member)
-            self._release(before - member.held)
+        if member.advance(self._made_for, owned, self._handover.holders):
+            self._handover.hold(member)
+            self._handover.release(before - member.held)
             if member.request is None:
-                member.timer += 1
+                member.late.cancel()
                 if member.state is MemberState.UNREVOKED:
                     self._expect(member, "revoke")
         if member.reconciled(self._made_for):
@@ -486,49 +451,22 @@ class ConsumerGroup:
                 self._unsettled = False
                 self._watcher.stable(self.number)
 
-    def _hold(self, member: ReconcilingMember) -> None:
-        for pair in member.held:
-            self._holders[pair] = member
-
-    def _release(self, pairs: Iterable[TopicPartition]) -> None:
-        """Let other members have these, and have those that wait for them ask."""
-        waiting = set()
-        for pair in pairs:
-            self._holders.pop(pair, None)
-            waiting.add(self._takers.get(pair))
-        for id_ in sorted(filter(None, waiting)):
-            member = self._members.get(id_)
-            if member is not None and member.state is MemberState.UNRELEASED and not member.silent:
-                member.client.wake()
-
-    def _waits(self, member: ReconcilingMember) -> bool:
-        return any(pair in self._holders for pair in member.wanted - member.assigned)
-
     def _fence(self, member: ReconcilingMember, why: str) -> None:
         """Remove a member, which gives the group a new epoch or converts it."""
         id_ = member.member_id
         if member.request is None and self._left(id_):
             return
-        del self._members[id_]
+        self._members.remove(member)
         self._behind.discard(id_)
-        if member.instance_id is not None and self._static.get(member.instance_id) == id_:
-            del self._static[member.instance_id]
-        self._release(member.held)
+        self._handover.release(member.held)
         self._bump(why)
 
     # Time
 
-    def _watch(self, member: ReconcilingMember) -> None:
-        """Schedule the end of a silent member's session."""
-        member.deadline = member.heard + member.session
-        self._agenda.at(member.deadline, self._session_over, member, member.deadline)
+    def _session(self, member: ReconcilingMember) -> float:
+        return member.session
 
-    def _session_over(self, member: ReconcilingMember, deadline: float) -> None:
-        current = self._members.get(member.member_id) is member
-        if current and member.silent and member.deadline == deadline and not self.away:
-            self._expire(member, "its session timed out")
-
-    def _expire(self, member: ReconcilingMember, why: str) -> None:
+    def _expire(self, member: ReconcilingMember, why: str = "its session timed out") -> None:
         self._watcher.removed(member.member_id, why)
         if not member.silent:
             member.client.wake()
@@ -536,11 +474,8 @@ class ConsumerGroup:
 
     def _expect(self, member: ReconcilingMember, to: str) -> None:
         """Give a member its rebalance timeout to revoke what is not in its target, or to join."""
-        member.timer += 1
-        why = f"it did not {to} in time"
-        self._agenda.after(member.rebalance, self._too_late, member, member.timer, why)
+        member.late.after(member.rebalance, self._too_late, member, f"it did not {to} in time")
 
-    def _too_late(self, member: ReconcilingMember, timer: int, why: str) -> None:
-        current = self._members.get(member.member_id) is member
-        if current and member.timer == timer and not self.away:
+    def _too_late(self, member: ReconcilingMember, why: str) -> None:
+        if self._members.get(member.member_id) is member and not self.away:
             self._expire(member, why)

@@ -14,17 +14,14 @@ from msgspec.structs import replace
 from rebal.groups.assignors import Owned
 from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.groups.vote import elect
-from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.agenda import Agenda, Timer
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.memory import (
-    FIRST_SIZE,
     Brokers,
     ClassicMember,
     ClassicSeat,
     Stored,
     Watcher,
-    table_order,
-    table_size,
 )
 from rebal.planner.rehearsal.engine.messages import (
     Assigned,
@@ -35,12 +32,75 @@ from rebal.planner.rehearsal.engine.messages import (
     JoinRequest,
     SyncAnswer,
 )
+from rebal.planner.rehearsal.engine.table import MemberTable, MovingCoordinator
 
 _NEW_MEMBER: Final = 300.0
 """Seconds for which a new member's join may wait before its session counts."""
 
 
-class ClassicGroup:
+class ClassicTable(MemberTable[ClassicMember]):
+    """Members of a classic group, and what their last joins say together."""
+
+    # Different assignor lists among the members'; None where one of them may have changed.
+    _lists: frozenset[tuple[str, ...]] | None = None
+
+    def add(self, member: ClassicMember) -> None:
+        """Add a member, with its list."""
+        super().add(member)
+        self._lists = None
+
+    def remove(self, member: ClassicMember) -> None:
+        """Remove a member, and its list."""
+        super().remove(member)
+        self._lists = None
+
+    def join_again(self, member: ClassicMember, request: JoinRequest) -> None:
+        """Let a member wait for the next generation by this request."""
+        if member.request.assignors != request.assignors:
+            self._lists = None
+        member.request, member.joining = request, True
+
+    def admits(self, assignors: tuple[str, ...]) -> bool:
+        """Return whether every remembered list holds one of these, the joiner's own old one too."""
+        if self._lists is None:
+            self._lists = frozenset(member.request.assignors for member in self.values())
+        known = self._lists
+        return any(all(name in each for each in known) for name in assignors)
+
+    def vote(self, kind: CoordinatorKind) -> str | None:
+        """Return the assignor that the members elect."""
+        return elect([member.request.assignors for member in self.values()], kind).assignor
+
+    @property
+    def patience(self) -> float:
+        """The longest rebalance timeout."""
+        return max((member.request.rebalance for member in self.values()), default=0.0)
+
+    def has_room(self, member_id: str, most: int, *, preparing: bool) -> bool:
+        """Return whether a member may join where there are to be `most`.
+
+        While the group is `preparing` a rebalance those count that have joined.
+        """
+        known = self.get(member_id)
+        if len(self) < most or not preparing:
+            return len(self) < most or known is not None
+        waiting = sum(member.joining for member in self.values())
+        return (known is not None and known.joining) or waiting < most
+
+    @property
+    def all_joined(self) -> bool:
+        """True if every member waits for the next generation."""
+        return all(member.joining for member in self.values())
+
+    def next_leader(self, leader: str | None) -> str | None:
+        """Return the leader if it has joined again, or the first of the table that has."""
+        now = self.get(leader or "")
+        if now is not None and now.joining:
+            return leader
+        return next((one.member_id for one in self.ordered(self) if one.joining), None)
+
+
+class ClassicGroup(MovingCoordinator[ClassicMember]):
     """One group and its coordinator.
 
     Requests are methods; their answers go to the client, at once or when a rebalance has gone on.
@@ -54,30 +114,17 @@ class ClassicGroup:
         chance: Chance,
         generation: int = 0,
     ) -> None:
+        members = ClassicTable(brokers.kind)
+        super().__init__(agenda, brokers, watcher, chance, members=members, number=generation)
+        self._members: ClassicTable = members
         self.phase = GroupState.EMPTY
-        self.number = generation
         self.assignor: str | None = None
         self.leader: str | None = None
-        self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
-        self._members: dict[str, ClassicMember] = {}
-        self._static: dict[str, str] = {}
         self._pending: dict[str, float] = {}
-        self.away = 0.0
-        self._timer = self._loads = 0
+        # The end of the phase, by its timeout.
+        self._barrier = Timer(agenda)
         self._first = self._more = False
-        self._table = FIRST_SIZE
         self.stored = Stored(generation, None, None, ())
-        # Different assignor lists among the members'; None where one of them may have changed.
-        self._known: frozenset[tuple[str, ...]] | None = None
-
-    @property
-    def size(self) -> int:
-        """Number of members, crashed ones included until their session ends."""
-        return len(self._members)
-
-    def lists(self) -> dict[str, tuple[str, ...]]:
-        """Return each member's assignor list as the coordinator remembers it."""
-        return {id_: member.request.assignors for id_, member in self._members.items()}
 
     def partitions(self) -> dict[str, Owned]:
         """Return each member's partitions by the last assignment."""
@@ -101,7 +148,7 @@ class ClassicGroup:
         if self.phase is not GroupState.EMPTY:
             return Error.NON_EMPTY_GROUP
         self.phase, self.number, self.assignor, self.leader = GroupState.DEAD, 0, None, None
-        self._pending, self._table = {}, FIRST_SIZE
+        self._pending, self._members = {}, ClassicTable(self._brokers.kind)
         self.stored = Stored(0, None, None, ())
         return Error.NONE
 
@@ -109,7 +156,7 @@ class ClassicGroup:
         """End as a classic group (KIP-848), have its members join again, and return them."""
         members = list(self._members.values())
         self._answer_waiting(Error.REBALANCE_IN_PROGRESS)
-        self._members, self._static, self._pending = {}, {}, {}
+        self._pending, self._members = {}, ClassicTable(self._brokers.kind)
         return members
 
     # Requests
@@ -137,43 +184,21 @@ class ClassicGroup:
             if request.member_id:
                 return Error.UNKNOWN_MEMBER_ID
             self.phase = GroupState.EMPTY
-        if not self._has_room(request.member_id):
+        preparing = self.phase is GroupState.PREPARING_REBALANCE
+        if not self._members.has_room(request.member_id, brokers.max_size, preparing=preparing):
             self._pending.pop(request.member_id, None)
             if request.member_id in self._members:
-                self._remove(request.member_id)
+                self._remove(self._members[request.member_id])
             return Error.GROUP_MAX_SIZE_REACHED
-        if not self._admits(request.assignors):
+        if not self._members.admits(request.assignors):
             return Error.INCONSISTENT_GROUP_PROTOCOL
         if not request.member_id or request.member_id in self._pending:
             return Error.NONE
-        if request.instance_id is not None and request.instance_id in self._static:
-            if self._static[request.instance_id] != request.member_id:
-                return Error.FENCED_INSTANCE_ID
-        elif request.member_id not in self._members:
-            return Error.UNKNOWN_MEMBER_ID
-        return Error.NONE
-
-    def _has_room(self, member_id: str) -> bool:
-        most = self._brokers.max_size
-        if self.phase is GroupState.EMPTY or len(self._members) < most:
-            return True
-        known = self._members.get(member_id)
-        if self.phase is GroupState.PREPARING_REBALANCE:
-            waiting = sum(member.joining for member in self._members.values())
-            return (known is not None and known.joining) or waiting < most
-        return known is not None
-
-    def _admits(self, assignors: tuple[str, ...]) -> bool:
-        """Return whether every remembered list holds one of these, the joiner's own old one too."""
-        if self.phase is GroupState.EMPTY or not self._members:
-            return bool(assignors)
-        return any(all(name in each for each in self._distinct()) for name in assignors)
-
-    def _distinct(self) -> frozenset[tuple[str, ...]]:
-        """Return the different lists among those that are remembered."""
-        if self._known is None:
-            self._known = frozenset(m.request.assignors for m in self._members.values())
-        return self._known
+        place = self._members.static.get(request.instance_id)
+        if place is None:
+            here = request.member_id in self._members
+            return Error.NONE if here else Error.UNKNOWN_MEMBER_ID
+        return Error.NONE if place == request.member_id else Error.FENCED_INSTANCE_ID
 
     def _join_new(self, request: JoinRequest, client: ClassicClient) -> None:
         instance = request.instance_id
@@ -183,8 +208,9 @@ class ClassicGroup:
             self._pending[member_id] = deadline = self._agenda.now + request.session
             self._agenda.at(deadline, self._forget_pending, member_id, deadline)
             client.joined(JoinAnswer(Error.MEMBER_ID_REQUIRED, member_id))
-        elif instance in self._static:
-            self._replace_static(self._static[instance], request, client)
+        elif instance in self._members.static:
+            old = self._members[self._members.static[instance]]
+            self._replace_static(old, request, client)
         else:
             self._enter(request, client)
 
@@ -194,7 +220,7 @@ class ClassicGroup:
         self._more = True
         if self.leader is None:
             self.leader = request.member_id
-        self._rebalance_or_go_on("a member joined")
+        self.prepare("a member joined")
 
     def _join_again(self, request: JoinRequest, client: ClassicClient) -> None:
         member = self._members[request.member_id]
@@ -205,40 +231,38 @@ class ClassicGroup:
         if same and (completing or (self.phase is GroupState.STABLE and not leads)):
             self._tell_generation(member)
             return
-        if member.request.assignors != request.assignors:
-            self._known = None
-        member.request, member.joining = request, True
-        self._rebalance_or_go_on("the leader joined again" if leads else "a member joined again")
+        self._members.join_again(member, request)
+        self.prepare("the leader joined again" if leads else "a member joined again")
 
-    def _replace_static(self, old_id: str, request: JoinRequest, client: ClassicClient) -> None:
+    def _replace_static(
+        self, old: ClassicMember, request: JoinRequest, client: ClassicClient
+    ) -> None:
         """Replace a static member by its restarted process (KIP-345)."""
-        old = self._members[old_id]
         place = self._add(request, client)
         place.new, place.partitions = False, old.partitions
-        del self._members[old_id]
-        self._known = None
-        self._turn_away(old, Error.FENCED_INSTANCE_ID)
-        leads = self.leader == old_id
+        self._members.remove(old)
+        old.turn_away(Error.FENCED_INSTANCE_ID)
+        leads = self.leader == old.member_id
         if leads:
             self.leader = request.member_id
-        if self.phase is GroupState.STABLE and self._vote() == self.assignor:
+        if (
+            self.phase is GroupState.STABLE
+            and self._members.vote(self._brokers.kind) == self.assignor
+        ):
             self._store()
             # KIP-814: an older client is not told that it leads, and assigns nothing.
             self._tell_generation(place, leads=leads and client.skips_assignment, skips=True)
             return
         place.joining = True
-        self._rebalance_or_go_on("the list of a static member changed the vote")
+        self.prepare("the list of a static member changed the vote")
 
     def sync(
         self, member_id: str, number: int, client: ClassicClient, assigned: Assigned | None = None
     ) -> None:
         """SyncGroup of that generation; `assigned` is the leader's."""
-        member = self._members.get(member_id)
-        if self.away:
-            client.synced(SyncAnswer(Error.NOT_COORDINATOR))
-        elif member is None or member.client is not client:
-            error = self._unknown(client) if member is None else Error.UNKNOWN_MEMBER_ID
-            client.synced(SyncAnswer(error))
+        member = self._found(member_id, client)
+        if isinstance(member, Error):
+            client.synced(SyncAnswer(member))
         elif number != self.number:
             client.synced(SyncAnswer(Error.ILLEGAL_GENERATION))
         elif self.phase is GroupState.PREPARING_REBALANCE:
@@ -253,11 +277,9 @@ class ClassicGroup:
 
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
         """Heartbeat."""
-        member = self._members.get(member_id)
-        if self.away:
-            return Error.NOT_COORDINATOR
-        if member is None or member.client is not client:
-            return self._unknown(client)
+        member = self._found(member_id, client)
+        if isinstance(member, Error):
+            return member
         if generation != self.number:
             return Error.ILLEGAL_GENERATION
         member.heard = self._agenda.now
@@ -265,16 +287,13 @@ class ClassicGroup:
             return Error.REBALANCE_IN_PROGRESS
         return Error.NONE
 
-    def commit(self, member_id: str, generation: int, client: Client | None = None) -> Error:
+    def commit(self, member_id: str, generation: int, client: Client) -> Error:
         """OffsetCommit: rejected while members wait for the leader's assignment.
 
-        A commit in the name of no member (generation -1) is taken only by an Empty group. One that
-        is taken counts as a heartbeat.
+        One that is taken counts as a heartbeat.
         """
         if self.away:
             return Error.NOT_COORDINATOR
-        if generation < 0 and self.phase in (GroupState.EMPTY, GroupState.DEAD):
-            return Error.NONE
         member = self._members.get(member_id)
         if member is None:
             return self._unknown(client)
@@ -301,29 +320,16 @@ class ClassicGroup:
             else:
                 self._complete_if_all_joined()
         elif member_id in self._members:
-            self._remove(member_id)
-            self._rebalance_or_go_on(why)
+            self._remove(self._members[member_id])
+            self.prepare(why)
 
     def silent(self, member_id: str, last: float, client: Client) -> str:
         """Learn that a member sends no heartbeat any more; its last one was at `last`.
 
-        Returns its id, which a static one whose first join waits does not know; empty if it is not
-        counted.
+        A static one whose first join waits does not know its id yet.
         """
-        member = self._members.get(member_id)
-        if member is None and not member_id:
-            member = next((one for one in self._members.values() if one.client is client), None)
-        if member is None:
-            return ""
-        member.silent, member.heard = True, max(member.heard, last)
-        self._watch(member)
-        return member.request.member_id
-
-    def awake(self, member_id: str) -> None:
-        """Learn that a silent member sends heartbeats again."""
-        member = self._members.get(member_id)
-        if member is not None:
-            member.silent, member.heard = False, self._agenda.now
+        waiting = (id_ for id_, one in self._members.items() if one.client is client)
+        return super().silent(member_id or next(waiting, ""), last, client)
 
     def waits_for(self, member_id: str) -> bool:
         """Return whether the coordinator still counts this member."""
@@ -331,26 +337,21 @@ class ClassicGroup:
 
     def move(self, seconds: float) -> None:
         """Let another broker take over the group; it loads the group in `seconds`."""
-        self.away = max(seconds, 1e-9)
         self._answer_waiting(Error.NOT_COORDINATOR)
-        self._loads += 1
-        self._agenda.after(seconds, self._load, self._loads)
+        super().move(seconds)
 
     def _answer_waiting(self, error: Error) -> None:
-        self._timer += 1
+        self._barrier.cancel()
         for member in self._members.values():
             if member.joining or member.syncing:
-                self._turn_away(member, error)
+                member.turn_away(error)
 
-    def _load(self, number: int) -> None:
+    def _load(self) -> None:
         """Know only what the record in __consumer_offsets holds: of each list the elected name."""
-        if number != self._loads:
-            return
-        stored = self.stored
-        self.away = 0.0
+        stored, self.away = self.stored, 0.0
         silent = {id_ for id_, member in self._members.items() if member.silent}
         here = self._members
-        self._members, self._static, self._pending, self._table = {}, {}, {}, FIRST_SIZE
+        self._pending, self._members = {}, ClassicTable(self._brokers.kind)
         self.number, self.assignor, self.leader = stored.generation, stored.assignor, stored.leader
         for request, client, partitions in stored.members:
             kept = request._replace(assignors=(stored.assignor or "",), stamp=None)
@@ -370,22 +371,21 @@ class ClassicGroup:
 
     # Rebalances
 
-    def _rebalance_or_go_on(self, why: str) -> None:
-        if self.phase is GroupState.PREPARING_REBALANCE:
-            self._complete_if_all_joined()
-        else:
-            self.prepare(why)
+    def prepare(self, why: str, *, expired: bool = False) -> None:
+        """Begin a rebalance, or go on with the one that waits for its members.
 
-    def prepare(self, why: str) -> None:
-        """Begin a rebalance."""
-        agenda = self._agenda
+        `expired`: a member that it waited for has expired.
+        """
+        if self.phase is GroupState.PREPARING_REBALANCE:
+            self._complete_if_all_joined(expired=expired)
+            return
         self._first = self.phase is GroupState.EMPTY
         waiting = [member for member in self._members.values() if member.syncing]
         if self.phase is GroupState.COMPLETING_REBALANCE:
             for member in self._members.values():
                 member.partitions = ()
         self.phase = GroupState.PREPARING_REBALANCE
-        self._timer += 1
+        self._barrier.cancel()
         self._watcher.preparing(why)
         for member in self._members.values():
             member.unsynced = member.syncing = False
@@ -393,33 +393,24 @@ class ClassicGroup:
                 member.client.wake()
         for member in waiting:
             # propagateAssignment begins its session anew, with an error too.
-            member.heard = agenda.now
+            member.heard = self._agenda.now
             member.client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         if self._first:
             self._more = False
             delay = self._brokers.initial_delay
-            left = max(self._longest() - delay, 0.0)
-            agenda.after(delay, self._first_join_over, self._timer, left)
+            left = max(self._members.patience - delay, 0.0)
+            self._barrier.after(delay, self._first_join_over, left)
         else:
-            agenda.after(self._longest(), self._join_over, self._timer)
+            self._barrier.after(self._members.patience, self._complete)
             self._complete_if_all_joined()
 
-    def _longest(self) -> float:
-        return max((member.request.rebalance for member in self._members.values()), default=0.0)
-
-    def _first_join_over(self, timer: int, left: float) -> None:
+    def _first_join_over(self, left: float) -> None:
         """KIP-134: an Empty group waits on while members come, up to the rebalance timeout."""
-        if timer != self._timer:
-            return
         if self._more and left > 0:
             self._more = False
             delay = min(self._brokers.initial_delay, left)
-            self._agenda.after(delay, self._first_join_over, timer, left - delay)
+            self._barrier.after(delay, self._first_join_over, left - delay)
         else:
-            self._complete()
-
-    def _join_over(self, timer: int) -> None:
-        if timer == self._timer:
             self._complete()
 
     def _complete_if_all_joined(self, *, expired: bool = False) -> None:
@@ -428,38 +419,36 @@ class ClassicGroup:
         # The first generation of an Empty group is complete when its delay is over; the Java
         # coordinator completes it too when a member that it waited for has expired.
         first = self._first and not (expired and self._brokers.kind is CoordinatorKind.JAVA)
-        if not first and all(member.joining for member in self._members.values()):
+        if not first and self._members.all_joined:
             self._complete()
 
     def _complete(self) -> None:
-        missing = [id_ for id_, m in self._members.items() if not m.joining]
-        for id_ in missing:
-            if self._members[id_].request.instance_id is None:
-                self._remove(id_)
-                self._watcher.removed(id_, "it did not join in time")
-        if self._members and not self._elect_leader():
+        for member in [one for one in self._members.values() if not one.joining]:
+            if member.instance_id is None:
+                self._evict(member, "it did not join in time")
+        leader = self._members.next_leader(self.leader)
+        if self._members and leader is None:
             # Only static members are left, and none has joined: they are waited for once more.
-            self._timer += 1
-            self._agenda.after(self._longest(), self._join_over, self._timer)
+            self._barrier.after(self._members.patience, self._complete)
             return
-        self._timer += 1
+        self._barrier.cancel()
+        self.leader = leader
         self.number += 1
         if not self._members:
-            self.phase, self.assignor, self.leader = GroupState.EMPTY, None, None
+            self.phase, self.assignor = GroupState.EMPTY, None
             self._store()
             self._watcher.generation(self.number, None, 0)
             return
-        self.assignor = self._vote()
+        self.assignor = self._members.vote(self._brokers.kind)
         self.phase = GroupState.COMPLETING_REBALANCE
         self._watcher.generation(self.number, self.assignor, len(self._members))
-        self._agenda.after(self._longest(), self._sync_over, self._timer)
+        self._barrier.after(self._members.patience, self._sync_over)
         self._answer_joins()
 
     def _answer_joins(self) -> None:
         """Answer all joins; who is static and did not join has a new session, and must sync too."""
-        timer, now = self._timer, self._agenda.now
         for member in list(self._members.values()):
-            member.new, member.unsynced, member.heard = False, True, now
+            member.new, member.unsynced, member.heard = False, True, self._agenda.now
             if member.silent:
                 self._watch(member)
         for member in list(self._members.values()):
@@ -467,7 +456,7 @@ class ClassicGroup:
                 continue
             member.joining = False
             self._tell_generation(member)
-            if timer != self._timer:
+            if self.phase is not GroupState.COMPLETING_REBALANCE:
                 return
 
     def _tell_generation(
@@ -481,29 +470,10 @@ class ClassicGroup:
                 self.number,
                 self.assignor or "",
                 leads,
-                [self._members[id_].request for id_ in self._order()] if leads else (),
+                [one.request for one in self._members.ordered(self._members)] if leads else (),
                 skip_assignment=skips and leads,
             )
         )
-
-    def _elect_leader(self) -> bool:
-        """Keep the leader if it has joined again, or take the first of the table that has."""
-        leader = self._members.get(self.leader or "")
-        if leader is not None and leader.joining:
-            return True
-        joined = next((id_ for id_ in self._order() if self._members[id_].joining), None)
-        if joined is not None:
-            self.leader = joined
-        return joined is not None
-
-    def _order(self) -> list[str]:
-        """Return the member ids in the order of the coordinator's hash table."""
-        return table_order(self._members, self._table, self._brokers.kind)
-
-    def _vote(self) -> str | None:
-        return elect(
-            [m.request.assignors for m in self._members.values()], self._brokers.kind
-        ).assignor
 
     def _hand_out(self, assigned: Assigned) -> None:
         for id_, member in self._members.items():
@@ -519,16 +489,13 @@ class ClassicGroup:
                     self._watch(member)
                 member.client.synced(SyncAnswer(Error.NONE, member.partitions))
 
-    def _sync_over(self, timer: int) -> None:
+    def _sync_over(self) -> None:
         """Members that joined and never asked for their partitions are removed."""
-        if timer != self._timer:
-            return
-        late = [id_ for id_, member in self._members.items() if member.unsynced]
-        for id_ in late:
-            self._remove(id_)
-            self._watcher.removed(id_, "it did not sync in time")
+        late = [member for member in self._members.values() if member.unsynced]
+        for member in late:
+            self._evict(member, "it did not sync in time")
         if late:
-            self._rebalance_or_go_on("a member did not sync in time")
+            self.prepare("a member did not sync in time")
 
     # Members
 
@@ -536,55 +503,31 @@ class ClassicGroup:
         sent = request.subscription
         if sent.member_id != request.member_id:
             request = request._replace(subscription=replace(sent, member_id=request.member_id))
-        member = self._members[request.member_id] = ClassicMember(request, client, self._agenda.now)
-        self._known = None
-        if request.instance_id is not None:
-            self._static[request.instance_id] = request.member_id
-        self._table = table_size(self._table, len(self._members), self._brokers.kind)
+        member = ClassicMember(request, client, self._agenda.now)
+        self._members.add(member)
         return member
 
-    def _remove(self, member_id: str) -> None:
-        member = self._members.pop(member_id)
-        self._known = None
-        instance = member.request.instance_id
-        if instance is not None and self._static.get(instance) == member_id:
-            del self._static[instance]
-        if self.leader == member_id:
-            self.leader = next(iter(self._order()), None)
-        self._turn_away(member, Error.UNKNOWN_MEMBER_ID)
+    def _remove(self, member: ClassicMember) -> None:
+        self._members.remove(member)
+        if self.leader == member.member_id:
+            first = self._members.ordered(self._members)[:1]
+            self.leader = first[0].member_id if first else None
+        member.turn_away(Error.UNKNOWN_MEMBER_ID)
 
-    def _turn_away(self, member: ClassicMember, error: Error) -> None:
-        """Answer what it waits for, or have its next heartbeat find the error."""
-        if member.joining:
-            member.client.joined(JoinAnswer(error))
-        elif member.syncing:
-            member.client.synced(SyncAnswer(error))
-        elif not member.silent:
-            member.client.wake()
+    def _evict(self, member: ClassicMember, why: str) -> None:
+        self._remove(member)
+        self._watcher.removed(member.member_id, why)
 
-    def _unknown(self, client: Client | None) -> Error:
-        """Return the answer to a process that is no member; another one may have its place."""
-        instance = getattr(client, "instance_id", None)
-        return Error.FENCED_INSTANCE_ID if instance in self._static else Error.UNKNOWN_MEMBER_ID
+    def _session(self, member: ClassicMember) -> float:
+        """Return its session; a new member's join may wait longer."""
+        return _NEW_MEMBER if member.new and member.joining else member.request.session
 
-    def _watch(self, member: ClassicMember) -> None:
-        """Schedule the end of a silent member's session; a new member's join may wait longer."""
-        waits = _NEW_MEMBER if member.new and member.joining else member.request.session
-        member.deadline = member.heard + waits
-        self._agenda.at(member.deadline, self._session_over, member, member.deadline)
-
-    def _session_over(self, member: ClassicMember, deadline: float) -> None:
-        id_ = member.request.member_id
-        if self._members.get(id_) is not member or not member.silent or self.away:
+    def _expire(self, member: ClassicMember) -> None:
+        """Remove a member whose session is over, unless it waits for a generation or partitions."""
+        if (member.joining or member.syncing) and not member.new:
             return
-        if member.deadline != deadline or ((member.joining or member.syncing) and not member.new):
-            return
-        self._remove(id_)
-        self._watcher.removed(id_, "its session timed out")
-        if self.phase is GroupState.PREPARING_REBALANCE:
-            self._complete_if_all_joined(expired=True)
-        else:
-            self.prepare("a session timed out")
+        self._evict(member, "its session timed out")
+        self.prepare("a session timed out", expired=True)
 
     def _forget_pending(self, member_id: str, deadline: float) -> None:
         if self._pending.get(member_id) == deadline:

@@ -10,6 +10,7 @@ a heartbeat that would find nothing new is not simulated.
 from typing import Final
 
 from rebal.groups.assignors import TopicPartition
+from rebal.planner.rehearsal.engine.agenda import Timer
 from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP
 from rebal.planner.rehearsal.engine.member import SimulatedMember, Surroundings
 from rebal.planner.rehearsal.engine.memory import COMES_BACK, LEAVES
@@ -45,7 +46,7 @@ class Kip848Consumer(SimulatedMember):
         self._topics_told = True
         self._reconciling = self._stale = False
         self._began = 0.0
-        self._beats = 0
+        self._heartbeat = Timer(self._agenda)
 
     def seat(self, running: RunningProcess, elected: str) -> Beat:  # noqa: ARG002 - it elects none
         """Be a member already, with its partitions; return the heartbeat that it came by."""
@@ -89,7 +90,7 @@ class Kip848Consumer(SimulatedMember):
             return
         self._woken = True
         self._set_moving(True)
-        self._agenda.at(self._next_beat(), self._beat, self._next_beat_token())
+        self._heartbeat.at(self._next_beat(), self._beat)
 
     # Heartbeats
 
@@ -107,12 +108,10 @@ class Kip848Consumer(SimulatedMember):
             process.protocol == "streams",
         )
 
-    def _beat(self, token: int | None = None) -> None:
-        if not self.alive or self._stale or (token is not None and token != self._beats):
+    def _beat(self) -> None:
+        if not self.alive or self._stale or self._frozen_until > self._agenda.now:
             return
-        if self._frozen_until > self._agenda.now:
-            return
-        self._next_beat_token()
+        self._heartbeat.cancel()
         self._woken = False
         self._beats_from = self._agenda.now
         answer = self._group.beat(self._request(self._epoch, full=self._epoch == 0), self)
@@ -131,7 +130,7 @@ class Kip848Consumer(SimulatedMember):
         if self._target != self._current:
             self._set_moving(True)
             self._reconciling, self._began = True, self._agenda.now
-            self._step_at(self._next_poll(self._agenda.now + ROUND_TRIP), self._revoke)
+            self._step.at(self._next_poll(self._agenda.now + ROUND_TRIP), self._revoke)
         else:
             self._set_moving(self._busy_until > self._agenda.now)
 
@@ -139,7 +138,7 @@ class Kip848Consumer(SimulatedMember):
         self.failed += 1
         if error is Error.NOT_COORDINATOR:
             self._woken = True
-            self._agenda.after(_BACKOFF, self._beat, self._next_beat_token())
+            self._heartbeat.after(_BACKOFF, self._beat)
         elif error in _FENCED:
             self._around.tell(self, "fenced", error.name)
             self._set_moving(True)
@@ -147,7 +146,7 @@ class Kip848Consumer(SimulatedMember):
             if self.owned:
                 self._ledger.past(self.process.name, now=self._agenda.now, over=False)
             after = self._next_poll(self._agenda.now) if self.owned else self._agenda.now
-            self._step_at(after, self._lose)
+            self._step.at(after, self._lose)
         else:
             self.rejected = True
             self._around.tell(self, "rejected", error.name)
@@ -162,7 +161,7 @@ class Kip848Consumer(SimulatedMember):
         revoked = self.owned - self._numbers(target)
         took = self._give_up(revoked, self.revoked, self.process.on_revoked)
         took = self._in_application(max(took, self.process.slow) if revoked else 0.0)
-        self._step_in(took, self._assign, target, bool(revoked))
+        self._step.after(took, self._assign, target, bool(revoked))
 
     def _assign(self, target: frozenset[TopicPartition], had: bool) -> None:
         """Run the listener again, unless it threw for the partitions that were revoked (`had`)."""
@@ -170,7 +169,7 @@ class Kip848Consumer(SimulatedMember):
             return
         took = self._in_application(self.process.on_assigned)
         self.assigned.add(took, self._agenda.now)
-        self._step_in(took, self._acknowledge, target)
+        self._step.after(took, self._acknowledge, target)
 
     def _acknowledge(self, target: frozenset[TopicPartition]) -> None:
         """Consume what was added, and tell the coordinator at once."""
@@ -188,7 +187,7 @@ class Kip848Consumer(SimulatedMember):
         had = bool(self.owned)
         took = self._in_application(self.process.on_lost if had else 0.0)
         self._drop_all()
-        self._step_in(took, self._join_again, had)
+        self._step.after(took, self._join_again, had)
 
     def _join_again(self, had: bool) -> None:
         """Join with epoch 0, though the listener threw for the partitions that were lost (`had`).
@@ -223,10 +222,6 @@ class Kip848Consumer(SimulatedMember):
 
     # Time
 
-    def _next_beat_token(self) -> int:
-        self._beats += 1
-        return self._beats
-
     def _next_poll(self, after: float) -> float:
         every = self.process.poll if self._in_poll else 0.0
         earliest = max(after, self._busy_until) if self._in_poll else after
@@ -242,7 +237,7 @@ class Kip848Consumer(SimulatedMember):
             last = self._last_beat()
             self._goodbye()
             self._group.silent(self.member_id, last, self)
-            self._step_at(until, self._lose)
+            self._step.at(until, self._lose)
 
     def _under_way(self) -> bool:
         return self._woken or self._reconciling or self._stale

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember
-from rebal.planner.rehearsal.engine.agenda import Agenda, Latency
+from rebal.planner.rehearsal.engine.agenda import Agenda, Latency, Timer
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.ledger import Ledger, TopicPartition
@@ -84,7 +84,8 @@ class SimulatedMember(ABC):
         self._beats_from = 0.0
         self._busy_until = self._frozen_until = 0.0
         self._woken = self._moving = False
-        self._step = 0
+        # What it does next, unless something else comes before.
+        self._step = Timer(self._agenda)
 
     @abstractmethod
     def seat(self, running: RunningProcess, elected: str) -> JoinRequest | Beat:
@@ -185,7 +186,7 @@ class SimulatedMember(ABC):
         took, leaves = self._let_go()
         if took and leaves:
             self.alive = False
-            self._next_step()
+            self._step.cancel()
             self._agenda.after(took, partial(self._end, leaves=True))
         else:
             self._end(leaves=leaves)
@@ -194,7 +195,7 @@ class SimulatedMember(ABC):
         last = self._heard_last()
         self.alive = False
         self.owned = frozenset()
-        self._next_step()
+        self._step.cancel()
         self._set_moving(False)
         self._depart(last, leaves=leaves)
         self._around.tell(self, "ended")
@@ -263,21 +264,6 @@ class SimulatedMember(ABC):
 
     def _next_beat(self) -> float:
         return self._last_beat() + self._interval
-
-    def _step_in(self, seconds: float, step: Callable[..., None], *args: Any) -> None:
-        self._step_at(self._agenda.now + seconds, step, *args)
-
-    def _step_at(self, when: float, step: Callable[..., None], *args: Any) -> None:
-        """Take this step at `when`, unless it has ended or takes another one before."""
-        self._agenda.at(when, self._take, self._next_step(), step, args)
-
-    def _take(self, number: int, step: Callable[..., None], args: tuple[Any, ...]) -> None:
-        if self.alive and number == self._step:
-            step(*args)
-
-    def _next_step(self) -> int:
-        self._step += 1
-        return self._step
 
     def _set_moving(self, moving: bool) -> None:
         if moving is not self._moving:

@@ -2,23 +2,25 @@
 
 How a member of a KIP-848 group goes on to its target: CurrentAssignmentBuilder and
 ConsumerGroupMember of Kafka's group coordinator (4.1), KIP-848 "Member State Machine".
-
-The coordinator takes a new leader from a hash table of its members, and sends them to the leader in
-its order. The Java coordinator (ClassicGroup.members) has a java.util.HashMap, the Scala one
-(GroupMetadata) a scala.collection.mutable.HashMap of Scala 2.13, which sorts a bucket by hash. A
-KIP-848 group (ModernGroup.members) has an org.apache.kafka.timeline.TimelineHashMap. None shrinks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from rebal.groups.assignors import Owned, TopicPartition
-from rebal.groups.jvmhash import string_hash
 from rebal.groups.model import CoordinatorKind, Record
-from rebal.planner.rehearsal.engine.messages import ClassicClient, Client, JoinRequest
+from rebal.planner.rehearsal.engine.agenda import Agenda, Timer
+from rebal.planner.rehearsal.engine.messages import (
+    ClassicClient,
+    Client,
+    Error,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+)
 
 
 class Brokers(Record, frozen=True, kw_only=True):
@@ -79,30 +81,43 @@ class ClassicSeat(NamedTuple):
     partitions: Owned
 
 
-class ClassicMember:
-    """One member in the coordinator's memory."""
+class CountedMember:
+    """One member in the coordinator's memory, of either kind of group.
 
-    __slots__ = (
-        "client",
-        "deadline",
-        "heard",
-        "joining",
-        "new",
-        "partitions",
-        "request",
-        "silent",
-        "syncing",
-        "unsynced",
-    )
+    `request` is the last JoinGroup of a member with the classic protocol, None of the others. A
+    `silent` member sends no heartbeat any more; its session ends at `deadline`.
+    """
+
+    __slots__ = ("client", "deadline", "heard", "instance_id", "member_id", "request", "silent")
+
+    def __init__(self, member_id: str, instance_id: str | None, client: Client, now: float) -> None:
+        self.member_id, self.instance_id, self.client = member_id, instance_id, client
+        self.request: JoinRequest | None = None
+        self.heard, self.silent, self.deadline = now, False, 0.0
+
+
+class ClassicMember(CountedMember):
+    """A member of a classic group; it is `new` until its first generation."""
+
+    __slots__ = ("joining", "new", "partitions", "syncing", "unsynced")
+    client: ClassicClient
+    request: JoinRequest
 
     def __init__(self, request: JoinRequest, client: ClassicClient, now: float) -> None:
+        super().__init__(request.member_id, request.instance_id, client, now)
         self.request = request
-        self.client = client
-        self.heard = now
-        self.joining = self.syncing = self.unsynced = self.silent = False
+        self.joining = self.syncing = self.unsynced = False
         self.new = True
         self.partitions: Owned = ()
-        self.deadline = 0.0
+
+    def turn_away(self, error: Error) -> None:
+        """Answer what it waits for, or have its next heartbeat find the error."""
+        if self.joining:
+            self.client.joined(JoinAnswer(error))
+        elif self.syncing:
+            self.client.synced(SyncAnswer(error))
+        elif not self.silent:
+            self.client.wake()
 
 
 class Stored(NamedTuple):
@@ -129,50 +144,39 @@ class MemberState(Enum):
     UNRELEASED = "unreleased partitions"
 
 
-class ReconcilingMember:
-    """One member: `assigned` and `revoking` are what nobody else can get.
+class ReconcilingMember(CountedMember):
+    """A member of a KIP-848 group: `assigned` and `revoking` are what nobody else can get.
 
-    `request` is the last JoinGroup of a member with the classic protocol, None of the others.
-    `target` is sorted. Times in seconds.
+    `target` is sorted. `late` removes it after its rebalance timeout. Times in seconds.
     """
 
     __slots__ = (
         "assigned",
         "assignor",
-        "client",
-        "deadline",
         "epoch",
-        "heard",
-        "instance_id",
-        "member_id",
+        "late",
         "rack",
         "rebalance",
-        "request",
         "revoking",
         "session",
-        "silent",
         "state",
         "target",
-        "timer",
         "topics",
         "wanted",
     )
 
-    def __init__(self, member_id: str, instance_id: str | None, client: Client, now: float) -> None:
-        self.member_id, self.instance_id, self.client = member_id, instance_id, client
-        self.request: JoinRequest | None = None
-        self.epoch = 0
-        self.state = MemberState.STABLE
+    def __init__(
+        self, member_id: str, instance_id: str | None, client: Client, agenda: Agenda
+    ) -> None:
+        super().__init__(member_id, instance_id, client, agenda.now)
+        self.epoch, self.state = 0, MemberState.STABLE
         self.topics: tuple[str, ...] = ()
         self.rack: str | None = None
         self.assignor = ""
         self.assigned = self.revoking = self.wanted = _NOTHING
         self.target: Owned = ()
         self.session = self.rebalance = 0.0
-        self.heard = now
-        self.silent = False
-        self.deadline = 0.0
-        self.timer = 0
+        self.late = Timer(agenda)
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -227,68 +231,3 @@ class ReconcilingMember:
             self.epoch = epoch
             self.assigned, self.revoking = kept | free, _NOTHING
         return before != (self.assigned, self.revoking)
-
-
-FIRST_SIZE: Final = 16
-"""Buckets of a new table, for both."""
-FIRST_TIMELINE_SIZE: Final = 2
-"""Buckets of a new TimelineHashMap."""
-_SIGN: Final = 0x80000000
-_FIBONACCI: Final = -7046029254386353131
-
-
-def table_size(size: int, members: int, kind: CoordinatorKind) -> int:
-    """Return the number of buckets after the table of `size` has got its last of `members`.
-
-    Both double a table that is three quarters full: Java after the entry that is too many, Scala
-    before the one that fills it.
-    """
-    count = members + 1 if kind is CoordinatorKind.SCALA else members
-    while count > size * 3 // 4:
-        size *= 2
-    return size
-
-
-def table_order(member_ids: Iterable[str], size: int, kind: CoordinatorKind) -> list[str]:
-    """Return the ids in the order of a table with `size` buckets.
-
-    `member_ids` are in the order in which they were added. Buckets of more than eight members,
-    which Java turns into trees, are not modelled.
-    """
-    sorts = kind is CoordinatorKind.SCALA
-
-    def place(member_id: str) -> tuple[int, int]:
-        hashed = string_hash(member_id)
-        spread = hashed ^ hashed >> 16
-        # Scala compares signed hashes.
-        return spread & (size - 1), spread ^ _SIGN if sorts else 0
-
-    return sorted(member_ids, key=place)
-
-
-def timeline_size(size: int, members: int) -> int:
-    """Return the number of buckets after a TimelineHashMap of `size` has got its last of `members`.
-
-    BaseHashTable doubles before an element is put that may be one too many. Each member is put more
-    than once, the last one too: its join, then its assignment.
-    """
-    while (members + 1) * 3 > size * 4:
-        size *= 2
-    return size
-
-
-def timeline_order(member_ids: Sequence[str], size: int) -> list[str]:
-    """Return the ids in the order of a TimelineHashMap with `size` buckets.
-
-    `member_ids` are in the order in which they were added; an iteration takes each bucket from its
-    end. Source: BaseHashTable.findSlot.
-    """
-    shift = 65 - size.bit_length()
-
-    def slot(member_id: str) -> int:
-        hashed = string_hash(member_id)
-        signed = hashed - 2 * _SIGN if hashed >= _SIGN else hashed
-        return (signed * _FIBONACCI & 2**64 - 1) >> shift
-
-    newest_first = list(reversed(member_ids))
-    return sorted(newest_first, key=slot)

@@ -17,7 +17,7 @@ from rebal.groups.assignors.client.kafka import ASSIGNORS, KafkaAssignor
 from rebal.groups.assignors.server import server_assignor
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupState, RebalanceProtocol
-from rebal.planner.rehearsal.engine.agenda import Agenda
+from rebal.planner.rehearsal.engine.agenda import Agenda, Timer
 from rebal.planner.rehearsal.engine.chance import Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.consumer_group import Seat
@@ -77,7 +77,8 @@ class World:
             self.agenda, brokers, self, self.chance, server=self, generation=generation
         )
         own = {name: one.supported_protocols for name, one in (assignors or {}).items()}
-        self.protocols: Protocols = {**own, **(PROTOCOLS if connectors else {})}
+        self._work = PROTOCOLS if connectors else {}
+        self.protocols: Protocols = {**own, **self._work}
         self._topics = dict(topics)
         self._with_user_data = frozenset(user_data)
         self._spec = Spec(
@@ -88,7 +89,8 @@ class World:
         self.opaque: set[str] = set()
         """Elected assignors whose assignment is not modelled: nobody owns anything then."""
         self._moving: set[SimulatedMember] = set()
-        self._coming = self._moves = 0
+        self._coming = 0
+        self._loading = Timer(self.agenda)
         self._due: dict[str, Process] = {}
         self._silent: set[str] = set()
         self._taking_over = False
@@ -103,7 +105,7 @@ class World:
         seats = []
         running = tuple(running)
         spoken = {one.process.protocol for one in running}
-        known = "consumer" in spoken or self._knows(assignor)
+        known = "consumer" in spoken or assignor in {*self._custom, *ASSIGNORS, *self._work}
         if running and ("streams" in spoken or not known):
             self._count_no_partitions("stream" if "streams" in spoken else assignor)
             running = tuple(replace(one, owned=()) for one in running)
@@ -158,7 +160,6 @@ class World:
         consumer = self.consumers.get(name)
         if consumer is not None:
             consumer.kill()
-            self._note_silent(consumer)
 
     def restart(self, name: str, takes: float, process: Process | None = None) -> None:
         """Close a process and start it again (or `process` in its place) `takes` seconds later."""
@@ -176,8 +177,7 @@ class World:
         # The next coordinator knows nothing of it: members that go on begin another one.
         self._close(len(self.rebalances))
         self.group.now.move(seconds)
-        self._moves += 1
-        self.agenda.after(seconds, self._loaded, self._moves)
+        self._loading.after(seconds, self._loaded)
 
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
         """Set a topic's partitions to `count`; leaders see it `noticed` seconds later."""
@@ -257,7 +257,7 @@ class World:
         self, assignor: str, members: Sequence[JoinRequest], leader: SimulatedMember
     ) -> Assignment | str:
         """Compute what the leader sends; the time that it takes is not modelled."""
-        if self._workers is not None and assignor in PROTOCOLS:
+        if self._workers is not None and assignor in self._work:
             return self._assign_work(self._workers, assignor, members, leader)
         chosen = self._custom.get(assignor) or OF_FAMILY.get((leader.process.family, assignor))
         chosen = chosen or ASSIGNORS.get(assignor)
@@ -270,7 +270,8 @@ class World:
                 # kafkajs deals its own topics alone.
                 own_topics = leader.process.topics
                 read = tuple(replace(member, topics=own_topics) for member in read)
-            spec = replace(self._spec, members=read, partitions=self._known_to(leader))
+            known = {t: count for t, count in self._topics.items() if t not in leader.unread}
+            spec = replace(self._spec, members=read, partitions=known)
             own = isinstance(chosen, KafkaAssignor)
             result, _ = assigned(chosen, spec)
         except RebalError as error:
@@ -329,17 +330,10 @@ class World:
         if leader.generation == generation:
             leader.enforce_rebalance()
 
-    def _loaded(self, move: int) -> None:
+    def _loaded(self) -> None:
         """Wait for the sessions of members that left after the record was written."""
-        if move != self._moves:
-            return
         running = {one.member_id for one in self.consumers.values() if one.alive}
         self._silent |= self.group.now.lists().keys() - running
-
-    def _knows(self, assignor: str) -> bool:
-        if self._workers is not None and assignor in PROTOCOLS:
-            return True
-        return assignor in self._custom or assignor in ASSIGNORS
 
     def _count_no_partitions(self, assignor: str) -> None:
         """Model no partitions from now on: Streams assigns tasks, an own class anything.
@@ -382,10 +376,6 @@ class World:
     def _note_silent(self, consumer: SimulatedMember) -> None:
         if self.group.now.waits_for(consumer.member_id):
             self._silent.add(consumer.member_id)
-
-    def _known_to(self, leader: SimulatedMember) -> Mapping[str, int]:
-        """Return the partitions of the topics that this leader has read of."""
-        return {t: count for t, count in self._topics.items() if t not in leader.unread}
 
     def _topic_changed(self, topic: str, noticed: float) -> None:
         """Let whoever assigns see it: the brokers at once, a leader when it reads metadata."""

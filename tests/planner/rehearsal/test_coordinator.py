@@ -8,7 +8,8 @@ import pytest
 
 from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.model import CoordinatorKind, GroupState
-from rebal.planner.rehearsal.engine.memory import (
+from rebal.planner.rehearsal.engine.messages import Error
+from rebal.planner.rehearsal.engine.table import (
     FIRST_SIZE,
     FIRST_TIMELINE_SIZE,
     table_order,
@@ -16,7 +17,6 @@ from rebal.planner.rehearsal.engine.memory import (
     timeline_order,
     timeline_size,
 )
-from rebal.planner.rehearsal.engine.messages import Error
 from tests.planner.rehearsal.requests import Member, Table
 
 JAVA, SCALA = CoordinatorKind.JAVA, CoordinatorKind.SCALA
@@ -154,18 +154,16 @@ def test_commit_is_answered_by_the_state_of_the_group() -> None:
     a, b = Member("a"), Member("b")
     table = Table(a, b)
     group = table.group
-    assert group.commit("a", 0) is Error.NONE
-    assert group.commit("a", 7) is Error.ILLEGAL_GENERATION
-    assert group.commit("x", 0) is Error.UNKNOWN_MEMBER_ID
-    assert group.commit("", -1) is Error.UNKNOWN_MEMBER_ID
+    assert group.commit("a", 0, a) is Error.NONE
+    assert group.commit("a", 7, a) is Error.ILLEGAL_GENERATION
+    assert group.commit("x", 0, a) is Error.UNKNOWN_MEMBER_ID
     table.join(a)
-    assert group.commit("b", 0) is Error.NONE
+    assert group.commit("b", 0, b) is Error.NONE
     table.join(b)
-    assert group.commit("a", 1) is Error.REBALANCE_IN_PROGRESS
-    assert group.commit("a", 0) is Error.ILLEGAL_GENERATION
+    assert group.commit("a", 1, a) is Error.REBALANCE_IN_PROGRESS
+    assert group.commit("a", 0, a) is Error.ILLEGAL_GENERATION
     group.move(1.0)
-    assert group.commit("a", 1) is Error.NOT_COORDINATOR
-    assert Table().group.commit("", -1) is Error.NONE
+    assert group.commit("a", 1, a) is Error.NOT_COORDINATOR
 
 
 def test_invalid_session_timeout_is_rejected_before_anything_else() -> None:
