@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.model import RebalanceProtocol
-from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
+from rebal.planner.rehearsal.engine.coordinator import ClassicTable
 from rebal.planner.rehearsal.engine.messages import Error
 from tests.planner.captured import BUNDLED, FOLDER
 from tests.planner.rehearsal.captures.capture import read
@@ -58,7 +58,7 @@ def test_each_group_of_the_bundled_capture_is_compared_at_several_points() -> No
 
 
 def test_replay_notices_a_coordinator_that_rejects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ClassicGroup, "_admits", lambda *_: True)
+    monkeypatch.setattr(ClassicTable, "admits", lambda *_: True)
     found = compare(BUNDLED, only=("checkout", "pyapp"))
     missed = [one for one in found.differences if one.kind == "rejections"]
     assert len(missed) >= 5
