@@ -145,9 +145,10 @@ def _compared(
 
 def _live_groups(source: GroupSource, names: Sequence[str]) -> dict[str, GroupSnapshot]:
     """Return those of the groups that a broker, a snapshot or a scan shows, by id."""
-    named = source.snapshot is not None or source.connection.names_broker() or source.scan
-    if source.words and not named:
-        raise UsageError(f"{source.words[0]} is about live groups: add -b or --snapshot FILE.")
+    words, lake = source.evidence.words, source.evidence.lake
+    named = source.snapshot is not None or source.connection.names_broker() or lake
+    if words and not named:
+        raise UsageError(f"{words[0]} is about live groups: add -b or --snapshot FILE.")
     if not named or not (names or source.snapshot):
         return {}
     found, failures = read_several(source, names, seen_only=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
 from importlib import import_module
+from inspect import Parameter, Signature, signature
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -80,8 +83,42 @@ class LazyCommand(TyperCommand):
         """Return the real command, whose module is imported now."""
         single = typer.Typer(rich_markup_mode=None, add_completion=False)
         module = import_module(self._module)
-        single.command(self.name, cls=GreedyCommand)(module.command)
+        single.command(self.name, cls=GreedyCommand)(expanded(module.command))
         return get_command(single)
+
+
+def expanded(command: Callable[..., int]) -> Callable[..., int]:
+    """Return the command as typer reads it: in place of a record of options, each of its options.
+
+    A record is a dataclass. `Annotated[Record, "name"]` leaves the option `name` out: it keeps its
+    default.
+    """
+    own = signature(command, eval_str=True).parameters
+    records = {name: _record_of(one.annotation) for name, one in own.items()}
+
+    @wraps(command)
+    def typed(**values: Any) -> int:
+        for name, (record, options) in records.items():
+            if options:
+                values[name] = record(**{one.name: values.pop(one.name) for one in options})
+        return command(**values)
+
+    shown = [one for name, (_, options) in records.items() for one in options or [own[name]]]
+    vars(typed)["__signature__"] = Signature(shown)
+    return typed
+
+
+def _record_of(annotation: Any) -> tuple[Any, list[Parameter]]:
+    """Return a record of options, and its options as parameters; none where it is no record."""
+    record, *left_out = get_args(annotation) or [annotation]
+    if not is_dataclass(record):
+        return record, []
+    hints = get_type_hints(record, include_extras=True)
+    return record, [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in fields(record)
+        if get_origin(hints[one.name]) is Annotated and one.name not in left_out
+    ]
 
 
 class GreedyCommand(TyperCommand):

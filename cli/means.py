@@ -1,28 +1,32 @@
-"""The means of a kept plan: what it was made with is the default of a later command's options.
+"""What the options of a plan state, and its means: what it was made with is the default later.
 
 The connection without its secrets, the probe and the paths of evidence stand in the plan's file.
 An option that is given again takes the place of the plan's own; `-X` adds one setting to others.
 """
 
+from __future__ import annotations
+
 import os
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from rebal.cli.errors import UsageError, check_family, check_known
 from rebal.cli.harmless import is_harmless
 from rebal.cli.output import say
-from rebal.cli.params import Connection
+from rebal.cli.params import Connection, EvidenceOptions
 from rebal.groups.commands import option, options
 
+if TYPE_CHECKING:
+    from rebal.planner.plan import Accepted
+
 CONNECTION: Final = ("bootstrap", "command_config", "profile", "overrides")
-EVIDENCE: Final = (
-    "probe", "assignors", "request_log", "client_log", "broker_log", "log_timezone", "inventory",
-    "evidence", "lake_option",
-)  # fmt: skip
-MEANS: Final = (*CONNECTION, "timeout", *EVIDENCE)
+MEANS: Final = (*CONNECTION, "timeout", *(one.name for one in fields(EvidenceOptions)))
 ACCEPTED: Final = ("departed", "assume", "assume_family", "ignore", "reason")
+_PANEL: Final = "Assumptions"
 _LOGS: Final = ("request_log", "client_log", "broker_log")
 _PATHS: Final = (*_LOGS, "command_config", "inventory", "evidence", "snapshot")
 _STDIN: Final = "-"
@@ -54,6 +58,107 @@ def kept_plan(context: typer.Context, name: str) -> str:
         if value is not None and name in own
     }
     return name
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """The options by which an operator states what no evidence shows, as they were typed."""
+
+    expect_members: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="The number of members the service has in all.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    departed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A client that left for good, by client id or instance id; repeatable; recorded.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHO=ID:LIST",
+            help="A member's assignor list without evidence, as client-id=app-1:range; recorded.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    assume_family: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[CLIENT_ID=]FAMILY",
+            help="The client library of members without evidence of it; recorded.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="Do not count a rule; needs --reason; recorded.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+
+    def accepted(self, reasons: Sequence[str] | None) -> Accepted:
+        """Return what is accepted for a plan; `reasons` are those of the rules to ignore.
+
+        Raises:
+            UsageError: no such family or rule, or a reason is missing.
+        """
+        from rebal.planner.plan import Accepted
+
+        return Accepted(
+            families=_families_of(self.assume_family or ()),
+            ignore=_ignored(self.ignore or (), reasons or ()),
+            departed=tuple(self.departed or ()),
+        )
+
+
+def _ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
+    """Return rule id → reason for the options --ignore and --reason.
+
+    Raises:
+        UsageError: no such rule, or a reason is missing.
+    """
+    if not ids and not reasons:
+        return {}
+    from rebal.planner.rules import rules
+
+    if not ids or len(reasons) not in (1, len(ids)) or not all(map(str.strip, reasons)):
+        raise UsageError('--ignore RULE needs --reason "…": one for each rule, or one for all.')
+    wanted = [id_.upper() for id_ in ids]
+    for id_ in wanted:
+        check_known(
+            id_, rules(), f"--ignore {id_}: there is no such rule; rebal explain lists them."
+        )
+    given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
+    return dict(zip(wanted, given, strict=True))
+
+
+def _families_of(texts: Sequence[str]) -> dict[str, str]:
+    """Return client id (or `*`) → client family for the option --assume-family.
+
+    Raises:
+        UsageError: no such family.
+    """
+    if not texts:
+        return {}
+    from rebal.groups.clients import families
+
+    made = {}
+    for text in texts:
+        client_id, _, key = text.rpartition("=")
+        expected = "--assume-family: expected [CLIENT_ID=]FAMILY, the family one of"
+        check_family(key, families(), f"{expected} {', '.join(families())}.")
+        made[client_id or "*"] = key
+    return made
 
 
 KeptPlan = Annotated[

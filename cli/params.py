@@ -1,6 +1,7 @@
-"""The parameters that several commands share, and the parsing of their texts.
+"""The options that several commands share, each declared once, and the parsing of their texts.
 
-`Connection` holds the parameters that name a cluster. This module reads no file and no cluster;
+A command takes a whole record of them as one parameter, such as `connection: params.Connection`:
+`rebal.cli.lazy.expanded` shows its fields to typer. This module reads no file and no cluster;
 `sources` does.
 """
 
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rebal.cli.errors import FailOn, UsageError, check_family, check_known
+from rebal.cli.errors import FailOn, UsageError, refuse
 from rebal.cli.harmless import is_harmless
 from rebal.cli.output import Format
 from rebal.groups.commands import option, options
@@ -37,7 +38,6 @@ WATCH: Final = "30m"
 
 _CONNECTION: Final = "Connection"
 _EVIDENCE: Final = "Evidence"
-_ASSUMPTIONS: Final = "Assumptions"
 """Panels of the help in which the options of a concern stand, below a command's own."""
 
 NAMING: Final = re.compile("REBAL_(BOOTSTRAP|COMMAND_CONFIG|PROFILE|CONFIG|X_.+)$")
@@ -51,46 +51,6 @@ def _with_kept(context: typer.Context, settings: list[str] | None) -> list[str] 
     return settings if not kept or settings == kept else [*kept, *(settings or ())]
 
 
-Bootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap",
-        "-b",
-        metavar="HOST:PORT,...",
-        help="Brokers to ask first (REBAL_BOOTSTRAP).",
-        rich_help_panel=_CONNECTION,
-    ),
-]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--command-config",
-        metavar="PROPERTIES",
-        help="Kafka's own client.properties file.",
-        rich_help_panel=_CONNECTION,
-    ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-X",
-        metavar="KEY=VALUE",
-        callback=_with_kept,
-        help="One connection setting; repeat for more.",
-        rich_help_panel=_CONNECTION,
-    ),
-]
-Profile = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="NAME",
-        help="A section of your rebal configuration file.",
-        rich_help_panel=_CONNECTION,
-    ),
-]
-
-
 def finite(value: float | None) -> float | None:
     """Return `value`; reject `nan` and `inf`, which a range lets pass."""
     if value is not None and not math.isfinite(value):
@@ -98,48 +58,9 @@ def finite(value: float | None) -> float | None:
     return value
 
 
-Timeout = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        min=0.1,
-        max=86_400,
-        callback=finite,
-        help="The longest wait for brokers.",
-        rich_help_panel=_CONNECTION,
-    ),
-]
 Snapshot = Annotated[
     Path | None,
     typer.Option("--snapshot", metavar="FILE", help="Read a saved group; ask no broker."),
-]
-RequestLog = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--request-log",
-        metavar="FILE...",
-        help="The brokers' request logs (.gz too, - is stdin).",
-        rich_help_panel=_EVIDENCE,
-    ),
-]
-ClientLog = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--client-log",
-        metavar="FILE...",
-        help="The members' own logs: files, folders, patterns (.gz too, - is stdin).",
-        rich_help_panel=_EVIDENCE,
-    ),
-]
-BrokerLog = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--broker-log",
-        metavar="FILE...",
-        help="The brokers' own logs, server.log (.gz too, - is stdin).",
-        rich_help_panel=_EVIDENCE,
-    ),
 ]
 LogTimezone = Annotated[
     str | None,
@@ -150,33 +71,7 @@ LogTimezone = Annotated[
         rich_help_panel=_EVIDENCE,
     ),
 ]
-Inventory = Annotated[
-    Path | None,
-    typer.Option(
-        "--inventory",
-        metavar="PATH",
-        help="Configuration of the next start: file or folder.",
-        rich_help_panel=_EVIDENCE,
-    ),
-]
-Probe = Annotated[
-    bool,
-    typer.Option(
-        "--probe",
-        help="Ask the coordinator which assignors all members support (only reads).",
-        rich_help_panel=_EVIDENCE,
-    ),
-]
-Assignors = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--assignor",
-        metavar="NAME",
-        help="One more assignor to probe for; repeatable.",
-        rich_help_panel=_EVIDENCE,
-    ),
-]
-Evidence = Annotated[
+LakeText = Annotated[
     str | None,
     typer.Option(
         "--evidence",
@@ -192,47 +87,6 @@ LakeOption = Annotated[
         metavar="KEY=VALUE",
         help="One setting of the lake's store, such as AWS_ENDPOINT_URL; repeatable.",
         rich_help_panel=_EVIDENCE,
-    ),
-]
-ExpectMembers = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="The number of members the service has in all.",
-        rich_help_panel=_ASSUMPTIONS,
-    ),
-]
-Departed = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME",
-        help="A client that left for good, by client id or instance id; repeatable; recorded.",
-        rich_help_panel=_ASSUMPTIONS,
-    ),
-]
-Assume = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="WHO=ID:LIST",
-        help="A member's assignor list without evidence, as client-id=app-1:range; recorded.",
-        rich_help_panel=_ASSUMPTIONS,
-    ),
-]
-AssumeFamily = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="[CLIENT_ID=]FAMILY",
-        help="The client library of members without evidence of it; recorded.",
-        rich_help_panel=_ASSUMPTIONS,
-    ),
-]
-Ignore = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="RULE",
-        help="Do not count a rule; needs --reason; recorded.",
-        rich_help_panel=_ASSUMPTIONS,
     ),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="How to print the answer.")]
@@ -259,11 +113,56 @@ class Connection:
     was made with and that are not set now.
     """
 
-    bootstrap: str | None = None
-    command_config: Path | None = None
-    overrides: Sequence[str] | None = None
-    profile: str | None = None
-    timeout: float = TIMEOUT
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT,...",
+            help="Brokers to ask first (REBAL_BOOTSTRAP).",
+            rich_help_panel=_CONNECTION,
+        ),
+    ] = None
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            metavar="PROPERTIES",
+            help="Kafka's own client.properties file.",
+            rich_help_panel=_CONNECTION,
+        ),
+    ] = None
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-X",
+            metavar="KEY=VALUE",
+            callback=_with_kept,
+            help="One connection setting; repeat for more.",
+            rich_help_panel=_CONNECTION,
+        ),
+    ] = None
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help="A section of your rebal configuration file.",
+            rich_help_panel=_CONNECTION,
+        ),
+    ] = None
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            max=86_400,
+            callback=finite,
+            help="The longest wait for brokers.",
+            rich_help_panel=_CONNECTION,
+        ),
+    ] = TIMEOUT
     missing: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -411,19 +310,6 @@ class Lake:
         return (*option("--evidence", self.text), *self.settings)
 
 
-def lake_of(text: str | None, pairs: Sequence[str] | None) -> Lake | None:
-    """Return the lake that `--evidence` names, with the settings of `--lake-option`.
-
-    Raises:
-        UsageError: a setting is not KEY=VALUE, or no lake is named for it.
-    """
-    if text is not None:
-        return Lake(text, lake_options(pairs))
-    if pairs:
-        raise UsageError("--lake-option is a setting of a lake: name the lake with --evidence.")
-    return None
-
-
 def lake_options(pairs: Sequence[str] | None) -> dict[str, str]:
     """Return the settings of `--lake-option`.
 
@@ -431,6 +317,133 @@ def lake_options(pairs: Sequence[str] | None) -> dict[str, str]:
         UsageError: one is not KEY=VALUE.
     """
     return dict(key_and_value("--lake-option", pair) for pair in pairs or ())
+
+
+@dataclass(frozen=True)
+class EvidenceOptions:
+    """The options that add evidence to what brokers say, as they were typed."""
+
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe",
+            help="Ask the coordinator which assignors all members support (only reads).",
+            rich_help_panel=_EVIDENCE,
+        ),
+    ] = False
+    assignors: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--assignor",
+            metavar="NAME",
+            help="One more assignor to probe for; repeatable.",
+            rich_help_panel=_EVIDENCE,
+        ),
+    ] = None
+    request_log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--request-log",
+            metavar="FILE...",
+            help="The brokers' request logs (.gz too, - is stdin).",
+            rich_help_panel=_EVIDENCE,
+        ),
+    ] = None
+    client_log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--client-log",
+            metavar="FILE...",
+            help="The members' own logs: files, folders, patterns (.gz too, - is stdin).",
+            rich_help_panel=_EVIDENCE,
+        ),
+    ] = None
+    broker_log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--broker-log",
+            metavar="FILE...",
+            help="The brokers' own logs, server.log (.gz too, - is stdin).",
+            rich_help_panel=_EVIDENCE,
+        ),
+    ] = None
+    log_timezone: LogTimezone = None
+    inventory: Annotated[
+        Path | None,
+        typer.Option(
+            "--inventory",
+            metavar="PATH",
+            help="Configuration of the next start: file or folder.",
+            rich_help_panel=_EVIDENCE,
+        ),
+    ] = None
+    evidence: LakeText = None
+    lake_option: LakeOption = None
+
+    def __post_init__(self) -> None:
+        """Check that they fit each other.
+
+        Raises:
+            UsageError: they do not, such as two that read standard input.
+        """
+        stdin = " - and ".join(name for name, paths in self._files().items() if "-" in paths)
+        refuse(
+            {
+                "--assignor names an assignor to probe for: add --probe.": (
+                    self.assignors and not self.probe
+                ),
+                "--lake-option is a setting of a lake: name the lake with --evidence.": (
+                    self.lake_option and self.evidence is None
+                ),
+                f"{stdin} -: standard input can be read once; write one of them to a file.": (
+                    " and " in stdin
+                ),
+            }
+        )
+
+    @property
+    def lake(self) -> Lake | None:
+        """Return the lake of --evidence, with its settings.
+
+        Raises:
+            UsageError: a setting is not KEY=VALUE.
+        """
+        if self.evidence is None:
+            return None
+        return Lake(self.evidence, lake_options(self.lake_option))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the assignors to probe for beside Kafka's own.
+
+        Raises:
+            UsageError: one is empty.
+        """
+        return tuple(map(assignor_name, self.assignors or ()))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return these options as they were typed, without secrets, for a printed command."""
+        files = self._files()
+        inventory = files.pop("--inventory")
+        return (
+            *(("--probe",) if self.probe else ()),
+            *options("--assignor", self.assignors or ()),
+            *(word for name, paths in files.items() for word in options(name, paths)),
+            *(option("--log-timezone", self.log_timezone) if self.log_timezone else ()),
+            *options("--inventory", inventory),
+            *(self.lake.words if self.lake else ()),
+        )
+
+    def _files(self) -> dict[str, list[str]]:
+        """Return what each option of files names."""
+        named = {
+            "--request-log": self.request_log,
+            "--client-log": self.client_log,
+            "--broker-log": self.broker_log,
+            "--inventory": [self.inventory] if self.inventory else None,
+        }
+        return {name: [str(path) for path in paths or ()] for name, paths in named.items()}
 
 
 def key_and_value(name: str, text: str) -> tuple[str, str]:
@@ -444,27 +457,6 @@ def key_and_value(name: str, text: str) -> tuple[str, str]:
         # Not repeated: it may be a secret that was typed without its key, which may end with `=`.
         raise UsageError(f"{name}: expected KEY=VALUE (yours is not repeated here).")
     return key.strip(), value
-
-
-def ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
-    """Return rule id → reason for the options --ignore and --reason.
-
-    Raises:
-        UsageError: no such rule, or a reason is missing.
-    """
-    if not ids and not reasons:
-        return {}
-    from rebal.planner.rules import rules
-
-    if not ids or len(reasons) not in (1, len(ids)) or not all(map(str.strip, reasons)):
-        raise UsageError('--ignore RULE needs --reason "…": one for each rule, or one for all.')
-    wanted = [id_.upper() for id_ in ids]
-    for id_ in wanted:
-        check_known(
-            id_, rules(), f"--ignore {id_}: there is no such rule; rebal explain lists them."
-        )
-    given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
-    return dict(zip(wanted, given, strict=True))
 
 
 def goals() -> tuple[str, ...]:
@@ -489,36 +481,6 @@ def assignor_name(text: str) -> str:
     from rebal.groups.clients import assignor_of
 
     return assignor_of(text) or text
-
-
-def families_of(texts: Sequence[str]) -> dict[str, str]:
-    """Return client id (or `*`) → client family for the option --assume-family.
-
-    Raises:
-        UsageError: no such family.
-    """
-    if not texts:
-        return {}
-    from rebal.groups.clients import families
-
-    made = {}
-    for text in texts:
-        client_id, _, key = text.rpartition("=")
-        expected = "--assume-family: expected [CLIENT_ID=]FAMILY, the family one of"
-        check_family(key, families(), f"{expected} {', '.join(families())}.")
-        made[client_id or "*"] = key
-    return made
-
-
-def sentences(
-    families: Mapping[str, str], ignore: Mapping[str, str], expect_members: int | None
-) -> tuple[str, ...]:
-    """Return one sentence for each assumption given with this command, for the journal."""
-    return (
-        *(f"client id {key} is {family}" for key, family in families.items()),
-        *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
-        *([] if expect_members is None else [f"{expect_members} members are expected"]),
-    )
 
 
 def check_ending(out: Path | None) -> None:

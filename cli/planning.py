@@ -1,7 +1,7 @@
 """Plans as the options of `rebal plan-upgrade` ask for them, and their output."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ from rebal.planner.context import COOPERATIVE
 from rebal.planner.facts import stated_in
 from rebal.planner.goals import goal_back
 from rebal.planner.paths import NotPlannedError, make_plan
-from rebal.planner.plan import Cost, Plan, Verdict, dump_plan
+from rebal.planner.plan import Accepted, Cost, Plan, Verdict, dump_plan
 from rebal.planner.rehearsal.costs.start import Pricing
 from rebal.planner.rules import rules
 from rebal.planner.timeouts import Speed
@@ -43,13 +43,12 @@ ORDER: Final = (Verdict.BLOCKED, Verdict.UNPROVEN, Verdict.READY, Verdict.DONE)
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """The plan that the options ask for; `batch` 0 is all at once."""
+    """The plan that the options ask for; `lists` are texts of --assume, `batch` 0 is all."""
 
     to: str = COOPERATIVE
-    expect_members: int | None
-    families: Mapping[str, str]
-    ignore: Mapping[str, str]
-    departed: tuple[str, ...] = ()
+    expect_members: int | None = None
+    accepted: Accepted = field(default_factory=Accepted)
+    lists: tuple[str, ...] = ()
     restart_seconds: float = Speed().restart
     batch: int = Speed().batch
     given: Given = field(default_factory=Given)
@@ -87,10 +86,9 @@ def planned(seen: GroupSnapshot, to: str, pricing: Pricing | None) -> Plan:
 def plan_of(
     seen: GroupSnapshot,
     wishes: Wishes,
-    assume: Sequence[str] = (),
     before: GroupSnapshot | None = None,
 ) -> Plan:
-    """Return the plan that `wishes` ask for; `assume` are texts of `--assume`.
+    """Return the plan that `wishes` ask for.
 
     `before` is what the group ran when the plan was made that this one leads back from.
 
@@ -98,25 +96,25 @@ def plan_of(
         UsageError: there is no such goal, or an assumption or a departed client does not fit the
             group.
     """
-    again = here_again(wishes.departed, seen)
+    again = here_again(wishes.accepted.departed, seen)
     if again:
         raise UsageError(
             f"--departed {again[0]}: {again[0]} is a member of the group: leave it out."
         )
     with as_usage(AssumptionError):
-        seen, assumed = apply_assumptions(seen, assume)
+        seen, assumed = apply_assumptions(seen, wishes.lists)
     try:
         return make_plan(
             seen,
             wishes.to,
             expect_members=wishes.expect_members,
-            families=wishes.families,
-            ignore=wishes.ignore,
+            families=wishes.accepted.families,
+            ignore=wishes.accepted.ignore,
             speed=Speed(restart=wishes.restart_seconds, batch=wishes.batch),
             given=wishes.given,
             assumed=assumed,
             before=before,
-            departed=wishes.departed,
+            departed=wishes.accepted.departed,
         )
     except NotPlannedError as error:
         raise UsageError(f"{error}{did_you_mean(wishes.to, goals())}") from None
@@ -182,7 +180,6 @@ def way_back(
     entries: Sequence[JournalEntry],
     seen: GroupSnapshot,
     wishes: Wishes,
-    assume: Sequence[str] = (),
 ) -> Plan:
     """Return the plan from `seen` back to what the group ran when `plan` was made.
 
@@ -193,26 +190,28 @@ def way_back(
     Raises:
         UsageError: that state cannot be planned for.
     """
-    accepted = plan.accepted
-    departed = {**departed_since(plan, entries), **dict.fromkeys(wishes.departed)}
+    stated = wishes.accepted
+    departed = {**departed_since(plan, entries), **dict.fromkeys(stated.departed)}
     again = here_again(departed, seen)
-    families = {**_still_stated(plan, seen), **wishes.families}
+    families = {**_still_stated(plan, seen), **stated.families}
     known = rules()
     lasting = {
         rule: why
-        for rule, why in accepted.ignore.items()
+        for rule, why in plan.accepted.ignore.items()
         if rule in known and known[rule].accepts is None
     }
     wishes = replace(
         wishes,
         to=goal_back(plan, seen, families),
         expect_members=wishes.expect_members or plan.expected_members or len(plan.baseline.members),
-        families=families,
-        ignore={**lasting, **wishes.ignore},
-        departed=tuple(name for name in departed if name not in again),
+        accepted=Accepted(
+            families=families,
+            ignore={**lasting, **stated.ignore},
+            departed=tuple(name for name in departed if name not in again),
+        ),
     )
     try:
-        return plan_of(remembered(plan, entries, seen), wishes, assume, plan.baseline)
+        return plan_of(remembered(plan, entries, seen), wishes, plan.baseline)
     except UsageError as error:
         raise UsageError(f"no way back to {wishes.to} can be planned: {error}") from None
 

@@ -123,7 +123,7 @@ def rehearse_group(
     if form == "html":
         output.write(page)
     elif form == "text":
-        words = source.connection.given(evidence=source.words, snapshot=source.snapshot)
+        words = source.connection.given(evidence=source.evidence.words, snapshot=source.snapshot)
         words = replace(words, plan=str(asked.plan)) if plan is not None else words
         following = _next(found, plan, words, asked, named=named)
         read = read_from(where, found.captured_at)

@@ -8,24 +8,23 @@ Kafka client and a table reader cost more than most commands.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
+import msgspec
 
 from rebal.cli.errors import ReadError, UsageError, did_you_mean, refuse
 from rebal.cli.files import read_snapshot, the_one_snapshot
 from rebal.cli.output import say, say_all
-from rebal.cli.params import Connection, Lake, time_zone
-from rebal.groups.commands import option, options, rebal
+from rebal.cli.params import Connection, EvidenceOptions, Lake, time_zone
+from rebal.groups.commands import rebal
 from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
@@ -42,61 +41,16 @@ if TYPE_CHECKING:
 
 # Reading a few groups by name is quicker than reading all of them, many are not.
 _FEW: Final = 20
+_NO_PROBE: Final = "--probe reads a live group: give GROUP and -b HOST:PORT."
 
 
 @dataclass
 class EvidenceFiles:
     """The logs and configuration files that the options name; notes of the readers go to stderr."""
 
-    request_log: Sequence[Path] | None = None
-    client_log: Sequence[Path] | None = None
-    inventory: Path | None = None
-    log_timezone: str | None = None
-    broker_log: Sequence[Path] | None = None
+    options: EvidenceOptions
     _read_of: object = field(default=None, init=False)
     _observations: tuple[Observation, ...] = field(default=(), init=False)
-
-    def __post_init__(self) -> None:
-        """Check that one option at most reads standard input, which can be read once.
-
-        Raises:
-            UsageError: two options read it.
-        """
-        readers = [
-            name
-            for name, paths in (
-                ("--request-log", self.request_log),
-                ("--client-log", self.client_log),
-                ("--broker-log", self.broker_log),
-                ("--inventory", [self.inventory] if self.inventory else None),
-            )
-            for path in paths or ()
-            if str(path) == "-"
-        ]
-        if len(readers) > 1:
-            raise UsageError(
-                f"{' - and '.join(readers)} -: standard input can be read once; write one of them "
-                "to a file."
-            )
-
-    def words(
-        self,
-        *,
-        probe: bool = False,
-        assignors: Sequence[str] | None = None,
-        scan: Lake | None = None,
-    ) -> tuple[str, ...]:
-        """Return all options that add evidence, as they were typed, for a printed command."""
-        return (
-            *(("--probe",) if probe else ()),
-            *options("--assignor", assignors or ()),
-            *options("--request-log", [str(path) for path in self.request_log or ()]),
-            *options("--client-log", [str(path) for path in self.client_log or ()]),
-            *options("--broker-log", [str(path) for path in self.broker_log or ()]),
-            *(option("--log-timezone", self.log_timezone) if self.log_timezone else ()),
-            *(option("--inventory", str(self.inventory)) if self.inventory else ()),
-            *(scan.words if scan else ()),
-        )
 
     def observations(self) -> tuple[Observation, ...]:
         """Return the observations in the files; the files are read again only when a log has
@@ -105,7 +59,8 @@ class EvidenceFiles:
         Raises:
             UsageError: `log_timezone` is no time zone.
         """
-        logs = (self.request_log, self.client_log, self.broker_log)
+        named = self.options
+        logs = (named.request_log, named.client_log, named.broker_log)
         read_of = tuple(map(_version, files_in([path for paths in logs for path in paths or ()])))
         if read_of != self._read_of:
             self._observations = tuple(self._read())
@@ -117,36 +72,51 @@ class EvidenceFiles:
         for reading in self._logs():
             seen += (*reading.observations, *reading.logs)
             say_all(reading.notes)
-        if self.inventory is not None:
+        if self.options.inventory is not None:
             from rebal.inspectors.inventory.reader import read_inventory
 
-            files = read_inventory(self.inventory)
+            files = read_inventory(self.options.inventory)
             seen += files.declared
             say_all(files.notes)
         return seen
 
     def _logs(self) -> Iterator[LogReading]:
         """Yield what each kind of log shows."""
-        zone = time_zone(self.log_timezone)
-        if self.request_log:
+        zone = time_zone(self.options.log_timezone)
+        if self.options.request_log:
             from rebal.inspectors.logs.requests.reader import read_request_log
 
-            yield read_request_log(files_in(self.request_log), tz_offset=zone)
-        if self.client_log:
+            yield read_request_log(files_in(self.options.request_log), tz_offset=zone)
+        if self.options.client_log:
             from rebal.inspectors.logs.client.reader import read_client_logs
 
-            yield read_client_logs(self.client_log, tz_offset=zone)
-        if self.broker_log:
+            yield read_client_logs(self.options.client_log, tz_offset=zone)
+        if self.options.broker_log:
             from rebal.inspectors.logs.broker.reader import read_broker_log
 
-            yield read_broker_log(files_in(self.broker_log), tz_offset=zone)
+            yield read_broker_log(files_in(self.options.broker_log), tz_offset=zone)
 
-    def tell_coverage(self, groups: Sequence[GroupSnapshot]) -> None:
+    def added_to(
+        self, found: Sequence[GroupSnapshot], scan: Sequence[Observation] | None = None
+    ) -> list[GroupSnapshot]:
+        """Return the groups with the evidence of the options, and with what `scan` saw of them.
+
+        None: what the lake holds. They were merged with what they prove themselves when they were
+        read: without observations nothing is added to it.
+        """
+        if scan is None:
+            scan = scan_observations(self.options.lake, [one.group.group_id for one in found])
+        observations = (*self.observations(), *scan)
+        merged = [merge(one, observations) for one in found] if observations else list(found)
+        self._tell_coverage(merged)
+        return merged
+
+    def _tell_coverage(self, groups: Sequence[GroupSnapshot]) -> None:
         """Say which members of a group the client logs show, and which they do not; of several
         groups, of how many they show a member.
         """
         groups = [one for one in groups if one.members]
-        if not self.client_log or not groups:
+        if not self.options.client_log or not groups:
             return
         if len(groups) > 1:
             met = sum(bool(log_coverage(one).covered) for one in groups)
@@ -170,17 +140,10 @@ class EvidenceFiles:
 class GroupSource:
     """The group that the options name, and the evidence that they add to it."""
 
-    group: str | None
-    snapshot: Path | None
-    connection: Connection
-    probe: bool = False
-    files: EvidenceFiles = field(default_factory=EvidenceFiles)
-    scan: Lake | None = None
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return the options that add evidence, for a printed command."""
-        return self.files.words(probe=self.probe, scan=self.scan)
+    group: str | None = None
+    snapshot: Path | None = None
+    connection: Connection = field(default_factory=Connection)
+    evidence: EvidenceOptions = field(default_factory=EvidenceOptions)
 
     @property
     def scanned(self) -> Lake | None:
@@ -189,25 +152,52 @@ class GroupSource:
         Raises:
             UsageError: no broker is named, but --probe needs one.
         """
-        offline = self.scan is not None and self.snapshot is None
-        return self.scan if offline and takes_scan(self.connection, probe=self.probe) else None
+        lake = None if self.snapshot is not None else self.evidence.lake
+        if lake is None or self.connection.names_broker():
+            return None
+        if self.evidence.probe:
+            raise UsageError("--probe reads a live group: name a broker with -b HOST:PORT.")
+        return lake
 
     def named(self) -> GroupSource:
         """Return the source with the file that is read where nothing names a group."""
         if self.group is not None or self.snapshot is not None:
             return self
-        return dataclasses.replace(self, snapshot=default_snapshot())
+        return replace(self, snapshot=default_snapshot())
 
     def read(self) -> GroupSnapshot:
-        """Return the group as `snapshot_for` does."""
-        return snapshot_for(
-            self.group,
-            self.snapshot,
-            self.connection,
-            probe=self.probe,
-            files=self.files,
-            scan=self.scan,
+        """Return the one group that a command is about, with all evidence merged into it.
+
+        A GROUP is read live; with a scan and no broker named, it is what the scan saw of it.
+        Without a GROUP it is read from `snapshot`, else from the file that REBAL_SNAPSHOT names,
+        else from the only `*.rebal.yaml` of the working folder (stderr names it).
+
+        Raises:
+            UsageError: no option names a group, or two options do.
+            RebalError: the group or a file cannot be read.
+        """
+        refuse(
+            {
+                "give GROUP (live) or --snapshot FILE, not both.": self.group and self.snapshot,
+                _NO_PROBE: self.evidence.probe and self.group is None,
+            }
         )
+        scanned = self.scanned
+        if self.group is None:
+            found = merge(read_snapshot(self.snapshot or default_snapshot()), ())
+        elif scanned:
+            (found,) = scan_snapshots(scanned, [self.group])
+        else:
+            from rebal.inspectors.kafka.read import read_groups
+
+            config, asked = self.connection.config(), self.evidence
+            (answer,) = read_groups(config, [self.group], probe=asked.probe, assignors=asked.names)
+            if not isinstance(answer, GroupSnapshot):
+                (failure,) = _hinted([answer], config)
+                raise ReadError(failure.message)
+            found = answer
+        (merged,) = EvidenceFiles(self.evidence).added_to([found], () if scanned else None)
+        return merged
 
     def added_to(self, found: GroupSnapshot) -> GroupSnapshot:
         """Return a group that was read before, with the evidence of the options.
@@ -215,73 +205,8 @@ class GroupSource:
         Raises:
             UsageError: --probe, which needs a live group.
         """
-        if not self.words:
-            return found
-        if self.probe:
-            raise UsageError("--probe reads a live group: give GROUP and -b HOST:PORT.")
-        (merged,) = with_evidence([found], self.files, self.scan)
-        return merged
-
-
-def snapshot_for(
-    group: str | None,
-    snapshot: Path | None,
-    connection: Connection | None = None,
-    *,
-    probe: bool = False,
-    assignors: Sequence[str] = (),
-    files: EvidenceFiles | None = None,
-    scan: Lake | None = None,
-) -> GroupSnapshot:
-    """Return the one group that a command is about, with all evidence merged into it.
-
-    A GROUP is read live; with `scan` and no broker named, it is what the scan saw of it. Without a
-    GROUP it is read from `snapshot`, else from the file that REBAL_SNAPSHOT names, else from the
-    only `*.rebal.yaml` of the working folder (stderr names it).
-
-    Raises:
-        UsageError: no option names a group, or two options do.
-        RebalError: the group or a file cannot be read.
-    """
-    refuse(
-        {
-            "give GROUP (live) or --snapshot FILE, not both.": group is not None and snapshot,
-            "--probe reads a live group: give GROUP and -b HOST:PORT.": probe and group is None,
-        }
-    )
-    connection = connection or Connection()
-    if group is None:
-        found = merge(read_snapshot(snapshot or default_snapshot()), ())
-    elif scan is not None and takes_scan(connection, probe=probe):
-        (found,) = scan_snapshots(scan, [group])
-        scan = None
-    else:
-        from rebal.inspectors.kafka.read import read_groups
-
-        config = connection.config()
-        (answer,) = read_groups(config, [group], probe=probe, assignors=tuple(assignors))
-        if not isinstance(answer, GroupSnapshot):
-            (failure,) = _hinted([answer], config)
-            raise ReadError(failure.message)
-        found = answer
-    (merged,) = with_evidence([found], files, scan)
-    return merged
-
-
-def with_evidence(
-    found: Sequence[GroupSnapshot], files: EvidenceFiles | None, scan: Lake | None
-) -> list[GroupSnapshot]:
-    """Return the groups with the evidence of `files`, and of the scan in the lake `scan`.
-
-    They were merged with what they prove themselves when they were read: without observations
-    nothing is added to it.
-    """
-    observations = files.observations() if files is not None else ()
-    observations += scan_observations(scan, [one.group.group_id for one in found])
-    merged = [merge(one, observations) for one in found] if observations else list(found)
-    if files is not None:
-        files.tell_coverage(merged)
-    return merged
+        refuse({_NO_PROBE: self.evidence.probe})
+        return EvidenceFiles(self.evidence).added_to([found])[0] if self.evidence.words else found
 
 
 def read_several(
@@ -291,7 +216,6 @@ def read_several(
     match: str | None = None,
     all_groups: bool = False,
     seen_only: bool = False,
-    assignors: Sequence[str] = (),
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[list[GroupSnapshot], Sequence[GroupFailure]]:
     """Return the named or matching groups of a cluster or scan, or the one of a snapshot, with all
@@ -300,36 +224,27 @@ def read_several(
     `seen_only` leaves out those that the scan did not see. `meanwhile` is called while the brokers
     are asked.
     """
-    failures: Sequence[GroupFailure] = ()
     if source.snapshot is not None:
-        seen = [snapshot_for(None, source.snapshot, probe=source.probe)]
-    elif source.scanned:
+        return [source.read()], ()
+    failures: Sequence[GroupFailure] = ()
+    scanned = source.scanned
+    if scanned:
         seen = scan_snapshots(
-            source.scanned, names, match=match, all_groups=all_groups, seen_only=seen_only
+            scanned, names, match=match, all_groups=all_groups, seen_only=seen_only
         )
     else:
-        seen, failures = _read_live(
-            source.connection.config(),
-            names,
-            match=match,
-            all_groups=all_groups,
-            probe=source.probe,
-            assignors=assignors,
-            meanwhile=meanwhile,
-        )
-    return with_evidence(seen, source.files, None if source.scanned else source.scan), failures
+        seen, failures = _read_live(source, names, match, all_groups, meanwhile)
+    return EvidenceFiles(source.evidence).added_to(seen, () if scanned else None), failures
 
 
 def _read_live(
-    config: ClusterConfig,
+    source: GroupSource,
     names: Sequence[str],
-    *,
     match: str | None,
     all_groups: bool,
-    probe: bool,
-    assignors: Sequence[str],
     meanwhile: Callable[[], object] | None,
 ) -> tuple[list[GroupSnapshot], list[GroupFailure]]:
+    config = source.connection.config()
     from rebal.inspectors.kafka.read import read_groups, select_groups
 
     selected = select_groups(config, names, match=match, all_groups=all_groups)
@@ -341,8 +256,8 @@ def _read_live(
         read_groups,
         config,
         chosen,
-        probe=probe,
-        assignors=tuple(assignors),
+        probe=source.evidence.probe,
+        assignors=source.evidence.names,
         coordinators=selected.coordinators,
     )
     if meanwhile is not None:
@@ -368,7 +283,7 @@ def _hinted(failures: Sequence[GroupFailure], config: ClusterConfig) -> list[Gro
     except RebalError:
         return list(failures)
     return [
-        replace(one, message=one.message + did_you_mean(one.group_id, names))
+        msgspec.structs.replace(one, message=one.message + did_you_mean(one.group_id, names))
         if one.kind == "not-found" and one.group_id is not None
         else one
         for one in failures
@@ -376,32 +291,21 @@ def _hinted(failures: Sequence[GroupFailure], config: ClusterConfig) -> list[Gro
 
 
 def survey_of(
-    connection: Connection, match: str | None, scan: Lake | None
+    source: GroupSource, match: str | None
 ) -> tuple[list[GroupSnapshot], list[GroupFailure], tuple[str, ...]]:
     """Return all or the matching groups, why others could not be read, and notes on all of them.
 
-    With `scan` and no broker named, they are the groups that the scan saw and that still existed.
+    With a scan and no broker named, they are the groups that the scan saw and that still existed.
     """
-    if scan is not None and takes_scan(connection, probe=False):
-        seen = scan_snapshots(scan, match=match, all_groups=match is None)
+    if source.scanned:
+        seen = scan_snapshots(source.scanned, match=match, all_groups=match is None)
         return [one for one in seen if one.group.state is not GroupState.DEAD], [], ()
-    config = connection.config()
+    config = source.connection.config()
     from rebal.inspectors.kafka.read import survey
 
     found = survey(config, match=match)
-    return with_evidence(found.groups, None, scan), found.failures, found.notes
-
-
-def takes_scan(connection: Connection, *, probe: bool) -> bool:
-    """Return whether to read groups from a scan's tables, because no broker is named.
-
-    Raises:
-        UsageError: no broker is named, but `probe` needs one.
-    """
-    offline = not connection.names_broker()
-    if probe and offline:
-        raise UsageError("--probe reads a live group: name a broker with -b HOST:PORT.")
-    return offline
+    files = EvidenceFiles(source.evidence)
+    return files.added_to(found.groups), found.failures, found.notes
 
 
 def scan_observations(lake: Lake | None, groups: Sequence[str]) -> tuple[Observation, ...]:

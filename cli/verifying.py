@@ -1,7 +1,7 @@
 """A plan checked against the live group, look by look: `Verifying`."""
 
 import getpass
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -24,6 +24,7 @@ from rebal.planner.commands import Given
 from rebal.planner.plan import Accepted, Plan, load_plan
 from rebal.planner.verdict import SAFE, UNPROVEN, judged
 from rebal.planner.verification.journal import JournalEntry, plan_key
+from rebal.planner.verification.timeline import Timeline, timeline_of
 from rebal.planner.verification.verify import (
     AnsweredError,
     NothingToConfirmError,
@@ -116,7 +117,7 @@ class Verifying:
         self._watching = watching
         self._fail_on = fail_on
         self._words = given
-        self._given = params.sentences(accepted.families, accepted.ignore, expected)
+        self._given = _sentences(accepted.families, accepted.ignore, expected)
         self._assumed: dict[str, AssignorList] | None = None
         # A gate that held before this watch began is not what it waits for.
         over = {entry.step for entry in book.entries if entry.gate == "yes"} if watching else set()
@@ -193,6 +194,10 @@ class Verifying:
             )
         return made
 
+    def timeline(self) -> Timeline:
+        """Return the roll-out so far, as the journal tells it."""
+        return timeline_of(self._plan, self._book.entries)
+
     def _strict(self, standing: Standing) -> Standing:
         """Return the standing; a warning that --fail-on counts is a danger."""
         code = judged(standing.exit_code, standing.findings, self._fail_on, exit_zero=False)
@@ -246,6 +251,17 @@ class Verifying:
         return replace(seen, members=members)
 
 
+def _sentences(
+    families: Mapping[str, str], ignore: Mapping[str, str], expect_members: int | None
+) -> tuple[str, ...]:
+    """Return one sentence for each assumption given with this command, for the journal."""
+    return (
+        *(f"client id {key} is {family}" for key, family in families.items()),
+        *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
+        *([] if expect_members is None else [f"{expect_members} members are expected"]),
+    )
+
+
 def _user() -> str:
     """Return the operator's user name; empty where the system has none (a container's bare id)."""
     try:
@@ -265,7 +281,7 @@ def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
     )
 
 
-def reached(standing: Standing, until: Until) -> int:
+def reached(standing: Standing, until: Until | None) -> int:
     """Return the exit code of a watch that waits for the next gate, or for the end."""
     under_way = until == "done" and standing.exit_code == SAFE and not standing.finished
     return UNPROVEN if under_way else standing.exit_code

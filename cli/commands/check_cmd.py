@@ -25,18 +25,8 @@ def command(
         typer.Option("--base", metavar="REV", help="Compare the folder with this git revision."),
     ] = None,
     snapshot: params.Snapshot = None,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = 10,
-    probe: params.Probe = False,
-    request_log: params.RequestLog = None,
-    client_log: params.ClientLog = None,
-    broker_log: params.BrokerLog = None,
-    log_timezone: params.LogTimezone = None,
-    evidence: params.Evidence = None,
-    lake_option: params.LakeOption = None,
+    connection: params.Connection,
+    evidence: Annotated[params.EvidenceOptions, "assignors", "inventory"],
     form: Annotated[
         PlanFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = "text",
@@ -51,18 +41,14 @@ def command(
     0 when every changed start is admitted, 3 when one is rejected or does not start, 4 when it is
     not known. Nothing is changed.
     """
-    lake = params.lake_of(evidence, lake_option)
     if (base is None) != (before is not None and after is not None):
         raise UsageError("give BEFORE and AFTER, or --base REV with at most one folder.")
-    from rebal.cli import sources
     from rebal.cli.checking import check
     from rebal.cli.render.check import check_github, check_markdown, check_sarif, check_view
+    from rebal.cli.sources import GroupSource
     from rebal.planner.verdict import SAFE, exit_code
 
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    files = sources.EvidenceFiles(request_log, client_log, None, log_timezone, broker_log)
-    source = sources.GroupSource(None, snapshot, connection, probe, files, lake)
-    found = check(before, after, base, source)
+    found = check(before, after, base, GroupSource(None, snapshot, connection, evidence))
     code = SAFE if exit_zero else exit_code(*(each.verdict for each in found.groups))
     texts = {"markdown": check_markdown, "github": check_github}
     if form == "text":

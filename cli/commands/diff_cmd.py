@@ -36,19 +36,8 @@ def command(
         typer.Argument(metavar="[B]", help="A snapshot file, or a live group (default: A's own)."),
     ] = None,
     *,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = params.TIMEOUT,
-    probe: params.Probe = False,
-    request_log: params.RequestLog = None,
-    client_log: params.ClientLog = None,
-    broker_log: params.BrokerLog = None,
-    log_timezone: params.LogTimezone = None,
-    inventory: params.Inventory = None,
-    evidence: params.Evidence = None,
-    lake_option: params.LakeOption = None,
+    connection: params.Connection,
+    evidence: Annotated[params.EvidenceOptions, "assignors"],
     exit_code: Annotated[
         bool,
         typer.Option("--exit-code", help=f"Exit with {DIFFERS} where something differs."),
@@ -63,20 +52,14 @@ def command(
     also where something differs; with --exit-code then with 3 (1 and 2 stay failures). Nothing is
     changed, and nothing is written to a plan's journal.
     """
-    lake = params.lake_of(evidence, lake_option)
-    from rebal.cli import sources
     from rebal.cli.difference import compare, other_side, side_of
     from rebal.cli.render.difference import DiffDocument, diff_view
     from rebal.cli.render.documents import document_of
+    from rebal.cli.sources import GroupSource
 
-    connection = means.reaching(
-        context, params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    )
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     first = side_of(before, context.obj)
-    second = other_side(
-        first, after, sources.GroupSource(None, None, connection, probe, files, lake)
-    )
+    connection = means.reaching(context, connection)
+    second = other_side(first, after, GroupSource(None, None, connection, evidence))
     found, drift = compare(first, second)
     code = DIFFERS if exit_code and found.found else DONE
     if form == "text":

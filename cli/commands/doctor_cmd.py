@@ -13,11 +13,7 @@ def command(
         str | None, typer.Argument(metavar="[GROUP]", help="The group to try the sources on.")
     ] = None,
     *,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = 10,
+    connection: params.Connection,
     form: params.Output = "text",
     wide: params.Wide = False,
 ) -> int:
@@ -32,7 +28,6 @@ def command(
     from rebal.inspectors.connection.managed import managed_by
     from rebal.inspectors.kafka.doctor import examine
 
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     config = connection.config()
     settings = connection.origins()
     report = examine(config, group)

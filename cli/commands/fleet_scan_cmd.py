@@ -97,11 +97,7 @@ def command(
         ),
     ] = None,
     log_timezone: params.LogTimezone = None,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = 10,
+    connection: params.Connection,
     full: Annotated[
         bool, typer.Option("--full", help="Start anew; do not go on from the cluster's last scan.")
     ] = False,
@@ -144,9 +140,9 @@ def command(
     document on stdout.
     """
     given = [name for name, paths in (("--offsets", offsets), ("--segments", segments)) if paths]
-    if len(given) > 1 or (given and bootstrap):
-        named = " and ".join(given + (["-b"] if bootstrap else []))
-        raise UsageError(f"{named}: a scan reads records from one source; give only one.")
+    if len(given) > 1 or (given and connection.bootstrap):
+        several = " and ".join(given + (["-b"] if connection.bootstrap else []))
+        raise UsageError(f"{several}: a scan reads records from one source; give only one.")
     seconds = None if every is None else params.duration(every, "--every")
     refuse(
         {
@@ -158,8 +154,8 @@ def command(
         }
     )
     config = None
-    if not given and (bootstrap or profile or command_config or not request_log):
-        connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
+    named = connection.bootstrap or connection.profile or connection.command_config
+    if not given and (named or not request_log):
         config = connection.config()
     from rebal.inspectors.fleet.job import ScanOrder, run_scan, run_scans
     from rebal.inspectors.fleet.lake.place import find_place

@@ -20,12 +20,8 @@ def command(
         str,
         typer.Option(metavar="GOAL", help="The goal of the verdicts, as for plan-upgrade --to."),
     ] = "cooperative",
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = 10,
-    evidence: params.Evidence = None,
+    connection: params.Connection,
+    evidence: params.LakeText = None,
     lake_option: params.LakeOption = None,
     watch: Annotated[
         str | None,
@@ -46,7 +42,6 @@ def command(
     not be read, 3 one is blocked, 4 one cannot be proven safe yet, 0 all are ready or done.
     Nothing is changed.
     """
-    lake = params.lake_of(evidence, lake_option)
     seconds = params.duration(for_)
     every = _EVERY if not watch else params.duration(watch, "--watch")
     if watch is not None:
@@ -56,20 +51,21 @@ def command(
                     form != "text"
                 ),
                 f"--watch {watch}: give at least 1 second.": every < 1,
-                "--watch reads live groups: leave --evidence out.": lake,
+                "--watch reads live groups: leave --evidence out.": evidence,
             }
         )
+    read = params.EvidenceOptions(evidence=evidence, lake_option=lake_option)
     # The planner is loaded when the words of the command are in order.
     from rebal.cli import overview, planning, sources
     from rebal.cli.render.documents import failures_of
     from rebal.cli.render.overview import overview_shower, overview_view
     from rebal.cli.watching import watch as watch_groups
 
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     goal = planning.goal_named(to, None)
+    source = sources.GroupSource(None, None, connection, read)
 
     def look() -> overview.Overview:
-        groups, failures, notes = sources.survey_of(connection, match, lake)
+        groups, failures, notes = sources.survey_of(source, match)
         return overview.overview_of(
             groups,
             failures_of(failures),
@@ -79,7 +75,7 @@ def command(
             exit_zero=exit_zero,
         )
 
-    given = connection.given(evidence=sources.EvidenceFiles().words(scan=lake))
+    given = connection.given(evidence=read.words)
     if watch is not None:
         with overview_shower(seconds, given, to=to, wide=wide) as show:
             last = watch_groups(

@@ -27,25 +27,13 @@ def command(
         list[str] | None, typer.Argument(metavar="GROUP", help="The groups to read.")
     ] = None,
     *,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = 10,
+    connection: params.Connection,
     match: Annotated[
         str | None,
         typer.Option(metavar="REGEX", help="All groups whose whole name matches."),
     ] = None,
     all_groups: Annotated[bool, typer.Option("--all", help="All groups of the cluster.")] = False,
-    probe: params.Probe = False,
-    assignors: params.Assignors = None,
-    request_log: params.RequestLog = None,
-    client_log: params.ClientLog = None,
-    broker_log: params.BrokerLog = None,
-    log_timezone: params.LogTimezone = None,
-    inventory: params.Inventory = None,
-    evidence: params.Evidence = None,
-    lake_option: params.LakeOption = None,
+    evidence: params.EvidenceOptions,
     snapshot: params.Snapshot = None,
     save: Annotated[
         bool, typer.Option("--save", help="Save each group here as <group>.rebal.yaml.")
@@ -71,14 +59,12 @@ def command(
     group is Dead or a rejection may be over, 1 when a group could not be read or a broker did not
     list its groups (the others are shown).
     """
-    lake = params.lake_of(evidence, lake_option)
     named = groups or match or all_groups
     refuse(
         {
             "--redact changes only what is saved: add --save or --save-to FILE.": (
                 redact and not (save or save_to)
             ),
-            "--assignor names an assignor to probe for: add --probe.": assignors and not probe,
             "give groups to read live or --snapshot FILE, not both.": snapshot and named,
             "no group is named: give GROUP, --all, --match REGEX or --snapshot FILE.": (
                 not (snapshot or named)
@@ -87,15 +73,12 @@ def command(
     )
     from rebal.cli import sources
 
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-    source = sources.GroupSource(None, snapshot, connection, probe, files, lake)
+    source = sources.GroupSource(None, snapshot, connection, evidence)
     seen, failures = sources.read_several(
         source,
         groups or (),
         match=match,
         all_groups=all_groups,
-        assignors=tuple(map(params.assignor_name, assignors or ())),
         meanwhile=_load_screen,
     )
     if save or save_to:
@@ -104,8 +87,7 @@ def command(
     from rebal.groups.model import GroupState
     from rebal.planner.verdict import judged, worst_code
 
-    words = files.words(probe=probe, assignors=assignors, scan=lake)
-    given = connection.given(evidence=words, snapshot=snapshot)
+    given = connection.given(evidence=evidence.words, snapshot=snapshot)
     reports = [make_report(one, given) for one in seen]
     codes = [
         judged(report.exit_code, report.findings, fail_on, exit_zero)
@@ -115,8 +97,8 @@ def command(
     ]
     code = worst_code([*codes, *(FAILED for _ in failures)])
     if form == "text":
-        now = None if snapshot is None and evidence is None else datetime.now(UTC)
-        _print(reports, given, probed=probe or snapshot is not None, now=now, wide=wide)
+        now = None if snapshot is None and evidence.lake is None else datetime.now(UTC)
+        _print(reports, given, probed=evidence.probe or snapshot is not None, now=now, wide=wide)
     else:
         _show(reports, failures, code, form, snapshot)
     output.say_all(failure.message for failure in failures)

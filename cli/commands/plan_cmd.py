@@ -31,25 +31,9 @@ def command(
         ),
     ] = None,
     snapshot: params.Snapshot = None,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = 10,
-    probe: params.Probe = False,
-    assignors: params.Assignors = None,
-    request_log: params.RequestLog = None,
-    client_log: params.ClientLog = None,
-    broker_log: params.BrokerLog = None,
-    log_timezone: params.LogTimezone = None,
-    inventory: params.Inventory = None,
-    evidence: params.Evidence = None,
-    lake_option: params.LakeOption = None,
-    expect_members: params.ExpectMembers = None,
-    departed: params.Departed = None,
-    assume: params.Assume = None,
-    assume_family: params.AssumeFamily = None,
-    ignore: params.Ignore = None,
+    connection: params.Connection,
+    evidence: params.EvidenceOptions,
+    assumptions: means.Assumptions,
     reason: Annotated[
         list[str] | None,
         typer.Option(metavar="TEXT", help="Why a rule is ignored: one for each --ignore, or one."),
@@ -99,11 +83,9 @@ def command(
     blocks it; 4 it cannot be proven safe yet. Nothing is changed: the operator carries the plan
     out.
     """
-    lake = params.lake_of(evidence, lake_option)
     params.check_ending(out)
     refuse(
         {
-            "--assignor names an assignor to probe for: add --probe.": assignors and not probe,
             "--new-attempt sets the plan of --out aside: add --out FILE.": (
                 new_attempt and out is None
             ),
@@ -117,15 +99,12 @@ def command(
     from rebal.cli import planning, sources
     from rebal.planner.verdict import judged
 
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-    if group is None and snapshot is None:
-        snapshot = sources.default_snapshot()
+    source = sources.GroupSource(group, snapshot, connection, evidence).named()
     given = connection.given(
-        evidence=files.words(probe=probe, assignors=assignors, scan=lake),
+        evidence=evidence.words,
         wishes=means.typed(context, *means.ACCEPTED, "restart_seconds", "batch", "max_downtime"),
         looks=means.piped(context) if out else (),
-        snapshot=snapshot,
+        snapshot=source.snapshot,
         plan=out,
     )
     limit = params.duration(max_downtime, "--max-downtime") if max_downtime else None
@@ -134,32 +113,22 @@ def command(
     planning.check_free(out, going_on, new_attempt=new_attempt)
     wishes = planning.Wishes(
         to=planning.goal_named(to, to_client),
-        expect_members=expect_members,
-        families=params.families_of(assume_family or ()),
-        ignore=params.ignored(ignore or (), reason or ()),
-        departed=tuple(departed or ()),
+        expect_members=assumptions.expect_members,
+        accepted=assumptions.accepted(reason),
+        lists=tuple(assumptions.assume or ()),
         restart_seconds=restart_seconds,
         batch=params.batch_of(batch),
         given=given,
     )
-    one = sources.snapshot_for(
-        group,
-        snapshot,
-        connection,
-        probe=probe,
-        assignors=tuple(map(params.assignor_name, assignors or ())),
-        files=files,
-        scan=lake,
-    )
-    plan = planning.plan_of(one, wishes, assume or ())
+    plan = planning.plan_of(source.read(), wishes)
     code = judged(plan.exit_code, plan.findings, fail_on, exit_zero)
     longer, passed = planning.too_long(plan, limit, wishes.batch, code)
     code = code if exit_zero else longer
     plan = replace(plan, exit_code=code)
     if out is not None:
         planning.keep(plan, out)
-    old = group is None or lake is not None
+    old = group is None or evidence.lake is not None
     now = datetime.now(UTC) if old else None
-    planning.print_plan(plan, form, snapshot, now=now, details=details, wide=wide)
+    planning.print_plan(plan, form, source.snapshot, now=now, details=details, wide=wide)
     output.say_all((*passed, given.note))
     return code

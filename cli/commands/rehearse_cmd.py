@@ -71,19 +71,8 @@ def command(
     ] = False,
     wide: params.Wide = False,
     exit_zero: params.ExitZero = False,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = 10,
-    probe: params.Probe = False,
-    request_log: params.RequestLog = None,
-    client_log: params.ClientLog = None,
-    broker_log: params.BrokerLog = None,
-    log_timezone: params.LogTimezone = None,
-    inventory: params.Inventory = None,
-    evidence: params.Evidence = None,
-    lake_option: params.LakeOption = None,
+    connection: params.Connection,
+    evidence: Annotated[params.EvidenceOptions, "assignors"],
 ) -> int:
     """Rehearse a plan, or a script, on a model of the coordinator and of each client.
 
@@ -93,14 +82,11 @@ def command(
     does not come to rest.
     """
     from rebal.cli import rehearsing
-    from rebal.cli.sources import EvidenceFiles, GroupSource
+    from rebal.cli.sources import GroupSource
 
-    lake = params.lake_of(evidence, lake_option)
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    files = EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
     times = () if restart_seconds is None else (f"restart={restart_seconds:g}",)
     return rehearsing.rehearse_group(
-        GroupSource(group, snapshot, connection, probe, files, lake),
+        GroupSource(group, snapshot, connection, evidence),
         rehearsing.Asked(
             plan=plan,
             script=script,

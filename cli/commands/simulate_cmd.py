@@ -80,19 +80,8 @@ def command(
             metavar="SECONDS", min=1, help="The members' max.poll.interval.ms, in seconds."
         ),
     ] = _MAX_POLL,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = 10,
-    probe: params.Probe = False,
-    request_log: params.RequestLog = None,
-    client_log: params.ClientLog = None,
-    broker_log: params.BrokerLog = None,
-    log_timezone: params.LogTimezone = None,
-    inventory: params.Inventory = None,
-    evidence: params.Evidence = None,
-    lake_option: params.LakeOption = None,
+    connection: params.Connection,
+    evidence: Annotated[params.EvidenceOptions, "assignors"],
     form: params.Output = "text",
     wide: params.Wide = False,
 ) -> int:
@@ -103,8 +92,6 @@ def command(
     Exits with 3 when the real leader would fail, the group never becomes stable, or an assignor
     breaks its contract.
     """
-    lake = params.lake_of(evidence, lake_option)
-    connection = params.Connection(bootstrap, command_config, overrides, profile, timeout)
     names = tuple(dict.fromkeys(map(params.assignor_name, assignors or ())))
     custom = _check_names(names)
     # What follows from the words alone is said before anything is read.
@@ -112,11 +99,10 @@ def command(
     from rebal.cli import simulating, sources
     from rebal.planner.rehearsal.whatif.changes import Changes
 
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-    source = sources.GroupSource(group, snapshot, connection, probe, files, lake).named()
+    source = sources.GroupSource(group, snapshot, connection, evidence).named()
     found = source.read()
     where = str(source.snapshot or "live")
-    given = connection.given(evidence=source.words, snapshot=source.snapshot)
+    given = connection.given(evidence=evidence.words, snapshot=source.snapshot)
     if set(names) & set(OF_WORKERS):
         more = (add_member, topics, remove_member, add_partitions, add_topic, rack)
         if any(more):

@@ -5,18 +5,24 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from rebal.cli import means, output, params
-from rebal.cli.errors import DONE, UsageError, refuse
+from rebal.cli.errors import DONE, refuse
 
 if TYPE_CHECKING:
+    from rebal.cli.journal import Journal
+    from rebal.cli.planning import Wishes
+    from rebal.cli.verifying import Until, Verifying
     from rebal.groups.model import GroupSnapshot
     from rebal.planner.plan import Plan
+    from rebal.planner.verification.verify import Standing
 
 VerifyFormat = Literal["text", "json", "yaml", "jsonl"]
 """Values of `-o`; jsonl is one line for each change of a --watch."""
@@ -27,31 +33,15 @@ def command(
     plan: means.KeptPlan,
     *,
     snapshot: params.Snapshot = None,
-    bootstrap: params.Bootstrap = None,
-    command_config: params.CommandConfig = None,
-    overrides: params.Overrides = None,
-    profile: params.Profile = None,
-    timeout: params.Timeout = params.TIMEOUT,
-    probe: params.Probe = False,
-    assignors: params.Assignors = None,
-    request_log: params.RequestLog = None,
-    client_log: params.ClientLog = None,
-    broker_log: params.BrokerLog = None,
-    log_timezone: params.LogTimezone = None,
-    inventory: params.Inventory = None,
-    evidence: params.Evidence = None,
-    lake_option: params.LakeOption = None,
+    connection: params.Connection,
+    evidence: params.EvidenceOptions,
     step: Annotated[
         int | None,
         typer.Option(
             metavar="N", min=1, help="Check the gate of this step instead of the current one."
         ),
     ] = None,
-    expect_members: params.ExpectMembers = None,
-    departed: params.Departed = None,
-    assume: params.Assume = None,
-    assume_family: params.AssumeFamily = None,
-    ignore: params.Ignore = None,
+    assumptions: means.Assumptions,
     confirm: Annotated[
         int | None,
         typer.Option(
@@ -145,14 +135,11 @@ def command(
     looks. The connection, the probe and the evidence are those that the plan was made with; an
     option that is given again takes their place.
     """
-    lake = params.lake_of(evidence, lake_option)
     looking = watch or until is not None
-    seconds = params.duration(for_ or params.WATCH)
-    read = (*(request_log or ()), *(client_log or ()), *(broker_log or ()), inventory)
     option_name = "--watch" if watch else "--until"
+    checked = "".join(reason or ()).strip()
     refuse(
         {
-            "--assignor names an assignor to probe for: add --probe.": assignors and not probe,
             f"{option_name} reads the live group: leave --snapshot out.": (
                 looking and snapshot and means.is_typed(context, "snapshot")
             ),
@@ -161,7 +148,7 @@ def command(
             ),
             f"{option_name} looks again and again, and standard input can be read only once: let "
             "the pipe write to a file, and give the file's name instead of -.": (
-                looking and Path("-") in read
+                looking and "-" in evidence.words
             ),
             "--out writes the plan of --abort: add --abort.": out and not abort,
             "--abort plans the way back: leave out --watch, --until, --confirm, --step.": (
@@ -172,10 +159,10 @@ def command(
             ),
             "--abort prints a plan: use -o text, json or yaml.": abort and form == "jsonl",
             "--confirm cannot be combined with --watch, --until, --ignore or --step.": (
-                confirm and (looking or ignore or step)
+                confirm and (looking or assumptions.ignore or step)
             ),
             '--confirm STEP needs one --reason "…" that says what you checked.': (
-                confirm and (len(reason or ()) != 1 or not "".join(reason or ()).strip())
+                confirm and (len(reason or ()) != 1 or not checked)
             ),
             "--member and --list belong to --confirm STEP.": (
                 confirm is None and (member or listed)
@@ -183,54 +170,42 @@ def command(
         }
     )
     params.check_ending(out)
-    word = None if confirm is None else (confirm, "".join(reason or ()).strip())
-    ignoring = params.ignored(ignore or (), () if word else reason or ())
-    families = params.families_of(assume_family or ())
+    seconds = params.duration(for_ or params.WATCH)
+    accepted = assumptions.accepted(None if confirm else reason)
     # The planner is loaded when the words of the command are in order.
-    from rebal.cli import planning, sources
     from rebal.cli.journal import Journal, journal_path
-    from rebal.cli.render.timeline import timeline_view
-    from rebal.cli.render.verification import shower
-    from rebal.cli.verifying import (
-        Verifying,
-        check_same,
-        print_standing,
-        reached,
-    )
-    from rebal.cli.watching import watch as watch_group
-    from rebal.groups.evidence.merge import merge
-    from rebal.planner.plan import Accepted
-    from rebal.planner.verdict import UNPROVEN
-    from rebal.planner.verification.timeline import timeline_of
+    from rebal.cli.planning import Wishes
+    from rebal.cli.sources import EvidenceFiles, GroupSource, scan_observations
+    from rebal.cli.verifying import Verifying, check_same, print_standing, reached
 
     made: Plan = context.obj
-    connection = means.reaching(
-        context, params.Connection(bootstrap, command_config, overrides, profile, timeout)
-    )
+    connection = means.reaching(context, connection)
     snapshot, probe = means.source_of(context, connection, live=looking)
-    for name, number in (("--step", step), ("--confirm", confirm)):
-        if number is not None and number not in {each.id for each in made.steps}:
-            raise UsageError(f"{name} {number}: the last step of the plan is {len(made.steps)}.")
-    if word and snapshot is not None and journal is None:
-        raise UsageError(
+    evidence = replace(evidence, probe=probe, assignors=evidence.assignors if probe else None)
+    refuse(
+        {
+            f"--step {step}: the last step of the plan is {len(made.steps)}.": (
+                step and made.step(step) is None
+            ),
+            f"--confirm {confirm}: the last step of the plan is {len(made.steps)}.": (
+                confirm and made.step(confirm) is None
+            ),
             "--confirm is recorded in a journal, and a saved group has none: add --journal PATH, "
-            "or name a broker (-b) in place of --snapshot."
-        )
+            "or name a broker (-b) in place of --snapshot.": confirm and snapshot and not journal,
+        }
+    )
     # A saved group is looked at as often as one likes: it is no event of the roll-out.
-    default = None if snapshot is not None else journal_path(plan)
-    book = Journal(journal or default, made)
+    book = Journal(journal or (None if snapshot else journal_path(plan)), made)
     output.say_all(book.notes)
-    files = sources.EvidenceFiles(request_log, client_log, inventory, log_timezone, broker_log)
-    probed = tuple(map(params.assignor_name, assignors or ()))
-    scan = sources.scan_observations(lake, [made.group_id])
-    accepted = [name for name in means.ACCEPTED if name != "reason" or ignore]
+    scan = scan_observations(evidence.lake, [made.group_id])
+    stated = [name for name in means.ACCEPTED if name != "reason" or assumptions.ignore]
     given = connection.given(
-        evidence=files.words(probe=probe, assignors=assignors, scan=lake),
-        wishes=means.typed(context, *accepted),
+        evidence=evidence.words,
+        wishes=means.typed(context, *stated),
         looks=means.typed(
             context,
             *means.MEANS,
-            *accepted,
+            *stated,
             "expect_members",
             "journal",
             *(() if connection.names_broker() else ("snapshot",)),
@@ -239,73 +214,110 @@ def command(
         plan=out if abort else plan,
         left=plan if abort else None,
     )
+    # Logs and files are added when the group is known to be the plan's.
+    source = GroupSource(
+        None if snapshot else made.group_id,
+        snapshot,
+        connection,
+        params.EvidenceOptions(probe=probe, assignors=evidence.assignors),
+    )
+    files = EvidenceFiles(evidence)
 
     def look() -> GroupSnapshot:
-        group = made.group_id if snapshot is None else None
-        seen = sources.snapshot_for(group, snapshot, connection, probe=probe, assignors=probed)
+        seen = source.read()
         check_same(made, seen, file=snapshot)
-        merged = merge(seen, (*files.observations(), *scan))
-        files.tell_coverage([merged])
-        return merged
+        return files.added_to([seen], scan)[0]
 
     if abort:
-        planning.check_free(out, given.verify(), new_attempt=False)
-        wishes = planning.Wishes(
-            expect_members=expect_members,
-            families=families,
-            ignore=ignoring,
-            departed=tuple(departed or ()),
+        wishes = Wishes(
+            expect_members=assumptions.expect_members,
+            accepted=accepted,
+            lists=tuple(assumptions.assume or ()),
             given=given,
         )
-        back = planning.way_back(made, book.entries, look(), wishes, assume or ())
-        return _print_back(back, made, out, form, details=details, wide=wide) * (not exit_zero)
+        code = _print_back(made, book, look, wishes, form, out=out, details=details, wide=wide)
+        return DONE if exit_zero else code
     verifying = Verifying(
         made,
         book,
         step=step,
-        expected=expect_members,
-        accepted=Accepted(families=families, ignore=ignoring, departed=tuple(departed or ())),
-        lists=assume or (),
+        expected=assumptions.expect_members,
+        accepted=accepted,
+        lists=assumptions.assume or (),
         watching=looking,
         fail_on=fail_on,
         given=given,
     )
-    if not looking:
-        standing = (
-            verifying.confirm(look(), *word, member or (), listed)
-            if word
-            else verifying.judge(look())
+    if looking:
+        standing = _watch(
+            look, verifying, until, form, seconds=seconds, every=every, live=watch, wide=wide
         )
-        print_standing(standing, form, wide=wide)
-        output.say(given.note)
-        return DONE if exit_zero else standing.exit_code
+        return DONE if exit_zero else reached(standing, until)
+    standing = (
+        verifying.confirm(look(), confirm, checked, member or (), listed)
+        if confirm
+        else verifying.judge(look())
+    )
+    print_standing(standing, form, wide=wide)
+    output.say(given.note)
+    return DONE if exit_zero else standing.exit_code
+
+
+def _watch(
+    look: Callable[[], GroupSnapshot],
+    verifying: Verifying,
+    goal: Until | None,
+    form: VerifyFormat,
+    *,
+    seconds: float,
+    every: float,
+    live: bool,
+    wide: bool,
+) -> Standing:
+    """Print each look until the goal is reached, with `live` on a screen that is drawn again."""
+    from rebal.cli.render.timeline import timeline_view
+    from rebal.cli.render.verification import shower
+    from rebal.cli.verifying import reached
+    from rebal.cli.watching import watch
+    from rebal.planner.verdict import UNPROVEN
+
     # What readers say of their files would be said at each look, and through the live view.
     with (
-        shower(seconds, jsonl=form == "jsonl", plain=wide or not watch) as show,
+        shower(seconds, jsonl=form == "jsonl", plain=wide or not live) as show,
         redirect_stderr(io.StringIO()) as talk,
     ):
-        standing = watch_group(
+        standing = watch(
             look,
             verifying.judge,
             verifying.blind,
             show,
             seconds=seconds,
             every=every,
-            decided=lambda one: reached(one, until or "gate") != UNPROVEN,
+            decided=lambda one: reached(one, goal) != UNPROVEN,
         )
     for line in dict.fromkeys(talk.getvalue().splitlines()):
         print(line, file=sys.stderr)
-    if watch and form == "text" and standing.finished:
-        output.page(["", *timeline_view(timeline_of(made, book.entries))], wide=wide)
-    return DONE if exit_zero else reached(standing, until or "gate")
+    if live and form == "text" and standing.finished:
+        output.page(["", *timeline_view(verifying.timeline())], wide=wide)
+    return standing
 
 
 def _print_back(
-    back: Plan, made: Plan, out: Path | None, form: VerifyFormat, *, details: bool, wide: bool
+    made: Plan,
+    book: Journal,
+    look: Callable[[], GroupSnapshot],
+    wishes: Wishes,
+    form: VerifyFormat,
+    *,
+    out: Path | None,
+    details: bool,
+    wide: bool,
 ) -> int:
-    """Print the way back from `made`, and write it to `out`."""
+    """Print the way back from `made`, and write it to `out`; return the new plan's exit code."""
     from rebal.cli import planning
 
+    planning.check_free(out, wishes.given.verify(), new_attempt=False)
+    back = planning.way_back(made, book.entries, look(), wishes)
     output.say(f"the way back from {made.to} to {back.to}, as the group stands now:")
     if out is not None:
         planning.keep(back, out)

@@ -145,7 +145,7 @@ def test_a_shell_pattern_of_logs_is_files_not_groups(
     given: list[list[str]] = []
     monkeypatch.setattr(
         "rebal.cli.sources.EvidenceFiles.observations",
-        lambda files: given.append([str(path) for path in files.client_log]) or (),
+        lambda files: given.append([str(path) for path in files.options.client_log]) or (),
     )
     for name in ("a.log", "b.log", "checkout"):
         Path(name).write_text("")

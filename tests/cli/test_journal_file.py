@@ -138,7 +138,7 @@ def test_a_watch_whose_plan_is_replaced_stops_and_is_not_blind(
             new_attempt()
         return look(minute, pods(1, 1))
 
-    monkeypatch.setattr("rebal.cli.sources.snapshot_for", read)
+    monkeypatch.setattr("rebal.cli.sources.GroupSource.read", read)
     assert app.run(["verify", str(PLAN), "--watch", "--every", "0.2"]) == 1
     said = capsys.readouterr()
     assert said.err.count("moved or replaced while this command ran") == 1

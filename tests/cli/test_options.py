@@ -6,6 +6,7 @@ import gzip
 import io
 import sys
 from collections.abc import Callable
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from msgspec.structs import replace
 
 from rebal.cli import app, files
 from rebal.cli.errors import ReadError
-from rebal.cli.params import Connection
-from rebal.cli.sources import EvidenceFiles, snapshot_for, with_evidence
+from rebal.cli.params import Connection, EvidenceOptions
+from rebal.cli.sources import EvidenceFiles, GroupSource
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
@@ -40,7 +41,7 @@ def test_the_only_snapshot_of_the_folder_is_taken_and_named(
     folder: Path, group: Make, capsys: Said
 ) -> None:
     files.save_snapshot(group(), folder)
-    assert snapshot_for(None, None) == merge(group(), ())
+    assert GroupSource().read() == merge(group(), ())
     assert capsys.readouterr().err == (
         "rebal: reading checkout.rebal.yaml, the snapshot in this folder.\n"
     )
@@ -53,9 +54,9 @@ def test_the_environment_comes_before_the_folder_and_the_option_before_both(
     named = files.save_snapshot(group(captured_by="env"), folder / "env.yaml")
     given = files.save_snapshot(group(captured_by="option"), folder / "option.json")
     monkeypatch.setenv("REBAL_SNAPSHOT", str(named))
-    assert snapshot_for(None, None).captured_by == "env"
+    assert GroupSource().read().captured_by == "env"
     assert "REBAL_SNAPSHOT" in capsys.readouterr().err
-    assert snapshot_for(None, given).captured_by == "option"
+    assert GroupSource(None, given).read().captured_by == "option"
     assert capsys.readouterr().err == ""
 
 
@@ -66,20 +67,22 @@ def test_a_live_group_is_read_and_its_failure_is_the_error(
     live.show(group(), absent)
     monkeypatch.setenv("REBAL_SNAPSHOT", "not-read.yaml")
     somewhere = Connection(bootstrap="127.0.0.1:1", timeout=2.5)
-    found = snapshot_for("checkout", None, somewhere, probe=True, assignors=["x"])
+    found = GroupSource(
+        "checkout", None, somewhere, EvidenceOptions(probe=True, assignors=["x"])
+    ).read()
     assert found.group == group().group
     assert live.connections[0].timeout_ms == 2500
     assert live.asked == [(["checkout"], {"probe": True, "assignors": ("x",)})]
     monkeypatch.setattr(listing, "group_names", lambda _: {"checkout", "billing"})
     with pytest.raises(ReadError, match=r"no such group\. Did you mean checkout\?"):
-        snapshot_for("chekout", None, somewhere)
+        GroupSource("chekout", None, somewhere).read()
 
     def unreachable(_: Any) -> set[str]:
         raise ConnectError("no broker", "timeout")
 
     monkeypatch.setattr(listing, "group_names", unreachable)
     with pytest.raises(ReadError, match=r"no such group\.$"):
-        snapshot_for("chekout", None, somewhere)
+        GroupSource("chekout", None, somewhere).read()
 
 
 def sent(member_id: str) -> str:
@@ -125,7 +128,7 @@ def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
     (pods / "three" / "old.log.gz").write_bytes(gzip.compress(start_log(group(), 2)))
 
     def told(*logs: Path) -> tuple[GroupSnapshot, str]:
-        found = snapshot_for(None, saved, files=EvidenceFiles(client_log=logs))
+        found = GroupSource(None, saved, evidence=EvidenceOptions(client_log=[*logs])).read()
         return found, capsys.readouterr().err
 
     found, said = told(folder / "logs")
@@ -146,8 +149,8 @@ def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
     (folder / "other.log").write_bytes(start_log(group(group_id="billing"), 0))
     assert "no start of a member that is in checkout now" in told(folder / "other.log")[1]
     # Of many groups one line is said, not one each.
-    files_of = EvidenceFiles(client_log=[folder / "other.log"])
-    with_evidence([group(), group(group_id="billing")], files_of, None)
+    files_of = EvidenceFiles(EvidenceOptions(client_log=[folder / "other.log"]))
+    files_of.added_to([group(), group(group_id="billing")])
     assert capsys.readouterr().err == (
         "rebal: --client-log: shows the start of members of 1 of 2 groups.\n"
     )
@@ -165,9 +168,9 @@ def test_a_request_log_shows_a_list_and_its_time_zone_when_it_was_sent(
     saved = files.save_snapshot(group(), folder / "g.yaml")
     (folder / "logs").mkdir()
     (folder / "logs" / "broker-1.log").write_text(sent(third.member_id))
-    logs = {"request_log": [folder / "logs"]}
-    assert snapshot_for(None, saved, files=EvidenceFiles(**logs)).members[2].joined_at is None
-    found = snapshot_for(None, saved, files=EvidenceFiles(**logs, log_timezone=zone)).members[2]
+    logs = EvidenceOptions(request_log=[folder / "logs"])
+    assert GroupSource(None, saved, evidence=logs).read().members[2].joined_at is None
+    found = GroupSource(None, saved, evidence=replaced(logs, log_timezone=zone)).read().members[2]
     assert found.assignors.knowledge is Knowledge.EXACT
     assert found.assignors.list == ("cooperative-sticky", "range")
     assert found.joined_at is not None

@@ -15,7 +15,7 @@ from rebal.cli.app import run
 from rebal.cli.output import render
 from rebal.cli.params import Connection
 from rebal.cli.render.simulation.screen import compare_view, simulate_view
-from rebal.cli.sources import EvidenceFiles
+from rebal.cli.sources import GroupSource
 from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, GroupType, Member, Subscription, Topic
 from rebal.groups.snapshot.documents import dump_snapshot
@@ -86,11 +86,11 @@ def test_a_group_is_read_live_with_the_connection_that_was_typed(
 ) -> None:
     seen: list[object] = []
 
-    def read(*given: object, probe: bool, files: EvidenceFiles, scan: Path | None) -> GroupSnapshot:
-        seen.extend((*given, probe, files.words(), scan))
+    def read(source: GroupSource) -> GroupSnapshot:
+        seen.append(source)
         return group(members=(member("a", "0-5"), member("b", "6-11")))
 
-    monkeypatch.setattr("rebal.cli.sources.snapshot_for", read)
+    monkeypatch.setattr(GroupSource, "read", read)
     typed_words = ["-b", "kafka-1:9092", "-X", "sasl.mechanism=PLAIN"]
     args = ["simulate", "checkout", "--assignor", "sticky", *typed_words]
     assert run([*args, "--timeout", "3"]) == 0
@@ -99,7 +99,7 @@ def test_a_group_is_read_live_with_the_connection_that_was_typed(
     again = "simulate checkout --assignor cooperative-sticky"
     assert f"rebal {again} {' '.join(typed_words)} --timeout 3\n" in out
     typed = Connection("kafka-1:9092", overrides=["sasl.mechanism=PLAIN"], timeout=3)
-    assert seen == ["checkout", None, typed, False, (), None]
+    assert seen == [GroupSource("checkout", None, typed)]
 
 
 def test_each_what_if_is_an_option(group: Make, simulated: Simulate) -> None:

@@ -224,7 +224,7 @@ def feed(monkeypatch: pytest.MonkeyPatch, looks: list[GroupSnapshot]) -> None:
     def read(*_: object, **__: object) -> GroupSnapshot:
         return rest.pop(0) if len(rest) > 1 else rest[0]
 
-    monkeypatch.setattr("rebal.cli.sources.snapshot_for", read)
+    monkeypatch.setattr("rebal.cli.sources.GroupSource.read", read)
 
 
 def test_a_watch_writes_a_json_line_for_each_change_and_its_journal(

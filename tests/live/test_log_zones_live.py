@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rebal.cli.params import Connection
-from rebal.cli.sources import EvidenceFiles, snapshot_for
+from rebal.cli.params import Connection, EvidenceOptions
+from rebal.cli.sources import GroupSource
 from tests.kafka import broker as harness
 from tests.kafka import jars
 from tests.kafka.broker import Broker
@@ -50,8 +50,8 @@ def test_a_broker_s_local_times_are_placed(
         os.utime(log, (0, 0))
         now = datetime.now(UTC)
         for path, probe in ((broker.request_log_path, False), (log, True)):
-            files = EvidenceFiles(request_log=[path])
-            found = snapshot_for("zoned", None, connection, files=files, probe=probe)
+            evidence = EvidenceOptions(probe=probe, request_log=[path])
+            found = GroupSource("zoned", None, connection, evidence).read()
             times = [member.joined_at for member in found.members]
             times += [one.at for one in found.refusals]
             assert len(times) == 3

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rebal.cli.planning import Wishes, way_back
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
-from rebal.planner.plan import Plan
+from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import Standing, confirm, entry_of, verify
 from tests.planner.builder import AT, group_of
@@ -71,5 +71,4 @@ def done(standing: Standing) -> dict[str, str]:
 
 def back_from(made: Plan, seen: GroupSnapshot, **wished: Any) -> Plan:
     """Return the way back from there, as --abort plans it."""
-    usual: dict[str, Any] = {"expect_members": None, "families": {}, "ignore": {}}
-    return way_back(made, [], seen, Wishes(**{**usual, **wished}))
+    return way_back(made, [], seen, Wishes(accepted=Accepted(**wished)))
