@@ -17,7 +17,7 @@ from tests.fleet import tablefiles
 from tests.fleet.conftest import CAPTURES, check_kept
 from tests.fleet.synthetic import Row, fleet, group_named
 from tests.fleet.tablefiles import AT, write_tables
-from tests.fleet.test_report_held import member_out
+from tests.fleet.test_report import member_out
 from tests.fleet.timeline_input import captured_records, captured_requests, tables
 
 KEPT = Path(__file__).parents[1] / "data" / "fleet"
