@@ -231,7 +231,7 @@ def test_files_are_put_together_once_there_are_more_than_a_few(
     assert counts[5] < counts[4]
 
 
-def state_of(offset: int | None, until: int = 100, latest: int = 100, **more: Any) -> pa.Table:
+def kept(offset: int | None, until: int = 100, latest: int = 100, **more: Any) -> pa.Table:
     row = {"group_id": "g", "form": FORM, "partition": 3, "offset": offset, "told_until": until}
     row |= {"latest": latest, "recorded": True, "unnamed": [], **more}
     return pa.Table.from_pylist([row], ABOUT)
@@ -266,28 +266,22 @@ def goes_on(choice: GroupChoice) -> bool:
 @pytest.mark.parametrize(
     ("one", "state", "words", "on"),
     [
-        pytest.param(records(42, 43), state_of(41), (), True, id="records that follow"),
-        pytest.param(records(1, 1), state_of(0), (), True, id="the second record"),
-        pytest.param(records(0, 0), state_of(None), (), True, id="the first one"),
-        pytest.param(records(41, 42), state_of(41), (), False, id="told already"),
-        pytest.param(records(42, 43), state_of(41, form="another"), (), False, id="another form"),
-        pytest.param(records(42, 43), state_of(41, form=None), (), False, id="no state"),
-        pytest.param(records(42, 43), state_of(41, recorded=False), (), False, id="lines alone"),
-        pytest.param(records(42, 43), state_of(41, partition=4), (), False, id="another partition"),
-        pytest.param(records(42, 43, since=99), state_of(41), (), False, id="an earlier time"),
-        pytest.param(
-            records(42, 43, 150), state_of(41, latest=160), (), False, id="a clock was ahead"
-        ),
-        pytest.param(
-            records(42, 43, 160), state_of(41, latest=160), (), True, id="it no longer is"
-        ),
-        pytest.param(
-            records(42, 43), state_of(41), ((100, 105), ()), False, id="time not believed"
-        ),
-        pytest.param(records(42, 43), state_of(41), ((100, 110), ()), True, id="time believed"),
-        pytest.param(requests(None), state_of(41), (), True, id="a line without a time"),
-        pytest.param(requests(101 + DISORDER), state_of(41), (), True, id="later lines"),
-        pytest.param(requests(100 + DISORDER), state_of(41), (), False, id="earlier lines"),
+        pytest.param(records(42, 43), kept(41), (), True, id="records that follow"),
+        pytest.param(records(1, 1), kept(0), (), True, id="the second record"),
+        pytest.param(records(0, 0), kept(None), (), True, id="the first one"),
+        pytest.param(records(41, 42), kept(41), (), False, id="told already"),
+        pytest.param(records(42, 43), kept(41, form="another"), (), False, id="another form"),
+        pytest.param(records(42, 43), kept(41, form=None), (), False, id="no state"),
+        pytest.param(records(42, 43), kept(41, recorded=False), (), False, id="lines alone"),
+        pytest.param(records(42, 43), kept(41, partition=4), (), False, id="another partition"),
+        pytest.param(records(42, 43, since=99), kept(41), (), False, id="an earlier time"),
+        pytest.param(records(42, 43, 150), kept(41, latest=160), (), False, id="a clock was ahead"),
+        pytest.param(records(42, 43, 160), kept(41, latest=160), (), True, id="it no longer is"),
+        pytest.param(records(42, 43), kept(41), ((100, 105), ()), False, id="time not believed"),
+        pytest.param(records(42, 43), kept(41), ((100, 110), ()), True, id="time believed"),
+        pytest.param(requests(None), kept(41), (), True, id="a line without a time"),
+        pytest.param(requests(101 + DISORDER), kept(41), (), True, id="later lines"),
+        pytest.param(requests(100 + DISORDER), kept(41), (), False, id="earlier lines"),
     ],
 )
 def test_a_group_goes_on_from_its_state_where_its_news_follow_on_it(
@@ -298,10 +292,10 @@ def test_a_group_goes_on_from_its_state_where_its_news_follow_on_it(
 
 
 def test_a_group_is_told_anew_when_a_topic_of_it_gets_a_name() -> None:
-    choice = choose(news(), state_of(41, unnamed=["x", "y"]), None, ["y"])
+    choice = choose(news(), kept(41, unnamed=["x", "y"]), None, ["y"])
     assert not goes_on(choice)
     assert choice.recorded.to_pylist() == ["g"]
-    assert not choose(news(), state_of(41, unnamed=["x"]), None, ["y"]).groups
+    assert not choose(news(), kept(41, unnamed=["x"]), None, ["y"]).groups
 
 
 def test_a_group_without_a_state_is_told_from_its_new_rows() -> None:
