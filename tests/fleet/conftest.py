@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.fleet.synthetic import fleet
 from tests.fleet.tablefiles import write_tables
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 CAPTURES = Path(__file__).parents[1] / "data" / "captures"
 TIMEOUTS = CAPTURES.with_name("captures_timeouts")
+FAILURES = CAPTURES.with_name("fleet_failures.yaml")
 OFFSETS = CAPTURES / "consumer_offsets.jsonl.gz"
 REQUEST_LOG = CAPTURES / "kafka-request.log.gz"
 
@@ -53,6 +55,12 @@ def script(path: Path, text: str) -> Path:
 def lines_in(packed: Path) -> list[bytes]:
     """The lines of a captured file."""
     return gzip.decompress(packed.read_bytes()).splitlines(keepends=True)
+
+
+def failures(of: str) -> list[list[str]]:
+    """What others say when something fails, each with the sentence that rebal makes of it."""
+    kept: dict[str, list[list[str]]] = yaml.safe_load(FAILURES.read_text(encoding="utf-8"))
+    return kept[of]
 
 
 def check_kept(file: Path, made: str) -> None:

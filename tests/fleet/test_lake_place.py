@@ -12,6 +12,7 @@ import pytest
 from rebal.inspectors.fleet.lake.place import LakeError, find_place
 from rebal.inspectors.fleet.lake.store import open_store
 from rebal.inspectors.fleet.sources.files import list_files
+from tests.fleet.conftest import failures
 
 
 def test_the_processs_environment_stays_as_it_is() -> None:
@@ -84,43 +85,7 @@ def test_names_of_the_same_store(text: str, url: str) -> None:
     assert find_place(text).url == url
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (
-            "Generic S3 error\n ↳ Error performing PUT http://s3:9/b/a?X-Amz-Signature=abc in 1ms, "
-            "after 10 retries, max_retries\n  ↳ 10, retry_timeout\n   ↳ 180s  - HTTP error\n"
-            "    ↳ error sending request\n     ↳ Connection refused (os error 111)\n",
-            "error sending request: Connection refused (os error 111) (http://s3:9)",
-        ),
-        (
-            "Object at location a not found: Error performing PUT https://h/c?sig=abc in 1ms - "
-            'Server returned non-2xx status code: 404 Not Found: <?xml version="1.0"?>\n<Error>\n'
-            " <Code>ContainerNotFound</Code>\n <Message>The container does not exist.\n"
-            "RequestId:1\nTime:now</Message></Error>",
-            "404 Not Found: ContainerNotFound: The container does not exist (https://h)",
-        ),
-        (
-            "Generic HdfsObjectStore error\n ↳ RPC error\n  ↳ org.apache.AccessControlException "
-            "Permission denied: user=me\n\tat org.apache.hadoop.Check(Check.java:661)\n",
-            "RPC error: Permission denied: user=me",
-        ),
-        (
-            "The operation lacked the necessary privileges for path a: Error performing "
-            "PUT REDACTED in 8ms - Server returned non-2xx status code: 403 Forbidden: <?xml "
-            'version="1.0"?>\n<Error><Code>AuthorizationFailure</Code></Error>',
-            "403 Forbidden: AuthorizationFailure",
-        ),
-        ("Generic GCS error\n ↳ Account must be specified\n", "Account must be specified"),
-        (
-            "Kernel error: Json error: Truncated record\n   0: <unknown>\n  12: start_thread\n"
-            "             at ./nptl/pthread_create.c:442:8\n",
-            "Kernel error: Json error: Truncated record",
-        ),
-        ("Invalid table version: 1", "Invalid table version: 1"),
-        ("", "PermissionError"),
-    ],
-)
+@pytest.mark.parametrize(("text", "says"), failures("stores"))
 def test_what_went_wrong_in_a_store_is_told_without_the_request(text: str, says: str) -> None:
     with pytest.raises(LakeError) as told, find_place("s3://b/a").errors():
         raise PermissionError(text)

@@ -21,7 +21,7 @@ from rebal.inspectors.fleet.spark.session import (
     start_error,
 )
 from rebal.inspectors.fleet.writer import TaskReport
-from tests.fleet.conftest import OFFSETS
+from tests.fleet.conftest import OFFSETS, failures
 from tests.fleet.tablefiles import last_scan
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -104,30 +104,7 @@ def test_a_spark_master_that_does_not_answer_is_named() -> None:
     assert str(told).startswith("no Spark master answers: check the address in --master")
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (
-            "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times\n"
-            "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (x)\n"
-            "Caused by: java.io.EOFException\n",
-            "the Python process of a task was killed or crashed",
-        ),
-        (
-            "ModuleNotFoundError: No module named 'rebal'\n"
-            "org.apache.spark.SparkException: EOFException occurred while reading the port number "
-            "from pyspark.daemon's stdout and terminated with code: 1.\n",
-            "Spark's Python process did not start",
-        ),
-        (
-            "An exception was thrown from the Python worker. Traceback (most recent call last):\n"
-            "rebal.inspectors.fleet.lake.place.LakeError: s3://lake: the store says: Denied.\n"
-            "Caused by: org.apache.spark.SparkException: Job aborted\n",
-            "s3://lake: the store says: Denied.",
-        ),
-    ],
-    ids=["killed", "not started", "a task's own sentence"],
-)
+@pytest.mark.parametrize(("said", "told"), failures("jobs"))
 def test_why_a_job_failed_is_one_sentence(said: str, told: str) -> None:
     assert failed_job(said).startswith(told)
 
