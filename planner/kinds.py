@@ -31,7 +31,7 @@ class Action(StrEnum):
 
 
 class PathKind(StrEnum):
-    """The path of a plan, as its document names it; one module of planner/paths makes each."""
+    """The path of a plan, as its document names it; a module of planner/paths makes each."""
 
     NONE = "none"
     FINISHED = "finished"

@@ -306,7 +306,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
 
     `runs` (in documents: `from`) is the group's rebalance protocol today, `to` the one to reach,
     `target` the assignor to end on (`only_target`: every other assignor is removed, eager or
-    cooperative). `path` names the module of planner/paths that made the steps. `advice` is the
+    cooperative). `path` names the way (planner/paths) that the steps take. `advice` is the
     first action of the next step, `instead` the goal that one online roll-out reaches now (KIP-848:
     `consumer`), `withheld` are restarts that the plan needs and that are not
     admitted yet. `summary` is one sentence; `exit_code` is that of the next step (0 ready or done,

@@ -1,4 +1,4 @@
-"""Advice on a step: its first action (`step_action`), and what must come before it.
+"""Advice on a new plan (`first_action`), on a step (`step_action`), and what must come before it.
 
 Each join is checked first. A remedy comes before a restart that the coordinator would not admit: it
 gives a member the list that others need, has the coordinator remember every list again, adds the
@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.clients import worker_list
-from rebal.groups.model import Knowledge, Tri
+from rebal.groups.model import GroupState, Knowledge, Tri
 from rebal.groups.processes import process_names, threads_of
 from rebal.planner.admission.check import Admission, Needs, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, memory_of
@@ -26,6 +26,7 @@ from rebal.planner.advice.actions import (
     evidence,
     first,
     nothing,
+    open_question,
     rebalance_of,
     replan,
     restart_of,
@@ -35,18 +36,20 @@ from rebal.planner.advice.actions import (
     stated,
     stop,
     stop_and_start,
+    stop_for,
     wait,
     worded,
 )
 from rebal.planner.commands import AGREED
 from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.facts import listed
 from rebal.planner.kinds import Action
 from rebal.planner.kip848 import allows, clients, online
-from rebal.planner.plan import Advice, Aim, Plan, Step, StepKind
+from rebal.planner.plan import Advice, Aim, Plan, Step, StepKind, Verdict
 from rebal.planner.programs import hindered
 from rebal.planner.risks import Risk, stop_risk
 from rebal.planner.settings import classic_change, consumer_change
-from rebal.planner.verdict import worst
+from rebal.planner.verdict import BLOCKED, gating, worst
 
 # Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
 _FEW: Final = 2
@@ -63,6 +66,56 @@ def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
     target = () if context.target == CONSUMER else worker_list(context.target) or (context.target,)
     names = step.target_list if step is not None else target
     return tuple(dict.fromkeys(filter(None, [*names, context.elected])))
+
+
+def first_action(plan: Plan, context: Context) -> Actions:
+    """Return the first action of a plan that was just made, or the reason why its step cannot
+    start.
+    """
+    step = plan.step(plan.next_step)
+    if step is None:
+        if plan.verdict is Verdict.DONE:
+            return nothing("nothing is left to do"), ()
+        return _hindered(plan, None, context), ()
+    if context.members and context.group.state is not GroupState.STABLE:
+        return wait(f"the group is {context.group.state}, not Stable"), ()
+    if not context.members:
+        if step.exit_code:
+            return _hindered(plan, step, context), ()
+        made = start_of(context, ["the members"], [step.target_list])
+        return with_setting(made, step), ()
+    open_ = (*step.to_do, *step.unknown)
+    left = [context.by_id[each] for each in open_ if each in context.by_id]
+    made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
+    own = made.assignors == step.target_list or step.aim is Aim.REFRESH
+    if step.exit_code and made.recommended and own:
+        first = _hindered(plan, step, context)
+        if first.evidence_needed and step.unknown:
+            # Nobody may need it, and who cannot give the evidence has another way.
+            first = worded(replace(first, also=(f"or {made.text}, which is admitted",)))
+        return first, withheld
+    return made, withheld
+
+
+def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
+    """Return what the rules or the step's own precondition ask for first."""
+    number = step.id if step is not None else None
+    blocks = gating(plan.findings, number)
+    said = [each for each in blocks if each.result is Tri.YES]
+    if said:
+        return stop_for(said[0])
+    if blocks:
+        return open_question(blocks[0])
+    if step is not None and step.exit_code == BLOCKED:
+        return stop(step.precondition)
+    unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
+    if step is not None and unseen:
+        why = f"nothing shows the {step.brings} of {listed(unseen)}"
+        return show(context, Needs.LISTS, why)
+    if step is None:
+        # No look changes a goal that is none of this group.
+        return replace(nothing(plan.summary), verdict=Tri.CANNOT_TELL)
+    return wait(plan.summary)
 
 
 def step_action(

@@ -10,26 +10,19 @@ from rebal.groups.commands import option
 from rebal.groups.evidence.absent import without_departed
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Source, Tri
 from rebal.groups.protocol import group_protocol
-from rebal.planner.advice.steps import comes_before
-from rebal.planner.clients import stays_eager
+from rebal.planner.advice.steps import comes_before, first_action
 from rebal.planner.commands import ACCEPT, Given, NamedCommand
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, EAGER, STREAMS, Context
 from rebal.planner.goals import SHOWN, goal_of
 from rebal.planner.kinds import PathKind
-from rebal.planner.kip848 import allows, closed_online, conditions, online, too_old
+from rebal.planner.kip848 import allows, online, too_old
+from rebal.planner.paths.by_lists import by_lists
 from rebal.planner.paths.connect import connect
-from rebal.planner.paths.cut_over import cut_over, needs_cut_over
-from rebal.planner.paths.first_action import first_action
-from rebal.planner.paths.from_kip848 import back_online, back_over_stop
-from rebal.planner.paths.kip1071 import over_kip1071
 from rebal.planner.paths.library import library
-from rebal.planner.paths.mixed_families import mixed_families, next_step
-from rebal.planner.paths.one_bounce import one_bounce
 from rebal.planner.paths.parts import PlannedPath
+from rebal.planner.paths.protocols import over_kip848, over_kip1071
 from rebal.planner.paths.start_again import start_again, starts_again
 from rebal.planner.paths.streams import streams
-from rebal.planner.paths.to_kip848 import over_stop, to_online
-from rebal.planner.paths.two_bounces import two_bounces
 from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
 from rebal.planner.programs import INCREMENTAL
 from rebal.planner.rehearsal.costs.start import FULL, Pricing
@@ -194,7 +187,7 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
     if misnamed := _misnamed(context):
         return PlannedPath(name=PathKind.NONE, reasons=(misnamed,))
     if group.type is GroupType.CONSUMER and (back or context.goal == CONSUMER):
-        return _over_kip848(context, back)
+        return over_kip848(context, back)
     if group.type in (GroupType.CONSUMER, GroupType.STREAMS):
         return PlannedPath(name=PathKind.ALREADY_INCREMENTAL)
     if group.protocol_type == "connect" and context.stable and context.goal != CONSUMER:
@@ -205,11 +198,11 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
     ready = context.classic and context.stable
     empty = group.state is GroupState.EMPTY and consumers
     if context.goal == CONSUMER and (ready or empty):
-        return _over_kip848(context, back)
+        return over_kip848(context, back)
     if not ready:
         return PlannedPath(name=PathKind.NONE)
-    by_lists = context.client is None
-    return _until(_by_lists(context), before) if by_lists else library(context, before)
+    lists = context.client is None
+    return _until(by_lists(context), before) if lists else library(context, before)
 
 
 def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
@@ -237,69 +230,6 @@ def _misnamed(context: Context) -> str:
     if context.target == "RoundRobinAssigner" and not context.holding and all(others):
         return f"{named} kafkajs, which no member runs: that of the others is roundrobin"
     return ""
-
-
-def _over_kip848(context: Context, back: bool) -> PlannedPath:
-    """Return the path of one step: online, or over a stop where a condition closes that."""
-    everybody = len(context.members)
-    kind = CLASSIC if back else CONSUMER
-    there = sum(facts.member.protocol_type == kind for facts in context.members)
-    if not back and everybody and there == everybody:
-        return PlannedPath(name=PathKind.FINISHED)
-    common, own = conditions(context, up=not back)
-    closed = closed_online(context, up=not back)
-    if closed or not everybody:
-        name = PathKind.KIP848_BACK_OFFLINE if back else PathKind.KIP848_OFFLINE
-        answers, step = common, (back_over_stop if back else over_stop)(context, common, closed)
-    elif back:
-        answers = (*own, *common)
-        name, step = PathKind.KIP848_BACK, back_online(context, answers)
-    else:
-        answers = (*common, *own)
-        name, step = PathKind.KIP848_ONLINE, to_online(context, answers)
-    begun = f"{there} of {everybody} done" if there else "not begun"
-    return PlannedPath(
-        name=name,
-        progress=begun if everybody else "the group has no members",
-        steps=(step,),
-        next_step=1,
-        reasons=tuple(
-            answer.why
-            for refusal in (Tri.NO, Tri.CANNOT_TELL)
-            for answer in answers
-            if answer.allows is refusal
-        ),
-    )
-
-
-def _by_lists(context: Context) -> PlannedPath:
-    """Return the path of a classic group whose members choose by partition.assignment.strategy."""
-    if len(context.settled) == len(context.members):
-        return PlannedPath(name=PathKind.FINISHED)
-    if context.goal == COOPERATIVE and any(stays_eager(f.family) for f in context.ahead):
-        return PlannedPath(name=PathKind.NONE)
-    if context.undecided:
-        return PlannedPath(name=PathKind.NONE)
-    begun = not context.lacking and context.holding
-    if context.split:
-        name, steps, number = (
-            PathKind.MIXED_FAMILIES,
-            mixed_families(context),
-            next_step(context),
-        )
-    elif needs_cut_over(context):
-        name, steps, number = PathKind.CUT_OVER, cut_over(context), 1
-    elif context.one_bounce:
-        name, steps, number = PathKind.ONE_BOUNCE, one_bounce(context), 1
-    else:
-        name, steps = PathKind.TWO_BOUNCES, two_bounces(context)
-        number = 2 if begun else 1
-    return PlannedPath(
-        name=name,
-        progress=_progress(context, name),
-        steps=steps,
-        next_step=number,
-    )
 
 
 def _findings(
@@ -454,30 +384,6 @@ def _kip848(context: Context) -> str:
         )
     rest = f"; COOPERATIVE in the classic protocol: {context.named(classic)}" if classic else ""
     return f"nothing to do: the group runs {name}, which moves single partitions only{rest}"
-
-
-def _progress(context: Context, path: PathKind) -> str:
-    """Return how far a path by assignor lists has come."""
-    everybody, settled, holding = map(len, (context.members, context.settled, context.holding))
-    stops = path is PathKind.CUT_OVER
-    others = [facts for facts in context.lacking if facts not in context.unmixable]
-    rows = (
-        (stops and settled, f"{settled} of {everybody} done"),
-        (stops, "not begun"),
-        (path is PathKind.ONE_BOUNCE, "every list holds both assignors already"),
-        (
-            settled and not context.lacking and not context.unsure,
-            f"bounce 1 is complete, bounce 2 is left for {everybody - settled} of {everybody}",
-        ),
-        (holding == everybody, "bounce 1 is complete"),
-        (
-            path is PathKind.MIXED_FAMILIES and holding and not others,
-            f"bounce 1 is complete but for {context.named(context.unmixable, 3)}",
-        ),
-        (holding, f"{context.target} is in {holding} of {everybody} lists"),
-        (context.unsure, "not begun, as far as is known"),
-    )
-    return first_reason(rows) or "not begun"
 
 
 def _not_checked(context: Context) -> Iterator[str]:

@@ -18,8 +18,7 @@ from rebal.planner.advice.wording import (
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
-from rebal.planner.paths.parts import PlannedPath, everyone, gate_of
-from rebal.planner.paths.stops import agreed, stop_all, stopping
+from rebal.planner.paths.parts import PlannedPath, agreed, everyone, gate_of, stop_all, stopping
 from rebal.planner.plan import Aim, Cost, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers, turns_eager
 from rebal.planner.rehearsal.costs.start import Roll

@@ -16,18 +16,18 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import COOPERATIVE, Context, Facts, ids
 from rebal.planner.facts import all_partitions, owned
 from rebal.planner.kinds import PathKind
-from rebal.planner.paths.one_bounce import refresh
+from rebal.planner.paths.by_lists import add_both, refresh
 from rebal.planner.paths.parts import (
     PlannedPath,
+    commands_of,
     cost_of,
     everyone,
     gate_answer,
     gate_of,
+    order_of,
+    over_a_stop,
     stop_cost,
 )
-from rebal.planner.paths.restarts import commands_of, order_of
-from rebal.planner.paths.stops import over_a_stop
-from rebal.planner.paths.two_bounces import add_both
 from rebal.planner.plan import Aim, Cost, Gate, Step, StepKind
 from rebal.planner.risks import Risk
 from rebal.planner.settings import settings_for
@@ -69,10 +69,6 @@ def _one_by_one(context: Context, usual: Sequence[str]) -> Iterator[Step]:
     yield _replace(context, context.narrow_step, usual)
 
 
-def _left(context: Context) -> list[Facts]:
-    return [facts for facts in context.members if facts not in context.settled]
-
-
 def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
     return gate_of(
         context,
@@ -86,7 +82,7 @@ def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
 
 def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
     """Return the step that replaces the members one by one, with the common assignor alone."""
-    names, rest = (context.target,), _left(context)
+    names, rest = (context.target,), context.ahead
     loses_ids = _loses_ids(context, rest)
     return Step(
         id=number,
@@ -149,7 +145,7 @@ def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
     return over_a_stop(
         context,
         how=f"as {context.client} on {context.target}",
-        gate=_gate(context, _left(context)),
+        gate=_gate(context, context.ahead),
         back="the old library",
         config=settings_for(context.client or "", usual, context.group.group_id),
         target_list=usual,

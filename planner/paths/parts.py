@@ -1,24 +1,58 @@
-"""Parts that the steps of every path are made of: gate, configuration text and cost."""
+"""Parts that the steps of every path are made of: gate, configuration text, cost, the instructions
+and commands of restarts, and the whole step over a stop (`over_a_stop`).
+
+Where a whole group stops, every member stops before the first one starts again. An Empty group is
+replaced, whatever it was, and admits any assignor list, so nothing is rejected; committed offsets
+stay. Nothing is consumed meanwhile, so the operator must agree first. In a group without members
+only the start is left, and there is nothing to agree on.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rebal.groups.clients import family, version_tuple
-from rebal.groups.clients import family as known_family
-from rebal.groups.model import GroupSnapshot, RebalanceProtocol, Record, Tri
+from rebal.groups.commands import Command, option
+from rebal.groups.model import (
+    GroupSnapshot,
+    KubernetesWorkload,
+    Member,
+    RebalanceProtocol,
+    Record,
+    Tri,
+)
+from rebal.planner.advice.wording import (
+    ALL_AT_ONCE,
+    BACK_OVER_STOP,
+    ONE_BY_ONE,
+    STOP_THEN_START,
+    start_all,
+)
 from rebal.planner.clients import classes_of, cooperative
-from rebal.planner.commands import NamedCommand
+from rebal.planner.commands import AGREED, NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
+from rebal.planner.facts import listed
 from rebal.planner.kinds import PathKind
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step
+from rebal.planner.kip848 import Answer, allows, needed
+from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.start import Roll
-from rebal.planner.rehearsal.costs.steps import by_assignors, stop_and_start
+from rebal.planner.rehearsal.costs.steps import by_assignors, see_it_empty, stop_and_start
+from rebal.planner.risks import Risk
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
-from rebal.planner.timeouts import of_families
+from rebal.planner.timeouts import of_families, with_brokers_sessions
 
 _KIP_429: Final = "rebalance-total, failed-rebalance-total and last-rebalance-seconds-ago"
 _JAVA: Final = ("java", "streams")
+_WORKLOADS: Final = 2
+_NO_SURGE: Final = (None, "0", "0%")
+
+
+_STARTED: Final = Cost(
+    rebalances=1,
+    partitions_stopped=0,
+    partitions_moved=0,
+    text="nothing is consumed until the first members have joined",
+)
 
 
 class PlannedPath(Record, frozen=True, kw_only=True):
@@ -150,11 +184,10 @@ def list_settings(
 
 
 def _notes(
-    context: Context, names: Sequence[str], family: str, members: Sequence[Facts]
+    context: Context, names: Sequence[str], key: str, members: Sequence[Facts]
 ) -> Iterator[str]:
     """Yield the conditions under which the text works for these clients."""
-    known = known_family(family)
-    for name in names if family == "java" else ():
+    for name in names if key == "java" else ():
         if java_class(name) is None and name not in classes_of(context.snapshot):
             yield f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
     if context.sink is not None:
@@ -162,28 +195,22 @@ def _notes(
             f"set this in the configuration of connector {plain(context.sink)}; the workers need "
             "connector.client.config.override.policy=All, the default since 3.0"
         )
-    if known is None or not any(cooperative(name) is Tri.YES for name in names):
+    if not any(cooperative(name) is Tri.YES for name in names):
         return
-    since = known.cooperative_since
+    since = family(key).cooperative_since
     if version_tuple(since) not in (None, (0,)):
-        title = "kafka-clients" if family == "java" else known.title
-        old = [facts for facts in members if _older(facts, family, since) is Tri.YES]
+        needs = f"needs {'kafka-clients' if key == 'java' else family(key).title} {since} or later"
+        # Of several candidates only the first one has known bounds.
+        bounded = [f for f in members if f.family is not None or f.candidates[:1] == (key,)]
+        old = [facts for facts in bounded if facts.older_than(since) is Tri.YES]
         if old:
             now = ", ".join(f"{facts.name}: {_runs(facts)}" for facts in old[:6])
-            yield f"needs {title} {since} or later: upgrade in this restart ({plain(now)})"
-        elif any(_older(facts, family, since) is Tri.CANNOT_TELL for facts in members):
-            yield f"needs {title} {since} or later; not every version is known"
-    default = len(names) > 1 and "range" in names and family == "java"
+            yield f"{needs}: upgrade in this restart ({plain(now)})"
+        elif not all(f in bounded and f.older_than(since) is Tri.NO for f in members):
+            yield f"{needs}; not every version is known"
+    default = len(names) > 1 and "range" in names and key == "java"
     if default and any(facts.older_than("3.0") is not Tri.NO for facts in members):
         yield "name range explicitly: it was only the default of versions before 3.0"
-
-
-def _older(facts: Facts, family: str, limit: str) -> Tri:
-    """Return whether the client is older; of several candidates only the first one has known
-    bounds.
-    """
-    bounded = facts.family is not None or facts.candidates[:1] == (family,)
-    return facts.older_than(limit) if bounded else Tri.CANNOT_TELL
 
 
 def _runs(facts: Facts) -> str:
@@ -250,11 +277,7 @@ def _eager(context: Context, names: Sequence[str], *, eager_after: bool) -> list
             or (last and context.supports(facts, context.target) is not Tri.YES)
         ]
     narrows = last and not eager_after
-    return [
-        facts
-        for facts in context.members
-        if facts not in context.settled and not (narrows and follows_vote(facts))
-    ]
+    return [facts for facts in context.ahead if not (narrows and follows_vote(facts))]
 
 
 def priced(context: Context) -> GroupSnapshot:
@@ -270,3 +293,153 @@ def priced(context: Context) -> GroupSnapshot:
 def follows_vote(facts: Facts) -> bool:
     """Return whether the client's rebalance protocol is that of the elected assignor."""
     return family(facts.family).follows_vote
+
+
+def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) -> Iterator[str]:
+    """Yield the instructions for restarting `rest` one by one.
+
+    `by_lists`: members choose by their assignor lists, so a static member's restart in time causes
+    no rebalance.
+    """
+    if not rest:
+        return
+    yield ONE_BY_ONE
+    static = [facts for facts in rest if facts.static]
+    if static:
+        in_time = by_lists and all(map(context.back_in_time, static))
+        vote = "rebalances only if another assignor is elected, check its new id (RB109); "
+        quiet = vote if in_time else ""
+        yield f"static ({context.named(static, 3)}): {quiet}never two processes with one id"
+    by_limit: dict[str, list[str]] = defaultdict(list)
+    for workload, surge in _workloads(rest).items():
+        limit = f"; set maxSurge 0 and maxUnavailable 1 (maxSurge is {surge})"
+        by_limit["" if surge in _NO_SURGE else limit].append(f"{workload.kind} {workload.name}")
+    for limit, named in by_limit.items():
+        yield f"{listed(named, _WORKLOADS)}: pause autoscaler and GitOps sync{limit}"
+
+
+def request_log(context: Context) -> tuple[NamedCommand, ...]:
+    """Return the commands that switch the coordinator's request log on and off: it shows the list
+    of every join (KIP-412).
+    """
+    coordinator = context.group.coordinator
+    return tuple(context.given.request_log(coordinator.broker_id if coordinator else None))
+
+
+def commands_of(context: Context, rest: Sequence[Facts]) -> Iterator[NamedCommand]:
+    """Yield the commands for restarting `rest` where members choose by their lists: those of the
+    request log where a restart shows a list that is not known, and those of their workloads.
+    """
+    if rest and context.unsure and not all(facts.static for facts in context.members):
+        yield from request_log(context)
+    yield from of_workloads(rest)
+
+
+def of_workloads(rest: Sequence[Facts]) -> Iterator[NamedCommand]:
+    """Yield the commands that try a change on one pod of each Kubernetes workload, and undo it."""
+    for workload in _workloads(rest):
+        space = option("-n", workload.namespace) if workload.namespace else ()
+        target = f"{workload.kind.lower()}/{workload.name}"
+
+        def kubectl(use: str, *words: str, space: tuple[str, ...] = space) -> NamedCommand:
+            return NamedCommand(use, Command("kubectl", *space, *words))
+
+        if workload.kind == "Deployment":
+            yield kubectl(
+                f"one canary: as soon as its first new pod has started, pause {target}",
+                *("rollout", "pause", target),
+            )
+            yield kubectl(
+                f"when that pod owns partitions, resume {target}", "rollout", "resume", target
+            )
+        elif workload.kind == "StatefulSet":
+            patch = '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}'
+            yield kubectl(
+                "one canary: before the change set rollingUpdate.partition to the number of its "
+                f"last pod; when that pod owns partitions, resume {target}",
+                *("patch", target, "-p", patch),
+            )
+        if workload.kind in ("Deployment", "StatefulSet", "DaemonSet"):
+            yield kubectl(
+                f"to roll back, once (twice goes straight to the old list, RB108), undo {target}",
+                *("rollout", "undo", target),
+            )
+
+
+def _workloads(members: Sequence[Facts]) -> dict[KubernetesWorkload, str | None]:
+    """Return the Kubernetes workloads of these members, each with its maxSurge."""
+    files = (facts.member.declared for facts in members)
+    return {
+        declared.evidence.workload: declared.max_surge
+        for declared in files
+        if declared is not None and declared.evidence.workload is not None
+    }
+
+
+def over_a_stop(
+    context: Context,
+    *,
+    how: str,
+    gate: Gate,
+    back: str,
+    config: tuple[Setting, ...],
+    why: tuple[str, ...],
+    risk: Risk = Risk.STOP,
+    whom: str = "member",
+    target_list: tuple[str, ...] = (),
+    answers: Sequence[Answer] = (),
+    closed: Sequence[Answer] = (),
+    prepare: tuple[str, ...] = (),
+    first: str = "",
+    done: Sequence[Facts] = (),
+    commands: Iterable[NamedCommand] = (),
+    cost: Cost | None = None,
+    exit_code: int = 0,
+) -> Step:
+    """Return the step that stops every member and starts all again `how`.
+
+    `back` is what the rollback starts them with, `risk` what the operator accepts, `answers` what
+    must hold besides, `closed` what rules the online path out, `prepare` what is done before.
+    `first` is what a member does that joins first with the wrong configuration. `whom` is what a
+    member is called, `done` are those that need no change.
+    """
+    members = with_brokers_sessions(context.snapshot)
+    online = f"the online path is closed: {'; '.join(each.why for each in closed)}"
+    return Step(
+        id=1,
+        title=STOP_THEN_START.format(whom=whom, how=how)
+        if members
+        else f"The group has no members: {start_all(how)}",
+        kind=StepKind.CUT_OVER,
+        precondition=needed(answers, agreed(risk) if members else "the group is Empty"),
+        precondition_holds=Tri.NO if members else allows(answers),
+        config=config,
+        target_list=target_list,
+        why=(*((online,) if closed else ()), *why, *((first,) if first and members else ())),
+        order=(*prepare, stop_all(members) if members else start_all(how, first)),
+        to_do=ids(facts for facts in context.members if facts not in done),
+        done=ids(done),
+        gate=gate,
+        rollback=BACK_OVER_STOP.format(change=back),
+        commands=(*(stopping(context, risk) if members else ()), *commands),
+        cost=cost if members else _STARTED,
+        exit_code=exit_code,
+    )
+
+
+def stop_all(members: Sequence[Member]) -> str:
+    """Return the instruction to stop these members, which are all of the group, and start them."""
+    return ALL_AT_ONCE.format(empty=see_it_empty(members))
+
+
+def agreed(risk: Risk) -> str:
+    """Return the precondition of a step that stops the whole group."""
+    return f"an interruption is agreed (accepting {risk} records by whom)"
+
+
+def stopping(context: Context, risk: Risk) -> tuple[NamedCommand, ...]:
+    """Return the commands of a stop of all members: the one that accepts it as `risk`, and the one
+    that shows whether the group is Empty.
+    """
+    look = context.given.look(context.group.group_id)
+    return context.accepting(risk, AGREED), NamedCommand("see the group's state", look)

@@ -9,13 +9,7 @@ from rebal.planner.clients import is_mixed
 from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import listed
 from rebal.planner.kinds import PathKind
-from rebal.planner.paths.parts import (
-    PlannedPath,
-    everyone,
-    gate_of,
-    list_settings,
-)
-from rebal.planner.paths.stops import over_a_stop
+from rebal.planner.paths.parts import PlannedPath, everyone, gate_of, list_settings, over_a_stop
 from rebal.planner.plan import Aim, Gate, Setting
 from rebal.planner.programs import below_cooperative
 from rebal.planner.settings import program_settings

@@ -322,10 +322,9 @@ def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, s
     step: the advice begins that step with any member that is admitted.
     """
     later = plan.after(step)
-    left = [facts for facts in context.members if facts not in context.settled]
-    if later is None or not later.aim.leaves_old or not left:
+    if later is None or not later.aim.leaves_old or not context.ahead:
         return None
-    one = first((restart_of(context, f, later.target_list) for f in left[:TRIED]), ignore)
+    one = first((restart_of(context, f, later.target_list) for f in context.ahead[:TRIED]), ignore)
     admitted = one.verdict is Tri.YES or acceptable(one, ignore)
     why = f"step {later.id} is not proven to be admitted: {one.reason}"
     return None if admitted else f"{why} ({Risk.FORGOTTEN_LISTS})"

@@ -1,0 +1,388 @@
+"""Paths of a classic group whose members choose by assignor lists: one or two rolling restarts,
+or a stop.
+
+Two bounces (KIP-429): first both assignors everywhere, then the target alone. One bounce is not
+enough: a leader with old code ignores the partitions that members still own and may assign them to
+others before they are revoked. The target stands first in the mixed list, up and down: a
+coordinator reload keeps only the elected assignor of each list, and with the target elected the
+second bounce is still admitted. franz-go follows the vote the same way.
+
+One bounce (KIP-726): every list holds the target and the old assignor already, as by default in
+Java 3.0 and later ([range, cooperative-sticky]). The old assignor comes first and is elected, so
+after a reload the coordinator does not know the target until the next rebalance (RB113). The step
+of `refresh` makes the coordinator learn every list again. Who must restart for it depends on the
+members (planner/advice/steps.py, `cure_of`): a dynamic member's restart with its CURRENT list makes
+all running members rejoin; a static member's restart shows its own list only.
+
+Some clients reject a list of eager and cooperative assignors (librdkafka and its bindings,
+kafka-python). Beside other clients, only they are stopped: once every other member lists both
+assignors, they stop together, the others take over their partitions, and they start again with the
+target alone, which every list then holds (`mixed_families`). Without others, every member stops
+before one starts with the new list (`cut_over`); nothing is consumed meanwhile, so such a plan is
+never ready: the operator decides on the interruption.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rebal.groups.model import Tri
+from rebal.planner.advice.steps import cure_of
+from rebal.planner.advice.wording import BACK_FROM_STOP, STOP_SOME, STOP_THEN_START
+from rebal.planner.clients import cooperative, custom, speak_kip848, stays_eager
+from rebal.planner.commands import NamedCommand
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, ids
+from rebal.planner.facts import all_partitions, owned
+from rebal.planner.kinds import PathKind
+from rebal.planner.paths.parts import (
+    PlannedPath,
+    again,
+    back_goal,
+    commands_of,
+    cost_of,
+    everyone,
+    follows_vote,
+    gate_answer,
+    gate_of,
+    list_settings,
+    order_of,
+    over_a_stop,
+    priced,
+    stop_cost,
+)
+from rebal.planner.plan import Aim, Step, StepKind
+from rebal.planner.rehearsal.costs.start import Roll
+from rebal.planner.rehearsal.costs.steps import stop_some
+from rebal.planner.verdict import exit_code, first_reason, reasons, worst
+
+_AT_ONCE: Final = (
+    "; they then revoke all partitions at once and resume from the committed offsets, so records "
+    "may be read twice"
+)
+
+
+def by_lists(context: Context) -> PlannedPath:
+    """Return the path of a classic group whose members choose by partition.assignment.strategy.
+
+    Each step has the members that the evidence proves done. Before the last bounce is a restart
+    with the current list where the coordinator may have forgotten the lists. Only clients that are
+    proven to reject mixed lists have it stopped: no group is stopped for a guess.
+    """
+    if not context.ahead:
+        return PlannedPath(name=PathKind.FINISHED)
+    eager = any(stays_eager(facts.family) for facts in context.ahead)
+    if context.undecided or (eager and context.goal == COOPERATIVE):
+        return PlannedPath(name=PathKind.NONE)
+    if context.split:
+        name = PathKind.MIXED_FAMILIES
+        stops = _stop_and_start(context, 2)
+        steps = [add_both(context, 1, left_out=context.unmixable), stops, drop_old(context, 3)]
+        # While a member that accepts mixed lists may lack the target, the stop waits.
+        number = 2 if stops.precondition_holds is Tri.YES else 1
+    elif context.both_kinds and context.unmixable and not eager:
+        name, steps, number = PathKind.CUT_OVER, [_cut_over(context)], 1
+    else:
+        name = PathKind.ONE_BOUNCE if context.one_bounce else PathKind.TWO_BOUNCES
+        steps = [] if context.one_bounce else [add_both(context, 1)]
+        steps += [refresh(context, len(steps) + 1)] if context.refresh else []
+        steps.append(drop_old(context, context.narrow_step))
+        begun = not context.lacking and context.holding
+        number = 2 if begun and not context.one_bounce else 1
+    return PlannedPath(
+        name=name, progress=_progress(context, name), steps=tuple(steps), next_step=number
+    )
+
+
+def _progress(context: Context, path: PathKind) -> str:
+    """Return how far a path by assignor lists has come."""
+    everybody, settled, holding = map(len, (context.members, context.settled, context.holding))
+    stops = path is PathKind.CUT_OVER
+    others = [facts for facts in context.lacking if facts not in context.unmixable]
+    rows = (
+        (stops and settled, f"{settled} of {everybody} done"),
+        (stops, "not begun"),
+        (path is PathKind.ONE_BOUNCE, "every list holds both assignors already"),
+        (
+            settled and not context.lacking and not context.unsure,
+            f"bounce 1 is complete, bounce 2 is left for {everybody - settled} of {everybody}",
+        ),
+        (holding == everybody, "bounce 1 is complete"),
+        (
+            path is PathKind.MIXED_FAMILIES and holding and not others,
+            f"bounce 1 is complete but for {context.named(context.unmixable, 3)}",
+        ),
+        (holding, f"{context.target} is in {holding} of {everybody} lists"),
+        (context.unsure, "not begun, as far as is known"),
+    )
+    return first_reason(rows) or "not begun"
+
+
+def add_both(context: Context, number: int, left_out: Sequence[Facts] = ()) -> Step:
+    """Return the first bounce: every member gets the target and keeps the old assignor behind it.
+
+    `left_out` are members whose client does not accept such a list; another step concerns them.
+    """
+    names = tuple(filter(None, [context.target, context.keep]))
+    lacking = [facts for facts in context.lacking if facts not in left_out]
+    unsure = [facts for facts in context.unsure if facts not in left_out]
+    rest = [*lacking, *unsure]
+    kinds = "eager and cooperative assignors together" if context.both_kinds else "two assignors"
+    but = f" but {context.named(left_out, 3)}" if left_out else ""
+    old = context.keep or "the old assignor"
+    return Step(
+        id=number,
+        title=f"Every member{but} gets {context.target} before {old}",
+        kind=StepKind.ROLLING,
+        precondition=f"every client accepts {kinds}",
+        precondition_holds=Tri.YES,
+        config=list_settings(context, names, rest or context.members),
+        target_list=names,
+        why=_why_both(context),
+        order=tuple(order_of(context, rest)),
+        to_do=ids(lacking),
+        done=ids(context.holding),
+        unknown=ids(unsure),
+        left_out=tuple(sorted({facts.family for facts in left_out if facts.family})),
+        gate=gate_of(
+            context,
+            shows=f"{everyone(context)}{but} supports {context.target}",
+            needs=(f"every member's list, or a probe that says yes for {context.target}",),
+            holds=gate_answer(context, rest, lacking),
+            aim=Aim.WIDEN,
+        ),
+        rollback=f"[{context.keep or 'the old assignor'}] while elected, then plan --to "
+        f"{back_goal(context)}",
+        commands=(*commands_of(context, rest), again(context)),
+        cost=cost_of(context, rest, names),
+    )
+
+
+def _why_both(context: Context) -> tuple[str, ...]:
+    target, keep = context.target, context.keep or "the old assignor"
+    down = context.goal == EAGER
+    both_eager = down and cooperative(context.keep or "") is Tri.NO
+    rows = (
+        (True, f"no list needs to be known: {keep} stays, which every member supports"),
+        (
+            True,
+            f"{target} stands first because a coordinator reload keeps only the elected assignor "
+            f"of every list: with {target} elected the next step is still admitted, with {keep} "
+            "first its members would be rejected (RB107, RB113)",
+        ),
+        (
+            any(map(follows_vote, context.members)),
+            f"franz-go follows the vote: its members run {target}'s protocol as soon as it is "
+            f"elected, which is when the last member holds both{_AT_ONCE if down else ''}",
+        ),
+        (
+            both_eager,
+            f"no member may go straight to [{target}]: it shares no assignor with members on "
+            f"{keep} alone, is rejected and stops (RB101)",
+        ),
+        (
+            down and not both_eager,
+            f"no member may go straight to [{target}]: an eager-only member shares no assignor "
+            "with members on a cooperative assignor alone, is rejected and stops (RB108); an "
+            "automatic rollback of a deployment does exactly that",
+        ),
+        (
+            down and not both_eager,
+            "keep the client version in this bounce; deploy an older one in the second bounce",
+        ),
+        (
+            not down,
+            "two bounces, because a leader with old code ignores the partitions that members "
+            "still own, and could assign them to others before they are revoked (KIP-429)",
+        ),
+        (
+            not down,
+            "deploy a new client version, or new code of a custom assignor, in this bounce, never "
+            "in the second (RB111)",
+        ),
+    )
+    return tuple(reasons(rows))
+
+
+def refresh(context: Context, number: int) -> Step:
+    """Return the step that makes the coordinator learn every list; its `target_list` is empty
+    because no list changes.
+    """
+    cure = cure_of(context)
+    chosen = [facts for facts in context.members if facts.member.member_id in cure.members]
+    known = context.reloaded is Tri.YES
+    return Step(
+        id=number,
+        title="The coordinator learns every CURRENT list again",
+        kind=StepKind.ROLLING,
+        precondition=f"nothing: {cure.reason}, so the join is admitted whatever else the "
+        "coordinator remembers"
+        if cure.recommended
+        else cure.reason,
+        precondition_holds=cure.verdict,
+        why=(
+            f"the coordinator {'has' if known else 'may have'} reloaded since the last rebalance "
+            f"and then remembers only {context.elected} of every list: a member "
+            f"restarted with [{context.target}] is rejected, although every list holds it (RB113)",
+            "a static member that is down keeps its shortened list until it rejoins, is removed, "
+            "or its session expires: look again afterwards",
+        ),
+        order=(cure.text, *cure.risks),
+        to_do=ids(chosen),
+        gate=gate_of(
+            context,
+            shows=f"the probe finds {context.target}, or a rebalance since the reload",
+            holds=Tri.NO if known else Tri.CANNOT_TELL,
+            aim=Aim.REFRESH,
+        ),
+        rollback="nothing to undo: no list has changed",
+        cost=cost_of(context, chosen, ()),
+        exit_code=exit_code(cure.verdict),
+    )
+
+
+def drop_old(context: Context, number: int) -> Step:
+    """Return the narrowing bounce: every member drops the old assignor."""
+    names = (context.target,)
+    rest = context.ahead
+    to_do = [facts for facts in rest if context.holds_old(facts) is Tri.YES]
+    kind = "cooperative" if context.goal == EAGER else "eager"
+    left = f"assignor but {context.target}" if context.only_target else f"{kind} assignor"
+    old = context.keep or "the old assignor"
+    straight_back = "straight back (RB101)" if context.only_target else "straight back (RB108)"
+    return Step(
+        id=number,
+        title=f"Every member drops {context.keep or f'its {kind} assignors'}",
+        kind=StepKind.ROLLING,
+        precondition=f"every list holds {context.target}, and the coordinator remembers it",
+        precondition_holds=Tri.YES,
+        config=list_settings(context, names, rest or context.members),
+        target_list=names,
+        why=tuple(_why_narrow(context)),
+        order=tuple(order_of(context, rest)),
+        to_do=ids(to_do),
+        done=ids(context.settled),
+        unknown=ids(facts for facts in rest if facts not in to_do),
+        gate=gate_of(
+            context,
+            shows=f"{everyone(context)} is proven to have no {left}",
+            needs=(
+                f"do not rely on the probe for {old}: it turns negative after the first restart",
+                "each member is proven by its own log (--client-log), by partitions that it owns "
+                "after its restart (a Java client), or by the request log; without them it needs "
+                "its configuration (--inventory) and your confirmation (--confirm)",
+            ),
+            holds=gate_answer(context, rest, to_do),
+            aim=Aim.NARROW,
+        ),
+        rollback=f"first [{context.target}, {old}], never {straight_back}",
+        commands=tuple(commands_of(context, rest)),
+        cost=cost_of(context, rest, names),
+    )
+
+
+def _why_narrow(context: Context) -> Iterator[str]:
+    yield (
+        f"while one list lacks {context.target}, each member restarted with [{context.target}] is "
+        "rejected and stops, and the member that lacks it ends up owning every partition"
+    )
+    if context.goal == EAGER and cooperative(context.keep or "") is Tri.NO:
+        return
+    if context.goal == EAGER:
+        yield (
+            "an older client version, or old code of a custom assignor, may be deployed in this "
+            "bounce: a member restarted with both assignors is no longer COOPERATIVE"
+        )
+    elif not context.only_target and all(map(follows_vote, context.members)):
+        yield (
+            f"franz-go members are COOPERATIVE as soon as {context.target} is elected; without the "
+            "old assignor no vote can turn them back to EAGER"
+        )
+    elif not context.only_target:
+        but = ", except those of franz-go" if any(map(follows_vote, context.members)) else ""
+        own = f" (or what {context.keep} allows)" if custom(context.keep or "range") else ""
+        yield (
+            "a restarted member is COOPERATIVE from here on, and those not restarted yet still "
+            f"run EAGER{own}{but}: a leader with {context.target} accepts both protocols (KIP-429)"
+        )
+
+
+def _stop_and_start(context: Context, number: int) -> Step:
+    group = context.group.group_id
+    stopped = context.unmixable
+    clients = " and ".join(sorted({str(facts.family) for facts in stopped}))
+    left = len(context.members) - len(stopped)
+    total = sum(map(owned, context.snapshot.members))
+    others = [facts for facts in context.members if facts not in stopped]
+    carried = f", and the {left} that stay can carry {all_partitions(total)} for a while"
+    holds = worst(context.supports(facts, context.target) for facts in others)
+    return Step(
+        id=number,
+        title=STOP_THEN_START.format(whom=f"{clients} member", how=f"on {context.target}"),
+        kind=StepKind.CUT_OVER,
+        precondition=f"every other member's list holds {context.target}{carried if total else ''}",
+        precondition_holds=holds,
+        config=list_settings(context, (context.target,), stopped),
+        target_list=(context.target,),
+        why=(
+            f"{clients} rejects a list of eager and cooperative assignors, and the coordinator "
+            f"rejects [{context.target}] while one member lacks it (RB104): "
+            f"so all of them stop before one starts with [{context.target}]",
+            "the others keep running: only the partitions that move to them and back stop",
+        ),
+        order=(STOP_SOME.format(left=left, target=context.target),),
+        to_do=ids(stopped),
+        gate=gate_of(
+            context,
+            shows=f"{everyone(context)} supports {context.target}",
+            holds=Tri.NO,
+            # The target in their list proves this step; the last step narrows.
+            aim=Aim.WIDEN,
+        ),
+        rollback=BACK_FROM_STOP.format(keep=context.keep, goal=back_goal(context)),
+        commands=(
+            NamedCommand("see that it is Stable", context.given.inspect(group, "--probe")),
+            again(context),
+        ),
+        cost=stop_some(
+            Roll(
+                snapshot=priced(context),
+                order=ids(stopped),
+                eager=ids(facts for facts in context.members if _runs_eager(context, facts)),
+                target=(context.target,),
+                speed=context.speed,
+                pricing=context.pricing,
+            )
+        ),
+        exit_code=exit_code(holds),
+    )
+
+
+def _runs_eager(context: Context, facts: Facts) -> bool:
+    """Return whether this member, which keeps running, is EAGER while the target is elected."""
+    turned = follows_vote(facts) and cooperative(context.target) is Tri.YES
+    return not turned and facts not in (*context.unmixable, *context.settled)
+
+
+def _cut_over(context: Context) -> Step:
+    """Return the one step of the cut-over; its precondition is an agreed interruption."""
+    without = NamedCommand(
+        "or, without an interruption, on brokers 4.0 or later: plan the move to KIP-848",
+        context.replan(to=CONSUMER),
+    )
+    speaks = {facts.family for facts in context.members} <= speak_kip848()
+    return over_a_stop(
+        context,
+        how=f"on {context.target}",
+        gate=gate_of(
+            context,
+            shows=f"{everyone(context)} uses {context.target} alone",
+            holds=Tri.NO,
+            aim=Aim.NARROW,
+        ),
+        back="the old list",
+        config=list_settings(context, (context.target,), context.members),
+        target_list=(context.target,),
+        why=("an Empty group admits any list that all its members share",),
+        done=context.settled,
+        commands=(without,) if speaks else (),
+        cost=stop_cost(context),
+    )
