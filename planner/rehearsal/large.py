@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignor
 from rebal.groups.vote import elect
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Chance
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.outcome import Measures, Note, Phase, Rehearsal, Sampled
 from rebal.planner.rehearsal.rehearse import as_restarted, rehearse

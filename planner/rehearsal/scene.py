@@ -23,9 +23,9 @@ from rebal.groups.model import (
 )
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.facts import names
+from rebal.planner.rehearsal.engine.leaders import EAGER
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, RunningProcess
-from rebal.planner.rehearsal.engine.workers import EAGER
 from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.rehearsal.spec import spec_of, task_spec_of, work_by_worker
 from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_back, waits

@@ -21,8 +21,7 @@ from rebal.groups.model import Subscription
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
 from rebal.groups.wire.offsets_topic import GroupMetadata, GroupMetadataMember
 from rebal.groups.wire.user_data import StickyUserData, encode_sticky
-from rebal.planner.rehearsal.engine.agenda import Agenda
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.consumer_group import Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup

@@ -36,9 +36,9 @@ from rebal.groups.model import (
 )
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
+from rebal.planner.rehearsal.engine.leaders import work_of
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, RunningProcess, fixed_protocol, refusal
-from rebal.planner.rehearsal.engine.workers import work_of
 from rebal.planner.rehearsal.large import new_ids
 from rebal.planner.rehearsal.scene import (
     brokers_of,

@@ -26,7 +26,7 @@ from rebal.planner.facts import all_partitions, figure, owned
 from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.rehearsed import priced
 from rebal.planner.rehearsal.costs.start import FULL, Pricing, Roll
-from rebal.planner.rehearsal.engine.workers import EAGER
+from rebal.planner.rehearsal.engine.leaders import EAGER
 from rebal.planner.rehearsal.scene import default_server_side
 from rebal.planner.rehearsal.spec import work_by_worker
 from rebal.planner.timeouts import (

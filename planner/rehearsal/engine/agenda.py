@@ -1,9 +1,17 @@
-"""Time of a simulation: what happens next, what time it is, and how long things took."""
+"""Time and chance of a simulation: what happens next, how long things took, what is drawn."""
 
 import heapq
+import math
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from itertools import count
+from random import Random
 from typing import Any, Final
+
+# AbstractCoordinator's heartbeat thread looks at its timer every retry.backoff.ms, and such waits
+# last a little longer than that: in brokers' request logs 301 ms for 300, 1001 to 1002 ms for 1000.
+_TICK: Final = 0.1
+_DRIFT: Final = 0.004
 
 
 class Agenda:
@@ -83,3 +91,57 @@ class Latency:
         self.total += seconds
         self.longest = max(self.longest, seconds)
         self.last = now
+
+
+class Chance:
+    """Everything that a run leaves to chance, drawn from one seeded source.
+
+    A subclass can answer from a recording instead: a replay then has the member ids and the
+    heartbeats of the captured group. Times are seconds since the simulation began.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:  # noqa: ARG002
+        """Return the id of a new member: its instance id or client id, and a random UUID."""
+        digits = f"{self._random.getrandbits(128):032x}"
+        text = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+        return f"{instance_id or client_id}-{text}"
+
+    def kip848_member_id(self, client_id: str, now: float) -> str:  # noqa: ARG002
+        """Return the id of a new member of a KIP-848 group: a bare UUID, as Kafka prints it."""
+        raw = self._random.getrandbits(128).to_bytes(16)
+        return urlsafe_b64encode(raw).decode().rstrip("=")
+
+    def phase(self, heartbeat: float) -> float:
+        """Return how long ago the last heartbeat of a member was that is in the group already."""
+        return self._random.random() * heartbeat
+
+    def interval(self, heartbeat: float) -> float:
+        """Return the seconds between a member's heartbeats during one generation."""
+        ticks = math.ceil(heartbeat / _TICK - _DRIFT)
+        return ticks * _TICK * (1 + self._random.random() * _DRIFT)
+
+    def poll(self, client_id: str, beat: float, every: float, now: float) -> float:  # noqa: ARG002
+        """Return when a member polls that learns of a rebalance at its heartbeat `beat`.
+
+        It polls every `every` seconds; 0 for clients that join again without a poll.
+        """
+        return beat + self._random.random() * every if every else beat
+
+    def last_beat(self, member_id: str, usual: float, session: float) -> float:  # noqa: ARG002
+        """Return when a member that ends has sent its last heartbeat, by its rhythm at `usual`."""
+        return usual
+
+    def retry(self, client_id: str, after: float, now: float) -> float:  # noqa: ARG002
+        """Return when a client joins again that waits `after` seconds for it."""
+        return now + after
+
+    def assigned(self, client_id: str, after: float, now: float) -> float:  # noqa: ARG002
+        """Return when a leader sends an assignment that takes it `after` seconds."""
+        return now + after
+
+    def metadata(self, client_id: str, within: float, now: float) -> float:  # noqa: ARG002
+        """Return when a client reads its metadata the next time, `within` so many seconds."""
+        return now + self._random.random() * within

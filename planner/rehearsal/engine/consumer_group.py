@@ -11,8 +11,7 @@ from typing import NamedTuple, Protocol
 from rebal.groups.assignors import Assignment, Owned, SpecMember, TopicPartition
 from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.model import GroupState
-from rebal.planner.rehearsal.engine.agenda import Agenda
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.memory import (
     COMES_BACK,
     Brokers,

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors import Owned
 from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.groups.vote import elect
-from rebal.planner.rehearsal.engine.agenda import Agenda, Timer
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Timer
 from rebal.planner.rehearsal.engine.memory import (
     Brokers,
     ClassicMember,

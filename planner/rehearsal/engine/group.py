@@ -9,8 +9,7 @@ from typing import Final, cast
 
 from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.groups.vote import elect
-from rebal.planner.rehearsal.engine.agenda import Agenda
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup, Seat, Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.memory import Brokers, ClassicSeat, Watcher

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember
-from rebal.planner.rehearsal.engine.agenda import Agenda, Latency, Timer
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Latency, Timer
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.ledger import Ledger, TopicPartition
 from rebal.planner.rehearsal.engine.messages import Beat, Error, JoinRequest

@@ -12,8 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from rebal.groups.jvmhash import string_hash
 from rebal.groups.model import CoordinatorKind
-from rebal.planner.rehearsal.engine.agenda import Agenda, Timer
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Timer
 from rebal.planner.rehearsal.engine.memory import Brokers, CountedMember, Watcher
 from rebal.planner.rehearsal.engine.messages import Client, Error
 

@@ -17,20 +17,25 @@ from rebal.groups.assignors.client.kafka import ASSIGNORS, KafkaAssignor
 from rebal.groups.assignors.server import server_assignor
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupState, RebalanceProtocol
-from rebal.planner.rehearsal.engine.agenda import Agenda, Timer
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Timer
 from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.consumer_group import Seat
-from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.kip848_consumer import Kip848Consumer
+from rebal.planner.rehearsal.engine.leaders import (
+    EAGER,
+    FOREIGN,
+    OF_FAMILY,
+    PROTOCOLS,
+    WorkerLeaders,
+    work_of,
+)
 from rebal.planner.rehearsal.engine.ledger import Ledger, Note, Rebalance
 from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Protocols, RunningProcess, refusal
 from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
-from rebal.planner.rehearsal.engine.workers import EAGER, PROTOCOLS, WorkerLeaders, work_of
 
 HELD_BACK: Final = "held back"
 """What happened where a Connect leader keeps lost work for scheduled.rebalance.max.delay.ms."""

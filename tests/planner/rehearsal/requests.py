@@ -6,8 +6,7 @@ from random import Random
 
 from rebal.groups.assignors import SpecMember
 from rebal.groups.model import CoordinatorKind
-from rebal.planner.rehearsal.engine.agenda import Agenda
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import JoinAnswer, JoinRequest, SyncAnswer

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import get
 from rebal.groups.model import CoordinatorKind
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Chance
 from rebal.planner.rehearsal.engine.consumer_group import Seat, Server
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.memory import Brokers

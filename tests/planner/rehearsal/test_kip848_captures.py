@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from rebal.groups.wire.offsets_topic import CurrentAssignment, GroupEpoch
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Chance
 from rebal.planner.rehearsal.engine.memory import Brokers, MemberState, ReconcilingMember
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World

@@ -11,7 +11,7 @@ from typing import Any
 
 from rebal.groups.assignors import Assignment
 from rebal.groups.clients import version_tuple
-from rebal.planner.rehearsal.engine.foreign import FOREIGN, OF_FAMILY
+from rebal.planner.rehearsal.engine.leaders import FOREIGN, OF_FAMILY
 from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.messages import Error, JoinRequest
 from rebal.planner.rehearsal.engine.world import World

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from rebal.planner.rehearsal.engine.chance import Chance
+from rebal.planner.rehearsal.engine.agenda import Chance
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.script import Deed, ScriptEvent
 from tests.planner.rehearsal.captures.capture import (

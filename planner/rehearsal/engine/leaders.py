@@ -1,15 +1,19 @@
-"""Leaders of a Connect worker group: they assign connectors and tasks with the exact assignors.
+"""Leaders that assign otherwise than Java's consumers: Connect workers, and other clients.
 
-Source: WorkerCoordinator and DistributedHerder of Kafka 4.1, KIP-415. A connector is a partition
-here whose number is `CONNECTOR`, and each task one of its connector. `default` is EAGER: a worker
-stops everything before it joins. `compatible` and `sessioned` are COOPERATIVE: a worker that has to
-stop something joins again, and what a lost worker ran waits for scheduled.rebalance.max.delay.ms.
+Of other clients what has a name of its own, or another result under a name of Kafka's, as far as it
+is modelled. Workers assign connectors and tasks with the exact assignors (WorkerCoordinator and
+DistributedHerder of Kafka 4.1, KIP-415). A connector is a partition here whose number is
+`CONNECTOR`, and each task one of its connector. `default` is EAGER: a worker stops everything
+before it joins. `compatible` and `sessioned` are COOPERATIVE: a worker that has to stop something
+joins again, and what a lost worker ran waits for scheduled.rebalance.max.delay.ms.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from rebal.groups.assignors import Assignment, Owned
+from rebal.groups.assignors import Assignment, Assignor, Owned, Spec
+from rebal.groups.assignors.client.kafka import EAGER as _EAGER
+from rebal.groups.assignors.client.kafka import KafkaAssignor
 from rebal.groups.assignors.connect import (
     ConnectRound,
     Item,
@@ -21,6 +25,7 @@ from rebal.groups.assignors.connect import (
     incremental,
 )
 from rebal.groups.assignors.connect import work_of as work_in
+from rebal.groups.jvmhash import utf16
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.rehearsal.engine.messages import JoinRequest
@@ -97,3 +102,47 @@ class WorkerLeaders:
 def _sent(work: Owned) -> Work:
     """Return a worker's work in the order of its JoinGroup request."""
     return work_in(by_connector(tuple(work)))
+
+
+def kafkajs_round_robin(spec: Spec) -> Assignment:
+    """Return the result of kafkajs's only assignor (src/consumer/assigners/roundRobinAssigner).
+
+    It deals all partitions of the leader's own topics in turn to the members sorted by id, and does
+    not look at who is subscribed to what: here all members have the topics of the leader. Their
+    order is that of the leader's metadata, in which brokers name a topic's partitions as it comes;
+    here it is by number. So how many partitions a member gets is exact, and which ones is not.
+    """
+    ids = sorted((member.member_id for member in spec.members), key=utf16)
+    topics = dict.fromkeys(topic for member in spec.members for topic in member.topics)
+    pairs = [(topic, n) for topic in topics for n in range(spec.partitions.get(topic, 0))]
+    return {id_: pairs[place :: len(ids)] for place, id_ in enumerate(ids)}
+
+
+def kafka_go_range(spec: Spec) -> Assignment:
+    """Return the result of segmentio/kafka-go's range (RangeGroupBalancer): other borders than
+    Java's.
+
+    Of a topic with P partitions the member i of M gets those from iP/M to (i + 1)P/M, rounded down.
+    """
+    members = sorted(spec.members, key=lambda member: member.member_id)
+    made: Assignment = {member.member_id: [] for member in members}
+    for topic, count in spec.partitions.items():
+        ids = [member.member_id for member in members if topic in member.topics]
+        for number, id_ in enumerate(ids):
+            first, end = number * count // len(ids), (number + 1) * count // len(ids)
+            made[id_] += [(topic, n) for n in range(first, end)]
+    return made
+
+
+FOREIGN: Final[Mapping[str, Assignor]] = {
+    "RoundRobinAssigner": KafkaAssignor(
+        "RoundRobinAssigner", _EAGER, lambda p: kafkajs_round_robin(p.spec), lambda _: None
+    )
+}
+"""By name on the wire."""
+OF_FAMILY: Final[Mapping[tuple[str, str], Assignor]] = {
+    ("segmentio", "range"): KafkaAssignor(
+        "range", _EAGER, lambda p: kafka_go_range(p.spec), lambda _: None
+    )
+}
+"""Assignors that have the name of one of Kafka's own and assign differently, by client family."""
