@@ -28,7 +28,7 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS, in_columns
 from rebal.inspectors.fleet.sources.source import UNREADABLE, error_row
-from rebal.inspectors.fleet.timeline.rebalances import TOPIC
+from rebal.inspectors.fleet.timeline.facts import TOPIC
 from rebal.inspectors.fleet.writer import PartWriter
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

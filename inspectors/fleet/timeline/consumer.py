@@ -23,7 +23,8 @@ from rebal.groups.wire.offsets_topic import (
     TargetEpoch,
     TopicIdPartitions,
 )
-from rebal.inspectors.fleet.timeline.rebalances import TOPIC, Generation
+from rebal.inspectors.fleet.timeline.facts import TOPIC
+from rebal.inspectors.fleet.timeline.rebalances import Generation
 from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import (
     Assignment,

@@ -39,12 +39,14 @@ from rebal.inspectors.fleet.timeline import history, incidents, requests
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroupRecords, Epoch
 from rebal.inspectors.fleet.timeline.facts import (
     DISORDER,
+    LOG,
     MILLI,
     TOLERANCE,
+    TOPIC,
     LoggedMember,
     unpack_request,
 )
-from rebal.inspectors.fleet.timeline.rebalances import LOG, TOPIC, Generation, MemberSpan
+from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan
 from rebal.inspectors.fleet.timeline.rows import OPEN, SETTLED, Rows
 from rebal.inspectors.fleet.timeline.state import SCHEMA, TimelineState, Tombstone, decode, encode
 from rebal.inspectors.fleet.timeline.values import (

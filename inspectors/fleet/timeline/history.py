@@ -10,7 +10,9 @@ from msgspec import structs
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline import incidents
 from rebal.inspectors.fleet.timeline.facts import (
+    LOG,
     MILLI,
+    TOPIC,
     UNHEARD,
     LoggedGeneration,
     LoggedMember,
@@ -18,8 +20,6 @@ from rebal.inspectors.fleet.timeline.facts import (
     keep_newest,
 )
 from rebal.inspectors.fleet.timeline.rebalances import (
-    LOG,
-    TOPIC,
     Generation,
     MemberSpan,
     Transition,

@@ -15,9 +15,8 @@ from msgspec.msgpack import Decoder, Encoder
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupType
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroupRecords
-from rebal.inspectors.fleet.timeline.facts import RequestFacts
+from rebal.inspectors.fleet.timeline.facts import Lists, RequestFacts
 from rebal.inspectors.fleet.timeline.incidents import Incidents
-from rebal.inspectors.fleet.timeline.lists import Lists
 from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan, Owners
 
 SCHEMA: Final = 7
