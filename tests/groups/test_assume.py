@@ -10,6 +10,7 @@ from rebal.groups.errors import AssumptionError
 from rebal.groups.evidence.assume import apply_assumptions
 from rebal.groups.model import GroupSnapshot, Knowledge, Source
 from tests.planner.builder import group_of
+from tests.tables import table
 
 
 def group(*members: dict[str, Any], **more: Any) -> GroupSnapshot:
@@ -22,12 +23,7 @@ def lists(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "client-id=a=b:c,d:range,cooperative-sticky",
-        "instance-id=pod-1:range,cooperative-sticky",
-        "member-id=a-0f0f:range,cooperative-sticky",
-        "client-id=a=b:c,d: org.apache.kafka.clients.consumer.RangeAssignor, cooperative-sticky",
-    ],
+    table("assume", "ids"),
 )
 def test_a_member_by_each_of_its_ids(text: str) -> None:
     seen = group({"id": "a", "client": "a=b:c,d", "instance": "pod-1"}, {"id": "b"})
@@ -55,27 +51,9 @@ def test_what_evidence_shows_is_kept() -> None:
     )
 
 
-A = {"id": "a"}
-TWO = [{"id": "b", "client": "svc"}, {"id": "c", "client": "svc"}]
-KEPT = {"members": [A | {"owned": True}], "elected": "cooperative-sticky"}
-PROBED = {"members": [A], "probe": {"cooperative-sticky": False}, "reloaded": False}
-CLASSIC_ONLY = "only members of classic consumer groups"
-
-
 @pytest.mark.parametrize(
     ("spec", "texts", "why"),
-    [
-        ({"members": TWO}, "svc:range", r"2 members share.*every-client-id"),
-        ({"members": [A | {"list": ["range"]}]}, "a:sticky", r"log shows.*runs \[range\]"),
-        ({"members": [A | {"lacks": ["sticky"]}]}, "a:range,sticky", "has no sticky"),
-        ({"members": [A | {"at_least": ["sticky"]}]}, "a:range", "sticky: say the whole list"),
-        ({"members": [A]}, "a:roundrobin", "range is elected"),
-        (KEPT, "a:cooperative-sticky,range", "kept"),
-        (PROBED, "a:range,cooperative-sticky", "some list lacks cooperative-sticky"),
-        ({"members": [A]}, "a:range a:range,sticky", "keep one of the two"),
-        ({"members": [A], "type": "consumer"}, "a:range", CLASSIC_ONLY),
-        ({"members": [A], "protocol_type": "connect"}, "a:range", CLASSIC_ONLY),
-    ],
+    table("assume", "contradicted"),
 )
 def test_what_the_group_shows_is_not_overruled(spec: dict[str, Any], texts: str, why: str) -> None:
     with pytest.raises(AssumptionError, match=why):
@@ -84,14 +62,7 @@ def test_what_the_group_shows_is_not_overruled(spec: dict[str, Any], texts: str,
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [
-        ("client-id=a:range,,sticky", "expected client-id"),
-        ("client-id=:range", "expected client-id"),
-        ("host=a:range", "expected client-id"),
-        ("client-id=x:range", "no member has the client id x"),
-        ("client-id=a:range,range", "twice"),
-        ("client-id=a:cooperative-stick", "cooperative-stick is no assignor"),
-    ],
+    table("assume", "unreadable"),
 )
 def test_what_cannot_be_read_is_one_sentence(text: str, why: str) -> None:
     with pytest.raises(AssumptionError, match=why) as raised:

@@ -25,6 +25,7 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription, Topic
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from tests.groups.stable import stable_group
+from tests.tables import table
 
 NUMBERS = st.lists(st.integers(0, 40) | st.just(2**31 - 1), max_size=12)
 
@@ -92,21 +93,7 @@ GOOD = dump_snapshot(SNAPSHOT)
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
-    [
-        (
-            "1,2 2,3 -",
-            "1,2 2;3 -",
-            'topics[0].replicas: expected brokers by partition such as "1,2',
-        ),
-        ("1,2 2,3 -", "[1]", "topics[0].replicas: expected brokers by partition such as"),
-        ("1,2 2,3 -", "true", "topics[0].replicas: expected brokers by partition such as"),
-        ("committed: 100 -", "committed: 100 x", "lag: expected offsets of orders such as 100 - 7"),
-        ("committed: 100 -", "committed: -5 -", "lag: expected offsets of orders such as 100 - 7"),
-        ("committed: 100 -", "committed: 1e3 -", "lag: expected offsets of orders"),
-        ("committed: 100 -", "committed: '1'", "lag: orders has 2 partitions, 1 committed and 2"),
-        ("committed: 100 -", "com: 1", "lag: expected partitions, committed and end of orders"),
-        ("end: 100 7", "end: 9223372036854775808 7", "lag: an offset is a number from 0"),
-    ],
+    table("compact", "errors"),
 )
 def test_an_error_names_the_field(old: str, new: str, said: str) -> None:
     assert old in GOOD
@@ -248,13 +235,7 @@ def test_any_line_is_read_part_by_part(line: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [
-        (5, "expected partitions by topic"),
-        ({"a": True}, r"expected partitions such as .* - at `\$\[a\]`"),
-        ({"a b": "x"}, r"got \"x\" - at `\$\[\.\.\.\]`"),
-        ({7: "1"}, "expected a topic's name, got 7"),
-        ("a 0-3; b 7-1", r'"7-1" does not go upwards - at `\$\[b\]`'),
-    ],
+    table("compact", "not_owned"),
 )
 def test_what_is_not_owned_of_topics_is_refused(value: object, said: str) -> None:
     with pytest.raises(ValueError, match=said):

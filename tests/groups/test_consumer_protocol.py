@@ -22,6 +22,7 @@ from tests.counted import counted_calls
 from tests.encoders import encode_assignment, encode_subscription
 from tests.planner.captured import FOLDER
 from tests.planner.rehearsal.captures.capture import read
+from tests.tables import table
 
 V1 = bytes.fromhex("0001 00000001 0006 6f7264657273 ffffffff 00000001 0006 6f7264657273 00000002")
 V1 += bytes.fromhex("00000000 00000005")
@@ -100,19 +101,7 @@ def test_an_owned_topic_that_comes_twice_is_joined():
 
 @pytest.mark.parametrize(
     ("hex_bytes", "says"),
-    [
-        ("", "the version is cut off at byte 0 of 0"),
-        ("ffff 00000000 ffffffff", "the version is -1"),
-        ("0000 ffffffff", "the topics has the length -1"),
-        ("0000 7fffffff 0001 61", "claims 2147483647 entries"),
-        ("0000 00000001 ffff", "an entry of the topics is null"),
-        ("0000 00000001 0002 c328", "an entry of the topics is not UTF-8 text"),
-        ("0000 00000000 00000005 00", "the user data claims 5 bytes but 1 are left"),
-        ("0001 00000000 ffffffff ffffffff", "the owned partitions has the length -1"),
-        ("0001 00000000 ffffffff 00000001 0001 61 00000001 ffffffff", "not -1"),
-        ("0001 00000000 ffffffff 00000001 0001 61 10000000 00000001", "claims 268435456"),
-        ("0003 00000000 ffffffff 00000000 0000", "the generation id is cut off"),
-    ],
+    table("consumer_protocol", "bad_subscriptions"),
 )
 def test_a_bad_subscription_gives_one_clear_sentence(hex_bytes, says):
     with pytest.raises(WireError, match="not a consumer subscription") as caught:

@@ -15,6 +15,7 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Joined, Left, Rebalanced, Refused
 from rebal.inspectors.logs.client.reader import read_client_logs
 from tests.inspectors.logs import COOP, DATA, RANGE, Pod, lists, of_kind, read_clients
+from tests.tables import table
 
 LOGS = DATA / "client_logs"
 
@@ -130,11 +131,7 @@ def test_a_leaders_line_of_another_place_or_time_names_nobody(pattern, changed):
 
 @pytest.mark.parametrize(
     ("said", "error"),
-    [
-        ("unsupported version response on broker side: The cluster", "UNSUPPORTED_VERSION"),
-        ("UNSUPPORTED_ASSIGNOR: The server does not", "UNSUPPORTED_ASSIGNOR"),
-        ("unexpected error GROUP_ID_NOT_FOUND: gone", "GROUP_ID_NOT_FOUND"),
-    ],
+    table("client_log", "kip848"),
 )
 def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error):
     who = "12:00:00.1 [bg] INFO [Consumer clientId=k-0, groupId=g] "
@@ -146,22 +143,9 @@ def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error):
     assert (seen.client_id, seen.error, seen.list) == ("k-0", error, ())
 
 
-IN_HEARTBEAT = "Caught fenced group.instance.id Optional[i-0] error in heartbeat thread"
-
-
 @pytest.mark.parametrize(
     "said",
-    [
-        ["Attempt to join group with generation Generation{} failed because the group instance id "
-         "Optional[i-0] has been fenced by another instance"],
-        ["SyncGroup failed: The group instance id Optional[i-0] has been fenced by another "
-         "instance"],
-        ["Received fatal exception: group.instance.id gets fenced", IN_HEARTBEAT],
-        ["Attempt to heartbeat with Generation{generationId=7, memberId='a-0', protocol='range'} "
-         "and group instance id Optional[i-0] failed due to FENCED_INSTANCE_ID, resetting "
-         "generation",
-         IN_HEARTBEAT],
-    ],
+    table("client_log", "fenced"),
     ids=["a join by 2.6", "a sync", "a heartbeat by 2.3", "a heartbeat"],
 )  # fmt: skip
 def test_a_fenced_process_is_one_rejection(said: list[str]) -> None:
@@ -182,13 +166,7 @@ def test_kubectl_timestamps_and_a_clock_that_is_not_utc():
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [
-        (Pod("a").joined(), "start of the process"),
-        ("org.apache.kafka.common.errors.InconsistentGroupProtocolException: The group member's",
-         "InconsistentGroupProtocolException"),
-        ("ERROR Attempt to join group orders failed due to fatal error: The group member's "
-         "supported protocols are incompatible", "a client of group 'orders' was rejected"),
-    ],
+    table("client_log", "no_member"),
     ids=["no start", "a rejection without a group", "a rejection by a client before 1.0"],
 )  # fmt: skip
 def test_a_line_that_names_no_member_is_said(line, said):

@@ -26,10 +26,10 @@ from rebal.inspectors.connection.tokens import token_of
 from rebal.inspectors.connection.translate import to_confluent, to_kafka_python, words_of
 from rebal.inspectors.errors import SettingError
 from rebal.planner.commands import Given
+from tests.tables import table
 
 PLAIN = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 SECRET = "hunter2-s3cret"
-JAAS = 'sasl.jaas.config=x.ScramLoginModule required username="a" password="b";'
 OAUTH = ("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER")
 TOKENS = "sasl.oauthbearer.token.endpoint.url"
 BEARER = (
@@ -122,39 +122,7 @@ def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("overrides", "words"),
-    [
-        (("bogus.key=1",), "-X: the setting bogus.key is not known"),
-        (("sasl.usernam=x",), "Did you mean sasl.username"),
-        ((f"sasl.password:{SECRET}",), "-X: expected key=value"),
-        (("security.protocol=TLS",), "security.protocol: expected one of PLAINTEXT"),
-        (("security.protocol=SASL_SSL",), "needs sasl.mechanism"),
-        (("security.protocol=SASL_SSL", "sasl.mechanism=PLAIN"), "needs a username"),
-        (("security.protocol=SASL_SSL", "sasl.mechanism=GSSAPI"), "no other is supported"),
-        ((*OAUTH,), "needs sasl.oauthbearer.token.endpoint.url"),
-        ((*OAUTH, "sasl.oauthbearer.token.endpoint.url=x"), "(https://…/token), or of a file"),
-        ((*OAUTH, f"{TOKENS}=https://i/token"), "client.id, or clientId=… and clientSecret=…"),
-        ((*OAUTH, f"{TOKENS}=https://u:p@i/token"), "a login does not belong there"),
-        ((*OAUTH, f"{TOKENS}=file:"), "expected file:///PATH"),
-        ((*OAUTH, f"{TOKENS}=file:/t", "sasl.oauthbearer.extensions=a"), "expected name=value"),
-        ((*OAUTH, "sasl.oauthbearer.method=default"), "unsigned tokens are for tests only"),
-        (("enable.sasl.oauthbearer.unsecure.jwt=true",), "unsigned tokens are for tests only"),
-        ((f'{BEARER} unsecuredLoginStringClaim_sub="a";',), "unsigned tokens are for tests only"),
-        (("sasl.login.callback.handler.class=my.Handler",), "Java classes cannot be loaded"),
-        (("sasl.mechanism=PLAIN", f"{BEARER};"), "OAuthBearerLoginModule does not serve"),
-        (("sasl.kerberos.service.name=kafka",), "Kerberos is not supported"),
-        (("sasl.client.callback.handler.class=x",), "Java classes cannot be loaded"),
-        (("enable.ssl.certificate.verification=false",), "certificates are always checked"),
-        (("sasl.password=${file:/x:y}",), "is a placeholder"),
-        (("security.protocol=SSL", "ssl.ca.location=/no.pem"), "location: cannot read the file"),
-        (("security.protocol=SSL", "ssl.certificate.pem=x"), "ssl.key.location is not set"),
-        (("security.protocol=SSL", "ssl.keystore.location=/x.jks"), "PEM and PKCS12 stores"),
-        (("security.protocol=SSL", "ssl.endpoint.identification.algorithm=x"), "https or nothing"),
-        ((f'sasl.jaas.config={SCRAM} required password="{SECRET}"',), "(mind the semicolon)"),
-        (("sasl.mechanism=PLAIN", JAAS), "ScramLoginModule does not serve sasl.mechanism=PLAIN"),
-        (("sasl.jaas.config=x.ScramLoginModule required username=a;",), "needs password="),
-        (("sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required;",), "Kerberos"),
-        (("sasl.jaas.config=my.own.Module required;",), "the login module is not known"),
-    ],
+    table("connection", "rejected"),
 )  # fmt: skip
 def test_what_cannot_be_used_is_refused_by_name(overrides: tuple[str, ...], words: str) -> None:
     with pytest.raises(SettingError) as refused:
@@ -216,12 +184,7 @@ def test_a_profile_s_value_stays_its_text(password: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("profiles: {dev: {bootstrap: d}}", "no profile 'prod'; it has: dev"),
-        ("profiles: [a", "not valid YAML"),
-        ("profiles: {prod: {sasl.password: !!int ''}}", r"sasl\.password: expected one value"),
-        ("profiles: {prod: {}}", r"no bootstrap server: give -b .*REBAL_BOOTSTRAP"),
-    ],
+    table("connection", "profiles"),
 )
 def test_a_profile_that_cannot_be_used_is_named(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
@@ -349,24 +312,7 @@ def test_the_configuration_folder_is_absolute_or_not_meant(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("text", "found"),
-    [
-        ("Truth = Beauty", {"Truth": "Beauty"}),
-        ("  Truth:Beauty", {"Truth": "Beauty"}),
-        ("Truth                    :Beauty", {"Truth": "Beauty"}),
-        ("key value with spaces  ", {"key": "value with spaces  "}),
-        ("cheeses", {"cheeses": ""}),
-        ("# a = b\n! c = d\n\n   # e = f", {}),
-        ("fruits   apple, banana, pear, \\\n         cantaloupe",
-         {"fruits": "apple, banana, pear, cantaloupe"}),
-        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
-        ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
-        ("a=x\\\n   # no comment here", {"a": "x# no comment here"}),
-        ("a\\ b\\:c\\=d = e=f", {"a b:c=d": "e=f"}),
-        ("a=\\u00e9\\t\\n\\q", {"a": "é\t\nq"}),
-        ("a=1\na=2", {"a": "2"}),
-        ("a=open \\", {"a": "open "}),
-        ("=x", {"": "x"}),
-    ],
+    table("connection", "properties"),
 )  # fmt: skip
 def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]) -> None:
     assert parse_properties(text, "f") == found
@@ -388,7 +334,6 @@ def test_any_properties_are_read_or_refused(text: str) -> None:
 
 
 LOGIN = ("sasl.mechanism=SCRAM-SHA-512", "sasl.username=ann", "sasl.password=hunter2")
-TLS = ("security.protocol=SSL", "ssl.ca.location=ca.pem")
 
 
 @pytest.fixture
@@ -401,20 +346,7 @@ def pem_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("pem_files")
 @pytest.mark.parametrize(
     ("settings", "line"),
-    [
-        ((), ""),
-        (("security.protocol=SASL_PLAINTEXT", *LOGIN), "-S SASL_PLAINTEXT -M SCRAM-SHA-512"),
-        (TLS, "-S SSL -C ssl_cafile=ca.pem"),
-        (
-            ("security.protocol=SASL_SSL", TLS[1], *LOGIN,
-             "ssl.endpoint.identification.algorithm="),
-            "-S SASL_SSL -M SCRAM-SHA-512 -C ssl_cafile=ca.pem -C ssl_check_hostname=False",
-        ),
-        (
-            (*TLS, "ssl.keystore.location=own.pem"),
-            "-S SSL -C ssl_cafile=ca.pem -C ssl_certfile=own.pem -C ssl_keyfile=own.pem",
-        ),
-    ],
+    table("connection", "options"),
 )  # fmt: skip
 def test_every_setting_has_its_option(settings: tuple[str, ...], line: str) -> None:
     assert " ".join(words_of(made(*settings))) == line
@@ -423,13 +355,7 @@ def test_every_setting_has_its_option(settings: tuple[str, ...], line: str) -> N
 @pytest.mark.usefixtures("pem_files")
 @pytest.mark.parametrize(
     "settings",
-    [
-        ("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER",
-         "sasl.oauthbearer.token.endpoint.url=file:///token"),
-        ("security.protocol=SSL", "ssl.ca.pem=x"),
-        ("security.protocol=SSL", "ssl.ca.location=a=b.pem"),
-        (*TLS, "ssl.keystore.location=own.pem", "ssl.key.password=x"),
-    ],
+    table("connection", "no_options"),
 )  # fmt: skip
 def test_what_has_no_option_gives_no_words_and_no_command(settings: tuple[str, ...]) -> None:
     assert words_of(made(*settings)) is None

@@ -16,8 +16,7 @@ import yaml
 from rebal.groups.model import KubernetesWorkload, Source
 from rebal.inspectors.inventory.reader import read_inventory
 from tests.inspectors.declared_files import BOTH, FILES, JAVA, one, write
-
-STRATEGY = "partition.assignment.strategy"
+from tests.tables import table
 
 
 def test_a_java_clients_properties():
@@ -32,10 +31,7 @@ def test_a_java_clients_properties():
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "heartbeat.interval.ms=3000\nsession.timeout.ms=45000",
-        "heartbeat-interval-ms=3000\nsession.timeout.ms=${X}",
-    ],
+    table("inventory", "classic_only"),
 )
 def test_settings_that_kip_848_clients_refuse(tmp_path, text):
     fixed = "bootstrap.servers=b:9092\ngroup.id=g\n"
@@ -55,14 +51,7 @@ def test_librdkafkas_short_names_in_json_and_yaml():
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
-    [
-        ("name=s3\n", ("connect-s3", (), None)),
-        ("name=s3\nconsumer.override.group.protocol=consumer\n", ("connect-s3", (), "consumer")),
-        (f"consumer.override.group.id=q\nconsumer.override.{STRATEGY}={JAVA}RangeAssignor\n",
-         ("q", ("range",), None)),
-        ("", (None, (), None)),
-        (f"name=s3\nconsumer.override.{STRATEGY}=${{X}}\n", None),
-    ],
+    table("inventory", "sinks"),
 )  # fmt: skip
 def test_a_sink_connectors_overrides_are_its_consumers_settings(tmp_path, settings, expected):
     sink = "connector.class=io.S3SinkConnector\ntopics=orders\n"
@@ -102,24 +91,7 @@ def test_a_spring_folder_with_profiles():
 
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
-    [
-        ("a.properties", f"consumer.group.id=g\nconsumer.partition.assignment.strategy={JAVA}"
-         "StickyAssignor\nproducer.client.id=p", ("sticky",)),
-        ("a.properties", f"spring.kafka.consumer.group-id=g\nspring.kafka.properties.partition."
-         f"assignment.strategy={JAVA}RangeAssignor", ("range",)),
-        ("a.properties", f"kafka.group.id=g\nkafka.partition.assignment.strategy[0]={JAVA}"
-         f"CooperativeStickyAssignor\nkafka.partition.assignment.strategy[1]={JAVA}RangeAssignor",
-         BOTH),
-        ("a.yaml", "kafka:\n  groupId: g\n  partitionAssignmentStrategy: [roundrobin]",
-         ("roundrobin",)),
-        ("a.yaml", "base: &b\n  group.id: g\nkafka:\n  <<: *b\n  partition.assignment.strategy: "
-         "com.acme.Mine", ("com.acme.Mine",)),
-        ("a.env", "export KAFKA_CONSUMER_GROUP=g\nKAFKA_PARTITION_ASSIGNMENT_STRATEGY='range'",
-         ("range",)),
-        ("consumer", f"group.id=g\npartition.assignment.strategy={JAVA}RangeAssignor", ("range",)),
-        ("a.yaml", "mp.messaging.incoming.orders:\n  group.id: g\n  "
-         f"partition.assignment.strategy: {JAVA}RangeAssignor", ("range",)),
-    ],
+    table("inventory", "spellings"),
 )  # fmt: skip
 def test_spellings(tmp_path, name, text, expected):
     declared, _ = one(write(tmp_path, name, text))
@@ -128,20 +100,7 @@ def test_spellings(tmp_path, name, text, expected):
 
 @pytest.mark.parametrize(
     ("line", "offers", "held_back"),
-    [
-        ("", (), None),
-        ("connect.protocol=eager\nscheduled.rebalance.max.delay.ms=soon", ("default",), None),
-        (
-            "connect.protocol=compatible\nscheduled.rebalance.max.delay.ms=0",
-            ("compatible", "default"),
-            0,
-        ),
-        (
-            "CONNECT_CONNECT_PROTOCOL=Sessioned\nscheduled.rebalance.max.delay.ms=60000",
-            ("sessioned", "compatible", "default"),
-            60_000,
-        ),
-    ],
+    table("inventory", "workers"),
 )
 def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, held_back):
     text = (
@@ -157,11 +116,7 @@ def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, he
 
 @pytest.mark.parametrize(
     ("text", "named"),
-    [
-        ("config.storage.topic=c\nconnect.protocol=${PROTOCOL}", "connect.protocol"),
-        ("config.storage.topic=c\nconnect.protocol=newest", "connect.protocol"),
-        ("partition.assignment.strategy=${ASSIGNORS:range}", "partition.assignment.strategy"),
-    ],
+    table("inventory", "unknown_lists"),
 )
 def test_a_consumer_whose_list_is_not_known_declares_nothing(tmp_path, text, named):
     fixed = "group.id=g\nbootstrap.servers=x\n"
@@ -172,13 +127,7 @@ def test_a_consumer_whose_list_is_not_known_declares_nothing(tmp_path, text, nam
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "application.id=app\nbootstrap.servers=x\nupgrade.from=2.3\nclient.id=a",
-        "application.id=app\nbootstrap.servers=x\nupgrade.from=2.3\nmain.consumer.client.id=a\n"
-        "restore.consumer.client.id=b",
-        "spring.kafka.streams.application-id=app\nspring.kafka.streams.client-id=a\n"
-        "spring.kafka.streams.properties.upgrade.from=2.3",
-    ],
+    table("inventory", "streams"),
 )
 def test_a_streams_program_declares_upgrade_from(tmp_path, text):
     (one,) = read_inventory(write(tmp_path, "a.properties", text)).declared
@@ -189,7 +138,7 @@ def test_a_streams_program_declares_upgrade_from(tmp_path, text):
 
 @pytest.mark.parametrize(
     "text",
-    ["oauth2.client-id=x\nsecurity.group.id=admins", "application.id=7\nname=x", "spring.x=y"],
+    table("inventory", "no_consumers"),
 )
 def test_other_settings_are_no_consumer(tmp_path, text):
     reading = read_inventory(write(tmp_path, "a.properties", text))

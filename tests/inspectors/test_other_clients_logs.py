@@ -13,6 +13,7 @@ from rebal.inspectors.logs.families import OtherClients
 from rebal.inspectors.logs.forms import LogReading
 from rebal.inspectors.logs.text_input import TextInput
 from tests.inspectors.logs import DATA, of_kind, read_clients
+from tests.tables import table
 
 
 def logged(name: str) -> str:
@@ -87,13 +88,7 @@ def test_the_end_of_a_session_of_sarama_shows_no_join_nor_which_of_two_groups_it
 
 @pytest.mark.parametrize(
     ("name", "family", "times", "client_id"),
-    [
-        ("franz-go-rejected", "franz-go", 2, ""),
-        ("kafkajs-rejected", "kafkajs", 1, ""),
-        ("kafka-python-rejected", "kafka-python", 1, ""),
-        ("librdkafka-rejected", "librdkafka", 3, "rdk-1"),
-        ("librdkafka-fenced", "librdkafka", 1, "rdk-1"),
-    ],
+    table("other_clients", "rejected"),
 )
 def test_a_rejected_join_is_one_rejection(
     name: str, family: str, times: int, client_id: str
@@ -130,14 +125,7 @@ def test_a_client_that_joined_after_its_rejection_is_not_out(text: str, out: int
 
 @pytest.mark.parametrize(
     "line",
-    [
-        'KafkaError{code=_,val=23,str="JoinGroup failed: Broker: Inconsistent group protocol"}',
-        "librdkafka: JOINGROUP [thrd:main]: JoinGroup response: GenerationId -1, Protocol , "
-        "LeaderId , my MemberId , member metadata count 0: Broker: Inconsistent group protocol",
-        "kafka server: The provider group protocol type is incompatible with the other members",
-        "Kafka::InconsistentGroupProtocol: Kafka::InconsistentGroupProtocol",
-        "[23] Inconsistent Group Protocol: the group member's supported protocols are incompatible",
-    ],
+    table("other_clients", "printed_errors"),
     ids=["librdkafka", "librdkafka in Rust", "sarama", "ruby-kafka", "segmentio"],
 )
 def test_an_error_that_an_application_prints_is_a_rejection(line: str) -> None:
@@ -257,13 +245,7 @@ def test_an_incomplete_configuration_shows_no_list() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    [
-        "member_id Sending JoinGroup (JoinGroupRequest(group='a' member_id='b', ",
-        'ember id |x#consumer-1| [thrd:a]: Group "a": updating member id "',
-        "member_id join group failed; group: ",
-        "[GroupCoordinator 1]: Preparing to rebalance group a in state X with old generation 1 "
-        "(reason: Adding new member a with group instance id ",
-    ],
+    table("other_clients", "hostile"),
 )
 def test_a_hostile_line_is_read_at_once_and_shows_nothing(part: str) -> None:
     line = (part * (16_000 // len(part))).encode()

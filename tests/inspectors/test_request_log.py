@@ -19,6 +19,7 @@ from rebal.inspectors.logs.lines import NO_OFFSET, stamp_of
 from rebal.inspectors.logs.requests.lines import MARK, Request, is_cut_off, may_concern_group, parse
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.inspectors.logs import DATA, of_kind
+from tests.tables import table
 
 AT = datetime(2026, 11, 21, 2, 4, 44, 313000, tzinfo=UTC)
 NO_JOIN = (
@@ -77,14 +78,7 @@ def line(json_text, layout="[2026-11-21 02:04:44,313] DEBUG {} (kafka.request.lo
 
 @pytest.mark.parametrize(
     "layout",
-    [
-        "[2026-11-21 02:04:44,313] DEBUG {} (kafka.request.logger)",
-        "2026-11-21T02:04:44.313Z {}",
-        "2026-11-21 04:04:44,313+0200 DEBUG [data-plane-kafka-request-handler-1] - {}",
-        "2026-11-21 02:04:44,313 DEBUG {} {{broker=1, rack=a}}",
-        "2026-11-21T02:04:44.313000001Z stdout F [2026-11-21 05:04:44,999] DEBUG {}",
-        "[broker-0] 2026-11-21 02:04:44.313 UTC DEBUG kafka.request.logger: {}",
-    ],
+    table("request_log", "layouts"),
 )
 def test_any_layout_around_the_json(layout):
     reading = read(line(join(("cooperative-sticky", "range")), layout))
