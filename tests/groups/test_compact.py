@@ -19,7 +19,6 @@ from rebal.groups.compact import (
     Replicas,
     fold,
     read_by_topic,
-    unfold,
 )
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription, Topic
@@ -171,46 +170,6 @@ def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
         load_snapshot(text.replace("topic-3 3-4,7;", "topic-3 3-4;7;", 2), "yaml")
     with pytest.raises(DocumentError, match="the topic `topic-3` stands twice on one line"):
         load_snapshot(text.replace("topic-4 4-5,8;", "topic-3 4-5,8;"), "yaml")
-
-
-NAMES = st.text(st.sampled_from('ab._-; é"\n'), max_size=4)
-PLAIN = st.text(st.sampled_from("ab._-"), min_size=1, max_size=4)
-BODIES = st.recursive(
-    st.text(max_size=3) | st.integers(),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["members", "topics", "x"]), inner, max_size=3)
-        | st.fixed_dictionaries({"topics": st.lists(NAMES | PLAIN, min_size=18, max_size=24)})
-        | st.fixed_dictionaries({"topics": st.lists(PLAIN, min_size=18, max_size=24)})
-    ),
-    max_leaves=6,
-)
-
-
-@given(BODIES)
-def test_folding_changes_nothing_but_the_form(body: Any) -> None:
-    folded = fold(body)
-    if isinstance(folded, dict | list) and not single(body):
-        unfold(folded)
-        assert folded == body
-
-
-def single(body: Any) -> bool:
-    """Whether a text stands where a list belongs: no record has one there."""
-    if isinstance(body, dict):
-        return any(
-            (key == "topics" and isinstance(value, str)) or single(value)
-            for key, value in body.items()
-        )
-    return isinstance(body, list) and any(map(single, body))
-
-
-@given(st.dictionaries(PLAIN, NUMBERS.map(Partitions).map(str), min_size=19, max_size=23))
-def test_what_is_owned_of_many_topics_reads_back(owned: dict[str, str]) -> None:
-    folded = fold({"assignment": owned})["assignment"]
-    assert isinstance(folded, str) == (len(owned) > 20)
-    made = read_by_topic(folded)
-    assert list(made.items()) == [(t, Partitions.parse(text)) for t, text in owned.items()]
 
 
 @given(

@@ -7,7 +7,6 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.evidence.absent import MOST_REFUSALS
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Declared, Introduced
 from rebal.groups.model import (
@@ -33,17 +32,6 @@ from tests.groups.observed import (
     member,
     refused,
 )
-
-
-def test_a_join_makes_the_list_of_its_member_id_exact():
-    merged = merge(group(member("a"), member("b")), [joined("a", *MIXED)])
-    known = lists(merged)
-    assert known["a"].knowledge is Knowledge.EXACT
-    assert known["a"].list == MIXED
-    assert (known["a"].at_least, known["a"].lacks) == ((), ())
-    assert known["a"].evidence[0].source is Source.REQUEST_LOG
-    assert known["b"].knowledge is Knowledge.BOUNDED
-    assert known["b"].at_least == ("range",)
 
 
 def test_a_heartbeat_names_the_client_and_no_list():
@@ -141,15 +129,6 @@ def test_a_refusal_that_a_longer_list_got_over_is_none():
         joined("a", "roundrobin", "range", minute=0, software=None, client_id="a"),
     ):
         assert len(merge(group(member("a")), [refusal, other]).refusals) == 1
-
-
-def test_refusals_are_kept_newest_last_and_bounded():
-    seen = [refused(i, list=(COOP,), client_id=f"c{i}") for i in range(MOST_REFUSALS + 5)]
-    random.Random(1).shuffle(seen)
-    merged = merge(group(member("a")), [*seen, *seen])
-    assert len(merged.refusals) == MOST_REFUSALS
-    assert merged.refusals[-1].client_id == f"c{MOST_REFUSALS + 4}"
-    assert merge(merged, seen).refusals == merged.refusals
 
 
 def test_the_handshake_beats_a_guess_and_streams_are_told_from_java():

@@ -281,14 +281,6 @@ def test_every_kip_848_value_is_read(value: records.Value) -> None:
     assert records.decode_consumer_group_record(kind, data) == value
 
 
-@given(values, st.data())
-def test_a_cut_off_kip_848_value_is_a_wire_error(value: records.Value, data: st.DataObject) -> None:
-    kind, whole = written(value)
-    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
-    with pytest.raises(WireError):
-        records.decode_consumer_group_record(kind, cut)
-
-
 def test_another_version_of_a_value_is_named() -> None:
     with pytest.raises(WireError, match="CONSUMER_GROUP_METADATA: version 1 is not 0"):
         records.decode_consumer_group_record(3, b"\x00\x01")

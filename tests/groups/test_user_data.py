@@ -16,7 +16,6 @@ from rebal.groups.model import Subscription
 from rebal.groups.streams import releases_of, user_data_of
 from rebal.groups.wire.consumer_protocol import decode_subscription
 from rebal.groups.wire.user_data import (
-    CONNECTOR,
     StickyUserData,
     StreamsUserData,
     WorkerAssignment,
@@ -31,30 +30,11 @@ from rebal.groups.wire.user_data import (
 )
 from tests.encoders import HIGHEST_STREAMS, encode_streams, encode_worker, encode_worker_assignment
 from tests.groups.written import int32, int64, short
+from tests.tables import table
 
-# Joins of real programs, as Kafka 4.1.1's request log printed them.
-SUBSCRIPTIONS = {
-    "2.3.1": "AAAAAAABAAF0AAAAJAAAAAQAAAAE2bOgOtznRfWJuzGOtDOANgAAAAAAAAAAAAAAAA==",
-    "2.3.1 from 1.1": "AAAAAAABAAF0AAAAIAAAAAJSsNCb5TNA4rv0yjrO3PJfAAAAAAAAAAAAAAAA",
-    "3.9.1": "AAMAAAABAAF0AAAAKQAAAAsAAAALyp9u2nA0T1OLA8nCVNO/QAAAAAAAAAAA"
-    "AwAAAAAAAAAAAAAAAQABdAAAAAYA"
-    "AAAAAAAAAQAAAAIAAAADAAAABAAAAAUAAAAB//8=",
-}
-WORKERS = {
-    "default": "AAAAF2h0dHA6Ly8xMjcuMC4wLjE6MzkxNjMv//////////8=",
-    "compatible": "AAEAF2h0dHA6Ly8xMjcuMC4wLjE6MzI4ODcvAAAAAAAAAAUAAABwAAEAAAAn"
-    "dzEtYTQ0MjA0YTgtYTZkZS00OTVh"
-    "LTgzNDMtYzk0MzFkMTQzY2Y1ABdodHRwOi8vMTI3LjAuMC4xOjMyODg3LwAAAAAAAAAFAAAAAQAEc2luawAAAAP/////"
-    "AAAAAAAAAAEAAAAAAAAAAA==",
-    "sessioned": "AAIAF2h0dHA6Ly8xMjcuMC4wLjE6MzI4ODcvAAAAAAAAAAUAAABwAAIAAAAn"
-    "dzEtYTQ0MjA0YTgtYTZkZS00OTVh"
-    "LTgzNDMtYzk0MzFkMTQzY2Y1ABdodHRwOi8vMTI3LjAuMC4xOjMyODg3LwAAAAAAAAAFAAAAAQAEc2luawAAAAP/////"
-    "AAAAAAAAAAEAAAAAAAAAAA==",
-}
-ASSIGNED = (
-    "AAAAAAAndzEtNzJiOTkxYjItODllMS00MzkxLWIwMDYtNjc1NWRhYmYyMGE5ABdodHRwOi8vMTI3LjAuMC4xOjM5MTYz"
-    "LwAAAAAAAAAEAAAAAQAEc2luawAAAAL/////AAAAAQ=="
-)
+SUBSCRIPTIONS = table("user_data", "subscriptions")
+WORKERS = table("user_data", "workers")
+ASSIGNED = table("user_data", "assigned")
 tasks = st.lists(st.tuples(short, st.lists(int32, max_size=3).map(tuple)), max_size=3).map(tuple)
 
 
@@ -171,17 +151,6 @@ def test_user_data_that_is_not_streams_own_tells_nothing() -> None:
     # upgrade.from=1.1 makes a new program write the old form.
     old = encode_streams(StreamsUserData(version=2, process_id=UUID(int=7)))
     assert releases_of(Subscription(version=3, user_data=old)) is None
-
-
-def test_workers_tell_their_address_and_what_they_run() -> None:
-    eager = decode_worker(base64.b64decode(WORKERS["default"]))
-    assert (eager.version, eager.url, eager.assignment) == (0, "http://127.0.0.1:39163/", None)
-    for version, name in enumerate(("compatible", "sessioned"), 1):
-        told = decode_worker(base64.b64decode(WORKERS[name]))
-        assert (told.version, told.assignment.version) == (version, version)
-        assert told.assignment.assigned == (("sink", (CONNECTOR, 0, 1)),)
-    given_by_leader = decode_worker_assignment(base64.b64decode(ASSIGNED))
-    assert given_by_leader.assigned == (("sink", (CONNECTOR, 1)),)
 
 
 V0 = bytes.fromhex("00000001 0001 61 00000002 00000000 00000003")

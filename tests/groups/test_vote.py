@@ -76,10 +76,3 @@ def test_the_elected_one_is_a_candidate_with_the_most_votes(lists, kind):
         assert vote.votes[vote.assignor] == max(vote.votes.values())
     elif vote.candidates:
         assert vote.tie
-
-
-@given(members.flatmap(lambda lists: st.tuples(st.just(lists), st.permutations(lists))))
-def test_the_order_of_members_does_not_matter(pair):
-    lists, shuffled = pair
-    assert elect(lists, JAVA) == elect(shuffled, JAVA)
-    assert elect(lists, SCALA) == elect(shuffled, SCALA)
