@@ -13,7 +13,7 @@ successor. An id without a successor has departed.
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -33,7 +33,6 @@ from rebal.groups.model import Departed, GroupSnapshot, Member, Refusal, Source
 MOST_REFUSALS: Final = 100
 # Of one client that tries again and again.
 _MOST_OF_ONE: Final = 10
-_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 # How far apart two machines' logs may date one moment.
 _SAME: Final = timedelta(seconds=5)
 
@@ -346,7 +345,7 @@ def without_departed(snapshot: GroupSnapshot, since: Mapping[str, datetime]) -> 
     refusals = tuple(
         one
         for one in snapshot.refusals
-        if one.instance_id is None or one.at is None or one.at > since.get(one.instance_id, _NEVER)
+        if one.instance_id is None or one.at is None or one.at > when(since.get(one.instance_id))
     )
     return replace(snapshot, departed=gone, refusals=refusals)
 

@@ -59,13 +59,11 @@ def log_coverage(snapshot: GroupSnapshot) -> LogCoverage:
         for item in found.evidence
         if item.source is Source.CLIENT_LOG
     }
-    shown = {
-        member.member_id: member.member_id in at_odds or _in_client_log(member)
-        for member in snapshot.members
-    }
+    ids = [member.member_id for member in snapshot.members]
+    shown = at_odds | {member.member_id for member in snapshot.members if _in_client_log(member)}
     return LogCoverage(
-        covered=tuple(each for each, covered in shown.items() if covered),
-        not_covered=tuple(each for each, covered in shown.items() if not covered),
+        covered=tuple(each for each in ids if each in shown),
+        not_covered=tuple(each for each in ids if each not in shown),
     )
 
 

@@ -12,7 +12,7 @@ not restarted (rule RB903).
 Merging again, or in another order, gives the same result.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
@@ -127,16 +127,17 @@ def _introduced(member: Member, software: Software | None) -> Member:
 
 def _with_guess(member: Member, snapshot: GroupSnapshot) -> Member:
     """Return `member` with software guessed from its bytes and client id, if it named none."""
-    if member.software is None and snapshot.group.protocol_type == "connect":
-        return replace(member, software=_WORKER)
     group = snapshot.group
-    is_classic = group.protocol_type in ("consumer", None) and snapshot.has_assignor_lists
-    if member.software is not None or not is_classic:
+    if member.software is not None:
+        return member
+    if group.protocol_type == "connect":
+        return replace(member, software=_WORKER)
+    if group.protocol_type not in ("consumer", None) or not snapshot.has_assignor_lists:
         return member
     guess = identify(
         member.client_id, member.member_id, member.subscription, group.assignor, group.group_id
     )
-    return member if guess is None else replace(member, software=guess)
+    return replace(member, software=guess)
 
 
 def _with_declared(member: Member, declared: DeclaredAssignors | None) -> Member:
@@ -148,17 +149,15 @@ def _with_declared(member: Member, declared: DeclaredAssignors | None) -> Member
         return member
     names = declared.list
     if not names and member.software is not None:
-        key = proven_family(member.software)
-        names = default_list(key, member.software.version) or ()
+        names = default_list(proven_family(member.software), member.software.version) or ()
     if not names:
         return member
-    evidence = tuple(sorted({*known.evidence, declared.evidence}, key=evidence_key))
     made = AssignorList(
         knowledge=Knowledge.DECLARED,
         list=names,
         at_least=known.at_least,
         lacks=known.lacks,
-        evidence=evidence,
+        evidence=tuple(sorted({*known.evidence, declared.evidence}, key=evidence_key)),
     )
     return replace(member, assignors=made)
 
@@ -168,18 +167,22 @@ def _absent(joins: list[Joined]) -> list[Unmatched]:
     if not joins:
         return []
     newest = max(joins, key=lambda join: (when(join.at), repr(join)))
-    ids = {join.member_id for join in joins}
-    labels = sorted({join.instance_id or join.client_id or join.member_id for join in joins})
-    more = f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else ""
-    one = len(ids) == 1
+    count = len({join.member_id for join in joins})
+    named = _some(join.instance_id or join.client_id or join.member_id for join in joins)
     return [
         Unmatched(
-            what=f"joins of {len(ids)} member id{'' if one else 's'} "
-            f"({', '.join(labels[:_NAMED])}{more})",
+            what=f"joins of {count} member id{'' if count == 1 else 's'} ({named})",
             why="no longer in the group: a restarted member has a new member id",
             evidence=newest.evidence,
         )
     ]
+
+
+def _some(names: Iterable[str]) -> str:
+    """Return the first of the names, and how many more there are."""
+    ordered = sorted(set(names))
+    more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return f"{', '.join(ordered[:_NAMED])}{more}"
 
 
 def _joined(known: tuple[_T, ...], found: Iterable[_T]) -> tuple[_T, ...]:
@@ -216,48 +219,65 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
     """
     of_group = {one for one in declared if one.group_id in (group_id, None)}
     files = sorted(of_group, key=lambda one: (one.where, repr(one)))
-    instances = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
-    often = Counter(member.client_id for member in members)
-    clients = {m.client_id: m.member_id for m in members if often[m.client_id] == 1}
-    threads: dict[str, list[str]] = {}
-    for member in members:
-        program, _, thread = member.client_id.rpartition(_THREAD)
-        if thread:
-            threads.setdefault(program, []).append(member.member_id)
     own = [one for one in files if one.group_id is not None]
     replicas = _replicas(own)
     alike = len({_says(one) for one in own}) == 1
     enough = replicas is None or replicas >= len(members)
-    claims: dict[str, list[Declared]] = {}
+    names = _names(members)
+    claims: defaultdict[str, list[Declared]] = defaultdict(list)
     for_all: list[Declared] = []
     unmatched: list[Unmatched] = []
     nameless: list[Declared] = []
     for one in files:
-        if one.instance_id is not None and one.instance_id in instances:
-            claims.setdefault(instances[one.instance_id], []).append(one)
-        elif one.instance_id is None and one.client_id in clients:
-            claims.setdefault(clients[one.client_id], []).append(one)
-        elif one.family == "streams" and one.client_id in threads:
-            for member_id in threads[one.client_id]:
-                claims.setdefault(member_id, []).append(one)
-        elif one.group_id is None:
+        claimed = _claimed(one, names)
+        for member_id in claimed:
+            claims[member_id].append(one)
+        if claimed:
+            continue
+        if one.group_id is None:
             nameless.append(one)
         elif one.instance_id is not None:
             unmatched.append(_unmatched(one, "no member has its instance id now"))
         elif alike and enough and members:
             for_all.append(one)
         else:
-            why = _why(one, often, members, alike)
+            sharing = len(names["client", one.client_id])
+            why = _why(one, sharing, members, alike)
             unmatched.append(_unmatched(one, why, may_start=True))
     bound: dict[str, DeclaredAssignors] = {}
     for member in members:
-        claimed = claims.get(member.member_id) or [o for o in for_all if _same_client(o, member)]
-        if len({_says(one) for one in claimed}) == 1:
-            bound[member.member_id] = _declared(claimed)
-        elif claimed:
+        mine = claims[member.member_id] or [o for o in for_all if _same_client(o, member)]
+        if len({_says(one) for one in mine}) == 1:
+            bound[member.member_id] = _declared(mine)
+        elif mine:
             why = "two files that differ name the same member, by instance id or client id"
-            unmatched += [_unmatched(one, why, may_start=True) for one in claimed]
+            unmatched += [_unmatched(one, why, may_start=True) for one in mine]
     return Bound(bound, tuple(dict.fromkeys([*unmatched, *_nameless(nameless)])), replicas)
+
+
+_Names = defaultdict[tuple[str, str | None], list[str]]
+
+
+def _names(members: Sequence[Member]) -> _Names:
+    """Return member ids by what a file may call them: instance id, client id, Streams program."""
+    found: _Names = defaultdict(list)
+    for member in members:
+        program, thread, _ = member.client_id.rpartition(_THREAD)
+        called = {"instance": member.instance_id, "client": member.client_id}
+        for kind, name in (called | ({"program": program} if thread else {})).items():
+            found[kind, name].append(member.member_id)
+    return found
+
+
+def _claimed(one: Declared, names: _Names) -> list[str]:
+    """Return the ids of the members that the file names."""
+    if one.instance_id is not None:
+        found = names["instance", one.instance_id]
+    else:
+        found = names["client", one.client_id]
+    if len(found) == 1:
+        return found
+    return names["program", one.client_id] if one.family == "streams" else []
 
 
 def _says(one: Declared) -> tuple[object, ...]:
@@ -299,15 +319,12 @@ def _same_client(one: Declared, member: Member) -> bool:
     return one.family is None or proven in (None, one.family, "streams")
 
 
-def _why(one: Declared, often: Counter[str], members: Sequence[Member], alike: bool) -> str:
+def _why(one: Declared, sharing: int, members: Sequence[Member], alike: bool) -> str:
     if not members:
         return "the group has no members now"
     rows = (
         (one.client_id is None, "it names neither an instance id nor a client id"),
-        (
-            often[one.client_id or ""] > 1,
-            f"client id {one.client_id} is shared by {often[one.client_id or '']} members",
-        ),
+        (sharing > 1, f"client id {one.client_id} is shared by {sharing} members"),
         (True, f"no member has client id {one.client_id}"),
     )
     why = next(why for holds, why in rows if holds)
@@ -319,10 +336,8 @@ def _nameless(files: Sequence[Declared]) -> list[Unmatched]:
     """Return one line for all files without a group id: a folder may hold many others."""
     if not files:
         return []
-    places = sorted({one.where for one in files})
-    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
     why = "they set no group.id, and no instance id or client id of theirs is a member's alone"
-    what = f"{', '.join(places[:_NAMED])}{more}"
+    what = _some(one.where for one in files)
     return [Unmatched(what=what, why=why, evidence=files[0].evidence)]
 
 

@@ -6,7 +6,7 @@ The last tests are of what a line's bytes tell before it is parsed.
 import gzip
 import io
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Rebalanced, Refused
 from rebal.inspectors.errors import error_name
-from rebal.inspectors.logs.lines import NO_OFFSET, stamp_of
+from rebal.inspectors.logs.lines import NO_OFFSET
 from rebal.inspectors.logs.requests.lines import MARK, Request, is_cut_off, may_concern_group, parse
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.inspectors.logs import DATA, of_kind
@@ -380,26 +380,3 @@ def test_a_line_that_ends_before_its_name_is_cut_off():
     assert all(is_cut_off(line[:size]) for size in range(line.index(MARK), end))
     assert not any(is_cut_off(line[:size]) for size in range(end, len(line) + 1))
     assert not is_cut_off(PREFIX + MARK + b"RequestHeader(apiKey=FETCH, apiVersion=11) -- {")
-
-
-@pytest.mark.parametrize(
-    ("prefix", "seconds"),
-    [
-        (PREFIX, 10.29),
-        (b"2026-11-21 02:06:10.290 DEBUG ", 10.29),
-        (b"2026-11-21T02:06:10,290 TRACE", 10.29),
-        (b"[2026-11-21 02:06:10,290] DEBUG [broker-1] ", 10.29),
-        (b"2026-11-21T02:06:10.290123Z stdout F ", 10.290123),
-        (b"[2026-13-21 02:06:10,290] DEBUG ", None),
-        (b"DEBUG ", None),
-    ],
-)
-def test_times_are_the_same_by_the_short_way(prefix, seconds):
-    found = parse(prefix + MARK + body("JOIN_GROUP").encode(), "log", 1, timedelta(hours=1))
-    assert isinstance(found, Request)
-    stamp = stamp_of(prefix.decode(), timedelta(hours=1))
-    assert found.at == (stamp and stamp.at)
-    if seconds is None:
-        assert found.at is None
-    elif b"Z" not in prefix:
-        assert found.at == datetime(2026, 11, 21, 1, 6, tzinfo=UTC) + timedelta(seconds=seconds)

@@ -5,7 +5,7 @@ fleet's tables are both made from this record.
 """
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from functools import lru_cache
 from itertools import chain, repeat
@@ -32,9 +32,6 @@ _WANTED: Final = re.compile(
     rb"(?:\b(?:JOIN|SYNC|LEAVE)_GROUP\b|\bCONSUMER_GROUP_HEARTBEAT\b)|apiKey=(?:JOIN|SYNC|LEAVE)_GROUP"
 )
 _NO_ERROR: Final = re.compile(rb'"errorCode\\*":\s*0\b')
-_LOG4J: Final = re.compile(
-    rb"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[.,](\d{3})\]? (?:TRACE|DEBUG|INFO) *"
-)
 _CONNECTION: Final = re.compile(r"(.*:\d+)-(.+):\d+-\d+(?:-\d+)?")
 # A member's heartbeat in the usual layout, with the connection at its end.
 _PRESENT: Final = re.compile(
@@ -287,7 +284,8 @@ def parse(
         return OTHER
     if found.response is None or found.request.group_id is None:
         return _BROKEN
-    return _record(found, found.response, better(_time(prefix, zone), at), log, line)
+    stamp = stamp_of(prefix.decode("utf-8", "replace"), zone)
+    return _record(found, found.response, better(stamp, at), log, line)
 
 
 def _record(found: _Line, answer: _Body, stamp: Stamp | None, log: str, line: int) -> Request:
@@ -363,19 +361,6 @@ def _decode(rest: bytes) -> _Line | Unread:
             return _decode(rest.decode("utf-8", "replace").encode())
         end = rest.rfind(b"}", 0, end)
     return _BROKEN
-
-
-def _time(prefix: bytes, zone: Zone) -> Stamp | None:
-    usual = _LOG4J.fullmatch(prefix)
-    if usual is None:
-        return stamp_of(prefix.decode("utf-8", "replace"), zone)
-    second = _second(usual[1], zone)
-    return second and second._replace(at=second.at + timedelta(milliseconds=int(usual[2])))
-
-
-@lru_cache(maxsize=1024)
-def _second(text: bytes, zone: Zone) -> Stamp | None:
-    return stamp_of(text.decode(), zone)
 
 
 @lru_cache(maxsize=1024)
