@@ -22,7 +22,7 @@ before one starts with the new list (`cut_over`); nothing is consumed meanwhile,
 never ready: the operator decides on the interruption.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.model import Tri
@@ -256,7 +256,7 @@ def drop_old(context: Context, number: int) -> Step:
         precondition_holds=Tri.YES,
         config=list_settings(context, names, rest or context.members),
         target_list=names,
-        why=tuple(_why_narrow(context)),
+        why=_why_narrow(context),
         order=tuple(order_of(context, rest)),
         to_do=ids(to_do),
         done=ids(context.settled),
@@ -279,30 +279,36 @@ def drop_old(context: Context, number: int) -> Step:
     )
 
 
-def _why_narrow(context: Context) -> Iterator[str]:
-    yield (
-        f"while one list lacks {context.target}, each member restarted with [{context.target}] is "
-        "rejected and stops, and the member that lacks it ends up owning every partition"
-    )
-    if context.goal == EAGER and cooperative(context.keep or "") is Tri.NO:
-        return
-    if context.goal == EAGER:
-        yield (
+def _why_narrow(context: Context) -> tuple[str, ...]:
+    target = context.target
+    down = context.goal == EAGER and cooperative(context.keep or "") is not Tri.NO
+    up = context.goal != EAGER and not context.only_target
+    votes = [follows_vote(facts) for facts in context.members]
+    but = ", except those of franz-go" if any(votes) else ""
+    own = f" (or what {context.keep} allows)" if custom(context.keep or "range") else ""
+    rows = (
+        (
+            True,
+            f"while one list lacks {target}, each member restarted with [{target}] is rejected and "
+            "stops, and the member that lacks it ends up owning every partition",
+        ),
+        (
+            down,
             "an older client version, or old code of a custom assignor, may be deployed in this "
-            "bounce: a member restarted with both assignors is no longer COOPERATIVE"
-        )
-    elif not context.only_target and all(map(follows_vote, context.members)):
-        yield (
-            f"franz-go members are COOPERATIVE as soon as {context.target} is elected; without the "
-            "old assignor no vote can turn them back to EAGER"
-        )
-    elif not context.only_target:
-        but = ", except those of franz-go" if any(map(follows_vote, context.members)) else ""
-        own = f" (or what {context.keep} allows)" if custom(context.keep or "range") else ""
-        yield (
+            "bounce: a member restarted with both assignors is no longer COOPERATIVE",
+        ),
+        (
+            up and all(votes),
+            f"franz-go members are COOPERATIVE as soon as {target} is elected; without the old "
+            "assignor no vote can turn them back to EAGER",
+        ),
+        (
+            up and not all(votes),
             "a restarted member is COOPERATIVE from here on, and those not restarted yet still "
-            f"run EAGER{own}{but}: a leader with {context.target} accepts both protocols (KIP-429)"
-        )
+            f"run EAGER{own}{but}: a leader with {target} accepts both protocols (KIP-429)",
+        ),
+    )
+    return tuple(reasons(rows))
 
 
 def _stop_and_start(context: Context, number: int) -> Step:

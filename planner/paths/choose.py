@@ -37,6 +37,7 @@ from rebal.planner.verdict import (
     exit_code,
     first_reason,
     gating,
+    reasons,
     says,
     verdict_of,
     worst,
@@ -117,7 +118,7 @@ def make_plan(
         steps=steps,
         instead=_instead(context, path),
         findings=findings,
-        not_checked=tuple(_not_checked(context)),
+        not_checked=_not_checked(context),
         assumptions=(
             *assumed,
             *_assumptions(families or {}, ignore or {}),
@@ -223,13 +224,17 @@ def _misnamed(context: Context) -> str:
         (by_streams, "a Kafka Streams program"),
     )
     program = first_reason(rows)
-    if context.only_target and program:
-        goals = "--to cooperative and --to eager"
-        return f"{named} consumers, and this is a group of {program}, which takes {goals}"
     others = (f.family_proven and f.family != "kafkajs" for f in context.members)
-    if context.target == "RoundRobinAssigner" and not context.holding and all(others):
-        return f"{named} kafkajs, which no member runs: that of the others is roundrobin"
-    return ""
+    own = context.target == "RoundRobinAssigner" and not context.holding and all(others)
+    wrong = (
+        (
+            context.only_target and program,
+            f"{named} consumers, and this is a group of {program}, which takes --to cooperative "
+            "and --to eager",
+        ),
+        (own, f"{named} kafkajs, which no member runs: that of the others is roundrobin"),
+    )
+    return first_reason(wrong) or ""
 
 
 def _findings(
@@ -285,15 +290,16 @@ def _judged(
     answer and does not count in the exit code.
     """
     narrows = path.name.reads_lists and step.id == context.narrow_step
-    facts = _lists(context, step) if narrows else Tri.YES
+    needs_target = narrows and step.target_list == (context.target,)
+    holding = (context.supports(facts, context.target) for facts in context.members)
+    lists = worst(holding) if needs_target else Tri.YES
     own = answer_of(step.exit_code)
     answers = map(says, gating(findings, step.id, ignored=True))
-    holds = worst([*answers, facts, own, step.precondition_holds])
+    holds = worst([*answers, lists, own, step.precondition_holds])
     heeded = {own, *map(says, gating(findings, step.id))}
-    if facts in _RISKS and _RISKS[facts] not in ignore:
-        heeded.add(facts)
-    lists_accepted = Risk.UNKNOWN_LISTS in ignore
-    if narrows and step.unknown and not step.to_do and not lists_accepted:
+    if lists in _RISKS and _RISKS[lists] not in ignore:
+        heeded.add(lists)
+    if narrows and step.unknown and not step.to_do and Risk.UNKNOWN_LISTS not in ignore:
         heeded.add(Tri.CANNOT_TELL)
     return replace(
         step,
@@ -329,15 +335,6 @@ def _exit_code(
     if path.name is PathKind.FINISHED and not context.classic and context.missing:
         answers.add(Tri.NO)
     return exit_code(*answers)
-
-
-def _lists(context: Context, step: Step) -> Tri:
-    """Return whether every list holds the target, for a step that depends on it."""
-    if step.target_list != (context.target,):
-        return Tri.YES
-    if context.lacking:
-        return Tri.NO
-    return Tri.CANNOT_TELL if context.unsure else Tri.YES
 
 
 def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[Finding]) -> str:
@@ -386,26 +383,49 @@ def _kip848(context: Context) -> str:
     return f"nothing to do: the group runs {name}, which moves single partitions only{rest}"
 
 
-def _not_checked(context: Context) -> Iterator[str]:
-    """Yield what the plan did not check."""
-    yield "members that are not in the group now (scaled to zero, standby sites, scheduled jobs)"
-    if context.expected is None:
-        yield "how many members the service should have: add --expect-members N"
-    yield "application code: rebalance listeners and callbacks, joins that rely on co-partitioning"
-    yield "your deployment: restart order, surge, automatic rollback, autoscaling"
-    if not any(facts.member.declared for facts in context.members):
-        yield "the configuration of the next start: no --inventory was given"
+def _not_checked(context: Context) -> tuple[str, ...]:
+    """Return what the plan did not check."""
     # The coordinator's memory of lists matters only where members choose by lists.
     no_lists = context.group.type is GroupType.STREAMS
     by_lists = not (context.streams or no_lists or context.group.protocol_type == "connect")
-    if by_lists and (context.snapshot.probe is None or context.snapshot.probe.refused):
-        yield "the lists that the coordinator remembers now: the group was not probed"
-    if by_lists and context.reloaded is Tri.CANNOT_TELL:
-        yield "whether the coordinator has reloaded since the last rebalance"
+    unprobed = context.snapshot.probe is None or context.snapshot.probe.refused
     sources = {item.source for facts in context.members for item in facts.member.assignors.evidence}
-    if not (no_lists or sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}):
-        yield "the members' lists in a log: no log was given, or none matched"
-    yield from unchecked_versions(context)
-    if context.goal == EAGER:
-        yield "whether anything relies on partitions being kept across rebalances"
-    yield from context.snapshot.notes
+    logged = sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}
+    rows = (
+        (
+            True,
+            "members that are not in the group now (scaled to zero, standby sites, scheduled jobs)",
+        ),
+        (
+            context.expected is None,
+            "how many members the service should have: add --expect-members N",
+        ),
+        (
+            True,
+            "application code: rebalance listeners and callbacks, joins that rely on "
+            "co-partitioning",
+        ),
+        (True, "your deployment: restart order, surge, automatic rollback, autoscaling"),
+        (
+            not any(facts.member.declared for facts in context.members),
+            "the configuration of the next start: no --inventory was given",
+        ),
+        (
+            by_lists and unprobed,
+            "the lists that the coordinator remembers now: the group was not probed",
+        ),
+        (
+            by_lists and context.reloaded is Tri.CANNOT_TELL,
+            "whether the coordinator has reloaded since the last rebalance",
+        ),
+        (
+            not (no_lists or logged),
+            "the members' lists in a log: no log was given, or none matched",
+        ),
+        *((True, version) for version in unchecked_versions(context)),
+        (
+            context.goal == EAGER,
+            "whether anything relies on partitions being kept across rebalances",
+        ),
+    )
+    return (*reasons(rows), *context.snapshot.notes)

@@ -5,8 +5,7 @@ own protocol and all below it, so `default` is always common, and the coordinato
 that all workers offer (KIP-415, KIP-507): every worker runs the elected protocol.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from rebal.groups.clients import worker_list
 from rebal.groups.model import Tri
@@ -19,21 +18,20 @@ from rebal.planner.commands import NamedCommand
 from rebal.planner.context import EAGER, Context, Facts, ids
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, agreed, everyone, gate_of, stop_all, stopping
-from rebal.planner.plan import Aim, Cost, Step, StepKind
+from rebal.planner.plan import Aim, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, offers, turns_eager
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_workers, stop_workers
 from rebal.planner.risks import Risk
 from rebal.planner.settings import program_settings
-
-_DEFAULT: Final = ("default",)
+from rebal.planner.verdict import reasons
 
 
 def connect(context: Context) -> PlannedPath:
     """Return the path of a group of workers."""
     elected = context.group.assignor
     down = context.goal == EAGER
-    if elected not in (*_DEFAULT, *INCREMENTAL):
+    if elected not in ("default", *INCREMENTAL):
         return PlannedPath(
             name=PathKind.NONE, reasons=(f"{elected} is not a protocol of Connect workers",)
         )
@@ -73,6 +71,8 @@ def _step(
 ) -> Step:
     rest = [*to_do, *unknown]
     up, together = protocol == "sessioned", turns_eager(context)
+    predict = stop_workers if together else by_workers
+    simulation = context.given.simulate(context.group.group_id, "--assignor", "sessioned")
     log = (
         "check in the log of each worker's start (DistributedConfig values) that "
         f"connect.protocol = {protocol}"
@@ -126,7 +126,7 @@ def _step(
             "partition.assignment.strategy has no meaning for workers (RB504); the groups of sink "
             "connectors (connect-NAME) are ordinary consumer groups and have plans of their own",
         ),
-        order=tuple(_order(context, rest, up=up)),
+        order=_order(context, rest, up=up),
         to_do=ids(to_do),
         unknown=ids(unknown),
         done=ids(done),
@@ -144,34 +144,23 @@ def _step(
         ),
         rollback="the old setting, one by one" + (AFTER_THE_LAST if up else ""),
         commands=(
-            *((_simulation(context),) if up else ()),
+            *((NamedCommand("simulate the restarts", simulation),) if up else ()),
             *(stopping(context, Risk.STOP_FOR_PROTOCOL) if together else ()),
         ),
-        cost=_cost(context, rest, worker_list(protocol) or ()),
+        cost=predict(
+            Roll(
+                snapshot=context.snapshot,
+                eager_after=not up,
+                order=ids(rest),
+                target=worker_list(protocol) or (),
+                speed=context.speed,
+                pricing=context.pricing,
+            )
+        ),
     )
 
 
-def _cost(context: Context, rest: Sequence[Facts], offers_then: tuple[str, ...]) -> Cost | None:
-    predict = stop_workers if turns_eager(context) else by_workers
-    return predict(
-        Roll(
-            snapshot=context.snapshot,
-            eager_after=offers_then == _DEFAULT,
-            order=ids(rest),
-            target=offers_then,
-            speed=context.speed,
-            pricing=context.pricing,
-        )
-    )
-
-
-def _simulation(context: Context) -> NamedCommand:
-    words = ("--assignor", "sessioned")
-    line = context.given.simulate(context.group.group_id, *words)
-    return NamedCommand("simulate the restarts", line)
-
-
-def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str]:
+def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> tuple[str, ...]:
     declared = [
         facts
         for facts in rest
@@ -179,8 +168,7 @@ def _order(context: Context, rest: Sequence[Facts], *, up: bool) -> Iterator[str
         and facts.member.declared.list
         and (set(facts.member.declared.list) & set(INCREMENTAL) == set()) is up
     ]
-    if declared:
-        now = "eager" if up else "an incremental protocol"
-        yield f"the configuration of {context.named(declared)} still sets {now}: change it there"
-    if rest:
-        yield stop_all(context.snapshot.members) if turns_eager(context) else ONE_WORKER
+    now = "eager" if up else "an incremental protocol"
+    change = f"the configuration of {context.named(declared)} still sets {now}: change it there"
+    how = stop_all(context.snapshot.members) if turns_eager(context) else ONE_WORKER
+    return tuple(reasons(((declared, change), (rest, how))))

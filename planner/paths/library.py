@@ -45,11 +45,19 @@ def library(context: Context, before: Context | None = None) -> PlannedPath:
     bridge = context.bridge
     if bridge.verdict is Tri.CANNOT_TELL:
         return PlannedPath(name=PathKind.NONE, reasons=(bridge.why,))
-    one_by_one, usual = bridge.verdict is Tri.YES, _usual(context, before)
+    usual = _usual(context, before)
+    if bridge.verdict is Tri.NO:
+        name, steps = PathKind.LIBRARY_STOP, [_over_a_stop(context, usual)]
+    else:
+        name, steps = PathKind.LIBRARY, [_replace(context, context.narrow_step, usual)]
+        if len(context.holding) < everybody:
+            steps.insert(0, add_both(context, 1))
+        elif context.refresh:
+            steps.insert(0, refresh(context, 1))
     return PlannedPath(
-        name=PathKind.LIBRARY if one_by_one else PathKind.LIBRARY_STOP,
+        name=name,
         progress=f"{settled} of {everybody} replaced" if settled else "not begun",
-        steps=tuple(_one_by_one(context, usual)) if one_by_one else (_over_a_stop(context, usual),),
+        steps=tuple(steps),
         next_step=1,
     )
 
@@ -61,20 +69,12 @@ def _usual(context: Context, before: Context | None) -> tuple[str, ...]:
     return before.common_list or (before.elected,)
 
 
-def _one_by_one(context: Context, usual: Sequence[str]) -> Iterator[Step]:
-    if len(context.holding) < len(context.members):
-        yield add_both(context, 1)
-    elif context.refresh:
-        yield refresh(context, 1)
-    yield _replace(context, context.narrow_step, usual)
-
-
-def _gate(context: Context, rest: Sequence[Facts]) -> Gate:
+def _gate(context: Context) -> Gate:
     return gate_of(
         context,
         shows=f"{everyone(context)} runs {context.client}",
         needs=("each member's handshake (--request-log), its log or its bytes show its library",),
-        holds=gate_answer(context, rest, rest),
+        holds=gate_answer(context, context.ahead, context.ahead),
         aim=Aim.CLIENT,
         by_hand=f"check that each restarted process runs {context.client}",
     )
@@ -84,6 +84,11 @@ def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
     """Return the step that replaces the members one by one, with the common assignor alone."""
     names, rest = (context.target,), context.ahead
     loses_ids = _loses_ids(context, rest)
+    # The common assignor may not be in the list that the library has by default, or ran before.
+    later = NamedCommand(
+        f"afterwards, plan {context.client}'s usual [{', '.join(usual)}]",
+        context.replan(to=COOPERATIVE if cooperative(usual[0]) is Tri.YES else usual[0]),
+    )
     return Step(
         id=number,
         title=f"{context.client} replaces every member, on {context.target}",
@@ -106,9 +111,12 @@ def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
         order=tuple(order_of(context, rest, by_lists=not loses_ids)),
         to_do=ids(rest),
         done=ids(context.settled),
-        gate=_gate(context, rest),
+        gate=_gate(context),
         rollback=f"the old library with [{context.target}], one by one",
-        commands=(*commands_of(context, rest), *_later(context, usual)),
+        commands=(
+            *commands_of(context, rest),
+            *((later,) if context.target not in usual else ()),
+        ),
         cost=loses_ids or cost_of(context, rest, names),
     )
 
@@ -129,23 +137,13 @@ def _loses_ids(context: Context, rest: Sequence[Facts]) -> Cost | None:
     )
 
 
-def _later(context: Context, usual: Sequence[str]) -> Iterator[NamedCommand]:
-    """Yield the plan that leads to the list that the library has by default, or ran before, where
-    the common assignor is not in it.
-    """
-    if context.target not in usual:
-        goal = COOPERATIVE if cooperative(usual[0]) is Tri.YES else usual[0]
-        use = f"afterwards, plan {context.client}'s usual [{', '.join(usual)}]"
-        yield NamedCommand(use, context.replan(to=goal))
-
-
 def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
     """Return the step on which all members stop before the new library starts."""
     apart = f"{context.group.group_id}-{context.client}"
     return over_a_stop(
         context,
         how=f"as {context.client} on {context.target}",
-        gate=_gate(context, context.ahead),
+        gate=_gate(context),
         back="the old library",
         config=settings_for(context.client or "", usual, context.group.group_id),
         target_list=usual,

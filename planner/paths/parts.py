@@ -40,10 +40,12 @@ from rebal.planner.rehearsal.costs.steps import by_assignors, see_it_empty, stop
 from rebal.planner.risks import Risk
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families, with_brokers_sessions
+from rebal.planner.verdict import reasons
 
 _KIP_429: Final = "rebalance-total, failed-rebalance-total and last-rebalance-seconds-ago"
 _JAVA: Final = ("java", "streams")
 _WORKLOADS: Final = 2
+_ALL_PODS: Final = '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}'
 _NO_SURGE: Final = (None, "0", "0%")
 
 
@@ -100,28 +102,33 @@ def gate_of(
     )
 
 
-def _metrics_lines(context: Context) -> Iterator[str]:
-    """Yield the metrics to watch, by the clients in the group (Java's for an unknown client)."""
+def _metrics_lines(context: Context) -> list[str]:
+    """Return the metrics to watch, by the clients in the group (Java's for an unknown client)."""
     families = {context.client or facts.family for facts in context.members} or {None}
-    if "connect" in families or context.group.protocol_type == "connect":
-        yield (
-            f"watch in each restarted worker: {_KIP_429} (connect-coordinator-metrics, KIP-429), "
-            "and connect-protocol (connect-worker-rebalance-metrics)"
-        )
-        return
-    if families & {*_JAVA, None}:
-        yield f"watch in each restarted client: {_KIP_429} (consumer-coordinator-metrics, KIP-429)"
-    if "librdkafka" in families:
-        yield (
-            "watch in each restarted librdkafka client, which has no KIP-429 metrics: "
-            "rebalance_cnt and rebalance_age (cgrp in its statistics, statistics.interval.ms)"
-        )
+    workers = "connect" in families or context.group.protocol_type == "connect"
     others = sorted(filter(None, families - {*_JAVA, "librdkafka"}))
-    if others:
-        yield (
+    rows = (
+        (
+            workers,
+            f"watch in each restarted worker: {_KIP_429} (connect-coordinator-metrics, KIP-429), "
+            "and connect-protocol (connect-worker-rebalance-metrics)",
+        ),
+        (
+            not workers and families & {*_JAVA, None},
+            f"watch in each restarted client: {_KIP_429} (consumer-coordinator-metrics, KIP-429)",
+        ),
+        (
+            not workers and "librdkafka" in families,
+            "watch in each restarted librdkafka client, which has no KIP-429 metrics: "
+            "rebalance_cnt and rebalance_age (cgrp in its statistics, statistics.interval.ms)",
+        ),
+        (
+            not workers and others,
             f"{_KIP_429} (KIP-429) exist in Java clients only: for {' and '.join(others)} watch "
-            "its own rebalance metrics, or the joins in --request-log"
-        )
+            "its own rebalance metrics, or the joins in --request-log",
+        ),
+    )
+    return reasons(rows)
 
 
 def again(context: Context) -> NamedCommand:
@@ -340,30 +347,31 @@ def of_workloads(rest: Sequence[Facts]) -> Iterator[NamedCommand]:
     for workload in _workloads(rest):
         space = option("-n", workload.namespace) if workload.namespace else ()
         target = f"{workload.kind.lower()}/{workload.name}"
-
-        def kubectl(use: str, *words: str, space: tuple[str, ...] = space) -> NamedCommand:
-            return NamedCommand(use, Command("kubectl", *space, *words))
-
-        if workload.kind == "Deployment":
-            yield kubectl(
-                f"one canary: as soon as its first new pod has started, pause {target}",
-                *("rollout", "pause", target),
-            )
-            yield kubectl(
-                f"when that pod owns partitions, resume {target}", "rollout", "resume", target
-            )
-        elif workload.kind == "StatefulSet":
-            patch = '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}'
-            yield kubectl(
-                "one canary: before the change set rollingUpdate.partition to the number of its "
-                f"last pod; when that pod owns partitions, resume {target}",
-                *("patch", target, "-p", patch),
-            )
-        if workload.kind in ("Deployment", "StatefulSet", "DaemonSet"):
-            yield kubectl(
-                f"to roll back, once (twice goes straight to the old list, RB108), undo {target}",
-                *("rollout", "undo", target),
-            )
+        undo = (
+            f"to roll back, once (twice goes straight to the old list, RB108), undo {target}",
+            ("rollout", "undo", target),
+        )
+        ways = {
+            "Deployment": (
+                (
+                    f"one canary: as soon as its first new pod has started, pause {target}",
+                    ("rollout", "pause", target),
+                ),
+                (f"when that pod owns partitions, resume {target}", ("rollout", "resume", target)),
+                undo,
+            ),
+            "StatefulSet": (
+                (
+                    "one canary: before the change set rollingUpdate.partition to the number of "
+                    f"its last pod; when that pod owns partitions, resume {target}",
+                    ("patch", target, "-p", _ALL_PODS),
+                ),
+                undo,
+            ),
+            "DaemonSet": (undo,),
+        }
+        for use, words in ways.get(workload.kind, ()):
+            yield NamedCommand(use, Command("kubectl", *space, *words))
 
 
 def _workloads(members: Sequence[Facts]) -> dict[KubernetesWorkload, str | None]:

@@ -10,7 +10,7 @@ from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import listed
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.parts import PlannedPath, everyone, gate_of, list_settings, over_a_stop
-from rebal.planner.plan import Aim, Gate, Setting
+from rebal.planner.plan import Aim
 from rebal.planner.programs import below_cooperative
 from rebal.planner.settings import program_settings
 
@@ -29,72 +29,47 @@ def starts_again(context: Context, before: Context) -> bool:
 
 def start_again(context: Context, before: Context) -> PlannedPath:
     """Return the path of one step: the members start with what they ran in `before`."""
-    program = "connect" if before.group.protocol_type == "connect" else "streams"
-    consumers = not before.streams and program != "connect"
-    assignors = _list(context, before) if consumers else ()
-    what = f"[{', '.join(assignors)}]" if assignors else _what(before)
-    who = listed([facts.name for facts in before.members], 20)
+    group, elected, old = before.group.group_id, before.group.assignor, before.common_list
+    connect = before.group.protocol_type == "connect"
+    assignors: tuple[str, ...] = ()
+    aim, name = _aim(context, before), PathKind.STREAMS_START
+    if connect:
+        # The value of connect.protocol that elects what the workers ran.
+        protocol = "eager" if elected in (None, "default") else elected
+        what, name = f"connect.protocol={protocol}", PathKind.CONNECT_START
+        wanted = {"connect.protocol": protocol}
+        config = program_settings("connect", wanted, f"worker configuration, group {group}")
+    elif before.streams:
+        what = "the old version and its configuration"
+        config = program_settings("streams", {}, f"group {group}: {what}")
+    else:
+        # The list that every member ran, where evidence shows it. A list of eager and cooperative
+        # assignors was a step of the roll-out, and is not gone back to.
+        whole = context.target in old and not is_mixed(old)
+        assignors = old if whole else (context.target,)
+        what, aim, name = f"[{', '.join(assignors)}]", Aim.NARROW, PathKind.START
+        config = list_settings(before, assignors, before.members)
     step = over_a_stop(
         context,
         how=f"with {what}",
-        gate=_gate(context, before, what, consumers=consumers),
+        gate=gate_of(
+            context,
+            shows=f"{everyone(context)} runs {what}",
+            holds=Tri.NO,
+            aim=aim,
+            by_hand="" if assignors else f"check in the log of each member's start: {what}",
+        ),
         back="the new configuration",
-        config=list_settings(before, assignors, before.members)
-        if consumers
-        else _settings(before, program),
+        config=config,
         target_list=assignors,
         why=(
             "an Empty group has no list to fit, so nothing is rejected; committed offsets stay",
-            f"the members were {who}",
+            f"the members were {listed([facts.name for facts in before.members], 20)}",
         ),
         first="a member that joins first with the new configuration decides what is admitted after "
         "it",
     )
-    return PlannedPath(
-        name=PathKind.START if consumers else PathKind(f"{program}_start"),
-        progress="the group has no members",
-        steps=(step,),
-        next_step=1,
-    )
-
-
-def _list(context: Context, before: Context) -> tuple[str, ...]:
-    """Return the list that every member ran, where evidence shows it; else the old assignor alone.
-
-    A list of eager and cooperative assignors was a step of the roll-out, and is not gone back to.
-    """
-    old = before.common_list
-    return old if context.target in old and not is_mixed(old) else (context.target,)
-
-
-def _what(before: Context) -> str:
-    if before.group.protocol_type == "connect":
-        return f"connect.protocol={_protocol(before)}"
-    return "the old version and its configuration"
-
-
-def _protocol(before: Context) -> str:
-    """Return the value of connect.protocol that elects what the workers ran."""
-    elected = before.group.assignor
-    return "eager" if elected in (None, "default") else elected
-
-
-def _settings(before: Context, program: str) -> tuple[Setting, ...]:
-    group = before.group.group_id
-    if program == "connect":
-        wanted = {"connect.protocol": _protocol(before)}
-        return program_settings(program, wanted, f"worker configuration, group {group}")
-    return program_settings(program, {}, f"group {group}: the old version and its configuration")
-
-
-def _gate(context: Context, before: Context, what: str, *, consumers: bool) -> Gate:
-    return gate_of(
-        context,
-        shows=f"{everyone(context)} runs {what}",
-        holds=Tri.NO,
-        aim=Aim.NARROW if consumers else _aim(context, before),
-        by_hand="" if consumers else f"check in the log of each member's start: {what}",
-    )
+    return PlannedPath(name=name, progress="the group has no members", steps=(step,), next_step=1)
 
 
 def _aim(context: Context, before: Context) -> Aim:

@@ -5,7 +5,7 @@ and COOPERATIVE members together while all run 2.4 or later (KIP-429). Versions 
 COOPERATIVE, 4.0 and later no EAGER: they do not start with such an upgrade.from.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -47,18 +47,16 @@ def streams(context: Context, before: Context | None = None) -> PlannedPath:
     `before` is what the instances ran when the plan was made that this path leads back from: their
     version is restored too.
     """
-    path = _by_upgrade_from(context)
+    path = _down(context) if context.goal == EAGER else _up(context)
     return path if before is None else _back(context, before, path)
 
 
-def _by_upgrade_from(context: Context) -> PlannedPath:
-    if context.goal == EAGER:
-        return _down(context)
+def _up(context: Context) -> PlannedPath:
     old = _below(context, Tri.YES)
     unknown = _below(context, Tri.CANNOT_TELL)
     kept = running(context, RebalanceProtocol.COOPERATIVE)
     if old:
-        return _up(context, old, unknown, kept)
+        return _two_bounces(context, old, unknown, kept)
     if len(kept) == len(context.members):
         return PlannedPath(name=PathKind.FINISHED)
     unread = (
@@ -74,7 +72,7 @@ def _by_upgrade_from(context: Context) -> PlannedPath:
     )
 
 
-def _up(
+def _two_bounces(
     context: Context,
     old: Sequence[Facts],
     unknown: Sequence[Facts],
@@ -82,6 +80,15 @@ def _up(
 ) -> PlannedPath:
     value = min((comes_from(facts) for facts in old), key=EAGER_VALUES.index)
     new = [facts for facts in context.members if facts not in (*old, *unknown)]
+    unset = [
+        facts
+        for facts in context.members
+        if facts.member.declared is not None and facts.upgrade_from not in EAGER_VALUES
+    ]
+    set_it = (
+        f"the configuration of {context.named(unset)} does not set upgrade.from yet: set it there "
+        "before the new version starts"
+    )
     proven_eager = not running(context, RebalanceProtocol.CANNOT_TELL, new)
     first = Step(
         id=1,
@@ -101,7 +108,7 @@ def _up(
             *_JOINS,
             "never give Streams an assignor list (RB501)",
         ),
-        order=(*_unset(context), *_order([*old, *unknown])),
+        order=(*((set_it,) if unset else ()), ONE_INSTANCE),
         to_do=ids(old),
         done=ids(new),
         unknown=ids(unknown),
@@ -400,20 +407,6 @@ def _old(context: Context, number: int, kept: Sequence[Facts]) -> Step:
 def _below(context: Context, answer: Tri) -> list[Facts]:
     """Return the members with this answer on whether they are older than 2.4."""
     return [facts for facts in context.members if below_cooperative(context, facts) is answer]
-
-
-def _unset(context: Context) -> Iterator[str]:
-    """Yield the members whose configuration would start them COOPERATIVE at once."""
-    named = [
-        facts
-        for facts in context.members
-        if facts.member.declared is not None and facts.upgrade_from not in EAGER_VALUES
-    ]
-    if named:
-        yield (
-            f"the configuration of {context.named(named)} does not set upgrade.from yet: set it "
-            "there before the new version starts"
-        )
 
 
 def _order(rest: Sequence[Facts]) -> tuple[str, ...]:
