@@ -5,19 +5,18 @@ yes or no only where the evidence proves it (Kafka's own rules are in rebal.grou
 contradicting evidence is `cannot tell`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from rebal.groups.classes import disproved
-from rebal.groups.clients import families, family, libraries, proven_family, version_tuple
-from rebal.groups.commands import Command, option, options
+from rebal.groups.clients import family, proven_family
+from rebal.groups.commands import Command, option
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, GroupType, Knowledge, RebalanceProtocol, Tri
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
 from rebal.planner.admission.rejected import joined_since, member_of, still_out
 from rebal.planner.clients import (
-    assumed,
     cannot_hold,
     cooperative,
     custom,
@@ -25,10 +24,9 @@ from rebal.planner.clients import (
     runs_cooperative,
     without_mixed,
 )
-from rebal.planner.commands import ACCEPT, AGREED, COOPERATIVE, EAGER, Given, NamedCommand
+from rebal.planner.commands import ACCEPT, COOPERATIVE, EAGER, Given, NamedCommand
 from rebal.planner.facts import Bridge, Facts, GroupFacts, bridge_of, ids, listed, names
-from rebal.planner.risks import Risk
-from rebal.planner.timeouts import Speed, back_in_time, of_family
+from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import agreed
 
 if TYPE_CHECKING:
@@ -53,8 +51,6 @@ CONSUMER: Final = "consumer"
 STREAMS: Final = "streams"
 CLASSIC: Final = "classic"
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
-# How many families are named where the bytes exclude none.
-_ANSWERS: Final = 4
 _MOST_REMOVALS: Final = 6
 
 
@@ -153,9 +149,19 @@ class Context(GroupFacts):
 
     def accepting(self, rule: str, reason: str) -> NamedCommand:
         """Return the command that records the user's answer to a rule."""
-        words = ("--ignore", rule, "--reason", reason)
-        line = self.given.verify(*words) if self.anew else self.replan(*words)
-        return NamedCommand(f"{ACCEPT}{rule}", line)
+        return self.answering(f"{ACCEPT}{rule}", "--ignore", rule, "--reason", reason)
+
+    def answering(self, use: str, *words: str, expected: int | None = None) -> NamedCommand:
+        """Return the command that gives rebal these words: a new plan, or of a kept one a look, to
+        which a number of `expected` members is one word more.
+        """
+        count = ("--expect-members", str(expected)) if expected else ()
+        line = (
+            self.given.verify(*words, *count)
+            if self.anew
+            else self.replan(*words, expected=expected)
+        )
+        return NamedCommand(use, line)
 
     @cached_property
     def memory(self) -> CoordinatorMemory:
@@ -258,23 +264,20 @@ class Context(GroupFacts):
         elif ran is RebalanceProtocol.EAGER:
             yield Tri.YES
 
-    def _by(self, answer: Tri) -> tuple[Facts, ...]:
-        return tuple(m for m in self.members if self.supports(m, self.target) is answer)
-
     @cached_property
     def holding(self) -> tuple[Facts, ...]:
         """Return the members whose list holds the target."""
-        return self._by(Tri.YES)
+        return tuple(m for m in self.members if self.supports(m, self.target) is Tri.YES)
 
     @cached_property
     def lacking(self) -> tuple[Facts, ...]:
         """Return the members whose list is proven to lack the target."""
-        return self._by(Tri.NO)
+        return tuple(m for m in self.members if self.supports(m, self.target) is Tri.NO)
 
     @cached_property
     def unsure(self) -> tuple[Facts, ...]:
         """Return the members whose list is not known to hold or lack the target."""
-        return self._by(Tri.CANNOT_TELL)
+        return tuple(m for m in self.members if self.supports(m, self.target) is Tri.CANNOT_TELL)
 
     @cached_property
     def settled(self) -> tuple[Facts, ...]:
@@ -427,66 +430,6 @@ class Context(GroupFacts):
             )
         )
 
-    def settle(self, found: Sequence[Facts]) -> str:
-        """Return what was inferred of these members' clients and from which bytes, how to be sure
-        without an answer, and that a command records the answer.
-        """
-        known = [(f, f.member.software.evidence) for f in found if f.member.software is not None]
-        told = {
-            f"{' or '.join(facts.guesses) or 'no client'} ({said[0].detail})"
-            for facts, said in known
-            if said and said[0].detail
-        }
-        inferred = f"Inferred: {'; '.join(sorted(told))}. " if told else ""
-        others = self._choices(found)[_ANSWERS:]
-        more = f" ({', '.join(others)} can stand in it too)" if others else ""
-        return (
-            f"{inferred}To be sure, add --client-log of one start, --request-log (ApiVersions "
-            "names the client) or its image with --inventory. Or answer: run the command of the "
-            f"right client{more}."
-        )
-
-    def stating(self, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
-        """Return the commands that state the client of these members, one for each family that the
-        evidence leaves; each states what else its path asks for: the clients' version and unread
-        settings in a move to KIP-848, the interruption where all members must stop.
-        """
-        unproven = [facts for facts in self.members if not facts.family_proven]
-        made = []
-        for key in self._choices(found)[:_ANSWERS]:
-            of_it = [facts for facts in found if key in self._left(facts)]
-            every = len(of_it) == len(unproven)
-            stops = refuses_mixed(key) and len(of_it) == len(self.members)
-            values = [key] if every else [assumed(f.member.client_id, key) for f in of_it]
-            words = options("--assume-family", list(dict.fromkeys(values)))
-            runs = f"{self.named(of_it)} {'runs' if len(of_it) == 1 else 'run'}"
-            since = families()[key].kip848_since
-            if self.goal == CONSUMER and version_tuple(since) is not None:
-                runs = f"{runs} {since} or later of"
-                reason = f"every client is {key} {since} or later"
-                words = (*words, "--ignore", Risk.OLD_CLIENT)
-                if self.asked and not self.snapshot.cluster.settings:
-                    runs = f"the brokers keep Kafka's group settings and {runs}"
-                    reason = f"{reason}; the brokers keep Kafka's group settings"
-                    words = (*words, "--ignore", Risk.UNREAD_SETTINGS)
-                words = (*words, "--reason", reason)
-            elif stops and self.goal != CONSUMER and self.client is None:
-                runs = f"an interruption is agreed and {runs}"
-                words = (*words, "--ignore", Risk.STOP, "--reason", AGREED)
-            line = self.given.verify(*words) if self.anew else self.replan(*words)
-            made.append(NamedCommand(f"if {runs} {key}", line))
-        return tuple(made)
-
-    def _choices(self, found: Sequence[Facts]) -> list[str]:
-        return list(dict.fromkeys(key for facts in found for key in self._left(facts)))
-
-    def _left(self, facts: Facts) -> tuple[str, ...]:
-        """Return the families that the evidence leaves: those that the bytes do not exclude."""
-        if facts.guesses:
-            return facts.guesses
-        sent = excluded_by_bytes(facts.member.subscription, self.elected)
-        return tuple(key for key in libraries() if key not in sent)
-
     @cached_property
     def split(self) -> bool:
         """Return whether the members that reject mixed lists can stop alone, without the others."""
@@ -515,11 +458,6 @@ class Context(GroupFacts):
         whole = bool(self.both_kinds and self.unmixable and not self.split)
         return 1 if whole else self.narrow_step - self.split
 
-    @cached_property
-    def under_way(self) -> bool:
-        """Return whether a roll-out has begun: some list holds the target, not all are done."""
-        return bool(self.holding) and len(self.settled) < len(self.members)
-
     @property
     def missing(self) -> int:
         """Return the number of expected members that are not in the group."""
@@ -528,10 +466,6 @@ class Context(GroupFacts):
     def named(self, found: Iterable[Facts], most: int = 6) -> str:
         """Return the members' names for texts: `a, b and 3 more`."""
         return listed([facts.name for facts in found], most)
-
-    def back_in_time(self, facts: Facts) -> bool:
-        """Return whether this static member restarts within its session timeout."""
-        return back_in_time(of_family(facts.member, facts.family), self.speed.restart)
 
     def removals(self, down: Iterable[Facts]) -> tuple[NamedCommand, ...]:
         """Return the commands that remove the entries of the static members among `down`, of at

@@ -45,6 +45,7 @@ from rebal.groups.model import (
 from rebal.groups.protocol import ProtocolAnswer, member_protocol, undisputed
 from rebal.groups.reloads import has_whole_lists
 from rebal.planner.clients import cooperative, is_mixed, refuted
+from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed, opposite
 
 KEYS: Final = 4
@@ -119,6 +120,10 @@ class Facts(Record, frozen=True, kw_only=True):
     def static(self) -> bool:
         """Return whether this is a static member: it has an instance id (KIP-345)."""
         return self.member.instance_id is not None
+
+    def back_in_time(self, speed: Speed) -> bool:
+        """Return whether this static member restarts within its session timeout."""
+        return back_in_time(of_family(self.member, self.family), speed.restart)
 
     @property
     def surges(self) -> bool:
@@ -453,11 +458,10 @@ def bridge_of(group: GroupFacts, client: str) -> Bridge:
         *((facts, _takes_eager(group, facts, elected), unmixed) for facts in group.members),
     ]
     for verdict in (Tri.NO, Tri.CANNOT_TELL):
-        causes = dict.fromkeys(cause for _, answer, cause in answers if answer is verdict)
-        for why in causes:
-            members = tuple(
-                one for one, answer, cause in answers if (answer, cause) == (verdict, why)
-            )
+        found = [(facts, cause) for facts, answer, cause in answers if answer is verdict]
+        if found:
+            why = found[0][1]
+            members = tuple(facts for facts, cause in found if cause == why)
             named = listed([facts.name for facts in members])
             who = named if verdict is Tri.NO else f"the client of {named} is not known"
             return Bridge(verdict=verdict, why=f"{why}: {who}", members=members)

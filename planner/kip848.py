@@ -212,7 +212,7 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
             "old one has left (maxSurge), so it is rejected",
             members=tuple(surging),
         )
-    static = [facts for facts in ahead if context.back_in_time(facts)]
+    static = [facts for facts in ahead if facts.back_in_time(context.speed)]
     returns = static_returns(context.snapshot.cluster)
     if static and returns is not Tri.YES:
         return Answer(

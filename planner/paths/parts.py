@@ -313,7 +313,7 @@ def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) 
     yield ONE_BY_ONE
     static = [facts for facts in rest if facts.static]
     if static:
-        in_time = by_lists and all(map(context.back_in_time, static))
+        in_time = by_lists and all(facts.back_in_time(context.speed) for facts in static)
         vote = "rebalances only if another assignor is elected, check its new id (RB109); "
         quiet = vote if in_time else ""
         yield f"static ({context.named(static, 3)}): {quiet}never two processes with one id"

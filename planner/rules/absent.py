@@ -99,15 +99,8 @@ def answers(gone: list[Departed], context: Context) -> tuple[str, tuple[NamedCom
         uses = "if they belong to the service", "if they left for good"
     text = f"Add {' '.join(counted)} {uses[0]}, {' '.join(left)} {uses[1]}."
     return text, (
-        NamedCommand(
-            uses[0],
-            context.given.verify(*counted)
-            if context.anew
-            else context.replan(expected=here + len(gone)),
-        ),
-        NamedCommand(
-            uses[1], context.given.verify(*left) if context.anew else context.replan(*left)
-        ),
+        context.answering(uses[0], expected=here + len(gone)),
+        context.answering(uses[1], *left),
     )
 
 

@@ -304,7 +304,8 @@ def reloaded(context: Context) -> Findings:
         return
     void = any(answer.supported is Tri.NO for answer in context.snapshot.probe_answers)
     narrowing = context.planning and len(context.holding) == len(context.members)
-    if not narrowing and not (void and context.under_way):
+    under_way = context.holding and context.ahead
+    if not narrowing and not (void and under_way):
         return
     sure = context.reloaded is Tri.YES
     if narrowing:

@@ -23,6 +23,7 @@ from rebal.planner.rules.registry import (
     rule,
 )
 from rebal.planner.rules.scope import (
+    answers,
     by_lists,
     classic,
     no_downgrade,
@@ -30,6 +31,7 @@ from rebal.planner.rules.scope import (
     stable,
     to_cooperative,
     upgrade,
+    what_decides,
 )
 from rebal.planner.verdict import opposite
 from rebal.planner.versions import exact_version
@@ -116,8 +118,8 @@ def _next_starts(context: Context) -> Findings:
             "client is inferred, not proven.",
             result=Tri.CANNOT_TELL,
             members=guessed,
-            fix=context.settle(guessed),
-            commands=context.stating(guessed),
+            fix=what_decides(context, guessed),
+            commands=answers(context, guessed),
         )
 
 
@@ -140,8 +142,9 @@ def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Fact
         what,
         result=Tri.CANNOT_TELL,
         members=[*named, *undecided],
-        fix=f"Stop and restart nothing before the client is known. {context.settle(undecided)}",
-        commands=context.stating(undecided),
+        fix="Stop and restart nothing before the client is known. "
+        f"{what_decides(context, undecided)}",
+        commands=answers(context, undecided),
     )
 
 
@@ -213,9 +216,9 @@ def eager_only_client(context: Context) -> Findings:
             "proven), which has no cooperative assignor.",
             result=Tri.CANNOT_TELL,
             members=maybe,
-            fix=f"Restart nothing before the client is known. {context.settle(maybe)} If it is "
-            f"right: {_MOVE[0].lower()}{_MOVE[1:]}",
-            commands=context.stating(maybe),
+            fix=f"Restart nothing before the client is known. {what_decides(context, maybe)} "
+            f"If it is right: {_MOVE[0].lower()}{_MOVE[1:]}",
+            commands=answers(context, maybe),
         )
 
 
@@ -497,6 +500,7 @@ def no_bridge(context: Context) -> Findings:
             fix="Agree on the interruption and record it, or take a new group id with the offsets "
             "copied, as the plan's step says."
             if bridge.verdict is Tri.NO
-            else f"Restart nothing before the client is known. {context.settle(bridge.members)}",
-            commands=() if bridge.verdict is Tri.NO else context.stating(bridge.members),
+            else "Restart nothing before the client is known. "
+            f"{what_decides(context, bridge.members)}",
+            commands=() if bridge.verdict is Tri.NO else answers(context, bridge.members),
         )

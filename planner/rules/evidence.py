@@ -27,6 +27,7 @@ from rebal.planner.rules.registry import (
 )
 from rebal.planner.rules.scope import (
     ahead,
+    answers,
     by_lists,
     classic,
     narrowing_step,
@@ -34,6 +35,7 @@ from rebal.planner.rules.scope import (
     read_brokers,
     stable,
     to_consumer,
+    what_decides,
     with_lists,
 )
 from rebal.planner.timeouts import MOST_SESSION, known_session, longest_session
@@ -313,8 +315,8 @@ def unknown_family(context: Context) -> Findings:
             "unknown.",
             result=Tri.CANNOT_TELL,
             members=unknown,
-            fix=context.settle(unknown),
-            commands=context.stating(unknown),
+            fix=what_decides(context, unknown),
+            commands=answers(context, unknown),
         )
     by_id = [facts for facts in named if facts.family is not None]
     if by_id:
@@ -325,8 +327,8 @@ def unknown_family(context: Context) -> Findings:
             "cooperative assignors together.",
             result=Tri.CANNOT_TELL,
             members=by_id,
-            fix=context.settle(by_id),
-            commands=context.stating(by_id),
+            fix=what_decides(context, by_id),
+            commands=answers(context, by_id),
         )
 
 
@@ -376,8 +378,8 @@ def guessed_family(context: Context) -> Findings:
             f"which client library {'does' if len(named) == 1 else 'do'} {context.named(named)} "
             f"use? It decides the configuration text, and {families} is inferred, not proven.",
             members=named,
-            fix=context.settle(named),
-            commands=context.stating(named),
+            fix=what_decides(context, named),
+            commands=answers(context, named),
         )
 
 

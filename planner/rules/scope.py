@@ -1,24 +1,30 @@
-"""Conditions that rules share: when they apply, and which members a plan still changes."""
+"""Parts that rules share: when they apply, which members a plan still changes, and the question
+which client library some members run.
+"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Final
 
+from rebal.groups.clients import families, libraries, version_tuple
+from rebal.groups.commands import options
+from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupType, Tri
-from rebal.planner.clients import cooperative
-from rebal.planner.commands import NamedCommand
+from rebal.planner.clients import assumed, cooperative, refuses_mixed
+from rebal.planner.commands import AGREED, ANSWER, NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts
 from rebal.planner.kip848 import Answer
 from rebal.planner.plan import Finding
-from rebal.planner.rules.registry import found
+from rebal.planner.rules.registry import Risk, Scope, found
 
-
-def planning(context: Context) -> bool:
-    """Return whether a plan is being made."""
-    return context.planning
-
-
-def classic(context: Context) -> bool:
-    """Return whether this is a classic group of consumers with assignor lists of their own."""
-    return context.classic
+# How many families are named where the bytes exclude none.
+_ANSWERS: Final = 4
+# Whether a plan is being made, for a classic group of consumers with assignor lists of their own,
+# for a Stable group with members, for a Kafka Streams program.
+planning: Final[Scope] = attrgetter("planning")
+classic: Final[Scope] = attrgetter("classic")
+stable: Final[Scope] = attrgetter("stable")
+streams_program: Final[Scope] = attrgetter("streams")
 
 
 def with_lists(context: Context) -> bool:
@@ -29,11 +35,6 @@ def with_lists(context: Context) -> bool:
 def by_lists(context: Context) -> bool:
     """Return whether the members of a classic group stay on assignor lists."""
     return context.classic and context.goal in (COOPERATIVE, EAGER)
-
-
-def stable(context: Context) -> bool:
-    """Return whether the group is Stable with members."""
-    return context.stable
 
 
 def upgrade(context: Context) -> bool:
@@ -54,11 +55,6 @@ def no_downgrade(context: Context) -> bool:
 def unfinished(context: Context) -> bool:
     """Return whether the plan's steps still change a member."""
     return bool(ahead(context))
-
-
-def streams_program(context: Context) -> bool:
-    """Return whether this is a Kafka Streams program."""
-    return context.streams
 
 
 def connect_workers(context: Context) -> bool:
@@ -156,3 +152,63 @@ def read_brokers(context: Context) -> str:
     if context.asked:
         return "Allow DESCRIBE_CONFIGS on the cluster and take the snapshot again."
     return "Name a broker with -b HOST:PORT. Reading its settings needs DESCRIBE_CONFIGS."
+
+
+def what_decides(context: Context, found: Sequence[Facts]) -> str:
+    """Return what was inferred of these members' clients and from which bytes, how to be sure
+    without an answer, and that a command records the answer.
+    """
+    known = [(f, f.member.software.evidence) for f in found if f.member.software is not None]
+    told = {
+        f"{' or '.join(facts.guesses) or 'no client'} ({said[0].detail})"
+        for facts, said in known
+        if said and said[0].detail
+    }
+    inferred = f"Inferred: {'; '.join(sorted(told))}. " if told else ""
+    others = list(_left(context, found))[_ANSWERS:]
+    more = f" ({', '.join(others)} can stand in it too)" if others else ""
+    return (
+        f"{inferred}To be sure, add --client-log of one start, --request-log (ApiVersions "
+        "names the client) or its image with --inventory. Or answer: run the command of the "
+        f"right client{more}."
+    )
+
+
+def answers(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
+    """Return the commands that state the client of these members, one for each family that the
+    evidence leaves; each states what else its path asks for: the clients' version and unread
+    settings in a move to KIP-848, the interruption where all members must stop.
+    """
+    unproven = [facts for facts in context.members if not facts.family_proven]
+    made = []
+    for key, of_it in list(_left(context, found).items())[:_ANSWERS]:
+        stops = refuses_mixed(key) and len(of_it) == len(context.members)
+        every = len(of_it) == len(unproven)
+        values = [key] if every else [assumed(f.member.client_id, key) for f in of_it]
+        words = options(ANSWER, list(dict.fromkeys(values)))
+        runs = f"{context.named(of_it)} {'runs' if len(of_it) == 1 else 'run'}"
+        since = families()[key].kip848_since
+        if context.goal == CONSUMER and version_tuple(since) is not None:
+            runs = f"{runs} {since} or later of"
+            reason = f"every client is {key} {since} or later"
+            words = (*words, "--ignore", Risk.OLD_CLIENT)
+            if context.asked and not context.snapshot.cluster.settings:
+                runs = f"the brokers keep Kafka's group settings and {runs}"
+                reason = f"{reason}; the brokers keep Kafka's group settings"
+                words = (*words, "--ignore", Risk.UNREAD_SETTINGS)
+            words = (*words, "--reason", reason)
+        elif stops and context.goal != CONSUMER and context.client is None:
+            runs = f"an interruption is agreed and {runs}"
+            words = (*words, "--ignore", Risk.STOP, "--reason", AGREED)
+        made.append(context.answering(f"if {runs} {key}", *words))
+    return tuple(made)
+
+
+def _left(context: Context, found: Sequence[Facts]) -> dict[str, list[Facts]]:
+    """Return family → members, for the families that the evidence leaves, the bytes included."""
+    by_family: dict[str, list[Facts]] = {}
+    for facts in found:
+        sent = excluded_by_bytes(facts.member.subscription, context.elected)
+        for key in facts.guesses or [each for each in libraries() if each not in sent]:
+            by_family.setdefault(key, []).append(facts)
+    return by_family
