@@ -1,7 +1,6 @@
 """The two versions that `rebal check` compares: their files, as the next starts of consumers."""
 
 import re
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -98,11 +97,9 @@ def check(
             trees = [folder_tree(path), folder_tree(Path(after or ""))]
         else:
             trees = [revision_tree(path, base, Path(into)), work_tree(path)]
-        number = sum(len(tree.files) for tree in trees)
-        if number > _MANY and sys.stderr.isatty():
-            say(f"reading {number:,} files …")
         # Both versions of many files are read at once, on two processors.
-        one, two = mapped(_read, trees, worth_it=number > _MANY)
+        many = sum(len(tree.files) for tree in trees) > _MANY
+        one, two = mapped(_read, trees, worth_it=many)
         return _compared(one, two, source, (base or str(before), after or before or "."))
 
 
@@ -113,8 +110,8 @@ def _compared(
     differ = list(worlds(one.starts, two.starts))
     live = _live_groups(source, list(dict.fromkeys(w.group_id for w in differ if w.group_id)))
     unknown = dict(_unknown(one, two))
-    alone = one.tree.files if one.tree.alone and two.tree.alone else ()
-    both = {*one.tree.files} & {*two.tree.files} | {*alone}
+    alone = one.tree.alone and two.tree.alone
+    both = one.tree.files if alone else {*one.tree.files} & {*two.tree.files}
     kept = {file: unknown.get(file, "") for file in both}
     found = [
         each
@@ -168,15 +165,15 @@ def _read(tree: Tree) -> CheckedVersion:
         if tree.alone or (is_configuration(path) and path.name not in _LOCKS)
     ]
     found = read_declared(configuration, alone=tree.alone)
-    manifests = read_manifests(tree)
+    libraries, unknown = read_manifests(tree)
     own, files = f"{tree.root}/", frozenset(tree.files)
     within = [replace(each, where=each.where.removeprefix(own)) for each in found.declared]
     starts = [Start(file=_file_of(each.where, files), declared=each) for each in within]
     said = [note.replace(own, "") for note in found.notes if not note.endswith(OF_A_PROFILE)]
     notes, unread = (
-        tuple((_file_of(note, files), note) for note in each) for each in (said, manifests.notes)
+        tuple((_file_of(note, files), note) for note in each) for each in (said, unknown)
     )
-    starts = with_libraries(starts, manifests.libraries)
+    starts = with_libraries(starts, libraries)
     return CheckedVersion(tree=tree, starts=tuple(starts), notes=notes, unread=unread)
 
 
@@ -229,10 +226,9 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
             moved or any(_sets(named, after + before) for before, after in changed.values())
         ):
             yield file, note
-    lines = (
+    moved_lines = "\n".join(
         each for was, now in changed.values() for each in {*was.splitlines()} ^ {*now.splitlines()}
     )
-    moved_lines = "\n".join(sorted(lines))
     for file, note in two.unread:
         given = {part for name in _VARIABLE.findall(note) for part in (name, *name.split("."))}
         came = (file, note) not in one.unread
@@ -242,8 +238,7 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
 
 def _settings(pattern: re.Pattern[str], text: str) -> list[str]:
     """Return the settings that a pattern finds, without comments, spaces and quotes."""
-    found = pattern.findall(_COMMENTED.sub("", text))
-    return [re.sub(r"[\s\"']", "", each) for each in found]
+    return [re.sub(r"[\s\"']", "", each) for each in pattern.findall(_COMMENTED.sub("", text))]
 
 
 def _sets(names: Collection[str], text: str) -> bool:
@@ -254,26 +249,24 @@ def _sets(names: Collection[str], text: str) -> bool:
 
 def _located(found: Judgement, one: CheckedVersion, two: CheckedVersion) -> tuple[StartChange, ...]:
     """Return the changes with the lines of the settings that they name."""
-    texts = {each.file: two.text(each.file) or one.text(each.file) for each in found.changes}
     return tuple(
         each
         if each.line
-        else replace(each, line=_line(each, found.group_id, texts[each.file].splitlines()))
+        else replace(
+            each, line=_line(each, found.group_id, two.text(each.file) or one.text(each.file))
+        )
         for each in found.changes
     )
 
 
-def _line(change: StartChange, group_id: str | None, lines: Sequence[str]) -> int:
+def _line(change: StartChange, group_id: str | None, text: str) -> int:
     """Return the line of the changed setting that is nearest to the group's own; 0: none."""
     letters = _LETTERS.get(change.what, change.what.replace(".", "").removesuffix("ms"))
-    own = [n for n, line in enumerate(lines, 1) if group_id and group_id in line]
-    found = [
-        n for n, line in enumerate(lines, 1) if letters in re.sub("[^A-Za-z0-9]", "", line).lower()
-    ]
-    version = change.after.rpartition(" ")[2].strip("()")
-    versions = [n for n, line in enumerate(lines, 1) if version in line]
-    near = own[0] if own else 0
-    return min(found or own or versions, key=lambda n: abs(n - near), default=0)
+    version, lines = change.after.rpartition(" ")[2].strip("()"), [*enumerate(text.splitlines(), 1)]
+    own = [n for n, line in lines if group_id and group_id in line]
+    found = [n for n, line in lines if letters in re.sub("[^A-Za-z0-9]", "", line).lower()]
+    near = (found or own or [n for n, line in lines if version in line]) or [0]
+    return min(near, key=lambda n: abs(n - (own or [0])[0]))
 
 
 _LETTERS: Final = {"assignor list": "strateg", "consumer": "groupid"}

@@ -7,7 +7,6 @@ or as another file of the folder gives it; one that depends on anything else is 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
@@ -76,16 +75,9 @@ _SCRIPTS: Final = (texts.read_gradle, texts.read_go_mod)
 _GIVERS: Final = {texts.read_gradle, trees.read_catalog}
 
 
-@dataclass(frozen=True)
-class ManifestReading:
-    """The known libraries of a folder, with a note for each thing that is not understood."""
-
-    libraries: tuple[Library, ...]
-    notes: tuple[str, ...]
-
-
-def read_manifests(tree: Tree) -> ManifestReading:
-    """Return the Kafka clients and products that the manifests among these files name.
+def read_manifests(tree: Tree) -> tuple[tuple[Library, ...], tuple[str, ...]]:
+    """Return the Kafka clients and products that the manifests among these files name, and a note
+    for each thing that is not understood.
 
     A file that cannot be read becomes a note, and the others are read.
     """
@@ -94,7 +86,7 @@ def read_manifests(tree: Tree) -> ManifestReading:
     for name, path in sorted(tree.paths(), key=lambda each: each[1].name not in _LOCKS):
         for known in _formats(name):
             reader.read(name, path, known)
-    return ManifestReading(tuple(dict.fromkeys(reader.found)), tuple(dict.fromkeys(reader.notes)))
+    return tuple(dict.fromkeys(reader.found)), tuple(dict.fromkeys(reader.notes))
 
 
 def scope_of(place: str) -> str:
@@ -146,18 +138,14 @@ class _ManifestReader:
     def _shared(self) -> dict[PurePosixPath, str]:
         found: dict[PurePosixPath, str] = defaultdict(str)
         for name, path in self._paths.items():
-            reads = {known.read for known in _formats(name)}
-            if reads & _GIVERS or path.name in ("gradle.properties", "go.work"):
+            reads, scope = {known.read for known in _formats(name)}, PurePosixPath(scope_of(name))
+            if path.name == "go.work":
+                found[scope] += f"\n{configuration_text(path, name)}"
+            elif reads & _GIVERS or path.name == "gradle.properties":
                 text = configuration_text(path, name)
-                named = (
-                    trees.read_catalog(text, name)
-                    if trees.read_catalog in reads
-                    else texts.mentions(text)
-                )
-                given = texts.given(text, filter(_gives, named))
-                found[PurePosixPath(scope_of(name))] += (
-                    f"\n{text}" if path.name == "go.work" else given
-                )
+                catalog = trees.read_catalog in reads
+                named = trees.read_catalog(text, name) if catalog else texts.mentions(text)
+                found[scope] += texts.given(text, filter(_gives, named))
         return found
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
@@ -167,8 +155,8 @@ class _ManifestReader:
         if own.name in _LOCKS:
             self._own += [(own.parent, p.product, one.tests) for one, p in known if p]
             # What is beside or below a lock file of its kind is in there.
-            locks = (folder / lock for folder in own.parents for lock in _LOCKS[own.name])
-            if any(str(lock) in self._paths for lock in locks):
+            locks = {str(folder / lock) for folder in own.parents for lock in _LOCKS[own.name]}
+            if not locks.isdisjoint(self._paths):
                 return
         brought = [(one, product) for one, product in known if product and not product.bom]
         of_tests = self._of_tests(own)
@@ -209,16 +197,15 @@ class _ManifestReader:
         return {product for _, product, _ in below} - needed
 
     def _add(self, ecosystem: str, place: str, one: Named, *, silent: bool) -> None:
-        where = f"{place}:{one.line}" if one.line else place
-        raw, name = one.version, _printable(one.name)
-        version = _plain(raw)
-        found = library_of(ecosystem, name, version) or Library()
+        raw, version = one.version, _plain(one.version)
+        found = library_of(ecosystem, _printable(one.name), version) or Library()
         self.found.append(replace(found, where=place, line=one.line))
         # Every version in a range that was looked up has the same list.
         quiet = raw[:1] in _RANGE and found.default_list is not None if raw else silent
         if version is None and not quiet:
-            why = f"not a plain one ({_printable(raw[:_LONGEST])})" if raw else "not written there"
-            self.notes.append(f"{where}: the version of {name} is {why}.")
+            where = f"{place}:{one.line}" if one.line else place
+            why = f"not a plain one ({raw[:_LONGEST]})" if raw else "not written there"
+            self.notes.append(_printable(f"{where}: the version of {one.name} is {why}."))
 
 
 def _gives(one: Named) -> bool:

@@ -7,7 +7,7 @@ repository runs, and neither its index nor its files are changed.
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -34,7 +34,7 @@ _SKIPPED: Final = (
     *("tests", "testdata"),
 )
 # A folder `test` elsewhere is as often an environment's.
-_TESTS: Final = ("src", "test")
+_TESTS: Final = "/src/test/"
 _LARGEST: Final = 64 << 20
 # A regular file as `git ls-tree` prints it; a symbolic link has the mode 120000.
 _FILE: Final = re.compile(r"(?:\A|\0)100\d{3} blob (\w+) +(\S+)\t([^\0]+)")
@@ -79,9 +79,8 @@ def work_tree(path: Path) -> Tree:
     Raises:
         DocumentError: as `revision_tree`.
     """
-    words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = _git(path, *words).decode("utf-8", "surrogateescape").split("\0")
-    return _tree(path, names)
+    listing = _git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return _tree(path, listing.decode("utf-8", "surrogateescape").split("\0"))
 
 
 def revision_tree(path: Path, revision: str, into: Path) -> Tree:
@@ -101,31 +100,6 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
         for blob, size, name in _FILE.findall(listing)
         if is_read(PurePosixPath(name)) and (not size.isdigit() or int(size) <= _LARGEST)
     }
-    _write(path, blobs)
-    return folder_tree(into)
-
-
-def is_read(name: PurePosixPath) -> bool:
-    """Return whether rebal reads a file of this name."""
-    folders = name.parts[:-1]
-    skipped = any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders)
-    of_tests = any(folders[n : n + 2] == _TESTS for n in range(len(folders)))
-    ending = name.name.rpartition(".")[2].lower()
-    known = (
-        ending in (*ENDINGS, *_BUILD)
-        or name.name.startswith(_NAMES)
-        or _SOURCES.fullmatch(name.as_posix()) is not None
-    )
-    return known and not skipped and not of_tests
-
-
-def _tree(root: Path, names: Iterable[str]) -> Tree:
-    files = (name for name in names if is_read(PurePosixPath(name)))
-    return Tree(root=root, files=tuple(sorted(n for n in files if os.path.isfile(root / n))))
-
-
-def _write(path: Path, blobs: Mapping[Path, str]) -> None:
-    """Write the contents of each blob to its file."""
     asked = "".join(f"{blob}\n" for blob in blobs.values()).encode()
     answers = BytesIO(_git(path, "cat-file", "--batch", given=asked))
     for file in blobs:
@@ -133,9 +107,27 @@ def _write(path: Path, blobs: Mapping[Path, str]) -> None:
         if not size.isdigit():
             raise DocumentError(f"{file.name}: this clone lacks its contents; fetch them first.")
         file.parent.mkdir(parents=True, exist_ok=True)
-        with open(file, "wb") as written:
-            written.write(answers.read(int(size)))
+        file.write_bytes(answers.read(int(size)))
         answers.readline()
+    return folder_tree(into)
+
+
+def is_read(name: PurePosixPath) -> bool:
+    """Return whether rebal reads a file of this name."""
+    folders = name.parts[:-1]
+    skipped = any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders)
+    if skipped or _TESTS in f"/{'/'.join(folders)}/":
+        return False
+    return (
+        name.name.rpartition(".")[2].lower() in (*ENDINGS, *_BUILD)
+        or name.name.startswith(_NAMES)
+        or _SOURCES.fullmatch(name.as_posix()) is not None
+    )
+
+
+def _tree(root: Path, names: Iterable[str]) -> Tree:
+    files = (name for name in names if is_read(PurePosixPath(name)))
+    return Tree(root=root, files=tuple(sorted(n for n in files if os.path.isfile(root / n))))
 
 
 def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> bytes:

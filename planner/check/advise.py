@@ -63,8 +63,8 @@ def plan_of(world: GroupWorld, live: GroupSnapshot | None = None) -> Plan | None
         return None
     one, two = moves[0]
     with suppress(NotPlannedError):
-        given = Given(brokers=two.declared.brokers)
-        return make_plan(snapshot, _goal(one, two), pricing=None, given=given)
+        brokers = Given(brokers=two.declared.brokers)
+        return make_plan(snapshot, _goal(one, two), pricing=None, given=brokers)
     return None
 
 
@@ -116,11 +116,13 @@ def paths_of(world: GroupWorld) -> Iterator[SafePath]:
         (not same, "a new group id, with the offsets of the old group copied before it starts", []),
     )
     for name, taken in ((name, taken) for holds, name, taken in rows if holds):
-        brings = (
-            PathStep(brings=f"[{', '.join(names)}]", setting=_setting(start, names))
-            for start, names in taken
+        yield SafePath(
+            name=name,
+            steps=tuple(
+                PathStep(brings=f"[{', '.join(names)}]", setting=_setting(start, names))
+                for start, names in taken
+            ),
         )
-        yield SafePath(name=name, steps=tuple(brings))
 
 
 def _are_known(one: Start, two: Start) -> bool:
@@ -132,13 +134,12 @@ def _goal(one: Start, two: Start) -> str:
     """Return the goal of a plan from one start to the other; empty where no name shows it."""
     first, *_ = (*two.names, EAGER)
     kinds = {name: cooperative(name) for name in two.names}
-    sticky = COOPERATIVE_STICKY in two.names
     rows = (
         (two.protocol in BY_BROKERS, str(two.protocol)),
         (one.protocol == STREAMS, CLASSIC),
         (is_mixed(two.names) and not is_mixed(one.names), COOPERATIVE),
         (one.protocol == CONSUMER, first),
-        ({*kinds.values()} == {Tri.YES}, COOPERATIVE if sticky else first),
+        ({*kinds.values()} == {Tri.YES}, COOPERATIVE if COOPERATIVE_STICKY in kinds else first),
         *((kind is Tri.NO, name) for name, kind in kinds.items()),
     )
     return first_reason(rows) or ""

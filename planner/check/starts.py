@@ -57,6 +57,8 @@ _CONSUMER_BY_DEFAULT: Final = (5,)
 # From this version on, Java reads group.protocol (KAFKA-15679), and before it ignores it.
 _READS_PROTOCOL: Final = (3, 7)
 _ABSENT: Final = "not declared"
+# Declarations have no time.
+_NO_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 # Behind so many signs, one counts where one consumer alone has it on each side.
 _SURE: Final = 6
 
@@ -115,9 +117,9 @@ class Start(Record, frozen=True, kw_only=True):
         """Return the assignor list of the next start, with an open name where it is not known."""
         if self.protocol in BY_BROKERS:
             return ()
-        written = self.library.default_list if self.library.family == self.family else None
-        by_family = default_list(self.family, self.library.version)
-        return _taken(self) or written or by_family or _unknown_list(self)
+        own = self.library.default_list if self.library.family == self.family else None
+        by_default = own or default_list(self.family, self.library.version)
+        return _taken(self) or by_default or _unknown_list(self)
 
     @property
     def writes_list(self) -> bool:
@@ -159,9 +161,9 @@ def _unknown_list(start: Start) -> tuple[str, ...]:
     """Return the assignor that every version of the library has first by default, if one is, and
     the name that stands for the rest: equal inputs give equal names.
     """
-    known, library = family(start.family), start.library
-    hidden = library.product and library.own_list
-    first = set() if hidden else {default.list[0] for default in known.defaults}
+    library = start.library
+    defaults = () if library.product and library.own_list else family(start.family).defaults
+    first = {default.list[0] for default in defaults}
     inputs = (start.family, library.version, library.product, library.product_version)
     return (*(first if len(first) == 1 else ()), _OPEN + "|".join(map(str, inputs)))
 
@@ -235,16 +237,15 @@ def snapshots_of(
         for member in _members(number, now, later, copies)
     ]
     kinds = [GroupType(now.protocol) for now in starts if now.protocol in BY_BROKERS]
-    connect = any(now.family == "connect" for now in starts)
     group = Group(
         group_id=next((now.declared.group_id for now in starts if now.declared.group_id), ""),
         state=GroupState.STABLE if members else GroupState.EMPTY,
         type=kinds[0] if kinds else GroupType.CLASSIC,
-        protocol_type="connect" if connect else "consumer",
+        protocol_type="connect" if "connect" in (now.family for now in starts) else "consumer",
     )
-    # Declarations have no time.
-    at = datetime(2000, 1, 1, tzinfo=UTC)
-    made = with_default_settings(GroupSnapshot(group=group, captured_at=at, members=tuple(members)))
+    made = with_default_settings(
+        GroupSnapshot(group=group, captured_at=_NO_TIME, members=tuple(members))
+    )
     lists = [] if kinds else [member.assignors.list for member in members]
     votes = elect(lists, CoordinatorKind.UNKNOWN).votes
     return [replace(made, group=replace(group, assignor=each)) for each in votes or [None]]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from rebal.groups.libraries import Library
-from rebal.inspectors.manifests.reader import ManifestReading, read_manifests
+from rebal.inspectors.manifests.reader import read_manifests
 from rebal.inspectors.repository.tree import folder_tree
 
 Files = dict[str, str]
+
+
+class Reading(NamedTuple):
+    libraries: tuple[Library, ...]
+    notes: tuple[str, ...]
 
 
 def write(folder: Path, files: Files) -> Path:
@@ -25,6 +31,6 @@ def place(one: Library) -> str:
     return f"{one.where}:{one.line}" if one.line else one.where
 
 
-def read_folder(path: Path, files: Files | None = None) -> ManifestReading:
+def read_folder(path: Path, files: Files | None = None) -> Reading:
     """Return what the manifests at this path name, after these files are written below it."""
-    return read_manifests(folder_tree(write(path, files) if files else path))
+    return Reading(*read_manifests(folder_tree(write(path, files) if files else path)))
