@@ -100,8 +100,13 @@ def _first(*rows: tuple[object, Tri, str], prevent: Sequence[Facts] = ()) -> Ans
     """Return the answer of the first row that holds; the last one always does. `prevent` are the
     members because of which an answer is no.
     """
-    allowed, why = next((allowed, why) for holds, allowed, why in rows if holds)
-    return Answer(allows=allowed, why=why, members=tuple(prevent) if allowed is Tri.NO else ())
+    return _first_answer(*((*row, prevent if row[1] is Tri.NO else ()) for row in rows))
+
+
+def _first_answer(*rows: tuple[object, Tri, str, Sequence[Facts]]) -> Answer:
+    """Return the answer of the first row that holds, each with the members that it is about."""
+    _, allowed, why, members = next(row for row in rows if row[0])
+    return Answer(allows=allowed, why=why, members=tuple(members))
 
 
 def policy(context: Context, *, up: bool) -> Answer:
@@ -193,69 +198,76 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
     In a group that is exactly full, a member is rejected unless the one it replaces has left first:
     a static member does not leave when it stops, and a surge starts the new one before.
     """
-    limit = _limit(context, _SIZE)
-    count = _count(context)
-    if limit is None:
-        # `fits` cannot tell, and one such answer is enough.
-        return Answer(allows=Tri.YES, why=f"whether a member has room to rejoin depends on {_SIZE}")
-    if count != limit or not ahead:
-        return Answer(
-            allows=Tri.YES,
-            why=f"a restarted member can rejoin: the group is not at the limit ({_SIZE})",
-        )
+    limit, count = _limit(context, _SIZE), _count(context)
     full = f"{_members(count)} is all that the brokers' {_SIZE} allows"
     surging = [facts for facts in ahead if facts.surges]
-    if surging:
-        return Answer(
-            allows=Tri.NO,
-            why=f"{full}, and the deployment starts the new {context.named(surging)} before the "
-            "old one has left (maxSurge), so it is rejected",
-            members=tuple(surging),
-        )
     static = [facts for facts in ahead if facts.back_in_time(context.speed)]
     returns = static_returns(context.snapshot.cluster)
-    if static and returns is not Tri.YES:
-        return Answer(
-            allows=returns,
-            why=f"{full}, and {context.named(static)} does not leave when it stops (static): it is "
-            f"{'rejected' if returns is Tri.NO else 'rejected before Kafka 4.4.0'} unless it stays "
-            "down until its session ends",
-            members=tuple(static),
-        )
-    if returns is Tri.YES and all(facts.static for facts in ahead):
-        return Answer(
-            allows=Tri.YES, why=f"{full}, and these brokers admit a static member that returns"
-        )
-    return Answer(
-        allows=Tri.CANNOT_TELL,
-        why=f"{full}: a member that rejoins before its old process has left is rejected",
+    rejected = "rejected" if returns is Tri.NO else "rejected before Kafka 4.4.0"
+    return _first_answer(
+        # `fits` cannot tell, and one such answer is enough.
+        (limit is None, Tri.YES, f"whether a member has room to rejoin depends on {_SIZE}", ()),
+        (
+            count != limit or not ahead,
+            Tri.YES,
+            f"a restarted member can rejoin: the group is not at the limit ({_SIZE})",
+            (),
+        ),
+        (
+            surging,
+            Tri.NO,
+            f"{full}, and the deployment starts the new {context.named(surging)} before the old "
+            "one has left (maxSurge), so it is rejected",
+            surging,
+        ),
+        (
+            static and returns is not Tri.YES,
+            returns,
+            f"{full}, and {context.named(static)} does not leave when it stops (static): it is "
+            f"{rejected} unless it stays down until its session ends",
+            static,
+        ),
+        (
+            returns is Tri.YES and all(facts.static for facts in ahead),
+            Tri.YES,
+            f"{full}, and these brokers admit a static member that returns",
+            (),
+        ),
+        (
+            True,
+            Tri.CANNOT_TELL,
+            f"{full}: a member that rejoins before its old process has left is rejected",
+            (),
+        ),
     )
 
 
 def user_data(context: Context) -> Answer:
     """Return whether the assignments allow the conversion: user data in any of them prevents it."""
     named = [f for f in context.members if f.member.assignment_user_data]
-    if named:
-        return Answer(
-            allows=Tri.NO,
-            why=f"the assignments of {context.named(named)} carry user data of "
-            f"{context.group.assignor or 'the assignor'}, and such a group is not converted "
-            "(KAFKA-18134)",
-            members=tuple(named),
-        )
     unread = [
         f
         for f in context.members
         if f.member.assignment_user_data is None and f.member.subscription is None
     ]
-    if unread and context.group.type is not GroupType.CONSUMER:
-        return Answer(
-            allows=Tri.CANNOT_TELL,
-            why=f"the assignments of {context.named(unread)} may carry user data, which prevents "
-            "the conversion: their bytes were not read",
-            members=tuple(unread),
-        )
-    return Answer(allows=Tri.YES, why="no member's assignment carries user data")
+    return _first_answer(
+        (
+            named,
+            Tri.NO,
+            f"the assignments of {context.named(named)} carry user data of "
+            f"{context.group.assignor or 'the assignor'}, and such a group is not converted "
+            "(KAFKA-18134)",
+            named,
+        ),
+        (
+            unread and context.group.type is not GroupType.CONSUMER,
+            Tri.CANNOT_TELL,
+            f"the assignments of {context.named(unread)} may carry user data, which prevents the "
+            "conversion: their bytes were not read",
+            unread,
+        ),
+        (True, Tri.YES, "no member's assignment carries user data", ()),
+    )
 
 
 def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:

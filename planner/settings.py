@@ -27,6 +27,50 @@ _AIOKAFKA_JOINS: Final = (
     "aiokafka joins once for each of these, first with the first alone (seen with 0.14.0): a "
     "rejection in the broker's log, while others lack it, and one more rebalance are normal"
 )
+
+
+class _Form(Record, frozen=True, kw_only=True):
+    """One format of settings: a comment with `more` behind it, and a line for each setting between
+    those that open and close them. `variable` is a key as Spring Boot names it in the environment.
+    """
+
+    name: str
+    line: str = "{key}={value}"
+    mark: str = "#"
+    more: str = ""
+    opens: tuple[str, ...] = ()
+    closes: tuple[str, ...] = ()
+
+
+_CONNECTOR: Final = (_Form(name="connector configuration", line="consumer.override.{key}={value}"),)
+_JAVA: Final = (
+    _Form(name="Java properties"),
+    _Form(
+        name="Spring YAML",
+        line='        {key}: "{value}"',
+        opens=(f"# {_SPRING_CODE}", "spring:", "  kafka:", "    consumer:", "      properties:"),
+    ),
+    _Form(
+        name="Spring environment",
+        line=f"{_SPRING_VARIABLE}_{{variable}}={{value}}",
+        opens=(f"# {_SPRING_CODE}",),
+    ),
+    _Form(
+        name="Kubernetes ConfigMap",
+        line=f'  {_SPRING_VARIABLE}_{{variable}}: "{{value}}"',
+        more="; for envFrom of a Spring container",
+        opens=(f"# {_SPRING_CODE}", "data:"),
+    ),
+    _Form(name="Quarkus properties", line="kafka.{key}={value}", opens=(f"# {_QUARKUS}",)),
+    _Form(name="Java code", line='props.put("{key}", "{value}");', mark="//"),
+)
+_OBJECT: Final = '    "{key}": "{value}",'
+_LIBRDKAFKA: Final = (
+    _Form(name="librdkafka properties"),
+    _Form(name="Python", line=_OBJECT, opens=("config |= {",), closes=("}",)),
+    _Form(name="JS", line=_OBJECT, mark="//", opens=("Object.assign(config, {",), closes=("});",)),
+    _Form(name="confluent-kafka-go", line='config.SetKey("{key}", "{value}")', mark="//"),
+)
 _KAFKAJS: Final = "RoundRobinAssigner"
 """The one assigner that kafkajs brings, as PartitionAssigners.roundRobin."""
 _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS", "Java code"}
@@ -251,67 +295,37 @@ def _head(group_id: str, members: Sequence[str]) -> str:
     return f"group {plain(group_id)}" + (f": {plain(', '.join(members))}" if members else "")
 
 
-def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Setting, ...]:
-    if connector:
-        lines = "\n".join(f"consumer.override.{key}={value}" for key, value in wanted.items())
-        return (_setting("java", "connector configuration", f"# {head}\n{lines}"),)
-    lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
-    yaml = "\n".join(f'        {key}: "{value}"' for key, value in wanted.items())
-    code = "\n".join(f'props.put("{key}", "{value}");' for key, value in wanted.items())
-    named = {f"{_SPRING_VARIABLE}_{_variable(key)}": value for key, value in wanted.items()}
-    environment = "\n".join(f"{name}={value}" for name, value in named.items())
-    data = "\n".join(f'  {name}: "{value}"' for name, value in named.items())
-    quarkus = "\n".join(f"kafka.{key}={value}" for key, value in wanted.items())
-    return (
-        _setting("java", "Java properties", f"# {head}\n{lines}"),
+def _texts(
+    family: str, forms: Sequence[_Form], wanted: Mapping[str, str], head: str
+) -> tuple[Setting, ...]:
+    """Return these settings in each format."""
+    variables = {key: key.upper().replace(".", "_") for key in wanted}
+    return tuple(
         _setting(
-            "java",
-            "Spring YAML",
-            f"# {head}\n# {_SPRING_CODE}\n"
-            f"spring:\n  kafka:\n    consumer:\n      properties:\n{yaml}",
-        ),
-        _setting("java", "Spring environment", f"# {head}\n# {_SPRING_CODE}\n{environment}"),
-        _setting(
-            "java",
-            "Kubernetes ConfigMap",
-            f"# {head}; for envFrom of a Spring container\n# {_SPRING_CODE}\ndata:\n{data}",
-        ),
-        _setting("java", "Quarkus properties", f"# {head}\n# {_QUARKUS}\n{quarkus}"),
-        _setting("java", "Java code", f"// {head}\n{code}"),
+            family,
+            form.name,
+            "\n".join(
+                [
+                    f"{form.mark} {head}{form.more}",
+                    *form.opens,
+                    *(
+                        form.line.format(key=key, value=value, variable=variables[key])
+                        for key, value in wanted.items()
+                    ),
+                    *form.closes,
+                ]
+            ),
+        )
+        for form in forms
     )
 
 
-def _variable(key: str) -> str:
-    """Return a setting's name in an environment variable (Spring Boot's relaxed binding)."""
-    return key.upper().replace(".", "_")
+def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Setting, ...]:
+    return _texts("java", _CONNECTOR if connector else _JAVA, wanted, head)
 
 
 def _librdkafka(wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
-    lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
-    return (
-        _setting("librdkafka", "librdkafka properties", f"# {head}\n{lines}"),
-        _setting("librdkafka", "Python", "\n".join(_object("#", head, wanted, "config |= {", "}"))),
-        _setting(
-            "librdkafka",
-            "JS",
-            "\n".join(_object("//", head, wanted, "Object.assign(config, {", "});")),
-        ),
-        _setting(
-            "librdkafka",
-            "confluent-kafka-go",
-            f"// {head}\n"
-            + "\n".join(f'config.SetKey("{key}", "{value}")' for key, value in wanted.items()),
-        ),
-    )
-
-
-def _object(
-    mark: str, head: str, wanted: Mapping[str, str], opens: str, closes: str
-) -> Iterator[str]:
-    yield f"{mark} {head}"
-    yield opens
-    yield from (f'    "{key}": "{value}",' for key, value in wanted.items())
-    yield closes
+    return _texts("librdkafka", _LIBRDKAFKA, wanted, head)
 
 
 def java_class(name: str) -> str | None:
