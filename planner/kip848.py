@@ -151,8 +151,8 @@ def _closed(context: Context, joins: Tri, *, up: bool) -> str:
     if joins is Tri.YES:
         return "classic members are admitted, but the group stays a KIP-848 group"
     version = context.snapshot.cluster.version or "an unknown version"
-    sure = joins is Tri.NO
-    who = "these brokers" if sure else f"some brokers, and these ({version}) may be such,"
+    unsure = f"some brokers, and these ({version}) may be such,"
+    who = "these brokers" if joins is Tri.NO else unsure
     ends = ", and each rebalance ends the classic members that are in it" if up else ""
     return f"{who} reject every classic join to a KIP-848 group{ends} (KAFKA-20640)"
 
@@ -410,13 +410,15 @@ def _families(context: Context) -> Answer:
         for facts in context.members
         if facts.family not in sure or not (others or facts.family_proven)
     ]
-    if doubtful:
-        return Answer(
-            allows=Tri.CANNOT_TELL,
-            why=f"the client of {context.named(doubtful)} is not known to have "
+    return _first(
+        (
+            doubtful,
+            Tri.CANNOT_TELL,
+            f"the client of {context.named(doubtful)} is not known to have "
             f"{context.target} (--assume-family)",
-        )
-    return Answer(allows=Tri.YES, why=f"the clients have the assignor {context.target}")
+        ),
+        (True, Tri.YES, f"the clients have the assignor {context.target}"),
+    )
 
 
 def crosses(context: Context) -> bool:

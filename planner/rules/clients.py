@@ -86,8 +86,8 @@ def no_mixed_list(context: Context) -> Findings:
     elif named:
         yield found(
             f"the two bounces are not possible in this group: {context.named(named)} "
-            f"({_families(named)}) {_does(named)} not accept eager and cooperative assignors "
-            "together.",
+            f"({_families(named)}) {'does' if len(named) == 1 else 'do'} not accept eager and "
+            "cooperative assignors together.",
             members=named,
             fix=f"{cut_over_fix(context, context.members, (context.target,))}{_online(context)}",
         )
@@ -127,8 +127,9 @@ def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Fact
     """Return the finding that asks for the clients which decide what must be stopped."""
     if named:
         what = (
-            f"{context.named(named)} ({_families(named)}) {_does(named)} not accept eager and "
-            "cooperative assignors together. Whether the others can be restarted one by one "
+            f"{context.named(named)} ({_families(named)}) {'does' if len(named) == 1 else 'do'} "
+            "not accept eager and cooperative assignors together. Whether the others can be "
+            "restarted one by one "
             f"depends on the client of {context.named(undecided)}, which is not proven."
         )
     else:
@@ -146,10 +147,6 @@ def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Fact
         f"{what_decides(context, undecided)}",
         commands=answers(context, undecided),
     )
-
-
-def _does(members: Sequence[Facts]) -> str:
-    return "does" if len(members) == 1 else "do"
 
 
 def _families(members: Sequence[Facts]) -> str:

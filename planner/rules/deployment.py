@@ -1,13 +1,13 @@
 """What the deployment does by itself, and processes that are missing, too many, or run twice."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from rebal.groups.brokers import other_brokers
 from rebal.groups.evidence.exact import when
-from rebal.groups.model import GroupType, Refusal
+from rebal.groups.model import GroupType, Member, Refusal
 from rebal.planner.advice.steps import start_fix
 from rebal.planner.context import CLASSIC, CONSUMER
 from rebal.planner.rules.registry import Context, Facts, Findings, Severity, Trait, Tri, found, rule
@@ -228,45 +228,38 @@ def members_too_many(context: Context) -> Findings:
 _LASTS: Final = timedelta(minutes=10)
 
 
-class Fenced(NamedTuple):
-    """One instance id: the member that has it, the processes that lost it, the oldest first."""
+def _fenced(context: Context, *, again: bool) -> Iterator[tuple[Facts, tuple[Refusal, ...], str]]:
+    """Yield the member that has an instance id, the processes that lost it to another one
+    (FENCED_INSTANCE_ID), the oldest first, and who was fenced by whom.
 
-    holder: Facts
-    lost: tuple[Refusal, ...]
-    again: bool
-
-    @property
-    def text(self) -> str:
-        """Return who was fenced by whom, with both addresses."""
-        last, member = self.lost[-1], self.holder.member
-        at = "" if last.at is None else f" at {last.at:%H:%M:%SZ}"
-        times = f", {len(self.lost)} times in all" if len(self.lost) > 1 else ""
-        same = last.host.lstrip("/") == member.host.lstrip("/")
-        port = f" (connection {last.connection})" if same and last.connection else ""
-        where = f" at {last.host.lstrip('/')}{port}" if last.host else " (its own log)"
-        return (
-            f"{last.client_id}{where} was fenced{at}{times} by {member.client_id} at "
-            f"{member.host.lstrip('/')}, which has the instance id {member.instance_id} now"
-        )
-
-
-def fenced(context: Context) -> Iterator[Fenced]:
-    """Yield each instance id that a process lost to another one (FENCED_INSTANCE_ID).
-
-    `again`: it was lost twice within ten minutes, the last time not longer ago.
+    `again`: it was lost twice within ten minutes, the last time not longer ago; else it was not.
     """
     holders = {facts.member.instance_id: facts for facts in context.members if facts.static}
     every = [one for one in context.snapshot.refusals if one.error == "FENCED_INSTANCE_ID"]
     every.sort(key=lambda one: (one.instance_id or "", when(one.at)))
     for instance, group in groupby(every, key=lambda one: one.instance_id):
-        if instance in holders:
-            lost = tuple(group)
-            recent = [
-                one
-                for one in lost
-                if one.at is not None and context.snapshot.captured_at - one.at <= _LASTS
-            ]
-            yield Fenced(holders[instance], lost, len(recent) > 1)
+        lost = tuple(group)
+        recent = [
+            one
+            for one in lost
+            if one.at is not None and context.snapshot.captured_at - one.at <= _LASTS
+        ]
+        if instance in holders and again is (len(recent) > 1):
+            yield holders[instance], lost, _fenced_by(holders[instance].member, lost)
+
+
+def _fenced_by(member: Member, lost: Sequence[Refusal]) -> str:
+    """Return who was fenced by this member, with both addresses."""
+    last = lost[-1]
+    at = "" if last.at is None else f" at {last.at:%H:%M:%SZ}"
+    times = f", {len(lost)} times in all" if len(lost) > 1 else ""
+    same = last.host.lstrip("/") == member.host.lstrip("/")
+    port = f" (connection {last.connection})" if same and last.connection else ""
+    where = f" at {last.host.lstrip('/')}{port}" if last.host else " (its own log)"
+    return (
+        f"{last.client_id}{where} was fenced{at}{times} by {member.client_id} at "
+        f"{member.host.lstrip('/')}, which has the instance id {member.instance_id} now"
+    )
 
 
 @rule(
@@ -289,14 +282,13 @@ def twice(context: Context) -> Findings:
     How to fix it: give each process a group.instance.id of its own, such as the name of its pod in
     a StatefulSet. The finding ends ten minutes after the last time.
     """
-    for one in fenced(context):
-        if one.again:
-            yield found(
-                f"{one.text}: two processes have one instance id.",
-                members=[one.holder],
-                evidence=[each.evidence for each in one.lost[-2:]],
-                fix="Give each of the two processes a group.instance.id of its own.",
-            )
+    for holder, lost, text in _fenced(context, again=True):
+        yield found(
+            f"{text}: two processes have one instance id.",
+            members=[holder],
+            evidence=[each.evidence for each in lost[-2:]],
+            fix="Give each of the two processes a group.instance.id of its own.",
+        )
 
 
 @rule(
@@ -316,15 +308,14 @@ def once(context: Context) -> Findings:
     How to fix it: let the old process end before the new one begins (a StatefulSet does that, a
     Deployment with a surge does not), and give each process an instance id of its own.
     """
-    for one in fenced(context):
-        if not one.again:
-            yield found(
-                f"{one.text}: an old process that had not ended, or a second one.",
-                members=[one.holder],
-                evidence=[one.lost[-1].evidence],
-                fix="Find out whether both addresses still run it, and give each process a "
-                "group.instance.id of its own.",
-            )
+    for holder, lost, text in _fenced(context, again=False):
+        yield found(
+            f"{text}: an old process that had not ended, or a second one.",
+            members=[holder],
+            evidence=[lost[-1].evidence],
+            fix="Find out whether both addresses still run it, and give each process a "
+            "group.instance.id of its own.",
+        )
 
 
 @rule(

@@ -1,9 +1,8 @@
 """Lists with which a member's next start is rejected, or with which its client does not start."""
 
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Callable, Sequence
+from typing import Literal
 
-from rebal.groups.model import Record
 from rebal.planner.clients import cooperative, custom, stops_at_repeats
 from rebal.planner.rules.registry import (
     Context,
@@ -18,27 +17,20 @@ from rebal.planner.rules.registry import (
 )
 from rebal.planner.rules.scope import with_lists
 
-
-class Mistake(StrEnum):
-    """The mistake in a list that is rejected."""
-
-    DROPPED_DEFAULT = "dropped default"
-    STRAIGHT_BACK = "straight back"
-    NOTHING_COMMON = "nothing common"
+# The mistake in a list that is rejected.
+_Mistake = Literal["dropped default", "straight back", "nothing common"]
 
 
-class NextStart(Record, frozen=True, kw_only=True):
-    """A member whose next start is rejected (yes), or may be (cannot tell)."""
-
-    facts: Facts
-    list: tuple[str, ...]
-    rejected: Tri
-    mistake: Mistake
-
-
-def next_starts(context: Context, mistake: Mistake) -> Iterator[NextStart]:
-    """Yield the members whose configured list has this mistake and would, or might, be rejected
-    today.
+def _next_starts(
+    context: Context,
+    mistake: _Mistake,
+    *,
+    sure: str,
+    unsure: str,
+    fix: Callable[[Sequence[str]], str],
+) -> Findings:
+    """Yield a finding on each member whose configured list has this mistake and would be rejected
+    today, or might be: what is said behind the list where it is `sure`, and where it is `unsure`.
     """
     if not context.classic or not context.stable:
         return
@@ -47,8 +39,15 @@ def next_starts(context: Context, mistake: Mistake) -> Iterator[NextStart]:
         if declared is None or not declared.list or declared.group_protocol == "consumer":
             continue
         rejected = _rejected(context, facts, declared.list)
-        if rejected is not Tri.NO and _mistake(context, facts, declared.list) is mistake:
-            yield NextStart(facts=facts, list=declared.list, rejected=rejected, mistake=mistake)
+        if rejected is not Tri.NO and _mistake(context, facts, declared.list) == mistake:
+            yes = rejected is Tri.YES
+            yield found(
+                f"{facts.name} {'will' if yes else 'may'} be rejected at its next start: it is "
+                f"configured with [{', '.join(declared.list)}]{sure if yes else unsure}.",
+                result=rejected,
+                members=(facts,),
+                fix=fix(declared.list),
+            )
 
 
 def unnamed(context: Context, declared: str) -> bool:
@@ -86,13 +85,13 @@ def _rejected(context: Context, facts: Facts, names: tuple[str, ...]) -> Tri:
     return Tri.YES if all(Tri.NO in answer for answer in answers) else Tri.CANNOT_TELL
 
 
-def _mistake(context: Context, facts: Facts, names: tuple[str, ...]) -> Mistake:
+def _mistake(context: Context, facts: Facts, names: tuple[str, ...]) -> _Mistake:
     elected = context.elected or ""
     if cooperative(elected) is Tri.YES and all(cooperative(name) is Tri.NO for name in names):
-        return Mistake.STRAIGHT_BACK
+        return "straight back"
     old_java = facts.family == "java" and facts.older_than("3.0") is not Tri.NO
     default = elected == "range" and context.target in names and old_java
-    return Mistake.DROPPED_DEFAULT if default else Mistake.NOTHING_COMMON
+    return "dropped default" if default else "nothing common"
 
 
 @rule(
@@ -116,20 +115,13 @@ def nothing_common(context: Context) -> Findings:
     How to fix it: put the elected assignor back into that list until every member has another
     assignor in common.
     """
-    for start in next_starts(context, Mistake.NOTHING_COMMON):
-        yes = start.rejected is Tri.YES
-        yield found(
-            f"{start.facts.name} {'will' if yes else 'may'} be rejected at its next start: it is "
-            f"configured with [{', '.join(start.list)}], and "
-            + (
-                "none of these assignors is in every other member's list."
-                if yes
-                else "it is unknown whether one of these assignors is in every other member's list."
-            ),
-            result=start.rejected,
-            members=(start.facts,),
-            fix=f"Add {context.elected} to that list before the member restarts.",
-        )
+    return _next_starts(
+        context,
+        "nothing common",
+        sure=", and none of these assignors is in every other member's list",
+        unsure=", and it is unknown whether one of these assignors is in every other member's list",
+        fix=lambda _: f"Add {context.elected} to that list before the member restarts.",
+    )
 
 
 @rule(
@@ -153,21 +145,14 @@ def dropped_default(context: Context) -> Findings:
     partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor,\\
     org.apache.kafka.clients.consumer.RangeAssignor
     """
-    for start in next_starts(context, Mistake.DROPPED_DEFAULT):
-        yes = start.rejected is Tri.YES
-        why = (
-            "members on [range] have no assignor in common with it"
-            if yes
-            else f"it is unknown whether every other member supports {context.target}"
-        )
-        yield found(
-            f"{start.facts.name} {'will' if yes else 'may'} be rejected at its next start: it is "
-            f"configured with [{', '.join(start.list)}] without range, the default of Java clients "
-            f"before 3.0, and {why}.",
-            result=start.rejected,
-            members=(start.facts,),
-            fix=f"Use [{context.target}, range] until every member holds {context.target}.",
-        )
+    left_out = " without range, the default of Java clients before 3.0, and"
+    return _next_starts(
+        context,
+        "dropped default",
+        sure=f"{left_out} members on [range] have no assignor in common with it",
+        unsure=f"{left_out} it is unknown whether every other member supports {context.target}",
+        fix=lambda _: f"Use [{context.target}, range] until every member holds {context.target}.",
+    )
 
 
 @rule(
@@ -191,18 +176,16 @@ def straight_back(context: Context) -> Findings:
     How to fix it: a downgrade takes two bounces too: first every member on [old,
     cooperative-sticky], and only then [old].
     """
-    for start in next_starts(context, Mistake.STRAIGHT_BACK):
-        yes = start.rejected is Tri.YES
-        why = "" if yes else ", and it is unknown whether all other members still support one"
-        yield found(
-            f"{start.facts.name} {'will' if yes else 'may'} be rejected at its next start: it is "
-            f"configured with [{', '.join(start.list)}], eager only, while the group runs "
-            f"{context.elected}{why}.",
-            result=start.rejected,
-            members=(start.facts,),
-            fix=f"Configure [{', '.join([*start.list, str(context.elected)])}] until every "
-            "member has it.",
-        )
+    runs = f", eager only, while the group runs {context.elected}"
+    return _next_starts(
+        context,
+        "straight back",
+        sure=runs,
+        unsure=f"{runs}, and it is unknown whether all other members still support one",
+        fix=lambda names: (
+            f"Configure [{', '.join([*names, str(context.elected)])}] until every member has it."
+        ),
+    )
 
 
 @rule(
