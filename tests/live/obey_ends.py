@@ -6,21 +6,24 @@ import json
 import re
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from rebal.planner.commands import AGREED
-from tests.live.obey import JOINING, Limits, Over, Process, Story
-from tests.live.obey_rebal import Rebal
+from tests.kafka.cluster import Cluster
+from tests.live.obey import FINAL, JOINING, RANGE, Over, Process, Story
 from tests.live.obey_world import LiveWorld
 
 LOOKS = 60
-WAITS = 15
+WAITS = 30
+_BLIND = 8
 # What records a fact that only a person knows, or an agreement to an interruption.
 ANSWERS = ("--assume-family", "--ignore", "--expect-members", "--departed")
+# Neither in a list that is rolled out nor in one that is left.
+_WRONG = ("roundrobin",)
 
 
 @dataclass
@@ -46,13 +49,26 @@ class Operator(Story):
 
     world: LiveWorld
 
-    def __init__(self, world: LiveWorld, goal: str, folder: Path, reach: Sequence[str]) -> None:
-        """`reach` are the connection and the evidence of the first command."""
-        super().__init__(world, Random(0), goal, limits=Limits(race_chance=0), counted=False)
+    def __init__(
+        self,
+        world: LiveWorld,
+        goal: str,
+        folder: Path,
+        reach: Sequence[str],
+        *,
+        accident: str = "",
+        after: int = 0,
+    ) -> None:
+        """`reach` are the connection and the evidence of the first command.
+
+        `accident` happens `after` so many actions.
+        """
+        super().__init__(world, Random(0))
+        self.goal = goal
         self.end = End()
+        self._accident, self._after = accident, after
         self._reach = list(reach)
         self._file = folder / "checkout.plan.yaml"
-        self._rebal = Rebal()
         self._waits = 0
         self._last: list[str] = []
         self._ran: set[str] = set()
@@ -71,16 +87,16 @@ class Operator(Story):
                 raise Stuck(f"no end after {LOOKS} looks: {body['advice']['text']}")
         except (Stuck, Over, AssertionError) as error:
             self.end.stuck = " ".join([str(error), *self.outcome.violations])
-            self.end.screen = self._rebal.run(self._last)[1]
-        finally:
-            self._rebal.end()
+            self.end.screen = self.world.rebal.run(self._last)[1]
         return self.end
 
     def _follow(self, body: dict[str, Any]) -> dict[str, Any]:
         advice = body["advice"]
         action = advice["action"]
         self.end.told.append(f"{action} {advice['verdict']}: {advice['text']}")
-        self._waits = self._waits + 1 if action == "wait" else 0
+        # After an accident rebal may stop the roll-out until it is over.
+        waits = ("wait", "stop", "evidence") if self.outcome.events else ("wait",)
+        self._waits = self._waits + 1 if action in waits else 0
         asked = self._question(body)
         if asked:
             # Agreeing to an interruption confirms a step; every other answer says a fact.
@@ -94,16 +110,23 @@ class Operator(Story):
             self._obey(advice)
         elif action == "confirm":
             self.end.confirmations += 1
-        elif action == "wait":
-            if self._waits > WAITS:
-                raise Stuck(f"waits for ever: {advice['text']}")
-            time.sleep(1)
+        elif action in waits:
+            self._wait(advice)
         elif action != "replan" and not advice.get("command"):
             raise Stuck(f"{action} without a command: {advice['text']}")
         elif action in ("evidence", "stop"):
             raise Stuck(f"{action}: {advice['text']} ({advice['command']})")
         line = advice.get("command") or self._gate(body)
+        if self._accident and self.outcome.obeyed >= self._after:
+            _ACCIDENTS[self._accident](self)
+            self._accident = ""
+            self._settled(required=False)
         return self._printed(line)
+
+    def _wait(self, advice: dict[str, Any]) -> None:
+        if self._waits > WAITS:
+            raise Stuck(f"waits for ever: {advice['text']}")
+        time.sleep(1)
 
     def _configure(self, process: Process, advice: dict[str, Any]) -> None:
         """Write the settings of the step into its file, by the printed command."""
@@ -125,7 +148,12 @@ class Operator(Story):
         return next((line for line in answers if line not in self._ran and self._true(line)), "")
 
     def _true(self, line: str) -> bool:
-        """Whether the client families that a command states are those of the processes."""
+        """Whether the families, the number and the departures that a command states are so."""
+        gone = {one.name for one in self.world.processes if one.retired}
+        if not gone >= {*re.findall(r"--departed (\S+)", line)}:
+            return False
+        if {*re.findall(r"--expect-members (\d+)", line)} - {str(len(self._service()))}:
+            return False
         truth = {one.name: one.family for one in self.world.processes}
         said = [said.rpartition("=") for said in re.findall(r"--assume-family (\S+)", line)]
         every = set(truth.values())
@@ -149,10 +177,63 @@ class Operator(Story):
         self.end.commands += 1 if self._waits < 2 else 0
         self.end.told.append(f"$ rebal {shlex.join(words)}")
         self._last = list(words)
-        code, out, err = self._rebal.run([*words, "-o", "json"])
+        code, out, err = self.world.rebal.run([*words, "-o", "json"])
+        for _ in range(_BLIND if self.outcome.events else 0):
+            if code not in (1, None):
+                break
+            # The coordinator has just gone.
+            time.sleep(2)
+            code, out, err = self.world.rebal.run([*words, "-o", "json"])
         self.end.exit_code = code
         if code not in (0, 3, 4):
             raise Stuck(f"exit {code}: rebal {shlex.join(words)}\n{err}")
         self.end.told.append(f"  exit {code}")
         body: dict[str, Any] = json.loads(out)
         return body
+
+    # --- accidents ------------------------------------------------------------------------------
+
+    def _moves(self) -> None:
+        assert isinstance(self.world.broker, Cluster)
+        to = self.world.broker.move_coordinator(self.world.group)
+        self._event(f"coordinator moved to {to}")
+
+    def _fails_over(self) -> None:
+        cluster = self.world.broker
+        assert isinstance(cluster, Cluster)
+        node = cluster.coordinator_of(self.world.group)
+        self._event(f"coordinator {node} killed and started")
+        cluster.kill(node)
+        cluster.restart(node)
+
+    def _stray(self) -> None:
+        """A client of another service knocks; that it is rejected is no fault of rebal."""
+        stray = Process("stray", "java-3.9.1", _WRONG, retired=True)
+        self.world.processes.append(stray)
+        self._event("stray joins with a list of its own")
+        self._came(stray, "is started")
+
+    def _deploys(self, assignors: tuple[str, ...]) -> None:
+        """Somebody restarts a member with a list that is not the step's."""
+        process = self._running()[-1]
+        self._event(f"{process.name} gets {list(assignors)}")
+        self._stop([process])
+        process.assignors, process.settings = assignors, {}
+        self._came(process, "is started")
+
+    def _dies(self) -> None:
+        process = self._running()[-1]
+        self.world.crash(process)
+        process.running = False
+        self._event(f"{process.name} dies")
+
+
+_ACCIDENTS: dict[str, Callable[[Operator], object]] = {
+    "reload": Operator._moves,
+    "failover": Operator._fails_over,
+    "rejected client": Operator._stray,
+    "client left": Operator._scale_down,
+    "wrong list": lambda one: one._deploys(_WRONG),
+    "early": lambda one: one._deploys(RANGE if one.goal == "eager" else FINAL),
+    "member dies": Operator._dies,
+}

@@ -2,57 +2,88 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import random
-import re
+import subprocess
+import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.kafka.administration import Administration
-from tests.kafka.cluster import Cluster
 from tests.kafka.connect import ConnectHost, Worker, wait_workers
 from tests.kafka.members import JAVA_ASSIGNORS, Member, Members
 from tests.kafka.service import properties_of
 from tests.live.obey import Process
-from tests.live.obey_rebal import Rebal
+from tests.live_support.rollout import LISTS
 
-_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}")
-# Fetches are most of a request log and say nothing of a group.
-_NOISE = b'"requestApiKeyName":"FETCH"'
-LISTS = "partition.assignment.strategy"
 # What a step's own text is for: the others' texts are code, of which the list is read.
 FILED = ("java", "streams", "connect", "librdkafka")
 STREAMS_NEXT = "streams-3.9.1"
+PARTITIONS = 8
+_SESSION, _REBALANCE = 10, 15
+"""Seconds."""
+_PROGRAM = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from rebal.cli import app
+answers = sys.stdout
+for line in sys.stdin:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in "oe")
+    with redirect_stdout(out), redirect_stderr(err):
+        code = app.run(json.loads(line))
+    told = [each.buffer.getvalue().decode() for each in (out, err)]
+    print(json.dumps([code, *told]), file=answers, flush=True)
+"""
+
+
+class Rebal:
+    """Runs rebal's commands in one child process that stays, so that each look is quick.
+
+    A process of its own, because librdkafka may abort it (confluentinc/librdkafka#4605): then that
+    look has failed, as an operator's would, and the next one begins in a new process.
+    """
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[str] | None = None
+
+    def run(self, words: list[str]) -> tuple[int | None, str, str]:
+        """The exit code (None: the process died), what it printed, and what it said of errors."""
+        if self._child is None:
+            self._child = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True,
+            )  # fmt: skip
+        child = self._child
+        assert child.stdin is not None
+        assert child.stdout is not None
+        line = ""
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.write(json.dumps(words) + "\n")
+            child.stdin.flush()
+            line = child.stdout.readline()
+        if not line:
+            self._child = None
+            return None, "", f"the process ended with {child.wait(10)}"
+        code, out, err = json.loads(line)
+        return code, out, err
+
+    def end(self) -> None:
+        """End the process."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.communicate(timeout=10)
 
 
 @dataclass
 class Life:
-    """One run of a process: its member, and when it ended for the group (milliseconds)."""
+    """One run of a process: its member, and whether it has ended for the group."""
 
     process: Process
     member: Member
-    ended_ms: int | None = None
-
-
-@dataclass
-class Given:
-    """The evidence that each look gives: its kinds, and how the logs were kept.
-
-    `since` are the bytes of a log file that are not given, `shift` hours are added to each time,
-    `merged` logs of one kind are one file.
-    """
-
-    kinds: set[str]
-    shift: int = 0
-    merged: bool = False
-    since: dict[Path, int] = field(default_factory=dict)
-    whole: dict[Path, int] = field(default_factory=dict)
+    ended: bool = False
 
 
 class LiveWorld:
@@ -70,39 +101,23 @@ class LiveWorld:
         topic: str,
         *,
         folder: Path,
-        rng: random.Random,
         processes: Sequence[Process],
-        kinds: set[str],
         apart: bool = False,
-        goal: str = "cooperative",
-        partitions: int = 8,
-        session_ms: int = 6000,
-        rebalance_ms: int = 15_000,
-        shift: int = 0,
     ) -> None:
         self.broker = broker
         self.group = group
-        self.topic = broker.create_topic(topic, partitions)
+        self.topic = broker.create_topic(topic, PARTITIONS)
         self.processes = list(processes)
-        self.session_seconds = session_ms / 1000
-        self.rebalance_seconds = rebalance_ms / 1000
-        self.given = Given(set(kinds), shift=shift)
+        self.rebal = Rebal()
         self._members = members
         self._folder = folder
-        self._rng = rng
-        self._goal = goal
-        self._partitions = partitions
         self._lives: list[Life] = []
-        self._plans = 0
-        self._rebal = Rebal()
         self._apart = apart
         self._hosts: dict[str, ConnectHost] = {}
         self.files = folder / "conf"
         self.files.mkdir()
         self.logs = folder / "logs"
         self.logs.mkdir()
-        for path in self._request_logs():
-            self.given.whole[path] = _size(path)
 
     def begin(self) -> None:
         """Start all processes, one after the other, and wait until they are at rest."""
@@ -113,32 +128,22 @@ class LiveWorld:
         assert self.settle(), "the story cannot begin: the group is not Stable"
 
     def end(self) -> None:
-        """End all members: the next story begins on a quiet cluster."""
+        """End all members, and rebal."""
         for life in self._lives:
-            if life.ended_ms is None:
+            if not life.ended:
                 life.member.stop()
         for host in self._hosts.values():
             host.close()
-        self._rebal.end()
-
-    @property
-    def aborted(self) -> int:
-        """How often rebal's own process was aborted in a look."""
-        return self._rebal.aborted
-
-    # --- time -----------------------------------------------------------------------------------
+        self.rebal.end()
 
     def now(self) -> float:
         return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
     # --- members --------------------------------------------------------------------------------
 
     def start(self, process: Process) -> str | None:
         life = self._life(process)
-        if life is not None and life.ended_ms is None:
+        if life is not None and not life.ended:
             self._end(life)
         self._write(process)
         member = self._member(process)
@@ -147,7 +152,7 @@ class LiveWorld:
             link.symlink_to(member.host.log_path)
         life = Life(process, member)
         self._lives.append(life)
-        deadline = self.now() + 3 * self.rebalance_seconds
+        deadline = self.now() + 3 * _REBALANCE
         while self.now() < deadline:
             error = self.error(process)
             if error is not None:
@@ -164,7 +169,7 @@ class LiveWorld:
         if process.family not in FILED:
             return 0
         words = ["show", str(plan), "--set", "--step", str(step), "--family", process.family]
-        code, text, said = self._rebal.run(words)
+        code, text, said = self.rebal.run(words)
         assert code == 0, f"{words}: exit {code}: {said}"
         process.settings = properties_of(text)
         if process.software == "streams-2.3.1":
@@ -193,28 +198,31 @@ class LiveWorld:
             if process.software not in self._hosts:
                 self._hosts[process.software] = ConnectHost(version, self._folder / kind)
             return self._hosts[process.software].launch(self.broker, name, self.group, filed)
-        self._skip_others(process.software)
+        options: dict[str, Any] = {"topics": [self.topic], "settings": filed}
+        if kind != "streams":
+            options |= {
+                "assignors": None if filed else process.assignors or None,
+                "instance_id": process.instance_id,
+                "protocol": filed.get("group.protocol"),
+                "session_timeout_ms": _SESSION * 1000,
+                "settings": {"max.poll.interval.ms": f"{_REBALANCE * 1000}", **filed},
+            }
         own = {"own": True} if self._apart and kind == "java" else {}
         return self._members.start(
-            process.software,
-            self.broker,
-            process.name,
-            self.group,
-            **own,
-            **self._options(process),
+            process.software, self.broker, name, self.group, **own, **options
         )
 
     def stop(self, process: Process) -> None:
         life = self._life(process)
         assert life is not None
         life.member.stop()
-        life.ended_ms = life.ended_ms or _milliseconds()
+        life.ended = True
 
     def crash(self, process: Process) -> None:
+        """End it without a LeaveGroup."""
         life = self._life(process)
         assert life is not None
-        life.ended_ms = _milliseconds()
-        life.member.crash()
+        self._end(life)
 
     def error(self, process: Process) -> str | None:
         life = self._life(process)
@@ -226,12 +234,12 @@ class LiveWorld:
             stops = process.software.startswith(("java", "kafka-python"))
             if stops or kind == "refused" or "FENCED" in message or "fatal" in message.lower():
                 return f"{kind}: {message}"
-        if life.ended_ms is None and not life.member.host.process.alive:
+        if not life.ended and not life.member.host.process.alive:
             return "its process has ended"
         return None
 
     def settle(self) -> bool:
-        members = [life.member for life in self._lives if life.ended_ms is None]
+        members = [life.member for life in self._lives if not life.ended]
         workers = [member for member in members if isinstance(member, Worker)]
         if workers:
             wait_workers(self.broker, workers)
@@ -241,9 +249,9 @@ class LiveWorld:
             if not self._online():
                 return self.broker.described(self.group)[0] == "Stable"
             owned = [place for member in members for place in member.owned]
-            return len(owned) == len(set(owned)) == self._partitions
+            return len(owned) == len(set(owned)) == PARTITIONS
 
-        return self._until(2 * self.rebalance_seconds + self.session_seconds, rests, times=3)
+        return self._until(2 * _REBALANCE + _SESSION, rests, times=3)
 
     def _until(self, seconds: float, reached: Callable[[], bool], times: int = 1) -> bool:
         """Wait until this is so, `times` in a row; False where it is not in time."""
@@ -272,7 +280,7 @@ class LiveWorld:
             clients = [each.partition("-StreamThread-")[0] for each in clients]
             return self._online() or (bool(state) and not names & set(clients))
 
-        return self._until(3 * self.session_seconds + 5, left)
+        return self._until(3 * _SESSION + 5, left)
 
     def found(self, member_id: str, name: str) -> Process | None:
         for life in reversed(self._lives):
@@ -281,99 +289,6 @@ class LiveWorld:
         name = name.partition("-StreamThread-")[0]
         return next((each for each in self.processes if each.name == name), None)
 
-    # --- brokers --------------------------------------------------------------------------------
-
-    @property
-    def cluster(self) -> Cluster:
-        """The brokers, of which one can succeed another."""
-        assert isinstance(self.broker, Cluster), "one broker alone has no successor"
-        return self.broker
-
-    def reload(self) -> str:
-        node = self.cluster.coordinator_of(self.group)
-        how = self._rng.random()
-        if how < 0.7:
-            return f"moved from node {node} to {self.cluster.move_coordinator(self.group)}"
-        if how < 0.85:
-            self.cluster.restart(node)
-            return f"node {node} restarted"
-        self.cluster.kill(node)
-        self.cluster.restart(node)
-        return f"node {node} killed and started"
-
-    # --- rebal ----------------------------------------------------------------------------------
-
-    def plan(self, expected: int | None, *more: str) -> dict[str, Any] | None:
-        self._plans += 1
-        words = ["plan-upgrade", self.group, "--to", self._goal, "--out", str(self.plan_file)]
-        return self._ask([*words, *more, *self._evidence(), *_expect(expected)])
-
-    def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
-        words = ["verify", str(self.plan_file), *more]
-        return self._ask([*words, *self._evidence(), *_expect(expected)])
-
-    def grant(self, kind: str) -> bool:
-        had = kind in self.given.kinds
-        logs = self._request_logs() if kind == "request log" else self._client_logs()
-        cut = kind != "probe" and any(self.given.since.pop(path, None) for path in logs)
-        self.given.kinds.add(kind)
-        return not had or cut
-
-    def spoil(self) -> str:
-        """Merge the logs of each kind from now on, or cut them: what they hold is rotated away."""
-        if self._rng.random() < 0.4:
-            self.given.merged = True
-            return "merged"
-        for path in [*self._request_logs(), *self._client_logs()]:
-            self.given.since[path] = _size(path)
-        return "cut"
-
-    # --- judging --------------------------------------------------------------------------------
-
-    def unowned(self, since: float, breaks: Sequence[float]) -> tuple[float, str]:
-        if self.processes[0].family == "connect":
-            # Workers share connectors and tasks.
-            return 0.0, ""
-        offset = time.time() - time.monotonic()
-        cuts = sorted((each + offset) * 1000 for each in breaks)
-        end = time.time() * 1000
-        begin = (since + offset) * 1000
-        longest, what = 0.0, ""
-        for number in range(self._partitions):
-            for start, stop in self._gaps(number, begin, end):
-                edges = [start, *(cut for cut in cuts if start < cut < stop), stop]
-                piece = max(b - a for a, b in pairwise(edges))
-                if piece > longest:
-                    longest, what = piece, f"{self.topic}-{number}"
-        return longest / 1000, what
-
-    def _gaps(self, number: int, begin: float, end: float) -> list[tuple[float, float]]:
-        """When the partition had no owner."""
-        changes: list[tuple[float, int]] = []
-        for life in self._lives:
-            owns = False
-            for event in life.member.said("assigned", "revoked", "lost"):
-                if (self.topic, number) not in event.partitions:
-                    continue
-                if life.ended_ms is not None and event.t_ms > life.ended_ms:
-                    continue
-                now = event.kind == "assigned"
-                if now is not owns:
-                    changes.append((event.t_ms, 1 if now else -1))
-                    owns = now
-            if owns and life.ended_ms is not None:
-                changes.append((life.ended_ms, -1))
-        gaps, owners, since = [], 0, begin
-        for at, change in sorted(changes):
-            if owners == 0 and change > 0 and at > begin:
-                gaps.append((max(since, begin), at))
-            owners += change
-            if owners == 0:
-                since = at
-        if owners <= 0:
-            gaps.append((max(since, begin), end))
-        return gaps
-
     # --- within ---------------------------------------------------------------------------------
 
     def _life(self, process: Process) -> Life | None:
@@ -381,121 +296,6 @@ class LiveWorld:
 
     def _end(self, life: Life) -> None:
         """A client that was rejected may try again for ever: its process ends here."""
-        life.ended_ms = life.ended_ms or _milliseconds()
+        life.ended = True
         if not life.member.ended:
             life.member.crash()
-
-    def _options(self, process: Process) -> dict[str, Any]:
-        """The options of `Members.start` for a process."""
-        poll = {"max.poll.interval.ms": str(round(self.rebalance_seconds * 1000))}
-        if process.family == "streams":
-            return {"topics": [self.topic], "settings": process.settings}
-        return {
-            "topics": [self.topic],
-            "assignors": None if process.settings else process.assignors or None,
-            "instance_id": process.instance_id,
-            "protocol": process.settings.get("group.protocol"),
-            "session_timeout_ms": round(self.session_seconds * 1000),
-            "settings": poll | process.settings,
-        }
-
-    @property
-    def plan_file(self) -> Path:
-        """The newest plan."""
-        return self._folder / f"plan-{self._plans}.yaml"
-
-    def _ask(self, words: list[str]) -> dict[str, Any] | None:
-        full = [*words, "-b", self.broker.bootstrap, "-o", "json", "--timeout", "8"]
-        code, text, said = self._rebal.run(full)
-        assert "fault of rebal" not in said, f"{full}\n{said}"
-        if code in (1, None):
-            return None
-        assert text, f"{full}\n{said}"
-        body: dict[str, Any] = json.loads(text)
-        return body
-
-    def _evidence(self) -> list[str]:
-        words = ["--probe"] if "probe" in self.given.kinds else []
-        for kind, option, paths in (
-            ("request log", "--request-log", self._request_logs()),
-            ("client log", "--client-log", self._client_logs()),
-        ):
-            if kind in self.given.kinds:
-                for path in self._kept(kind, paths):
-                    words += [option, str(path)]
-        return words
-
-    def rejected(self) -> Counter[str]:
-        """How many joins of each client the brokers rejected for its list, by their request logs.
-
-        rebal's own are its probes.
-        """
-        found: Counter[str] = Counter()
-        for path in self._request_logs():
-            for line in self._text(path).decode("utf-8", "replace").splitlines():
-                if '"errorCode":23' in line and '"JOIN_GROUP"' in line and self.group in line:
-                    (client,) = re.findall(r'"clientId":"([^"]*)"', line)[:1] or [""]
-                    found[client] += client != "rebal"
-        return +found
-
-    def _kept(self, kind: str, paths: Sequence[Path]) -> list[Path]:
-        """The logs as the operator has them: cut, shifted or merged."""
-        folder = self._folder / kind.replace(" ", "-")
-        folder.mkdir(exist_ok=True)
-        texts = {path: self._text(path) for path in paths if path.exists()}
-        if self.given.merged and texts:
-            # One after the other, not in the order of time: what `cat *.log` gives.
-            (folder / "merged.log").write_bytes(b"".join(texts.values()))
-            return [folder / "merged.log"]
-        made = []
-        for number, text in enumerate(texts.values()):
-            (folder / f"{number}.log").write_bytes(text)
-            made.append(folder / f"{number}.log")
-        return made
-
-    def _text(self, path: Path) -> bytes:
-        start = max(self.given.whole.get(path, 0), self.given.since.get(path, 0))
-        with path.open("rb") as log:
-            log.seek(start)
-            data = log.read()
-        lines = [line for line in data.splitlines(keepends=True) if _NOISE not in line]
-        if self.given.shift:
-            lines = [_shifted(line, self.given.shift) for line in lines]
-        return b"".join(lines)
-
-    def _request_logs(self) -> list[Path]:
-        if not isinstance(self.broker, Cluster):
-            return []
-        return list(self.broker.request_logs.values())
-
-    def _client_logs(self) -> list[Path]:
-        return list(dict.fromkeys(life.member.host.log_path for life in self._lives))
-
-    def _skip_others(self, software: str) -> None:
-        """A JVM that other stories have used has their lines in its log."""
-        if software.startswith("java-"):
-            path = self._members.java(software.removeprefix("java-")).log_path
-            self.given.whole.setdefault(path, _size(path))
-
-
-def _expect(expected: int | None) -> list[str]:
-    return [] if expected is None else ["--expect-members", str(expected)]
-
-
-def _shifted(line: bytes, hours: int) -> bytes:
-    """The line with its time some hours later: written in another time zone."""
-    head = line[:40].decode("utf-8", "replace")
-    found = _TIME.search(head)
-    if found is None:
-        return line
-    moved = datetime.fromisoformat(found[0]) + timedelta(hours=hours)
-    text = moved.strftime(f"%Y-%m-%d{found[0][10]}%H:%M:%S").encode()
-    return line.replace(found[0].encode(), text, 1)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _milliseconds() -> int:
-    return round(time.time() * 1000)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker
+from tests.kafka.cluster import Cluster
 from tests.kafka.jars import BROKER_VERSIONS, SCALA
 from tests.kafka.members import Members
 from tests.live.obey import Process
@@ -16,8 +18,9 @@ from tests.live.obey_ends import End, Operator
 from tests.live.obey_world import LiveWorld
 
 RIGHTS = ("probe", "request log", "describe", "client logs", "inventory")
-CarryOut = Callable[[str, str, Broker], End]
+CarryOut = Callable[..., End]
 NEW, FINAL = "cooperative", "cooperative-sticky"
+DEFAULT = ("range", FINAL)
 
 
 def of(
@@ -54,52 +57,71 @@ BY_LOG = {
     "from consumer": (FINAL, of("java-4.1.1", names=(), group_protocol="consumer")),
     "Java and librdkafka": (NEW, of("java-3.9.1", "java-3.9.1", "confluent-kafka")),
 }
+MORE = {
+    "versions": (NEW, of("java-2.8.2", *(f"java-{each}" for each in BROKER_VERSIONS))),
+    "one bounce": (NEW, of("java-3.9.1", names=DEFAULT)),
+    "one bounce, static": (NEW, of("java-3.9.1", names=DEFAULT, static=True)),
+    "downgrade, static": ("eager", of("java-3.9.1", names=(FINAL,), static=True)),
+}
 # Paths of which no other story is carried out in `make test`.
 STORIES = ("Java default list", "static members", "librdkafka cut-over", "to consumer")
 
 
-def reach(right: str, world: LiveWorld) -> list[str]:
+def reach(world: LiveWorld, *rights: str) -> list[str]:
     """The connection and the evidence that a site with these rights gives."""
-    broker = world.broker
-    assert isinstance(broker, Broker)
-    if right == "probe":
-        return ["-b", broker.bootstrap, "--probe"]
-    if right == "request log":
-        return ["-b", broker.bootstrap, "--request-log", str(broker.request_log_path)]
-    broker.allow("limited", "group", world.group, "DESCRIBE")
-    broker.allow("limited", "topic", world.topic, "DESCRIBE")
-    made = broker.client_properties("SCRAM-SHA-256", "limited")
-    words = ["--command-config", str(broker.write_properties("limited.properties", made))]
-    files = {"client logs": world.logs, "inventory": world.files}
-    option = {"client logs": "--client-log", "inventory": "--inventory"}
-    return [*words, option[right], str(files[right])] if right in files else words
+    broker, words = world.broker, ["-b", world.broker.bootstrap]
+    one = broker if isinstance(broker, Broker) else None
+    if one is not None and not {"probe", "request log"} & {*rights}:
+        one.allow("limited", "group", world.group, "DESCRIBE")
+        one.allow("limited", "topic", world.topic, "DESCRIBE")
+        made = one.client_properties("SCRAM-SHA-256", "limited")
+        words = ["--command-config", str(one.write_properties("limited.properties", made))]
+    logs = [each.request_log_path for each in brokers_of(broker)]
+    given = {
+        "probe": ["--probe"],
+        "request log": [word for log in logs for word in ("--request-log", str(log))],
+        "describe": [],
+        "client logs": ["--client-log", str(world.logs)],
+        "inventory": ["--inventory", str(world.files)],
+    }
+    return [*words, *(word for right in rights for word in given[right])]
+
+
+def brokers_of(site: Administration) -> list[Broker]:
+    if isinstance(site, Cluster):
+        return list(site.brokers.values())
+    assert isinstance(site, Broker)
+    return [site]
 
 
 @pytest.fixture
 def carry_out(members: Members, group_id: str, topic_name: str, tmp_path: Path) -> CarryOut:
-    """Carry a path out on a broker with these rights and files."""
+    """Carry a path out on a site with these rights and files."""
 
-    def carried_out(path: str, right: str, broker: Broker) -> End:
-        goal, processes = (PATHS | BY_LOG)[path]
+    def carried_out(path: str, rights: Sequence[str], site: Administration, **accident: Any) -> End:
+        goal, processes = (PATHS | BY_LOG | MORE)[path]
         world = LiveWorld(
-            broker, members, group_id, topic_name, folder=tmp_path, rng=random.Random(0),
-            processes=processes(), kinds=set(), goal=goal, session_ms=10_000,
-            apart=right == "client logs",
+            site, members, group_id, topic_name, folder=tmp_path, processes=processes(),
+            apart="client logs" in rights,
         )  # fmt: skip
-        broker.log_requests(right == "request log")
+        brokers = brokers_of(site)
+        for broker in brokers:
+            broker.log_requests("request log" in rights)
         try:
             world.begin()
-            end = Operator(world, goal, tmp_path, reach(right, world)).carry_out()
+            operator = Operator(world, goal, tmp_path, reach(world, *rights), **accident)
+            end = operator.carry_out()
         finally:
             world.end()
-            broker.log_requests(False)
-            broker.forbid("limited")
+            for broker in brokers:
+                broker.log_requests(False)
+                broker.forbid("limited")
         # By a person's word a plan may end before all are restarted: it is the person's then.
         proven = [] if end.confirmations else world.processes
         wrong = [one.name for one in proven if not (one.retired or runs(one, goal))]
         end.stuck = end.stuck or (f"finished, and {wrong} do not run it" if wrong else "")
         told = f"{end.commands:>3} commands: {end.stuck or end.basis}"
-        print(f"{broker.version:<6} {path:<22} {right:<12} {told}")
+        print(f"{site.version:<6} {path:<22} {', '.join(rights):<12} {accident} {told}")
         return end
 
     return carried_out
@@ -132,7 +154,7 @@ def ends(end: End) -> None:
 def test_each_path_ends_with_the_first_rights(
     path: str, kafka41: Broker, carry_out: CarryOut
 ) -> None:
-    ends(carry_out(path, RIGHTS[0], kafka41))
+    ends(carry_out(path, RIGHTS[:1], kafka41))
 
 
 @pytest.mark.timeout(120)
@@ -147,7 +169,7 @@ def test_each_path_ends_with_the_first_rights(
 def test_a_path_ends_with_what_else_a_site_can_give(
     path: str, right: str, kafka41: Broker, carry_out: CarryOut
 ) -> None:
-    ends(carry_out(path, right, kafka41))
+    ends(carry_out(path, [right], kafka41))
 
 
 @pytest.fixture(scope="module")
@@ -173,4 +195,72 @@ TABLE = [
 def test_every_path_ends_with_any_rights(
     broker: Broker, path: str, right: str, carry_out: CarryOut
 ) -> None:
-    ends(carry_out(path, right, broker))
+    ends(carry_out(path, [right], broker))
+
+
+LOG, CLIENT, PROBE = "request log", "client logs", "probe"
+# A path, what goes wrong after so many actions, and the evidence that is given.
+ACCIDENTS: tuple[tuple[str, str, int, tuple[str, ...]], ...] = (
+    ("Java [range]", "rejected client", 2, (LOG,)),
+    ("Java [range]", "client left", 3, (CLIENT, PROBE)),
+    ("Java [range]", "failover", 4, (LOG, PROBE)),
+    ("Java [range]", "reload", 4, (PROBE,)),
+    ("Java [range]", "wrong list", 4, (CLIENT,)),
+    ("Java [range]", "early", 1, (LOG,)),
+    ("versions", "wrong list", 6, (LOG, PROBE)),
+    ("versions", "reload", 1, (CLIENT, PROBE)),
+    ("versions", "early", 2, (CLIENT,)),
+    ("static members", "member dies", 4, (LOG,)),
+    ("static members", "failover", 5, (CLIENT, PROBE)),
+    ("static members", "early", 1, (LOG, PROBE)),
+    ("one bounce", "client left", 2, (LOG,)),
+    ("one bounce", "rejected client", 1, (CLIENT, PROBE)),
+    ("one bounce, static", "member dies", 2, (LOG, PROBE)),
+    ("downgrade", "wrong list", 4, (LOG,)),
+    ("downgrade", "failover", 4, (CLIENT, PROBE)),
+    ("downgrade", "early", 1, (CLIENT,)),
+    ("downgrade", "client left", 2, (PROBE,)),
+    ("downgrade, static", "member dies", 3, (LOG,)),
+    ("Java and franz-go", "reload", 4, (LOG,)),
+    ("Java and franz-go", "rejected client", 5, (LOG, PROBE)),
+    ("kafka-python cut-over", "reload", 0, (LOG, PROBE)),
+    ("Streams", "failover", 1, (LOG,)),
+    ("Connect", "failover", 1, (LOG,)),
+    ("to consumer", "failover", 2, (LOG,)),
+    ("to consumer", "client left", 1, (CLIENT, PROBE)),
+    ("from consumer", "reload", 2, (LOG,)),
+)
+
+
+def ends_in_spite(
+    cluster: Cluster, row: tuple[str, str, int, tuple[str, ...]], carry_out: CarryOut
+) -> None:
+    path, accident, after, rights = row
+    end = carry_out(path, rights, cluster, accident=accident, after=after)
+    assert (end.stuck, end.exit_code) == ("", 0), "\n".join([*end.told, end.stuck, end.screen])
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("row", ACCIDENTS[2:6:3], ids=str)
+def test_a_path_ends_in_spite_of_an_accident(
+    row: tuple[str, str, int, tuple[str, ...]], cluster41: Cluster, carry_out: CarryOut
+) -> None:
+    ends_in_spite(cluster41, row, carry_out)
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with Cluster(request.param) as made:
+        yield made
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("row", ACCIDENTS, ids=str)
+@pytest.mark.parametrize("cluster", BROKER_VERSIONS, indirect=True, scope="module")
+def test_every_path_ends_in_spite_of_accidents(
+    cluster: Cluster, row: tuple[str, str, int, tuple[str, ...]], carry_out: CarryOut
+) -> None:
+    if cluster.is_scala_coordinator and "consumer" in row[0]:
+        pytest.skip("KIP-848 came with the Java coordinator")
+    ends_in_spite(cluster, row, carry_out)

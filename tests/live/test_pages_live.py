@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import re
 import shlex
 import subprocess
@@ -18,7 +17,8 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.service import properties_of
 from tests.live.obey import Process
-from tests.live.obey_world import LISTS, LiveWorld
+from tests.live.obey_world import LiveWorld
+from tests.live_support.rollout import LISTS
 from tests.live_support.terminal import Terminal
 from tests.pages import Example
 
@@ -89,10 +89,7 @@ def test_the_roll_out_ends_by_the_printed_lines_alone(
         Process(name, "java-3.9.1", ("range",), instance_id)
         for name, instance_id in (("checkout-0", None), ("checkout-1", "checkout-1"))
     ]
-    world = LiveWorld(
-        kafka41, members, "checkout", topic_name, folder=tmp_path, rng=random.Random(0),
-        processes=pods, kinds=set(), session_ms=10_000,
-    )  # fmt: skip
+    world = LiveWorld(kafka41, members, "checkout", topic_name, folder=tmp_path, processes=pods)
     world.begin()
     for example in item(1):
         assert "checkout" in reader.types(example)

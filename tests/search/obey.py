@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time
-from random import Random
 from typing import Any
 
 from rebal.groups.model import RebalanceProtocol
-from tests.live.obey import FINAL, RANGE, Limits, Outcome, Over, Process, Story, is_eager
-from tests.search.histories import ROUND_ROBIN, Event, History
+from tests.live.obey import FINAL, JOINING, Outcome, Over, Process, is_eager
+from tests.search.events import Eventful
+from tests.search.histories import History
 from tests.search.world import SimulatedWorld
 
-LIMITS = Limits(
-    seconds=40_000, event_chance=0, race_chance=0, opening_chance=0, trial_chance=0.3, looks=120
-)
+SECONDS, LOOKS = 40_000, 120
+# How many stories try what is withheld as rejected.
+_TRIALS = 0.3
+KINDS = ("probe", "request log", "client log")
+RARE = ("offsets topic", "log timezone")
 # What differs between two violations of one kind.
 _DETAIL = re.compile(r"\([^)]*\)?|\[[^\]]*\]?|[\d.]+ s\b|\b(?:app|more|old|tmp|orders|pod)-\d+|\d+")
 _LOOK_AGAIN = re.compile(r"look again after (\d\d:\d\d:\d\d)Z", re.IGNORECASE)
+_AGREE = re.compile(r"--ignore (RB\d+)")
 # rebal takes a rejection for settled when a full group has stood so long.
 _RECENT = 75.0
-_WRONG = (
-    ("range",), ("cooperative-sticky",), ("roundrobin",), ("cooperative-sticky", "range"),
-    ("range", "cooperative-sticky"), ("sticky",),
-)  # fmt: skip
 _RUNS = {
     "cooperative": (RebalanceProtocol.COOPERATIVE,),
     "eager": (RebalanceProtocol.EAGER,),
@@ -38,32 +37,43 @@ _RUNS = {
 class End(Outcome):
     """The outcome of a history, with what only the operator could answer in it."""
 
+    looks: int = 0
+    granted: int = 0
+    stops: list[str] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
 
 
-class Rehearsed(Story):
-    """An obeying story whose events are the history's."""
+class Rehearsed(Eventful):
+    """A whole story: plan, look, obey, until rebal says that the plan is carried out."""
 
-    world: SimulatedWorld
     outcome: End
 
     def __init__(self, world: SimulatedWorld, history: History) -> None:
-        random = Random(history.seed)
-        super().__init__(world, random, history.goal, limits=LIMITS, counted=history.counted)
+        super().__init__(world, history)
+        self.goal = history.goal
         self.outcome = End()
-        self._left = list(history.events)
         # Members that are out since the plan was made, as the evidence showed then.
         self._out: list[Process] = []
         self._waits = max(1.5, (history.session + history.rebalance) / 8)
+        self._tries_withheld = self.rng.random() < _TRIALS
+        self._agreed: list[str] = []
+        self._last: dict[str, Any] = {}
         self._reasons: set[str] = set()
         self._told: set[str] = set()
         self._confirmed: set[tuple[str, ...]] = set()
+
+    def run(self) -> None:
+        """Play to the end; never raises for what rebal did wrong."""
+        try:
+            self._play()
+        except Over as end:
+            self.outcome.ended = str(end)
 
     def _play(self) -> None:
         self._happen(0)
         self._bystanders("between two looks")
         if self.world.history.evidence.late:
-            self.world.spoil()
+            self.world.cut()
         body = self._plan()
         carry = self.rng.random() < 0.5
         if carry:
@@ -71,14 +81,20 @@ class Rehearsed(Story):
         number = 0
         while True:
             number += 1
-            self._between_looks()
+            self._comes_back()
+            if self.world.now() - self._began < 60 and len(self.outcome.events) < 4:
+                self._draw()
             self._happen(number)
             self._bystanders("between two looks")
             body = self._look(self.world.verify)
             self._carry_out(body)
 
+    def _draw(self) -> None:
+        """Draw a number: the histories that were found were played with one more here."""
+        self.rng.random()
+
     def _plan(self) -> dict[str, Any]:
-        body = super()._plan()
+        body = self._planned()
         service, history = self._service(), self.world.history
         self._out = [one for one in service if not one.running and self.world.shown(one)]
         if history.alike and len(self.world.processes) > len(history.consumers):
@@ -86,8 +102,93 @@ class Rehearsed(Story):
             self._out = []
         if {"RB120", "RB121"} & set(body["asked"]) and not self.counted:
             self._count()
-            body = super()._plan()
+            body = self._planned()
         return body
+
+    def _planned(self) -> dict[str, Any]:
+        """Make a plan, and agree to what its steps ask a person to agree to."""
+        if not self._agreed:
+            body = self._look(self.world.plan)
+            texts = [str(step) for step in body.get("steps", ())]
+            self._agreed = sorted({rule for text in texts for rule in _AGREE.findall(text)})
+            if not self._agreed:
+                return body
+            self._say(f"agreed: {', '.join(self._agreed)}")
+        return self._look(self.world.plan, ignore=self._agreed)
+
+    def _look(self, ask: Callable[..., dict[str, Any]], **more: Any) -> dict[str, Any]:
+        self._forget_who_is_back()
+        if self.world.now() - self._began > SECONDS:
+            self._broken(f"no end after {SECONDS} s")
+        if self.outcome.looks >= LOOKS:
+            self._broken(f"no end after {LOOKS} looks")
+        self.outcome.looks += 1
+        self._last = body = ask(self._expected(), **more)
+        self._told_wrongly()
+        if body["finished"] and body["advice"]["action"] != "none":
+            self._violated("finished, and something is still advised")
+        return body
+
+    def _expected(self) -> int | None:
+        return len(self._service()) if self.counted else None
+
+    # --- obeying --------------------------------------------------------------------------------
+
+    def _carry_out(self, body: dict[str, Any]) -> None:
+        advice = body["advice"]
+        action = advice["action"]
+        self._say(f"advice: {advice['text']}")
+        if self._tries_withheld and self._try_withheld(body):
+            raise Over("a withheld restart was tried")
+        if action in JOINING and advice["verdict"] == "yes":
+            self._obey(advice)
+        elif action == "none":
+            self._finish(body)
+        elif action == "replan":
+            # A new plan's own advice is what follows, whatever verify would say of it.
+            self._replan(advice)
+        elif action == "confirm":
+            self._confirm(advice)
+        elif action == "evidence":
+            self._evidence(advice)
+        else:
+            self._wait(advice)
+
+    def _replan(self, advice: dict[str, Any]) -> None:
+        body = self._plan()
+        self._say(f"advice of the new plan: {body['advice']['text']}")
+        if body["advice"]["action"] in ("replan", "none"):
+            self._wait(advice)
+        else:
+            self._carry_out(body)
+
+    def _try_withheld(self, body: dict[str, Any]) -> bool:
+        """Carry out what rebal says would be rejected: the story is a throw-away copy from here."""
+        bad = [
+            one
+            for one in body["withheld"]
+            if one["verdict"] == "no"
+            and one["action"] == "restart"
+            and one["error"] == "INCONSISTENT_GROUP_PROTOCOL"
+            and one["assignors"]
+        ]
+        if not bad:
+            return False
+        one = self.rng.choice(bad)
+        process = self.world.found(one["members"][0], one["names"][0])
+        if process is None or not process.running:
+            return False
+        lists = tuple(one["assignors"])
+        if not process.mixes and len({is_eager(name) for name in lists}) == 2:
+            return False
+        self._stop([process])
+        process.assignors = lists
+        error = self.world.start(process)
+        process.running = error is None
+        self._say(f"tried withheld {process.name} {list(lists)}: {error}")
+        if error is None:
+            self._violated(f"withheld as rejected, and admitted: {one['text']}")
+        return True
 
     def _count(self) -> None:
         """Answer how many members the service has: no evidence shows it."""
@@ -106,33 +207,15 @@ class Rehearsed(Story):
         super()._obey(advice)
         self._forget_who_is_back()
 
+    def _count_action(self) -> None:
+        self._draw()
+        super()._count_action()
+
     def _forget_who_is_back(self) -> None:
         self._out = [one for one in self._out if not one.running]
 
-    def _joiner(self, label: str, software: str, lists: tuple[str, ...]) -> str | None:
-        """Let one more process join, of the image that is rolled out or of the old one."""
-        world = self.world
-        said = [world.protocols[one.name] for one in self._service()]
-        newest = next((one for one in said if one != world.begun), world.begun)
-        world.joining = newest if label == "more" else world.begun
-        return super()._joiner(label, software, lists)
-
-    def _came(self, process: Process, how: str, *, filed: bool = True) -> None:
-        """Start it; with KIP-848 a supervisor tries again until its old entry is released."""
-        if how == "comes back":
-            process.assignors = self.world.filed.get(process.name, process.assignors)
-        if filed:
-            self.world.filed.pop(process.name, None)
-        super()._came(process, how)
-        if self.world.history.kip848 and not process.running:
-            process.due = self.world.now() + 20
-
     def _advised(
-        self,
-        process: Process,
-        assignors: tuple[str, ...],
-        advice: dict[str, Any],
-        race: str | None,
+        self, process: Process, assignors: tuple[str, ...], advice: dict[str, Any]
     ) -> None:
         """Start it as advised, with KIP-848's protocol where the advice or the step brings that."""
         world = self.world
@@ -151,13 +234,12 @@ class Rehearsed(Story):
         else:
             process.assignors = world.filed.get(process.name, process.assignors)
         world.filed.pop(process.name, None)
-        super()._advised(process, assignors, advice, race)
+        self._deployed = assignors or self._deployed
+        super()._advised(process, assignors, advice)
 
-    def _temporary(
-        self, advice: dict[str, Any], assignors: tuple[str, ...], race: str | None
-    ) -> None:
+    def _temporary(self, advice: dict[str, Any], assignors: tuple[str, ...]) -> None:
         if self._running():
-            super()._temporary(advice, assignors, race)
+            super()._temporary(advice, assignors)
         else:
             self._say("nobody runs whose list one more member could take: look again")
             self.world.sleep(30)
@@ -182,21 +264,6 @@ class Rehearsed(Story):
                 one.running = False
                 self._say(f"{one.name} finds the group full")
         super()._bystanders(when)
-
-    def _roll_back(self) -> str | None:
-        if not self.world.history.kip848:
-            return super()._roll_back()
-        begun, protocols = self.world.begun, self.world.protocols
-        changed = [one for one in self._running() if protocols[one.name] != begun]
-        if not changed:
-            return None
-        one = self.rng.choice(changed)
-        self.world.stop(one)
-        protocols[one.name] = begun
-        one.running, one.assignors, one.origin = False, one.first, "event"
-        told = self._event(f"{one.name} is rolled back to group.protocol={begun}")
-        self._came(one, "is rolled back")
-        return told
 
     def _finish(self, body: dict[str, Any]) -> None:
         if self.world.judge.false_words and self.world.grant("client log"):
@@ -236,10 +303,14 @@ class Rehearsed(Story):
         for one in out:
             if self.world.truth.shown_rejected(one):
                 self._violated(f"called finished without {one.name}, which the logs show rejected")
-        if self.goal != "consumer":
-            super()._finish(body)
-        if self.counted and any(not one.running and one.due is None for one in self._service()):
-            self._violated("called finished while a member is down")
+        # The coordinator counts a crashed member until its session ends.
+        down = [one.name for one in self._service() if not one.running and one.due is None]
+        if down and self.counted:
+            self._violated(f"called finished while {', '.join(down)} are down")
+        for one in self._running() if self.goal != "consumer" else ():
+            wrong = [is_eager(name) is (self.goal == "cooperative") for name in one.assignors]
+            if any(wrong) and one.software.startswith("java"):
+                self._violated(f"called finished while {one.name} has {list(one.assignors)}")
         raise Over("finished")
 
     def _rejoins_done(self, body: dict[str, Any], one: Process) -> bool:
@@ -266,14 +337,6 @@ class Rehearsed(Story):
             if "GROUP_MAX_SIZE_REACHED" in (self.world.error(down[0]) or ""):
                 raise Over("blocked: group.max.size")
 
-    def _look(self, ask: Any, *more: str) -> dict[str, Any]:
-        self._forget_who_is_back()
-        body = super()._look(ask, *more)
-        self._told_wrongly()
-        if body["finished"] and body["advice"]["action"] != "none":
-            self._violated("finished, and something is still advised")
-        return body
-
     def _told_wrongly(self) -> None:
         """Take down what a look told wrongly, each kind once: a later look says the same."""
         for fault in self.world.faults:
@@ -289,79 +352,6 @@ class Rehearsed(Story):
             raise Over("misled by the operator")
         super()._violated(text)
 
-    def _happen(self, look: int) -> None:
-        """Let the events before this look happen."""
-        while self._left and self._left[0].look <= look:
-            event = self._left.pop(0)
-            self.rng = Random(event.pick)
-            self._one(event)
-            if event.pick % 2:
-                self._settled(required=False)
-
-    def _one(self, event: Event) -> None:
-        done: Any = {
-            "reload": self._reload,
-            "crash": self._crash,
-            "scale up": self._scale_up,
-            "scale down": self._scale_down,
-            "roll back": self._roll_back,
-            "old image": self._old_image,
-            "cut": self._spoil,
-            "merge": lambda: self._event(f"logs: {self.world.merge()}"),
-            "wrong list": self._wrong_list,
-            "leave": self._leave,
-            "rejected pod": self._rejected_pod,
-            "topic grows": lambda: self._event(self.world.grow()),
-        }[event.kind]
-        done()
-
-    def _wrong_list(self) -> None:
-        """Somebody restarts a member with a list of their own."""
-        running = self._running()
-        if not running:
-            return
-        one = self.rng.choice(running)
-        names = self.rng.choice(_WRONG)
-        if not one.mixes and len({is_eager(name) for name in names}) == 2:
-            return
-        self.world.stop(one)
-        one.running, one.assignors, one.origin = False, names, "event"
-        self._event(f"{one.name} is restarted with {list(names)}")
-        self._came(one, "is restarted")
-        if not one.running:
-            # A crash back-off: its supervisor starts it again later, with what it ran first.
-            one.assignors, one.due = one.first, self.world.now() + 30
-
-    def _leave(self) -> None:
-        """A member stops for a while."""
-        running = self._running()
-        if len(running) < 2:
-            return
-        one = self.rng.choice(running)
-        self.world.stop(one)
-        one.running = False
-        one.due = self.world.now() + self.rng.choice((3.0, 100.0))
-        self._event(f"{one.name} is stopped for a while")
-
-    def _rejected_pod(self) -> None:
-        """A new pod of the service is rejected at its first start, and stays out."""
-        running = self._running()
-        if not running:
-            return
-        pattern = self.rng.choice(running)
-        lists = [
-            names
-            for names in (FINAL, RANGE, ROUND_ROBIN)
-            if not all({*names} & {*one.assignors} for one in running)
-        ]
-        if not lists:
-            return
-        self._serial += 1
-        pod = Process(f"pod-{self._serial}", pattern.software, self.rng.choice(lists))
-        self._event(f"{pod.name} is a new pod with {list(pod.assignors)}")
-        self.world.processes.append(pod)
-        self._came(pod, "starts")
-
     def _evidence(self, advice: dict[str, Any]) -> None:
         """Give what is asked for; the right to read records and the logs' zone count as well."""
         if "first RB121" in advice["text"]:
@@ -370,13 +360,22 @@ class Rehearsed(Story):
         if "--expect-members" in advice["text"]:
             self._wait(advice)
             return
-        for kind in ("offsets topic", "log timezone"):
-            if kind in advice["evidence_needed"] and self.world.grant(kind):
-                self.outcome.granted += 1
-                self._say(f"granted: {kind}")
-                self._progressed()
-                return
-        super()._evidence(advice)
+        needed = list(advice["evidence_needed"] or KINDS)
+        if self._granted(needed, RARE):
+            return
+        self.rng.shuffle(needed)
+        if not self._granted(needed):
+            self._wait(advice)
+
+    def _granted(self, needed: Sequence[str], of: Sequence[str] = KINDS) -> bool:
+        """Give the first of the needed kinds that adds something."""
+        kind = next((one for one in needed if one in of and self.world.grant(one)), None)
+        if kind is None:
+            return False
+        self.outcome.granted += 1
+        self._say(f"granted: {kind}")
+        self._progressed()
+        return True
 
     def _confirm(self, advice: dict[str, Any]) -> None:
         """Confirm a list for the members that really run it, or for all: an operator may err.
@@ -388,14 +387,13 @@ class Rehearsed(Story):
         lies = self.world.history.lies
         true = tuple(id_ for id_, one in found.items() if one and (lies or one.assignors == names))
         self.world.confirms = (true, names) if names else ((), ())
-        if not lies or true in self._confirmed:
-            super()._confirm(advice)
+        if lies and true not in self._confirmed:
+            self._confirmed.add(true)
+            self._say(f"confirmed: {len(true)} with {list(names)}")
+        elif self._granted(advice["evidence_needed"]):
             return
-        self._confirmed.add(true)
-        self._say(f"confirmed: {len(true)} with {list(names)}")
         self._progressed()
-        words = ("--confirm", str(advice["step"]), "--reason", "looked at each of them")
-        self._look(self.world.verify, *words)
+        self._look(self.world.verify, confirm=advice["step"])
 
     def _wait(self, advice: dict[str, Any]) -> None:
         if "; add --" in advice["text"] and self._granted(advice["evidence_needed"]):
@@ -416,21 +414,32 @@ class Rehearsed(Story):
             self._count_or_find()
         if advice["error"] == "GROUP_MAX_SIZE_REACHED":
             raise Over("blocked: group.max.size")
+        action, idle = advice["action"], self.world.now() - self._progress
         patience = self.world.session_seconds + self.world.rebalance_seconds + _RECENT
         named = self._named(advice["text"])
         if named > 0:
             # It looks again sooner too, more often as that time comes near.
             self.world.sleep(named / 3)
             self._progressed()
-        elif advice["action"] != "stop" and before - self._progress < patience:
+        elif idle < (10 if action == "stop" else patience):
             self.world.sleep(1.5)
-        else:
-            super()._wait(advice)
+        elif action == "stop":
+            self._person(advice)
+        elif action == "evidence" or not self._granted(advice["evidence_needed"]):
+            self._broken(f"only waits ({action}): {advice['text']}")
         self.world.sleep(max(0.0, self._waits - (self.world.now() - before)))
+
+    def _person(self, advice: dict[str, Any]) -> None:
+        """A person looks at what stays stopped: a new plan, and no more than that."""
+        if self.outcome.stops.count(advice["reason"]) >= 3:
+            raise Over(f"blocked: {advice['reason']}")
+        self.outcome.stops.append(advice["reason"])
+        self._progressed()
+        self._replan(advice)
 
     def _named(self, text: str) -> float:
         """Return in how many seconds the last look says to look again; 0 where it names no time."""
-        told, body = _LOOK_AGAIN.search(text), self.outcome.last[-1]
+        told, body = _LOOK_AGAIN.search(text), self._last
         if told is None or "at" not in body:
             return 0.0
         at = datetime.fromisoformat(body["at"])

@@ -347,15 +347,15 @@ class SimulatedWorld:
 
     # --- rebal ----------------------------------------------------------------------------------
 
-    def plan(self, expected: int | None, *more: str) -> dict[str, Any] | None:
+    def plan(self, expected: int | None, *, ignore: Sequence[str] = ()) -> dict[str, Any]:
+        """Make a new plan of the group as it is seen now."""
         self._entries = []
         self.snapshot = self.operator.look()
-        rules = [more[n + 1] for n, word in enumerate(more) if word == "--ignore"]
         self._plan = made = make_plan(
             self.snapshot,
             self.history.goal,
             expect_members=expected,
-            ignore=dict.fromkeys(rules, "agreed"),
+            ignore=dict.fromkeys(ignore, "agreed"),
             pricing=None,
             given=_GIVEN,
         )
@@ -376,12 +376,13 @@ class SimulatedWorld:
             "finished": made.verdict == "done",
         }
 
-    def verify(self, expected: int | None, *more: str) -> dict[str, Any] | None:
+    def verify(self, expected: int | None, *, confirm: int | None = None) -> dict[str, Any]:
+        """Look where the newest plan stands; a step is confirmed first."""
         assert self._plan is not None
         plan, entries = self._plan, self._entries
         seen = self.snapshot = self.operator.look()
-        if more and more[0] == "--confirm":
-            self._confirm(seen, int(more[1]), expected)
+        if confirm is not None:
+            self._confirm(seen, confirm, expected)
         given = msgspec.structs.replace(_GIVEN, plan="plan.yaml")
         standing = verify(plan, entries, seen, expect_members=expected, given=given)
         entries.append(entry_of(plan, standing, seen, entries=entries))
@@ -416,7 +417,8 @@ class SimulatedWorld:
     def grant(self, kind: str) -> bool:
         return self.operator.grant(kind)
 
-    def spoil(self) -> str:
+    def cut(self) -> str:
+        """Rotate away what the logs hold; what was done."""
         self.operator.cut()
         return "cut"
 
@@ -424,10 +426,6 @@ class SimulatedWorld:
         """Merge the logs of each kind into one stream from now on; what was done."""
         self.operator.merged = True
         return "merged"
-
-    def unowned(self, since: float, breaks: Sequence[float]) -> tuple[float, str]:
-        """Ownership is judged at rest instead (`faults`)."""
-        return 0.0, ""
 
 
 def find_process(
