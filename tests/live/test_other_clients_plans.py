@@ -169,3 +169,20 @@ def test_kafka_go_beside_a_client_whose_leader_cannot_read_it(
     # What it gave up reaches the test by another way than its log does.
     nothing = (0, PARTITIONS)
     host.wait(f"{other} to share nothing out", lambda: len(leader_now.owned) in nothing, 5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("leader", "needless"), [("java-2.8.2", True), ("java-3.9.1", False)])
+def test_an_old_java_leader_moves_what_franz_go_could_keep(
+    leader: str, needless: bool, service: Service
+) -> None:
+    """RB117: it takes the length of franz-go's list of topics for the generation."""
+    # Who comes first leads, for as long as it stays.
+    for name in (f"{leader}-0", "franz-go-0"):
+        service.begin([name], FINAL)
+    before = {name: member.owned for name, member in service.running.items()}
+    assert [*map(len, before.values())] == [3, 3]
+    service.begin(["franz-go-1"], [])
+    assert len(service.running["franz-go-1"].owned) == 2
+    moved = [len(owned - service.running[name].owned) for name, owned in before.items()]
+    assert (sum(moved) > 2) is needless
