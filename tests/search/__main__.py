@@ -22,8 +22,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first one's seed")
     parser.add_argument("--random", type=int, nargs="?", const=randbelow(10**12), metavar="R")
     parser.add_argument("--shard", default="1/1", metavar="I/N", help="the part of the histories")
-    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="T")
-    parser.add_argument("--most", type=int, default=5, help="counter-examples before it ends")
     parser.add_argument("--mutation", type=int, choices=sorted(MUTATIONS), metavar="K")
     parser.add_argument("--whole", action="store_true", help="do not shrink counter-examples")
     given = parser.parse_args()
@@ -37,8 +35,6 @@ def main() -> int:
             drawn = random_seeds(given.histories, given.random, shard)
         report = search(
             drawn,
-            seconds=given.seconds,
-            most=given.most,
             shrinks=not given.whole,
             progress=_Progress(),
         )
