@@ -346,13 +346,18 @@ def ids(told):
     return {member["client_id"]: member["member_id"] for member in told["members"]}
 
 
-def test_a_static_restart_changes_the_member_id_and_nothing_else(group):
+@pytest.mark.parametrize("group", jars.ENDS, indirect=True)
+def test_a_static_restart_changes_the_member_id_and_shows_what_the_new_process_sent(group):
+    """Owned partitions under a new member id are never those of the process before it.
+
+    So a list of owned partitions proves COOPERATIVE of the process that runs now.
+    """
     options = {"software": "java-3.9.1", "session_timeout_ms": 20000}
-    group.place("keeper", ["range"], instance_id="pod-0", **options)
-    group.place("killed", ["range"], instance_id="pod-1", own=True, **options)
-    group.settle()
+    group.begin(["killed"], [COOP], instance_id="pod-1", own=True, **options)
+    group.begin(["keeper"], [COOP], instance_id="pod-0", **options)
     keeper = group.running["keeper"]
     before, said = group.inspect(), len(keeper.events)
+    assert owned(before)["killed"] > 0
     group.running["killed"].kill()
     # A killed static member is a member until its session expires, with its old id.
     assert ids(group.inspect()) == ids(before)
@@ -362,6 +367,15 @@ def test_a_static_restart_changes_the_member_id_and_nothing_else(group):
     again = group.running["killed"].member_id
     assert ids(after) == {"keeper": keeper.member_id, "killed": again}
     assert again != ids(before)["killed"]
+    assert owned(after)["killed"] == 0
     assert after["generation"] in (None, keeper.generation)
     lists = {member["client_id"]: member["assignors"]["list"] for member in after["members"]}
-    assert lists == {"keeper": ["range"], "killed": [COOP, "range"]}
+    assert lists == {"keeper": [COOP], "killed": [COOP, "range"]}
+
+
+def owned(told):
+    """How many partitions each member named as its own when it joined."""
+    return {
+        member["client_id"]: len(partitions(member["subscription"]["owned_partitions"]))
+        for member in told["members"]
+    }
