@@ -167,7 +167,14 @@ def _read(tree: Tree) -> CheckedVersion:
     found = read_declared(configuration, alone=tree.alone)
     libraries, unknown = read_manifests(tree)
     own, files = f"{tree.root}/", frozenset(tree.files)
-    within = [replace(each, where=each.where.removeprefix(own)) for each in found.declared]
+    within = [
+        replace(
+            each,
+            where=each.where.removeprefix(own),
+            sources=tuple(source.removeprefix(own) for source in each.sources),
+        )
+        for each in found.declared
+    ]
     starts = [Start(file=_file_of(each.where, files), declared=each) for each in within]
     said = [note.replace(own, "") for note in found.notes if not note.endswith(OF_A_PROFILE)]
     notes, unread = (
@@ -196,14 +203,20 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
     starts = (*one.starts, *two.starts)
     # A reader understood the settings of these files that `_A_START` finds.
     read = {
-        start.file
+        file
         for start in starts
         if start.declared.list
         or start.declared.group_protocol
         or start.declared.instance_id is not None
+        for file in (start.file, *start.declared.sources)
     }
     # Builds publish under a group of their own.
-    grouped = {start.file for start in starts if start.declared.group_id is not None}
+    grouped = {
+        file
+        for start in starts
+        if start.declared.group_id is not None
+        for file in (start.file, *start.declared.sources)
+    }
     grouped.update(file for file in changed if file.endswith(_BUILDS))
     for file, (was, now) in changed.items():
         about = "kafka" in f"{file} {was} {now}".lower() and was and now

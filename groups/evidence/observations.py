@@ -172,7 +172,8 @@ class Declared(DeclaredAssignors, frozen=True, kw_only=True):
     `group_id`, `client_id` and `instance_id` are None when the file does not set them, or sets them
     from a placeholder. `family` is a key of groups/data/clients.yaml. `brokers` are the bootstrap
     servers. `by_pod`: its instance id has a pod's name in it that no file shows. `profile` is the
-    one that it is of: a name, or an expression of Spring.
+    one that it is of: a name, or an expression of Spring. `sources` are those of its
+    ConfigMaps.
     """
 
     where: str
@@ -186,6 +187,7 @@ class Declared(DeclaredAssignors, frozen=True, kw_only=True):
     brokers: str | None = None
     by_pod: bool = False
     profile: str | None = None
+    sources: tuple[str, ...] = ()
 
 
 Observation = (

@@ -36,8 +36,8 @@ from rebal.inspectors.inventory.documents import (
 )
 
 Resource = dict[str, Tree]
-# ConfigMaps with their sources, by namespace and name.
-Maps = dict[tuple[str, str], tuple[str, Resource]]
+# ConfigMaps with their sources, by folder (empty: any), namespace and name.
+Maps = dict[tuple[str, str, str], tuple[str, Resource]]
 _MOST_INSTANCES: Final = 1000
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([\w.-]+)\)")
 _ARGUMENT: Final = re.compile(r"(?:--|-D)([\w.\-\[\]]+)=(\S+)")
@@ -49,15 +49,16 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
     """Yield the consumers of the workloads in `resources`, pairs of a source's name and an object.
 
     `where` names the object, and the pod if pods are listed one by one. Workloads with an equal
-    `where` are counted once. A ConfigMap that no workload of the input uses is read like files on
-    their own.
+    `where` are counted once. Of ConfigMaps with one name, a workload has the one of its folder. A
+    ConfigMap that no workload of the input uses is read like files on their own.
     """
     maps = {
-        (_namespace(resource), _name(resource)): (source, resource)
+        (folder, _namespace(resource), _name(resource)): (source, resource)
         for source, resource in resources
         if resource.get("kind") == "ConfigMap"
+        for folder in ("", _folder(source))
     }
-    used: set[tuple[str, str]] = set()
+    used: set[tuple[str, str, str]] = set()
     for source, resource in resources:
         if _pod(resource):
             yield from _workload(source, resource, maps, used, notes)
@@ -69,7 +70,7 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
             place = Place(f"{source}: {_name(resource)}", notes, _dates(source, resource))
             yield from clients_in([settings], Environment(), place)
     for key, (source, resource) in maps.items():
-        if key not in used:
+        if not key[0] and key not in used:
             yield from _loose_map(source, resource, notes)
 
 
@@ -77,18 +78,23 @@ def _workload(
     source: str,
     resource: Resource,
     maps: Maps,
-    used: set[tuple[str, str]],
+    used: set[tuple[str, str, str]],
     notes: list[str],
 ) -> Iterator[Declared]:
     pod = _pod(resource)
     for container in _objects(pod.get("containers")):
         where = f"{_title(source, resource)}, container {text_of(container.get('name')) or '?'}"
         place = Place(where, notes, _dates(source, resource))
-        reading = _Container(container, pod, _namespace(resource), maps, place, used)
+        at = (_folder(source), _namespace(resource))
+        reading = _Container(container, pod, at, maps, place, used)
         layers = reading.layers()
         environment = Environment(reading.variables, reading.complete)
         for client in clients_in(layers, environment, place):
-            yield from _instances(client, resource)
+            yield from _instances(replace(client, sources=tuple(reading.sources)), resource)
+
+
+def _folder(source: str) -> str:
+    return source.rpartition("/")[0]
 
 
 def _pod(resource: Resource) -> Resource:
@@ -190,15 +196,17 @@ def _settings_files(
 class _Container:
     """One container's settings, from its mounted files to the arguments that override them.
 
-    `complete`: all its `variables` are known. `used` takes the keys of the `maps` that it reads.
+    `at` are its folder and namespace. `complete`: all its `variables` are known. `used` takes the
+    keys of the `maps` that it reads, and `sources` their sources.
     """
 
     container: Resource
     pod: Resource
-    namespace: str
+    at: tuple[str, str]
     maps: Maps
     place: Place
-    used: set[tuple[str, str]]
+    used: set[tuple[str, str, str]]
+    sources: list[str] = field(default_factory=list)
     complete: bool = True
     variables: Flat = field(default_factory=lambda: {"HOSTNAME": POD_NAME})
 
@@ -235,7 +243,7 @@ class _Container:
             case {"fieldRef": {"fieldPath": "metadata.name"}}:
                 return POD_NAME
             case {"fieldRef": {"fieldPath": "metadata.namespace"}}:
-                return self.namespace or NOT_KNOWN
+                return self.at[1] or NOT_KNOWN
             case {"configMapKeyRef": dict(reference)} if reference:
                 data = self._map(text_of(reference.get("name"))) or {}
                 found = text_of(data.get(text_of(reference.get("key")) or ""))
@@ -255,12 +263,14 @@ class _Container:
         return _REFERENCE.sub(lambda match: known.get(match[1] or "", match[0]), value)
 
     def _map(self, name: str | None) -> Resource | None:
-        key = (self.namespace, name or "")
-        if key not in self.maps:
+        of_any = ("", self.at[1], name or "")
+        found = self.maps.get((*self.at, name or "")) or self.maps.get(of_any)
+        if found is None:
             return None
-        self.used.add(key)
-        self.place.dates.append(_dates(*self.maps[key]))
-        return mapping(self.maps[key][1].get("data"))
+        self.used.add(of_any)
+        self.sources.append(found[0])
+        self.place.dates.append(_dates(*found))
+        return mapping(found[1].get("data"))
 
     def _files(self) -> list[Flat]:
         mounted = {text_of(m.get("name")) for m in _objects(self.container.get("volumeMounts"))}

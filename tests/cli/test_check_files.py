@@ -99,6 +99,14 @@ PROFILE = (
     "    spring.kafka.consumer: {{group-id: pay, properties.group.protocol: classic}}\n"
     "  application-prod.properties: spring.kafka.consumer.partition.assignment.strategy={}\n"
 )
+MAPPED = (
+    "kind: Deployment\napiVersion: a\nmetadata: {name: pay}\nspec: {template: {spec: {"
+    "containers: [{name: a, envFrom: [{configMapRef: {name: c}}]}]}}}\n"
+)
+MAP = (
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {{name: c}}\ndata:\n  KAFKA_GROUP_ID: {}\n"
+    "  KAFKA_PARTITION_ASSIGNMENT_STRATEGY: {}\n"
+)
 POD = "containers: [{{name: a, env: [{{name: KAFKA_GROUP_ID, value: {}}}]}}]"
 KNATIVE = "kind: Service\napiVersion: a\nspec: {{template: {{spec: {{" + POD + "}}}}}}\n"
 CRON = (
@@ -253,6 +261,17 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
     "a connector of Strimzi": (
         both("c.yaml", STRIMZI, f"{JAVA}RangeAssignor", f"{JAVA}StickyAssignor"),
         3, ["REJECTED      connect-s3\n"]),
+    "a ConfigMap in a file of its own": (
+        tuple(
+            {"a.yaml": MAPPED, "c.yaml": MAP.format("pay", names)}
+            for names in ("range", "roundrobin,range")
+        ), 0, ["1 of 1 group starts differently: 1 safe"]),
+    "ConfigMaps of one name in two folders": (
+        tuple(
+            {"dev/a.yaml": MAPPED, "dev/c.yaml": MAP.format("dev", name)}
+            | {"prod/a.yaml": MAPPED, "prod/c.yaml": MAP.format("prod", "range")}
+            for name in ("range", "sticky")
+        ), 3, ["1 of 2 groups starts differently: 1 rejected", "REJECTED      dev\n"]),
     "a pod of another kind": (both("a.yaml", KNATIVE, "a", "b"), 4, ["group.id  a → b"]),
     "a value that is an argument of its own": (
         both("a.yaml", CRON, "a", "b"), 4, ["group.id  a → b"]),
