@@ -60,7 +60,7 @@ _ABSENT: Final = "not declared"
 # Declarations have no time.
 _NO_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 # Behind so many signs, one counts where one consumer alone has it on each side.
-_SURE: Final = 6
+_SURE: Final = 7
 
 
 class Start(Record, frozen=True, kw_only=True):
@@ -442,6 +442,7 @@ def _signs(one: Start, stay: Collection[object], *, moves: bool, new: bool) -> l
     swaps = one.configured or (group, client) not in stay
     last, both = ((*one.file.split("/")[-names:],) for names in (1, 2))
     rows = (
+        (True, (group, where, *own, *aspects(one).values())),
         (one.library.product, (group, where, one.library.product)),
         (True, (group, where, client)),
         (swaps, (group, where)),

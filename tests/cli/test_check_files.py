@@ -55,6 +55,11 @@ INPUTS = """input {{
   }}
 }}
 """
+TWINS = tuple(
+    f'input {{\n  kafka {{\n    group_id => "pay"\n    client_id => "{ms}"\n'
+    f"    session_timeout_ms => {ms}\n  }}\n}}\n"
+    for ms in (10_000, 30_000)
+)
 HOCON = """pay {{
   kafka.group.id = "pay"
   kafka.partition.assignment.strategy = {}
@@ -224,6 +229,8 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
         3, ["[range] → [cooperative-sticky]   app/.env:2"]),
     "one of two inputs of Logstash": (
         both("kafka.conf", INPUTS, "range", "cooperative_sticky"), 3, ["REJECTED      pay\n"]),
+    "two inputs of Logstash that change places": (
+        tuple({"kafka.conf": one + two} for one, two in (TWINS, TWINS[::-1])), 0, [SILENT]),
     "one of two consumers in HOCON": (
         both("application.conf", HOCON, "range", "cooperative-sticky"),
         3, ["REJECTED      pay\n"]),
