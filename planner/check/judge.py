@@ -23,7 +23,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol
-from rebal.groups.streams import COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
+from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
 from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEvent, Needs, admitted
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
 from rebal.planner.check.advise import BRINGS, SafePath, paths_of, plan_of
@@ -443,7 +443,8 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
             and two.declared.upgrade_from not in EAGER_VALUES,
             Tri.NO,
             "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
-            "understand: two roll-outs are needed, the first with upgrade.from",
+            "understand: two roll-outs are needed, the first with upgrade.from and a version up to "
+            f"{BRIDGE}",
         ),
     )
 

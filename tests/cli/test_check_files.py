@@ -30,6 +30,11 @@ BOOT = """id 'org.springframework.boot' version '{}'
 api 'org.apache.kafka:kafka-streams'
 api 'org.apache.kafka:kafka-clients'
 """
+STREAMS = (
+    "<project><dependencies><dependency><groupId>org.apache.kafka</groupId>"
+    "<artifactId>kafka-streams</artifactId><version>{}</version></dependency></dependencies>"
+    "</project>"
+)
 APPLICATION = {"pay/application.yaml": "spring.kafka.streams.application-id: pay\n"}
 CARGO = {"rust/Cargo.lock": '[[package]]\nname = "rdkafka"\nversion = "0.36.2"\n'}
 SARAMA, FRANZ = (
@@ -421,6 +426,8 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
             "values.yaml": VALUES.format("range"),
             "values-prod.yaml": VALUES.format("sticky"),
         }), 3, ["pay (profile prod)"]),
+    "Streams across 2.4, to a version that takes no upgrade.from of 2.3": (
+        both("pom.xml", STREAMS, "2.3.1", "4.1.1"), 3, ["and a version up to 3.9"]),
     "a profile of Spring": (
         (spring("Range"), spring("Range") | spring("Sticky", "pay/application-prod.yaml")),
         3, ["pay (profile prod)"]),
