@@ -514,6 +514,12 @@ def _fails(start: Start) -> str | None:
             stops_at_repeats(start.family, software) and len(names) > len({*names}),
             "the list names an assignor twice: Java of 3.1 to 4.1 does not start with it (RB122)",
         ),
+        (
+            online
+            and start.family not in PROGRAMS
+            and family(start.family).kip848(start.library.version) is Tri.NO,
+            f"{start.library.title} cannot use group.protocol=consumer (RB412)",
+        ),
     )
     return first_reason(rows)
 

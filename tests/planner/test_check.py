@@ -174,6 +174,20 @@ REJECTED = {
         [start(lib=lib("librdkafka", version), group_protocol="consumer")]
         for version in ("2.12.0", "2.3.0")
     ),
+    "a client without KIP-848 joins a group that has it": (
+        [start(group_protocol="consumer")],
+        [
+            start(group_protocol="consumer"),
+            start(group_protocol="consumer", lib=lib("kafkajs", "2.2.4"), file="bill/app.yaml"),
+        ],
+    ),
+    "a Java before KIP-848 follows the rest of its group": tuple(
+        [
+            start(group_protocol="consumer"),
+            start(group_protocol=one, lib=lib("java", "3.9.1"), file="bill/app.yaml"),
+        ]
+        for one in (None, "consumer")
+    ),
     "Streams 4 with an upgrade.from of an eager version": tuple(
         [start(lib=lib("streams", version), upgrade_from="2.3")] for version in ("3.9.0", "4.0.0")
     ),
