@@ -151,9 +151,9 @@ def consumers_of(process: Sequence[Part], notes: list[str]) -> Iterator[Declared
         yield from (replace(one, profile=profile) for one in found)
 
 
-def _identity(one: Declared) -> tuple[object, ...]:
-    settings = (one.list, one.group_protocol, one.upgrade_from)
-    return (one.group_id, one.client_id, one.instance_id, *settings)
+def _identity(one: Declared) -> Declared:
+    said = Evidence(source=Source.CONFIG_FILE)
+    return replace(one, where="", evidence=said, created_at=None)
 
 
 def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -> list[Declared]:

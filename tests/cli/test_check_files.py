@@ -428,6 +428,18 @@ CASES: dict[str, tuple[tuple[Files, Files], int, list[str]]] = {
         }), 3, ["pay (profile prod)"]),
     "Streams across 2.4, to a version that takes no upgrade.from of 2.3": (
         both("pom.xml", STREAMS, "2.3.1", "4.1.1"), 3, ["and a version up to 3.9"]),
+    **{
+        f"what a profile of Spring sets: {key}": (
+            tuple(
+                spring("Range")
+                | {"pay/application-prod.yaml": f"spring.kafka.consumer.{key}: {value}\n"}
+                for value in values
+            ), code, ["pay (profile prod)"])
+        for key, values, code in (
+            ("bootstrap-servers", ("a:1", "b:1"), 4),
+            ("properties.session.timeout.ms", (9000, 900), 3),
+        )
+    },
     "a profile of Spring": (
         (spring("Range"), spring("Range") | spring("Sticky", "pay/application-prod.yaml")),
         3, ["pay (profile prod)"]),
