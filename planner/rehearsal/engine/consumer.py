@@ -59,7 +59,6 @@ class Consumer(SimulatedMember):
         self._joined_at = -1.0
         self._listens_until = 0.0
         self._elected = ""
-        self._rejections = 0
         # Topics of which it has metadata as the leader.
         self._read: set[str] = set()
 
@@ -141,7 +140,7 @@ class Consumer(SimulatedMember):
             self._again_in(ROUND_TRIP, self._join)
         elif error is Error.UNKNOWN_MEMBER_ID:
             self._start_anew(error, ROUND_TRIP)
-        elif error.retriable:
+        elif error in (Error.NOT_COORDINATOR, Error.REBALANCE_IN_PROGRESS):
             self.failed += 1
             self._step.after(_BACKOFF, self._join)
         else:
@@ -316,7 +315,7 @@ class Consumer(SimulatedMember):
     def _receive(self, partitions: Owned) -> None:
         """Take over what was assigned; a COOPERATIVE member revokes the rest and joins again."""
         now = self._agenda.now
-        self.rejected, self._rejections = False, 0
+        self.rejected = 0
         self._beats_from = now
         self._interval = self._chance.interval(self.process.heartbeat)
         self.rebalances.add(now - max(self._joined_at, 0.0), now)
@@ -378,14 +377,12 @@ class Consumer(SimulatedMember):
 
     def _rejected(self, error: Error) -> None:
         self.failed += 1
-        first = not self.rejected
-        self.rejected = True
-        if first:
+        self.rejected += 1
+        if self.rejected == 1:
             self._around.tell(self, "rejected", error.name)
         if retries(self.process) and error is not Error.FENCED_INSTANCE_ID:
             self._set_moving(False)
-            self._rejections += 1
-            self._again_in(retries_after(self.process, self._rejections), self._join)
+            self._again_in(retries_after(self.process, self.rejected), self._join)
             return
         self._drop_all()
         self._end(leaves=False)

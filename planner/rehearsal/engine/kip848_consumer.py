@@ -148,7 +148,7 @@ class Kip848Consumer(SimulatedMember):
             after = self._next_poll(self._agenda.now) if self.owned else self._agenda.now
             self._step.at(after, self._lose)
         else:
-            self.rejected = True
+            self.rejected = 1
             self._around.tell(self, "rejected", error.name)
             self._drop_all()
             self._end(leaves=False)
@@ -176,7 +176,7 @@ class Kip848Consumer(SimulatedMember):
         if self._throws_in("assigned"):
             return
         self._own(self._numbers(target) - self.owned)
-        self._current, self._reconciling, self.rejected = target, False, False
+        self._current, self._reconciling, self.rejected = target, False, 0
         self.rebalances.add(self._agenda.now - self._began, self._agenda.now)
         self._beat()
 

@@ -2,12 +2,14 @@
 of gaps and overlaps.
 """
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rebal.groups.model import Record
 
 TopicPartition = tuple[str, int]
+_NEVER: Final = math.inf
 
 
 class Rebalance(Record, frozen=True, kw_only=True):
@@ -65,6 +67,20 @@ class Measures(Record, frozen=True, kw_only=True):
     rejected: int
 
 
+class _Share:
+    """One partition: its owners since when, its last one, how long it had none (at the longest).
+
+    `since` is never where its topic has been deleted.
+    """
+
+    __slots__ = ("gaps", "last", "longest", "owners", "since")
+
+    def __init__(self, since: float) -> None:
+        self.owners: tuple[str, ...] = ()
+        self.since, self.last = since, ""
+        self.gaps = self.longest = 0.0
+
+
 class Ledger:
     """Partitions by number, 0 to n-1, and their owners by name.
 
@@ -74,15 +90,9 @@ class Ledger:
 
     def __init__(self, numbers: Mapping[TopicPartition, int], *, keep: bool) -> None:
         self.numbers: Final = dict(numbers)
-        size = len(self.numbers)
-        self._owners: list[tuple[str, ...]] = [()] * size
-        self._since = [0.0] * size
-        self._last = [""] * size
-        self._gaps = [0.0] * size
-        self._longest = [0.0] * size
+        self._shares = [_Share(0.0) for _ in self.numbers]
         self._longest_of_phase = 0.0
         self._past: set[str] = set()
-        self._gone: set[int] = set()
         self._twice = self._twice_past = 0.0
         self.stopped = self.moved = 0
         self._keep = keep
@@ -94,81 +104,65 @@ class Ledger:
         for partition in range(count):
             if (topic, partition) not in self.numbers:
                 self.numbers[topic, partition] = len(self.numbers)
-                self._owners.append(())
-                self._since.append(now)
-                self._last.append("")
-                self._gaps.append(0.0)
-                self._longest.append(0.0)
+                self._shares.append(_Share(now))
 
     def drop(self, topic: str, now: float) -> None:
         """Count no more of a deleted topic."""
         for pair, number in self.numbers.items():
             if pair[0] == topic:
-                for owner in self._owners[number]:
+                share = self._shares[number]
+                for owner in share.owners:
                     self.release(owner, (number,), now)
-                self._since[number] = float("inf")
-                self._gone.add(number)
+                share.since = _NEVER
 
-    def own(self, owner: str, partitions: Collection[int], now: float) -> None:
+    def own(self, owner: str, partitions: Iterable[int], now: float) -> None:
         """Record that `owner` begins to consume `partitions`."""
-        owners, since, last = self._owners, self._since, self._last
-        gaps, longest, alone = self._gaps, self._longest, (owner,)
-        moved = 0
-        partitions = self._there(partitions)
+        alone = (owner,)
         for number in partitions:
-            if owners[number]:
-                self._close_overlap(number, now)
-                owners[number] += alone
+            share = self._shares[number]
+            if share.since == _NEVER:
+                continue
+            if share.owners:
+                self._close_overlap(share, now)
+                share.owners += alone
             else:
-                gap = now - since[number]
+                gap = now - share.since
                 if gap > 0:
-                    gaps[number] += gap
-                    longest[number] = max(longest[number], gap)
+                    share.gaps += gap
+                    share.longest = max(share.longest, gap)
                     self._longest_of_phase = max(self._longest_of_phase, gap)
-                owners[number] = alone
-            since[number] = now
-            before = last[number]
-            if before != owner:
-                last[number] = owner
-                if before:
-                    moved += 1
-        self.moved += moved
-        if self._keep:
-            self._open.update(dict.fromkeys(((number, owner) for number in partitions), now))
+                share.owners = alone
+            share.since = now
+            if share.last != owner:
+                self.moved += bool(share.last)
+                share.last = owner
+            if self._keep:
+                self._open[number, owner] = now
 
-    def release(self, owner: str, partitions: Collection[int], now: float) -> None:
+    def release(self, owner: str, partitions: Iterable[int], now: float) -> None:
         """Record that `owner` stops consuming `partitions`."""
-        owners, since = self._owners, self._since
-        stopped = 0
-        partitions = self._there(partitions)
         for number in partitions:
-            if len(owners[number]) > 1:
-                self._close_overlap(number, now)
-                owners[number] = tuple(each for each in owners[number] if each != owner)
+            share = self._shares[number]
+            if share.since == _NEVER:
+                continue
+            if len(share.owners) > 1:
+                self._close_overlap(share, now)
+                share.owners = tuple(each for each in share.owners if each != owner)
             else:
-                owners[number] = ()
-                stopped += 1
-            since[number] = now
-        self.stopped += stopped
-        if self._keep:
-            for number in partitions:
-                start = self._open.pop((number, owner))
-                if now > start:
-                    held = Ownership(owner=owner, start=start, end=now)
-                    self._spans.setdefault(number, []).append(held)
-
-    def _there(self, partitions: Collection[int]) -> Collection[int]:
-        """Return those whose topic has not been deleted."""
-        if not self._gone:
-            return partitions
-        return [number for number in partitions if number not in self._gone]
+                share.owners = ()
+                self.stopped += 1
+            share.since = now
+            start = self._open.pop((number, owner), now)
+            if now > start:
+                held = Ownership(owner=owner, start=start, end=now)
+                self._spans.setdefault(number, []).append(held)
 
     def past(self, owner: str, *, now: float, over: bool) -> None:
         """Learn that an owner is past its session or poll timeout, or (`over`) no longer."""
-        for number, owners in enumerate(self._owners):
-            if len(owners) > 1 and owner in owners:
-                self._close_overlap(number, now)
-                self._since[number] = now
+        for share in self._shares:
+            if len(share.owners) > 1 and owner in share.owners:
+                self._close_overlap(share, now)
+                share.since = now
         if over:
             self._past.discard(owner)
         else:
@@ -176,22 +170,22 @@ class Ledger:
 
     def owners(self) -> dict[TopicPartition, tuple[str, ...]]:
         """Return who owns each partition now: nobody, one, or several."""
-        return {pair: self._owners[number] for pair, number in self.numbers.items()}
+        return {pair: self._shares[number].owners for pair, number in self.numbers.items()}
 
     def totals(self, now: float) -> Measures:
         """Return the sums up to now, open gaps and overlaps included; no rebalance is counted."""
-        unowned, longest = sum(self._gaps), self._longest_of_phase
+        unowned, longest = sum(share.gaps for share in self._shares), self._longest_of_phase
         twice, past = self._twice, self._twice_past
-        for number, owners in enumerate(self._owners):
-            open_for = now - self._since[number]
+        for share in self._shares:
+            open_for = now - share.since
             if open_for <= 0:
                 continue
-            if not owners:
+            if not share.owners:
                 unowned += open_for
                 longest = max(longest, open_for)
-            elif len(owners) > 1:
+            elif len(share.owners) > 1:
                 twice += open_for
-                past += open_for if self._past.intersection(owners) else 0.0
+                past += open_for if self._past.intersection(share.owners) else 0.0
         return Measures(
             seconds=now,
             unowned=unowned,
@@ -208,8 +202,9 @@ class Ledger:
         """Return how long each partition had no owner, in all and at the longest."""
         found = {}
         for pair, number in self.numbers.items():
-            late = max(now - self._since[number], 0.0) if not self._owners[number] else 0.0
-            found[pair] = self._gaps[number] + late, max(self._longest[number], late)
+            share = self._shares[number]
+            late = 0.0 if share.owners else max(now - share.since, 0.0)
+            found[pair] = share.gaps + late, max(share.longest, late)
         return found
 
     def close(self) -> dict[int, list[Ownership]]:
@@ -219,12 +214,11 @@ class Ledger:
             spans.setdefault(number, []).append(Ownership(owner=owner, start=start, end=None))
         return spans
 
-    def _close_overlap(self, number: int, now: float) -> None:
-        owners = self._owners[number]
-        if len(owners) > 1:
-            lasted = now - self._since[number]
+    def _close_overlap(self, share: _Share, now: float) -> None:
+        if len(share.owners) > 1:
+            lasted = now - share.since
             self._twice += lasted
-            if self._past.intersection(owners):
+            if self._past.intersection(share.owners):
                 self._twice_past += lasted
 
     def begin_phase(self, now: float) -> Measures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Latency, Timer
@@ -18,6 +18,15 @@ from rebal.planner.rehearsal.engine.process import (
     RunningProcess,
     rejoins_in_poll,
 )
+
+_THROWN: Final = {
+    Error.REBALANCE_IN_PROGRESS: "RebalanceInProgressException",
+    Error.UNKNOWN_MEMBER_ID: "CommitFailedException",
+    Error.ILLEGAL_GENERATION: "CommitFailedException",
+    Error.STALE_MEMBER_EPOCH: "CommitFailedException",
+    Error.FENCED_INSTANCE_ID: "FencedInstanceIdException",
+}
+"""What Java's commit throws."""
 
 
 class Surroundings(Protocol):
@@ -70,7 +79,7 @@ class SimulatedMember(ABC):
         self.member_id = self.last_id = ""
         self.instance_id = process.instance_id
         self.alive = True
-        self.rejected = False
+        self.rejected = 0
         self.owned: frozenset[int] = frozenset()
         self.rebalances, self.revoked = Latency(), Latency()
         self.assigned, self.lost = Latency(), Latency()
@@ -250,7 +259,7 @@ class SimulatedMember(ABC):
         if error is Error.NONE:
             self._around.tell(self, "committed")
         else:
-            self._around.tell(self, "commit failed", error.thrown)
+            self._around.tell(self, "commit failed", _THROWN.get(error, error.name))
         return error
 
     def _last_beat(self) -> float:

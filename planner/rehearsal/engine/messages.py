@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from rebal.groups.assignors import Owned, SpecMember, TopicPartition
 
@@ -11,8 +11,6 @@ class Error(IntEnum):
     """Kafka's error codes that a coordinator answers members with."""
 
     NONE = 0
-    COORDINATOR_LOAD_IN_PROGRESS = 14
-    COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
     ILLEGAL_GENERATION = 22
     INCONSISTENT_GROUP_PROTOCOL = 23
@@ -28,30 +26,6 @@ class Error(IntEnum):
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
     STALE_MEMBER_EPOCH = 113
-
-    @property
-    def retriable(self) -> bool:
-        """True if a member sends the same join again a moment later."""
-        return self in _RETRIABLE
-
-    @property
-    def thrown(self) -> str:
-        """The exception that Java's commit throws for it, or its own name."""
-        return _THROWN.get(self, self.name)
-
-
-_RETRIABLE: Final = (
-    Error.COORDINATOR_LOAD_IN_PROGRESS,
-    Error.NOT_COORDINATOR,
-    Error.REBALANCE_IN_PROGRESS,
-)
-_THROWN: Final = {
-    Error.REBALANCE_IN_PROGRESS: "RebalanceInProgressException",
-    Error.UNKNOWN_MEMBER_ID: "CommitFailedException",
-    Error.ILLEGAL_GENERATION: "CommitFailedException",
-    Error.STALE_MEMBER_EPOCH: "CommitFailedException",
-    Error.FENCED_INSTANCE_ID: "FencedInstanceIdException",
-}
 
 
 class JoinRequest(NamedTuple):

@@ -69,7 +69,7 @@ def refusal(process: Process) -> str:
     if process.protocol != "classic":
         return ""
     client = family(process.family)
-    kinds = {_in_client(process, name) for name in process.assignors}
+    kinds = {protocols_of(name, process.family) for name in process.assignors}
     cooperative = any(kind is not None and _COOPERATIVE in kind for kind in kinds)
     eager = any(kind == frozenset({_EAGER}) for kind in kinds)
     if cooperative and client.cooperative(process.version) is Tri.NO:
@@ -98,7 +98,7 @@ def voted_protocol(
 
 
 def _supported(process: Process, name: str, own: Protocols) -> frozenset[RebalanceProtocol]:
-    return own.get(name) or _in_client(process, name) or frozenset({_EAGER})
+    return own.get(name) or protocols_of(name, process.family) or frozenset({_EAGER})
 
 
 def retries(process: Process) -> bool:
@@ -158,7 +158,3 @@ def skips_assignment(process: Process) -> bool:
     """Return whether it understands skipAssignment (JoinGroup v9, KIP-814)."""
     version = version_tuple(process.version)
     return process.family in _JAVA and (version is None or version >= (3, 2))
-
-
-def _in_client(process: Process, name: str) -> frozenset[RebalanceProtocol] | None:
-    return protocols_of(name, process.family)
