@@ -29,15 +29,20 @@ from rebal.planner.facts import names
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.large import Rollout
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal
-from rebal.planner.rehearsal.parameters import (
+from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
+from rebal.planner.rehearsal.scene import (
     METADATA_AGE,
+    NOW,
     PARAMETERS,
+    PLAN,
+    VARIANTS,
+    scene_of,
     used,
     value_of,
+    variant,
     with_parameters,
+    without_lists,
 )
-from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
-from rebal.planner.rehearsal.scene import NOW, PLAN, VARIANTS, scene_of, variant, without_lists
 from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import (

@@ -216,7 +216,7 @@ def _variants(_: Context, prefix: str) -> Iterator[Candidate]:
 
 
 def _parameters(_: Context, __: str) -> Iterator[Candidate]:
-    from rebal.planner.rehearsal.parameters import PARAMETERS
+    from rebal.planner.rehearsal.scene import PARAMETERS
 
     yield from (Candidate(f"{name}=", one.about) for name, one in PARAMETERS.items())
 

@@ -22,9 +22,8 @@ from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
 from rebal.planner.rehearsal.outcome import Ownership, Rehearsal
-from rebal.planner.rehearsal.parameters import PARAMETERS
 from rebal.planner.rehearsal.rehearse import rehearse_often
-from rebal.planner.rehearsal.scene import VARIANTS
+from rebal.planner.rehearsal.scene import PARAMETERS, VARIANTS
 from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.script_file import EVENTS
 from rebal.planner.rehearsal.scripts import READY

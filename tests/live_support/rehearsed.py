@@ -15,9 +15,8 @@ from rebal.groups.model import GroupSnapshot, Knowledge
 from rebal.inspectors.logs.requests.reader import read_request_log
 from rebal.inspectors.logs.text_input import files_in
 from rebal.planner.rehearsal.outcome import Rehearsal
-from rebal.planner.rehearsal.parameters import with_parameters
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.scene import scene_of
+from rebal.planner.rehearsal.scene import scene_of, with_parameters
 from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.timeouts import Speed
 from tests.kafka.members import Member, wait_assigned

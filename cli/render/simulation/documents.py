@@ -7,7 +7,7 @@ from datetime import datetime
 
 from rebal.groups.model import Record
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal, endangered
-from rebal.planner.rehearsal.parameters import Used
+from rebal.planner.rehearsal.scene import Used
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import Simulation
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN, worst_code

@@ -39,7 +39,7 @@ from rebal.planner.rehearsal.outcome import (
     Rebalance,
     Rehearsal,
 )
-from rebal.planner.rehearsal.parameters import Used
+from rebal.planner.rehearsal.scene import Used
 
 _LABEL: Final = 11
 _MOST_REBALANCES: Final = 10

@@ -16,6 +16,8 @@ from rebal.planner.rehearsal.engine.memory import (
     COMES_BACK,
     Brokers,
     MemberState,
+    MemberTable,
+    MovingCoordinator,
     ReconcilingMember,
     Watcher,
 )
@@ -30,7 +32,6 @@ from rebal.planner.rehearsal.engine.messages import (
     JoinRequest,
     SyncAnswer,
 )
-from rebal.planner.rehearsal.engine.table import MemberTable, MovingCoordinator
 
 
 class Server(Protocol):

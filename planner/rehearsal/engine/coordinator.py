@@ -19,6 +19,8 @@ from rebal.planner.rehearsal.engine.memory import (
     Brokers,
     ClassicMember,
     ClassicSeat,
+    MemberTable,
+    MovingCoordinator,
     Stored,
     Watcher,
 )
@@ -31,7 +33,6 @@ from rebal.planner.rehearsal.engine.messages import (
     JoinRequest,
     SyncAnswer,
 )
-from rebal.planner.rehearsal.engine.table import MemberTable, MovingCoordinator
 
 _NEW_MEMBER: Final = 300.0
 """Seconds for which a new member's join may wait before its session counts."""

@@ -1,18 +1,25 @@
-"""State of a coordinator: settings of its brokers, its members, the group's stored record.
+"""A coordinator's memory: settings of its brokers, its members' table, the group's stored record.
 
 How a member of a KIP-848 group goes on to its target: CurrentAssignmentBuilder and
 ConsumerGroupMember of Kafka's group coordinator (4.1), KIP-848 "Member State Machine".
+
+A classic coordinator takes a new leader from a hash table of its members, and sends them to the
+leader in its order. The Java one (ClassicGroup.members) has a java.util.HashMap, the Scala one
+(GroupMetadata) a scala.collection.mutable.HashMap of Scala 2.13, which sorts a bucket by hash. A
+KIP-848 group (ModernGroup.members) has an org.apache.kafka.timeline.TimelineHashMap. None shrinks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rebal.groups.assignors import Owned, TopicPartition
+from rebal.groups.jvmhash import string_hash
 from rebal.groups.model import CoordinatorKind, Record
-from rebal.planner.rehearsal.engine.agenda import Agenda, Timer
+from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Timer
 from rebal.planner.rehearsal.engine.messages import (
     ClassicClient,
     Client,
@@ -231,3 +238,204 @@ class ReconcilingMember(CountedMember):
             self.epoch = epoch
             self.assigned, self.revoking = kept | free, _NOTHING
         return before != (self.assigned, self.revoking)
+
+
+_M = TypeVar("_M", bound=CountedMember)
+FIRST_SIZE: Final = 16
+"""Buckets of a new table, for both."""
+FIRST_TIMELINE_SIZE: Final = 2
+"""Buckets of a new TimelineHashMap."""
+_SIGN: Final = 0x80000000
+_FIBONACCI: Final = -7046029254386353131
+
+
+def table_size(size: int, members: int, kind: CoordinatorKind) -> int:
+    """Return the number of buckets after the table of `size` has got its last of `members`.
+
+    Both double a table that is three quarters full: Java after the entry that is too many, Scala
+    before the one that fills it.
+    """
+    count = members + 1 if kind is CoordinatorKind.SCALA else members
+    while count > size * 3 // 4:
+        size *= 2
+    return size
+
+
+def table_order(member_ids: Iterable[str], size: int, kind: CoordinatorKind) -> list[str]:
+    """Return the ids in the order of a table with `size` buckets.
+
+    `member_ids` are in the order in which they were added. Buckets of more than eight members,
+    which Java turns into trees, are not modelled.
+    """
+    sorts = kind is CoordinatorKind.SCALA
+
+    def place(member_id: str) -> tuple[int, int]:
+        hashed = string_hash(member_id)
+        spread = hashed ^ hashed >> 16
+        # Scala compares signed hashes.
+        return spread & (size - 1), spread ^ _SIGN if sorts else 0
+
+    return sorted(member_ids, key=place)
+
+
+def timeline_size(size: int, members: int) -> int:
+    """Return the number of buckets after a TimelineHashMap of `size` has got its last of `members`.
+
+    BaseHashTable doubles before an element is put that may be one too many. Each member is put more
+    than once, the last one too: its join, then its assignment.
+    """
+    while (members + 1) * 3 > size * 4:
+        size *= 2
+    return size
+
+
+def timeline_order(member_ids: Sequence[str], size: int) -> list[str]:
+    """Return the ids in the order of a TimelineHashMap with `size` buckets.
+
+    `member_ids` are in the order in which they were added; an iteration takes each bucket from its
+    end. Source: BaseHashTable.findSlot.
+    """
+    shift = 65 - size.bit_length()
+
+    def slot(member_id: str) -> int:
+        hashed = string_hash(member_id)
+        signed = hashed - 2 * _SIGN if hashed >= _SIGN else hashed
+        return (signed * _FIBONACCI & 2**64 - 1) >> shift
+
+    newest_first = list(reversed(member_ids))
+    return sorted(newest_first, key=slot)
+
+
+class MemberTable(dict[str, _M]):
+    """Members by id, in the order in which they came.
+
+    `static` has ids by instance id (None is never in it). `kind` is the classic coordinator's; a
+    KIP-848 group has None.
+    """
+
+    def __init__(self, kind: CoordinatorKind | None = None) -> None:
+        super().__init__()
+        self.static: dict[str | None, str] = {}
+        self._kind = kind
+        self._size = FIRST_TIMELINE_SIZE if kind is None else FIRST_SIZE
+
+    def add(self, member: _M) -> None:
+        """Add a member; a static one takes the place of its instance id."""
+        self[member.member_id] = member
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+        if self._kind is None:
+            self._size = timeline_size(self._size, len(self))
+        else:
+            self._size = table_size(self._size, len(self), self._kind)
+
+    def remove(self, member: _M) -> None:
+        """Remove a member, and its place if no other one has it."""
+        del self[member.member_id]
+        if self.static.get(member.instance_id) == member.member_id:
+            del self.static[member.instance_id]
+
+    def ordered(self, member_ids: Iterable[str]) -> list[_M]:
+        """Return these members (ids in the order in which they came) in the table's order."""
+        if self._kind is None:
+            ids = timeline_order([*member_ids], self._size)
+        else:
+            ids = table_order(member_ids, self._size, self._kind)
+        return [self[id_] for id_ in ids]
+
+
+class MovingCoordinator(ABC, Generic[_M]):
+    """The coordinator of one group: it counts the members' sessions, and can move.
+
+    `number` is the group's generation or epoch; `away` is not 0 while a broker loads the group.
+    """
+
+    def __init__(
+        self,
+        agenda: Agenda,
+        brokers: Brokers,
+        watcher: Watcher,
+        chance: Chance,
+        *,
+        members: MemberTable[_M],
+        number: int,
+    ) -> None:
+        self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
+        self._members = members
+        self.number = number
+        self.away = 0.0
+        self._loading = Timer(agenda)
+
+    @property
+    def size(self) -> int:
+        """Number of members, crashed ones included until their session ends."""
+        return len(self._members)
+
+    def lists(self) -> dict[str, tuple[str, ...]]:
+        """Return the remembered assignor list of each member with the classic protocol."""
+        return {
+            id_: member.request.assignors
+            for id_, member in self._members.items()
+            if member.request is not None
+        }
+
+    def waits_for(self, member_id: str) -> bool:
+        """Return whether the coordinator still counts this member."""
+        return member_id in self._members
+
+    def silent(self, member_id: str, last: float, client: Client) -> str:
+        """Learn that a member sends no heartbeat any more; its last one was at `last`.
+
+        Returns its id; empty if it is not counted.
+        """
+        member = self._members.get(member_id)
+        if member is None or member.client is not client:
+            return ""
+        member.silent, member.heard = True, max(member.heard, last)
+        self._watch(member)
+        return member_id
+
+    def awake(self, member_id: str) -> None:
+        """Learn that a silent member sends heartbeats again."""
+        member = self._members.get(member_id)
+        if member is not None:
+            member.silent, member.heard = False, self._agenda.now
+
+    def move(self, seconds: float) -> None:
+        """Let another broker take over the group; it loads the group in `seconds`."""
+        self.away = max(seconds, 1e-9)
+        self._loading.after(seconds, self._load)
+
+    def _found(self, member_id: str, client: Client) -> _M | Error:
+        """Return the member, or the error that this process gets in its place."""
+        member = self._members.get(member_id)
+        if self.away:
+            return Error.NOT_COORDINATOR
+        return self._unknown(client) if member is None or member.client is not client else member
+
+    @abstractmethod
+    def _load(self) -> None:
+        """Know what the records in __consumer_offsets hold, and no more."""
+
+    def _watch(self, member: _M) -> None:
+        """Schedule the end of a silent member's session."""
+        member.deadline = member.heard + self._session(member)
+        self._agenda.at(member.deadline, self._session_over, member, member.deadline)
+
+    def _session_over(self, member: _M, deadline: float) -> None:
+        current = self._members.get(member.member_id) is member
+        if current and member.silent and member.deadline == deadline and not self.away:
+            self._expire(member)
+
+    @abstractmethod
+    def _session(self, member: _M) -> float:
+        """Return the seconds for which it may be silent."""
+
+    @abstractmethod
+    def _expire(self, member: _M) -> None:
+        """Remove a member whose session is over."""
+
+    def _unknown(self, client: Client) -> Error:
+        """Return the answer to a process that is no member; another one may have its place."""
+        instance, taken = getattr(client, "instance_id", None), self._members.static
+        return Error.FENCED_INSTANCE_ID if instance in taken else Error.UNKNOWN_MEMBER_ID

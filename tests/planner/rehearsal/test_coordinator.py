@@ -8,8 +8,7 @@ import pytest
 
 from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.model import CoordinatorKind, GroupState
-from rebal.planner.rehearsal.engine.messages import Error
-from rebal.planner.rehearsal.engine.table import (
+from rebal.planner.rehearsal.engine.memory import (
     FIRST_SIZE,
     FIRST_TIMELINE_SIZE,
     table_order,
@@ -17,6 +16,7 @@ from rebal.planner.rehearsal.engine.table import (
     timeline_order,
     timeline_size,
 )
+from rebal.planner.rehearsal.engine.messages import Error
 from tests.planner.rehearsal.requests import Member, Table
 
 JAVA, SCALA = CoordinatorKind.JAVA, CoordinatorKind.SCALA

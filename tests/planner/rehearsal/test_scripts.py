@@ -9,10 +9,16 @@ import pytest
 from rebal.groups.durations import seconds_of, share_of
 from rebal.groups.errors import DocumentError
 from rebal.planner.paths import make_plan
-from rebal.planner.rehearsal.parameters import PARAMETERS, used
-from rebal.planner.rehearsal.parameters import with_parameters as with_
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.scene import VARIANTS, scene_of, variant, without_lists
+from rebal.planner.rehearsal.scene import (
+    PARAMETERS,
+    VARIANTS,
+    scene_of,
+    used,
+    variant,
+    without_lists,
+)
+from rebal.planner.rehearsal.scene import with_parameters as with_
 from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.script_file import ScriptError, load_script, script_of
 from rebal.planner.rehearsal.scripts import (
