@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from rebal.cli import output, overview, watching
-from rebal.cli.errors import ReadError
 from rebal.cli.overview import Overview, changes, overview_of
 from rebal.cli.render.documents import failures_of
 from rebal.cli.render.overview import headline, overview_view
@@ -141,29 +141,11 @@ def test_growing_lag_alone_is_no_change(group: Make) -> None:
     assert list(changes(made([group()]), made([group(lag=())]))) == []
 
 
-def test_watch_ends_with_its_time_and_survives_a_failed_look(group: Make) -> None:
-    now = [0.0]
-    looks: list[Any] = [made([group()]), ReadError("no broker"), made([group()], HIDDEN)]
-    shown: list[Overview] = []
-
-    def look() -> Overview:
-        found = looks.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    last = watching.watch(
-        look, lambda one: one, overview.blinded, shown.append, seconds=10, every=5,
-        watched=lambda: True, sleep=sleep, clock=lambda: now[0],
-    )  # fmt: skip
-    assert now[0] == 10
-    assert [len(one.notes) for one in shown] == [0, 1, 0]
-    assert "no broker" in shown[1].notes[0]
-    assert shown[1].groups == shown[0].groups
-    assert last.exit_code == 1
+def test_a_look_that_failed_keeps_the_lines_and_says_why(group: Make) -> None:
+    before = made([group()])
+    after = overview.blinded(before, "no broker", timedelta(seconds=5))
+    assert after.groups == before.groups
+    assert after.notes[0].endswith("Z: no broker")
 
 
 @pytest.mark.usefixtures("asked")

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from rebal.cli import app
 from rebal.cli.errors import ReadError
 from rebal.cli.output import render
-from rebal.cli.params import duration
 from rebal.cli.render.verification import changes, verify_view
 from rebal.cli.verifying import Until, blinded, reached
 from rebal.cli.watching import watch
@@ -190,21 +189,11 @@ def test_until_done_goes_on_past_a_gate_and_exits_4_when_the_time_is_over(plan: 
     assert reached(replace(shown[0], exit_code=3), "done") == 3
 
 
-def test_a_watch_ends_when_nobody_reads_it_any_longer(plan: Plan) -> None:
+def test_a_watch_ends_with_its_reader_and_needs_a_first_look(plan: Plan) -> None:
     last, _, shown = watched(plan, [HALF] * 9, read=2)
     assert (last.exit_code, len(shown)) == (4, 2)
-
-
-def test_the_first_look_must_succeed(plan: Plan) -> None:
     with pytest.raises(ReadError, match="cannot reach"):
         watched(plan, [ReadError("cannot reach any of kafka:9092.")])
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("30m", 1800), ("90s", 90), ("2h", 7200), ("15", 15), ("1.5m", 90)]
-)
-def test_durations_are_read_in_seconds_minutes_and_hours(text: str, seconds: float) -> None:
-    assert duration(text) == seconds
 
 
 def test_a_large_group_shows_the_open_ones_first(plan: Plan) -> None:

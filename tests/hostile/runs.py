@@ -184,10 +184,9 @@ def draw(seed: int, place: Range) -> Run:
         damaged = drawn.choice([word for word in whole if word.isupper()] or [""])
         run.words = [_filled(word, run, drawn, place, word == damaged) for word in whole]
     else:
-        # The demo walks through everything at each run, the pack command packs a megabyte, and
-        # `groups` waits for a broker in nearly each.
+        # The demo walks through everything at each run, `groups` waits for a broker in nearly each.
         weights = {
-            ("demo",): 0.01, ("fleet", "pack"): 0.02, ("schema",): 0.3, ("explain",): 0.3,
+            ("demo",): 0.01, ("schema",): 0.3, ("explain",): 0.3,
             ("groups",): 0.4, ("plan-upgrade",): 0.6,
         }  # fmt: skip
         (command,) = drawn.choices(list(commands()), [weights.get(name, 1) for name in commands()])

@@ -287,17 +287,3 @@ def test_the_fields_of_advice_are_those_of_the_documents(run: Run) -> None:
 def test_the_library_example_runs() -> None:
     (block,) = pages.blocks("docs/library.md")
     exec(compile("\n".join(block.lines), block.page, "exec"), {})
-
-
-@pytest.mark.parametrize(
-    "line", ["source <(rebal completion bash)", "rebal demo", "rebal schema", "rebal schema plan"]
-)
-def test_commands_of_the_text_that_need_nothing_run(line: str, tmp_path: Path) -> None:
-    assert any(line.startswith(span) for span in pages.spans())
-    path = f"{REBAL.parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", line], cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True,
-        text=True, check=False, timeout=60,
-    )  # fmt: skip
-    said = done.stderr.partition("rebal: no broker is named: reading checkout.rebal.yaml")[0]
-    assert (done.returncode, said) == (0, "")
