@@ -66,15 +66,11 @@ def test_lag_is_the_brokers_end_less_the_committed_offset(tmp_path: Path, capsys
         ("orders", 9, 5, None),  # more than the topic has
         ("gone", 0, 7, None),
     ]
+    columns = ("topic", "topic_partition", "committed_offset")
     rows["commits"] = [
-        {
-            "group_id": name,
-            "topic": topic,
-            "topic_partition": partition,
-            "committed_offset": offset,
-            "committed_at": AT - timedelta(seconds=partition),
-        }
-        for topic, partition, offset, _ in commits
+        dict(zip(columns, told[:3], strict=True))
+        | {"group_id": name, "committed_at": AT - timedelta(seconds=told[1])}
+        for told in commits
     ]
     brokers = ClusterReading(at=AT, cluster=Cluster(), ends={"orders": (100, 110, 50, None)})
     found = metrics_of(capsys, write_tables(tmp_path, rows, brokers=brokers))

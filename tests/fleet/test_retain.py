@@ -6,7 +6,6 @@ Others lose row and files; every kept scan reads as before, whatever comes betwe
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -52,19 +51,17 @@ def members(out: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def ten_scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake that keeps ten scans; small row groups."""
-    out = tmp_path_factory.mktemp("ten") / "lake"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lake_table, "_FEW", 4)
-        for number in range(1, 11):
-            scan_at(out, number, 100 * DAY if number == 1 else None)
+def thirteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake that keeps thirteen scans of a year ago; `records` has a file of each."""
+    out = tmp_path_factory.mktemp("thirteen") / "lake"
+    for number in range(1, 14):
+        scan_at(out, number - 400, 3650 * DAY)
     return out
 
 
 @pytest.fixture
-def lake(ten_scans: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ten_scans, tmp_path / "lake"))
+def lake(thirteen: Path, tmp_path: Path) -> Path:
+    return Path(copytree(thirteen, tmp_path / "lake"))
 
 
 def test_scans_are_bounded_by_those_that_are_kept_as_they_were_written(
@@ -106,12 +103,12 @@ def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
 
     monkeypatch.setattr(lake_table, "_FEW", 4)
     monkeypatch.setattr(lake_table.pq, "ParquetFile", Watched)
-    scan_at(lake, 11)
-    assert sum(read) == 10
-    scan_at(lake, 108)
-    assert sum(read) == 10 + 11
+    scan_at(lake, -386)
+    assert sum(read) == 13
+    scan_at(lake, -380, 10 * DAY)
+    assert sum(read) == 13 + 14
     assert max(held) <= 4
-    check(lake, 8, 9, 10, 11, 12)
+    check(lake, *range(10, 16))
 
 
 def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
@@ -131,50 +128,36 @@ def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
     monkeypatch.setattr(LakeTable, "become", beside)
     with pytest.raises(LakeError, match="came first"):
         scan_at(lake, 11)
-    assert open_tables(str(lake)).scans == tuple(range(3, 11))
+    assert open_tables(str(lake)).scans == tuple(range(3, 14))
     scan_at(lake, 12)
     for number in open_tables(str(lake)).scans:
         assert seen(lake, scan=number)["groups"] == [f"g{number}"]
 
 
-@pytest.fixture(scope="module")
-def thirteen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake that keeps thirteen scans of a year ago; `records` has a file of each."""
-    out = tmp_path_factory.mktemp("thirteen") / "lake"
-    for number in range(1, 14):
-        scan_at(out, number - 400, 3650 * DAY)
-    return out
+def compacted(lake: Path, *, dry: bool = False) -> Compacted:
+    return compact(find_place(str(lake)), [UNNAMED], retain=1.0, dry=dry)
 
 
-@pytest.fixture
-def year_old(thirteen: Path, tmp_path: Path) -> Path:
-    return Path(copytree(thirteen, tmp_path / "lake"))
-
-
-def compacted(year_old: Path, *, dry: bool = False) -> Compacted:
-    return compact(find_place(str(year_old)), [UNNAMED], retain=1.0, dry=dry)
-
-
-def test_scans_that_are_not_kept_go_with_their_files_and_log(year_old: Path) -> None:
-    cut_off = year_old / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
+def test_scans_that_are_not_kept_go_with_their_files_and_log(lake: Path) -> None:
+    cut_off = lake / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
     cut_off.touch()
-    planned = compacted(year_old, dry=True)
+    planned = compacted(lake, dry=True)
     assert planned.dropped == {UNNAMED: tuple(range(1, 12))}
-    assert len(members(year_old)) == 13
-    done = compacted(year_old)
+    assert len(members(lake)) == 13
+    done = compacted(lake)
     assert (done.dropped, done.lost) == (planned.dropped, ())
     assert set(planned.files) <= set(done.files)
     assert len(planned.log) > 100
-    check(year_old, 12, 13)
-    assert {path.split("-")[1] for path in members(year_old)} == {"00000012", "00000013"}
+    check(lake, 12, 13)
+    assert {path.split("-")[1] for path in members(lake)} == {"00000012", "00000013"}
     for one in (*done.files, *done.log):
-        assert not (year_old / one.path).exists()
-    assert len(list((year_old / "groups" / "_delta_log").glob("0*"))) < 12
+        assert not (lake / one.path).exists()
+    assert len(list((lake / "groups" / "_delta_log").glob("0*"))) < 12
     assert not cut_off.exists(), "a commit that was cut off on HDFS"
 
 
 def test_a_compaction_that_is_killed_between_two_files(
-    year_old: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove = sweep.remove
 
@@ -184,19 +167,19 @@ def test_a_compaction_that_is_killed_between_two_files(
 
     monkeypatch.setattr(sweep, "remove", half)
     with pytest.raises(KilledError):
-        compacted(year_old)
+        compacted(lake)
     monkeypatch.undo()
-    check(year_old, 12, 13)
-    assert compacted(year_old).files, "the rest goes with the next one"
-    assert compacted(year_old).files == ()
-    check(year_old, 12, 13)
+    check(lake, 12, 13)
+    assert compacted(lake).files, "the rest goes with the next one"
+    assert compacted(lake).files == ()
+    check(lake, 12, 13)
 
 
 @pytest.mark.parametrize("ends", ["after the compaction", "within it"])
 def test_a_scan_that_is_under_way_is_not_disturbed(
-    year_old: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+    lake: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    run, find = new_run(find_place(str(year_old)), UNNAMED, full=False), sweep.find_files
+    run, find = new_run(find_place(str(lake)), UNNAMED, full=False), sweep.find_files
 
     def end_first(*given: Any, **more: Any) -> Any:
         finish(run, 9)
@@ -204,45 +187,45 @@ def test_a_scan_that_is_under_way_is_not_disturbed(
 
     if ends == "within it":
         monkeypatch.setattr(sweep, "find_files", end_first)
-    assert len(compacted(year_old).dropped[UNNAMED]) == 11
+    assert len(compacted(lake).dropped[UNNAMED]) == 11
     monkeypatch.undo()
     if ends == "after the compaction":
         finish(run, 9)
-    assert open_tables(str(year_old)).manifest.offsets == {0: 9}
-    assert seen(year_old).keys() == seen(year_old, scan=13).keys()
+    assert open_tables(str(lake)).manifest.offsets == {0: 9}
+    assert seen(lake).keys() == seen(lake, scan=13).keys()
 
 
 def test_a_scan_that_ends_meanwhile_comes_first(
-    year_old: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     drop = Scans.drop
 
     def scan_meanwhile(*given: Any) -> Any:
         monkeypatch.undo()
-        scan_at(year_old, 7)
+        scan_at(lake, 7)
         return drop(*given)
 
     monkeypatch.setattr(Scans, "drop", scan_meanwhile)
-    assert app.run(["fleet", "compact", str(year_old), "--retain", "365d", "-o", "json"]) == 1
+    assert app.run(["fleet", "compact", str(lake), "--retain", "365d", "-o", "json"]) == 1
     body = checked(capsys.readouterr().out, "json")
     assert "ended meanwhile and came first: compact again" in body["not_done"][0]
     assert body["exit_code"] == 1
-    check(year_old, *range(1, 15))
+    check(lake, *range(1, 15))
 
 
-def test_screen_and_document_say_what_was_freed(year_old: Path, capsys: Said) -> None:
+def test_screen_and_document_say_what_was_freed(lake: Path, capsys: Said) -> None:
     def told(*words: str) -> tuple[str, str]:
-        assert app.run(["fleet", "compact", str(year_old), "--retain", "1d", *words]) == 0
+        assert app.run(["fleet", "compact", str(lake), "--retain", "1d", *words]) == 0
         return capsys.readouterr()
 
-    sizes = {path: path.stat().st_size for path in year_old.rglob("*") if path.is_file()}
+    sizes = {path: path.stat().st_size for path in lake.rglob("*") if path.is_file()}
     said = told("--dry-run").err.splitlines()
     assert said[0] == "rebal: would remove scans 1 to 11 of unnamed"
     assert re.match(r"rebal: would free 0\.\d MB: ", said[1])
     planned = checked(told("--dry-run", "-o", "json").out)
-    assert not sizes.keys() - set(year_old.rglob("*"))
+    assert not sizes.keys() - set(lake.rglob("*"))
     done = checked(told("-o", "json").out)
-    gone = sizes.keys() - set(year_old.rglob("*"))
+    gone = sizes.keys() - set(lake.rglob("*"))
     assert done["clusters"] == [{"cluster": UNNAMED, "removed_scans": [*range(1, 12)]}]
     assert done["removed_files"] + done["removed_log_entries"] == len(gone) > 0
     assert done["freed_bytes"] == sum(sizes[path] for path in gone)

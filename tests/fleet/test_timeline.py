@@ -187,20 +187,6 @@ def test_causes_that_the_records_show() -> None:
     assert [row["stopped"] for row in rows[1:4]] == [1, 0, 0]
 
 
-def test_who_comes_when_all_have_left_is_the_first_without_a_line_of_the_empty_group() -> None:
-    log = Story()
-    log.round(1, 1, [M("a", (0,)), M("b", (1,))])
-    log.leave(20, "a")
-    log.leave(21, "b")
-    log.round(30, 3, [M("c", (0, 1))])
-    log.leave(40, "c")
-    log.round(45, 4, [M("d", (0,)), M("e", (1,))], took=10)
-    rows = tables(log.rows)["rebalances"]
-    assert [facts(row, "cause", "left") for row in rows] == [
-        ("first member joined", []), ("first member joined", ["a", "b"]), ("member joined", ["c"]),
-    ]  # fmt: skip
-
-
 def test_a_probe_is_no_refusal() -> None:
     story = Story()
     story.round(10, 1, [M("a", (0,))])

@@ -26,29 +26,17 @@ TOPIC_ID = re.compile(r"[\w-]{22}")
 BROKERS_SESSION = 45_000
 """Milliseconds without a heartbeat that a KIP-848 member is allowed at most, by Kafka's default."""
 BY_LOG = (
-    "ordered list of a run",
-    "software of a run",
-    "version of a run",
-    "refused run",
-    "refused joins",
-    "refused_total",
-    "rebalance protocol of a generation",
-)
+    "ordered list of a run", "software of a run", "version of a run", "refused run",
+    "refused joins", "refused_total", "rebalance protocol of a generation",
+)  # fmt: skip
 BY_TOPIC = (
-    "stop",
-    "crash",
-    "group deleted",
-    "partitions that a member printed",
-    "state of a described group",
-    "members of a described group",
-    "assignor of a described group",
-)
+    "stop", "crash", "group deleted", "partitions that a member printed",
+    "state of a described group", "members of a described group", "assignor of a described group",
+)  # fmt: skip
 BY_EITHER = (
-    "generation and its member count",
-    "rebalance that was not completed",
-    "members of a generation run",
-    "members are all there",
-)
+    "generation and its member count", "rebalance that was not completed",
+    "members of a generation run", "members are all there",
+)  # fmt: skip
 """What a source can always show, and so must."""
 
 
