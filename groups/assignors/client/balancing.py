@@ -52,7 +52,6 @@ class Balancing:
         self._simple = simple
         self._movements = Movements(problem)
         self._sizes = [len(codes) for codes in lists]
-        self._ordered: dict[int, dict[int, None]] = {}
         most = {id(topics): self._most_of(topics) for topics in problem.subscribed}
         self._most = [most[id(topics)] for topics in problem.subscribed]
         self.movable = [m for m in range(len(lists)) if self._is_movable(m)]
@@ -88,8 +87,6 @@ class Balancing:
             if state in seen or passes > _PATIENCE:
                 raise self._never_ends(topics)
             seen.add(state)
-        for member, codes in self._ordered.items():
-            self._lists[member][:] = codes
         return moved
 
     def _walk(self, topics: Topics) -> bool:
@@ -161,15 +158,10 @@ class Balancing:
         for member in {owner, to}:
             del self._order[bisect_left(self._order, (sizes[member], rank[member]))]
         self._movements.record(code, owner, to)
-        if self._simple:
-            del self._in_order(owner)[code]
-            self._in_order(to)[code] = None
+        if code in self._lists[owner]:
+            self._lists[owner].remove(code)
             sizes[owner] -= 1
-        else:
-            if code in self._lists[owner]:
-                self._lists[owner].remove(code)
-                sizes[owner] -= 1
-            self._lists[to].append(code)
+        self._lists[to].append(code)
         sizes[to] += 1
         if self._held:
             self._held[owner][code % self._step] -= 1
@@ -180,13 +172,6 @@ class Balancing:
         self._fewest_of.clear()
         self._balanced = None
         return owner
-
-    def _in_order(self, member: int) -> dict[int, None]:
-        """Return the member's list in a form that removes a code at once."""
-        codes = self._ordered.get(member)
-        if codes is None:
-            codes = self._ordered[member] = dict.fromkeys(self._lists[member])
-        return codes
 
     def _is_balanced(self) -> bool:
         if self._balanced is None:
@@ -207,9 +192,7 @@ class Balancing:
         """
         by_name, order = self._by_name, self._order
         if not self._held:
-            for member, codes in enumerate(self._lists):
-                now = self._ordered.get(member, codes)
-                self._held.append(Counter([code % self._step for code in now]))
+            self._held = [Counter(code % self._step for code in codes) for codes in self._lists]
         for i in range(len(self._shared)):
             at = (self._witness + i) % len(self._shared)
             topic = self._shared[at]

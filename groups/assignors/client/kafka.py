@@ -20,10 +20,9 @@ from rebal.groups.assignors.client.claims import (
     remembered,
     settle,
 )
-from rebal.groups.assignors.client.constrained import assign_constrained
-from rebal.groups.assignors.client.general import assign_general
 from rebal.groups.assignors.client.problem import Problem
 from rebal.groups.assignors.client.stateless import assign_range, assign_roundrobin
+from rebal.groups.assignors.client.sticky import assign_constrained, assign_general
 from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.wire.user_data import (
