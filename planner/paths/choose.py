@@ -357,18 +357,17 @@ def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[
         if code == SAFE:
             return "nothing left to do: every member is proven to be done"
         return f"every present member is done, but: {by or 'some are missing'}"
-    here = f"{path.name.label} · {path.progress} · step {number} "
-    if code == SAFE:
-        return here + "can start"
     why_not = next(iter(path.reasons), "")
-    if code == BLOCKED:
-        return here + f"is blocked: {by or why_not or Risk.TARGET_MISSING}"
-    count = len(context.unsure) or len(context.members) - len(context.settled)
+    count = len(context.unsure) or len(context.ahead)
     unknown = f"{count} member{'' if count == 1 else 's'} unknown"
-    if why_not and not by:
-        return here + f"cannot be proven yet: {why_not}"
     counted = not by or Risk.UNKNOWN_LISTS in by
-    return here + f"cannot be proven yet: {unknown if counted else by}"
+    rows = (
+        (code == SAFE, "can start"),
+        (code == BLOCKED, f"is blocked: {by or why_not or Risk.TARGET_MISSING}"),
+        (why_not and not by, f"cannot be proven yet: {why_not}"),
+        (True, f"cannot be proven yet: {unknown if counted else by}"),
+    )
+    return f"{path.name.label} · {path.progress} · step {number} {first_reason(rows)}"
 
 
 def _kip848(context: Context) -> str:
