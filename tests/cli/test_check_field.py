@@ -144,7 +144,6 @@ CASES = {
         {"go.mod": BOTH.format(receiver="0.132.0", sarama="1.46.0", franz="1.18.1")},
         {"go.mod": BOTH.format(receiver="0.137.0", sarama="1.46.1", franz="1.19.5")},
         3, ["1 of 1 group starts differently: 1 rejected", "[cooperative-sticky] (default of Op"]),
-
     "11 a product on franz-go joins a group of range": (
         EAGER,
         EAGER
@@ -161,7 +160,6 @@ CASES = {
         {"app/pay.yaml": DEPLOYMENT},
         {"app/pay.yaml": DEPLOYMENT + ONE_ID.replace("value: pay-1", POD)},
         4, ["group.instance.id  not set (dynamic member) → the pod's name", "use a StatefulSet"]),
-
     "16 Java joins a group of kafkajs": (
         settings() | node("kafkajs", "2.2.4"),
         settings()
@@ -169,7 +167,6 @@ CASES = {
         | settings("java")
         | {"java/pom.xml": pom("kafka-clients", "3.9.0")["app/pom.xml"]},
         3, ["[RoundRobinAssigner]"]),
-
     "18 kafkajs to Confluent's client": (
         node("kafkajs", "2.2.4"),
         node("@confluentinc/kafka-javascript", "1.2.0"),
@@ -205,7 +202,6 @@ CASES = {
     "26 Pekko drops buffered records": (
         *beside(EAGER, MIXED, gradle("org.apache.pekko:pekko-connectors-kafka_2.13:1.1.0")),
         0, ["loses buffered records", "use 1.2.0 or later"]),
-
     "29 a framework sets session.timeout.ms beside KIP-848": (
         EAGER,
         settings(group_protocol="consumer", session_timeout_ms="30000"),

@@ -73,7 +73,6 @@ def upgraded(family: str, before: str, after: str | None, **new: Any) -> Case:
 ADMITTED = {
     "the old assignor stays": listed("range", "cooperative-sticky range"),
     "the elected assignor stays": listed("cooperative-sticky range", "cooperative-sticky"),
-    "a default that keeps range": upgraded("java", "2.8.2", "3.9.0"),
     "a version that is not known, whose default begins with range in all": upgraded(
         "java", "2.8.2", None
     ),
@@ -142,10 +141,6 @@ REJECTED = {
         [start("range")],
         [start("range"), start("range", file="bill/app.yaml", family="segmentio")],
     ),
-    "a new KIP-848 group on Redpanda": (
-        [],
-        [start(group_protocol="consumer", brokers="redpanda-0.redpanda.svc.cluster.local:9092")],
-    ),
     "Streams to KIP-1071, which has no online path": tuple(
         [start(lib=lib("streams", "4.2.0"), group_protocol=one)] for one in (None, "streams")
     ),
@@ -159,9 +154,6 @@ REJECTED = {
     "an assignor that librdkafka has not, beside one that stays": (
         [start("range", "roundrobin", family="librdkafka")],
         [start("range", "sticky", family="librdkafka")],
-    ),
-    "more processes with one static id": tuple(
-        [start("range", instance_id="pay-1", replicas=number)] for number in (1, 3)
     ),
     "a poll interval below librdkafka's session timeout": listed(
         "range", "range", family="librdkafka", session_timeout_ms=30_000, max_poll_interval_ms=9_000
@@ -211,10 +203,6 @@ UNKNOWN = {
     "a class of the application's own": listed("range", "com.acme.Mine"),
     "away from a class of the application's own": listed("com.acme.Mine", "range"),
     "a default of a version that is not known": listed("", "cooperative-sticky"),
-    "an unknown product version": tuple(
-        [start(lib=lib(None, None, product="Vector", product_version=version))]
-        for version in ("0.1", "0.2")
-    ),
     "a new service with KIP-848 joins a classic group": (
         [start("range")],
         [start("range"), start(group_protocol="consumer", file="bill/app.yaml")],
@@ -253,13 +241,6 @@ def test_a_changed_start_is_judged_and_an_unchanged_one_is_no_finding(
     assert found.changes
     assert not list(worlds(before, before))
     assert not list(worlds(after, after))
-
-
-def test_another_client_is_safe_only_where_no_code_sets_the_list() -> None:
-    swapped = judged([start(lib=lib("java", "2.8.2"))], [start(lib=lib("librdkafka", "2.5.0"))])
-    newer = judged([start(lib=lib("java", "2.8.2"))], [start(lib=lib("java", "3.9.0"))])
-    assert (swapped.verdict, newer.verdict) == (Tri.YES, Tri.YES)
-    assert ["no code sets the list" in each.reason for each in (swapped, newer)] == [True, False]
 
 
 PATHS = {
@@ -363,14 +344,6 @@ def test_a_consumer_that_is_declared_no_more_is_safe_only_if_its_file_is_gone(
     kept: dict[str, str], verdict: Tri
 ) -> None:
     assert judged([start("range")], [], kept=kept).verdict is verdict
-
-
-def test_profiles_are_judged_on_their_own() -> None:
-    prod = {"profile": "prod"}
-    before = [start("range"), start("sticky", **prod)]
-    after = [start("range"), start("range", **prod)]
-    found = judged(before, after)
-    assert (found.group, found.verdict) == ("pay (profile prod)", Tri.NO)
 
 
 def test_the_file_of_a_profile_takes_the_place_of_the_base() -> None:
