@@ -104,20 +104,3 @@ def test_a_reload_has_a_static_member_rejected(own41: Broker, teller: Teller) ->
     story = [ScriptEvent(do=Deed.COORDINATOR), restart("m-1", FINAL)]
     real = teller.same(own41, team(BACK, static=True), story, session=8.0)
     assert (real.rejected, real.owned) == (1, (6, 6))
-
-
-@pytest.mark.full
-@pytest.mark.timeout(240)
-def test_the_downgrade(broker: Broker, teller: Teller) -> None:
-    real = teller.same(broker, team(FINAL), bounces(BACK, RANGE), partitions=17)
-    assert (real.rejected, real.owned) == (0, (6, 6, 5))
-
-
-@pytest.mark.full
-@pytest.mark.timeout(240)
-def test_two_bounces_of_static_members(broker: Broker, teller: Teller) -> None:
-    """They come back in time: only the one whose list changes the vote causes a rebalance."""
-    story = bounces(RANGE, MIXED, FINAL)
-    real = teller.same(broker, team(RANGE, static=True), story, session=15.0)
-    assert (real.rejected, real.owned) == (0, (4, 4, 4))
-    assert real.generations < len(story)
