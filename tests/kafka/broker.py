@@ -101,7 +101,7 @@ class Broker(Administration):
         if self._starts == 0:
             self._write_configuration(properties)
             arguments = brokerconf.format_arguments(self.secure)
-        logging = brokerconf.logging_option(self.version, self.folder / "log.properties")
+        logging = brokerconf.logging_option(self.version, self.folder, self._request_level)
         command = [
             *jars.jvm(self._heap_mb, _JVM), logging, "-cp", classpath, "Launch", str(properties),
             *arguments,
@@ -192,17 +192,13 @@ class Broker(Administration):
         """What `kafka.request.logger` wrote, layout `[%d] %p %m (%c)%n`, times in UTC."""
         return self.folder / "kafka-request.log"
 
-    @property
-    def coordinator_log_path(self) -> Path:
-        return self.folder / "group-coordinator.log"
-
     def coordinator_log(self) -> str:
         """Everything the group coordinator said at INFO or above since the first start."""
-        path = self.coordinator_log_path
+        path = self.folder / "group-coordinator.log"
         return path.read_text() if path.exists() else ""
 
     def _write_configuration(self, properties: Path) -> None:
-        settings = brokerconf.server_settings(
+        text = brokerconf.server_settings(
             self.version,
             self.ports,
             self.folder / "data",
@@ -211,11 +207,8 @@ class Broker(Administration):
             node_id=self.node_id,
             controller_ports=self._controller_ports,
         )
-        properties.write_text(brokerconf.properties_text(settings | self._settings))
-        logging = brokerconf.logging_text(
-            self.version, self.request_log_path, self.coordinator_log_path, self._request_level
-        )
-        (self.folder / "log.properties").write_text(logging)
+        # Of two lines with one key Java takes the later one.
+        properties.write_text(text + brokerconf.properties_text(self._settings))
 
     def _times_started(self) -> int:
         return sum(child.log().count("] Kafka Server started") for child in self.processes)

@@ -17,22 +17,6 @@ from tests.kafka.administration import Administration
 from tests.kafka.members import JavaHost, Member
 
 PROTOCOLS = ("eager", "compatible", "sessioned")
-_LOG4J2 = """\
-rootLogger.level = INFO
-rootLogger.appenderRef.err.ref = err
-appender.err.type = Console
-appender.err.target = SYSTEM_ERR
-appender.err.name = err
-appender.err.layout.type = PatternLayout
-appender.err.layout.pattern = [%d] %p %m (%c)%n
-"""
-_RELOAD4J = """\
-log4j.rootLogger=INFO, err
-log4j.appender.err=org.apache.log4j.ConsoleAppender
-log4j.appender.err.target=System.err
-log4j.appender.err.layout=org.apache.log4j.PatternLayout
-log4j.appender.err.layout.ConversionPattern=[%d] %p %m (%c)%n
-"""
 
 
 class Worker(Member):
@@ -76,9 +60,7 @@ class ConnectHost(JavaHost):
 
     def __init__(self, version: str, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        logging = folder / f"connect-{version}-log.properties"
-        logging.write_text(_RELOAD4J if brokerconf.is_scala_coordinator(version) else _LOG4J2)
-        super().__init__(version, folder, (brokerconf.logging_option(version, logging),))
+        super().__init__(version, folder, (brokerconf.logging_option(version, folder),))
 
     def launch(
         self,

@@ -80,18 +80,6 @@ ARTIFACTS: dict[str, tuple[str, ...]] = {
     f"tools-{EARLY}": (f"org.apache.kafka:kafka-tools:{EARLY}", *_logging(EARLY)),
 }
 
-_POM = """\
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>rebal.tests</groupId>
-  <artifactId>{name}</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-{dependencies}
-  </dependencies>
-</project>
-"""
 _DEPENDENCY = (
     "    <dependency><groupId>{0}</groupId><artifactId>{1}</artifactId>"
     "<version>{2}</version><exclusions><exclusion><groupId>org.rocksdb</groupId>"
@@ -153,7 +141,8 @@ def classpath(name: str) -> str:
     def fetch(folder: Path) -> None:
         pom = folder / "pom.xml"
         dependencies = "\n".join(_DEPENDENCY.format(*a.split(":")) for a in artifacts)
-        pom.write_text(_POM.format(name=name, dependencies=dependencies))
+        template = (MAVEN / "pom.xml").read_text()
+        pom.write_text(template.format(name=name, dependencies=dependencies))
         home = cache_dir() / "maven"
         settings = (f"-Dmaven.repo.local={home / 'repository'}", "-DincludeScope=runtime")
         words = ["--batch-mode", "--quiet", *settings, f"-DoutputDirectory={folder}"]
