@@ -26,11 +26,11 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
-from rebal.planner.facts import names
+from rebal.planner.facts import listed, names
 from rebal.planner.rehearsal.engine.leaders import EAGER
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, RunningProcess
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
+from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.spec import spec_of, task_spec_of, work_by_worker
 from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_back, waits
 
@@ -217,12 +217,7 @@ def _sentences(assumed: Mapping[str, list[str]]) -> list[str]:
         "for it",
         "family": "the client of {} is not known: it is taken for a Java consumer",
     }
-    made = []
-    for key, found in assumed.items():
-        if found:
-            some = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-            made.append(said[key].format(some))
-    return made
+    return [said[key].format(listed(found, 3)) for key, found in assumed.items() if found]
 
 
 def default_server_side(snapshot: GroupSnapshot) -> str:
@@ -248,13 +243,8 @@ _BY: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer":
 
 def without_lists(script: Script) -> Script:
     """Return the script with every restart on the list and protocol that the member has."""
-    return replace(script, events=tuple(map(_without_list, script.events)))
-
-
-def _without_list(event: ScriptEvent) -> ScriptEvent:
-    if event.do is not Deed.RESTART:
-        return event
-    return replace(event, assignors=(), protocol="", remote_assignor="")
+    kept = (replace(one, assignors=(), protocol="", remote_assignor="") for one in script.events)
+    return replace(script, events=tuple(kept))
 
 
 def variant(scene: Scene, name: str) -> Scene:

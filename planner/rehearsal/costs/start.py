@@ -6,7 +6,7 @@ would leave behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Final, TypeVar, cast
@@ -196,9 +196,11 @@ class CostStart:
         elected = elect([one.assignors for one in processes.values()], kind).assignor or ""
         kip848 = any(one.protocol == _CONSUMER for one in processes.values())
         owned = self._shared(here, elected, kip848=kip848) if later else self.owned
-        if not done:
-            elected = self._elected(elected, processes)
         group = roll.snapshot.group
+        now = group.assignor or ""
+        if not done and all(now in one.assignors for one in processes.values()):
+            # The next rebalance may change it.
+            elected = now
         number = group.group_epoch if group.type is GroupType.CONSUMER else group.generation
         generation = 1 if number is None else number
         return Scene(
@@ -222,11 +224,6 @@ class CostStart:
             generation=generation,
             restart=roll.speed.restart,
         )
-
-    def _elected(self, voted: str, processes: Mapping[str, Process]) -> str:
-        """Return what is elected now: the next rebalance may change it."""
-        now = self._roll.snapshot.group.assignor or ""
-        return now if all(now in one.assignors for one in processes.values()) else voted
 
     def process(self, name: str, *, done: bool, killed: bool) -> Process:
         """Return a member's process, as it is or (`done`) restarted; `killed`: it is slow."""

@@ -4,6 +4,7 @@
 rebalance.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -224,7 +225,9 @@ def _join_step(
     everybody: Sequence[str],
     notes: list[str],
 ) -> ChangeStep:
-    topics = changes.add_member_topics or (*_usual(spec.members), *everybody)
+    # The first among equals.
+    ((usual, _),) = Counter(member.topics for member in spec.members).most_common(1)
+    topics = changes.add_member_topics or (*usual, *everybody)
     for name in topics:
         if name not in spec.partitions and name not in changes.add_topics:
             raise WhatIfError(
@@ -238,11 +241,3 @@ def _join_step(
     labels = list(added.values())
     why = f"{_listed(labels)} {'joins' if len(labels) == 1 else 'join'}"
     return ChangeStep(why, lambda before: replace(before, members=(*before.members, *fresh)))
-
-
-def _usual(members: Sequence[SpecMember]) -> tuple[str, ...]:
-    """Return the subscription that most members have, the first among equals."""
-    counts: dict[tuple[str, ...], int] = {}
-    for member in members:
-        counts[member.topics] = counts.get(member.topics, 0) + 1
-    return max(counts, key=lambda topics: counts[topics])

@@ -305,7 +305,8 @@ def simulate(
     before, after = made.before, made.after
     kept = compare(before, after)
     stays = kept.by_member.total()
-    shifts = _shifts(snapshot, plan, made, numbers, kept.by_member)
+    labels = {**names(snapshot.members), **plan.added}
+    shifts = _shifts(labels, plan, made, numbers, kept.by_member)
     cooperative = choice.cooperative
     return Simulation(
         group_id=snapshot.group.group_id,
@@ -340,16 +341,11 @@ def simulate(
         assumes=assumes(
             snapshot,
             choice,
-            _named(made, _labels(snapshot, plan), numbers),
+            _named(made, labels, numbers),
             plan.notes,
             made.group.spec,
         ),
     )
-
-
-def _labels(snapshot: GroupSnapshot, plan: Course) -> dict[str, str]:
-    """Member id → its short name, of those who are there and of those who are added."""
-    return {**names(snapshot.members), **plan.added}
 
 
 def _named(made: Walk, labels: Mapping[str, str], numbers: Mapping[str, int]) -> Undecided:
@@ -390,7 +386,7 @@ def _walked(plan: Course, begin: Callable[[], Walk]) -> tuple[Walk, Failure | No
 
 
 def _shifts(
-    snapshot: GroupSnapshot,
+    labels: Mapping[str, str],
     plan: Course,
     made: Walk,
     numbers: Mapping[str, int],
@@ -398,7 +394,6 @@ def _shifts(
 ) -> tuple[MemberShift, ...]:
     before, after = made.before, made.after
     present = {numbers[member.member_id]: member for member in made.group.spec.members}
-    labels = _labels(snapshot, plan)
     had, has = before.sizes, after.sizes
     odd = _not_subscribed(present, after)
     shifts = []
