@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from rebal.cli import app
@@ -19,6 +20,7 @@ from rebal.planner.plan import dump_plan
 from tests.planner.worker_groups import workers
 
 Said = pytest.CaptureFixture[str]
+DATA = Path(__file__).parents[1] / "data"
 
 
 @pytest.fixture
@@ -54,191 +56,21 @@ def contents(folder: Path) -> dict[Path, bytes | None]:
     return {path: path.read_bytes() if path.is_file() else None for path in folder.iterdir()}
 
 
-USAGE = {
-    "": [
-        ("inspct", "there is no command inspct. Did you mean inspect? See rebal --help."),
-        ("fleet repot", "Did you mean report? See rebal fleet --help."),
-        ("frobnicate", "there is no command frobnicate. See rebal --help."),
-        ("--nope", "--nope"),
-        ("explain 102", "Did you mean RB102"),
-        ("explain nothing", "there is no rule nothing; rebal explain lists them all."),
-        ("completion bsh", "'bsh' is not one of 'bash', 'zsh', 'fish'."),
-        ("schema plam", "Did you mean plan?"),
-    ],
-    "inspect": [
-        ("", "no group is named: give GROUP, --all"),
-        ("--nope", "rebal inspect --help"),
-        ("g --timeout 1e12", "--timeout"),
-        ("g --redact", "--redact changes only what is saved"),
-        ("g --assignor x", "add --probe"),
-        ("g -b 127.0.0.1:1 --probe --assignor=", "--assignor: expected a name, such as range."),
-        ("g --snapshot g.yaml", "not both"),
-        ("--snapshot g.yaml --probe", "--probe reads a live group"),
-        ("--snapshot g.yaml --log-timezone ../etc/passwd", "Asia/Tokyo"),
-    ],
-    "groups": [
-        ("--watch -o json", "--watch prints text"),
-        ("--watch soon", "--watch soon: expected a duration"),
-        ("--watch 0.1", "give at least 1 second"),
-        ("--watch --evidence x", "--watch reads live groups"),
-        ("--for never", "--for never: expected a duration"),
-    ],
-    "plan-upgrade": [
-        ("", "no group is named: give GROUP (live) or --snapshot FILE, or save a snapshot here"),
-        ("g --restart-seconds nan", "expected a number of seconds"),
-        ("g --ignore RB10 --reason x", "Did you mean RB10"),
-        ("g --new-attempt", "add --out FILE"),
-    ],
-    "plan-upgrade --snapshot g.yaml": [
-        ("--to fastest", "expected cooperative"),
-        ("--to cooprative", "Did you mean cooperative"),
-        ("--ignore RB102", "--ignore RULE needs --reason"),
-        ("--ignore RB102 --reason ' '", "--ignore RULE needs --reason"),
-        ("--ignore RB000 --reason x", "no such rule"),
-        ("--assume client-id=nobody:range", "no member has the client id nobody"),
-        ("--assume-family a=", "expected [CLIENT_ID=]FAMILY, the family one of java"),
-        ("--assume-family librdkafk", "Did you mean librdkafka?"),
-        ("--assume-family confluent-kafka", "Did you mean librdkafka?"),
-        ("--to-client Confluent-Kafka-Python", "Did you mean librdkafka?"),
-        ("--to-client kafka-go", "Did you mean segmentio?"),
-        ("--departed checkout-1", "checkout-1 is a member of the group"),
-        ("--max-downtime soon", "expected a duration such as 90s"),
-        ("--batch none", "--batch none"),
-        ("--out plan.txt", "use .yaml, .yml or .json"),
-        ("--expect-members 0", "--expect-members"),
-        ("checkout", "not both"),
-        ("-o csv", "--output"),
-    ],
-    "show p.yaml": [
-        ("--step 9", "there is no step 9; its last step is 2."),
-        ("--set --as toml", "--as toml: there is java-properties, spring-yaml"),
-        ("--as spring-yaml", "add --set."),
-        ("--family java", "add --set."),
-        ("--set -o json", "-o json prints the whole plan"),
-        ("--step 1 -o markdown", "-o markdown prints the whole plan"),
-        ("-o html", "add --timeline"),
-        ("--timeline -o sarif", "text, json, yaml or html"),
-        ("--timeline --set", "leave out --step and --set"),
-        ("--journal x.jsonl", "add --timeline"),
-    ],
-    "verify p.yaml": [
-        ("--snapshot g.yaml --watch", "leave --snapshot out"),
-        ("--watch --client-log -", "standard input can be read only once"),
-        ("--until gate --request-log -", "give the file's name instead"),
-        ("--watch --inventory -", "--watch looks again and again"),
-        ("--watch -o json", "-o jsonl"),
-        ("--for soon", "expected a duration"),
-        ("--watch --for 99999999h", "99999999h is longer than 365 days"),
-        ("--watch --every nan", "expected a number of seconds"),
-        ("--until done --snapshot g.yaml", "--until reads the live group"),
-        ("--until gate -o json", "use -o jsonl"),
-        ("--until gate --timeout 15m", "'--timeout': '15m' is not a valid"),
-        ("--step 7 --snapshot g.yaml", "last step of the plan is 2"),
-        ("--out b.yaml", "add --abort"),
-        ("--abort --out p.yaml", "give it another name"),
-        ("--abort --out back.txt", "use .yaml, .yml or .json"),
-        ("--abort --step 1", "leave out --watch"),
-        ("--abort --until gate", "leave out --watch"),
-        ("--abort -o jsonl", "text, json or yaml"),
-        ("--confirm 1 --reason a --watch", "cannot be combined with"),
-    ],
-    "verify p.yaml --snapshot g.yaml": [
-        ("--confirm 1 --reason ' '", "--reason"),
-        ("--confirm 7 --reason a", "last step of the plan is 2"),
-        ("--confirm 1 --reason a", "is recorded in a journal"),
-        ("--confirm 2 --reason a --journal b.jsonl", "is in step 1"),
-        ("--assume client-id=nobody:range", "no member has the client id nobody"),
-    ],
-    "simulate": [
-        ("", "no assignor is named: add --assignor range|roundrobin|sticky|cooperative-sticky|"),
-        ("--assignor cooperative-stiky", "Did you mean cooperative-sticky"),
-        ("--assignor com.example.RackAssignor", "consumer:range."),
-        ("--assignor range", "no group is named"),
-        ("--assignor range --add-partitions orders", "write TOPIC=N, such as"),
-        ("--assignor range --add-topic =4", "--add-topic =4: write TOPIC=N"),
-        ("--assignor range g --snapshot g.yaml", "not both"),
-    ],
-    "simulate --assignor range --snapshot g.yaml": [
-        ("--remove-member nobody", "no member is called nobody; there are checkout-1, "),
-        ("--add-partitions ghost=1", "--add-partitions ghost: the snapshot has no such topic"),
-        ("--rack a=", "--rack a=: write MEMBER=RACK, or RACK for added members."),
-        ("--topics orders", "--topics says what added members subscribe to"),
-    ],
-    "simulate --assignor sessioned --snapshot w.yaml": [
-        ("--restart-member x", "no member is called x; there are w0, w1"),
-        ("--add-member 1", "only --restart-member applies"),
-        ("--assignor range", "cannot be combined"),
-    ],
-    "simulate --assignor eager --snapshot": [
-        ("blind.yaml", "what its workers run is not known"),
-        ("g.yaml", "is no group of Connect workers"),
-    ],
-    "rehearse --snapshot g.yaml": [
-        ("--script roling", "there are rolling, "),
-        ("--script crash --compare eger", "--compare eger: there is eager, cooperat"),
-        ("--script crash --compare plan", "rehearses a plan: name the PLAN."),
-        ("--compare eager", "nothing to rehearse: name a PLAN, or add --script"),
-        ("--script crash --param poll", "--param poll: write NAME=TIME; names are rest"),
-        ("--script crash --restart-seconds 9 --param restart=5s", "--restart-seconds is restart."),
-        ("--script crash --param pol=1s", "Did you mean poll?"),
-        ("--script crash --param poll=x", "--param poll=x: expected a duration such as"),
-        ("--script crash --param heartbeat=0", "heartbeat=0: expected at least 0.01 s."),
-        ("--script crash --batch none", "--batch none: give a number of members"),
-        (f"--script crash --batch {'9' * 5000}", "--batch 9"),
-        ("p.yaml --script crash", "leave out the plan (a live group: --group NAME), or"),
-        ("p.yaml --script s.yaml", "no event of s.yaml is a step of the plan"),
-        ("--script crash --compare eager,now -o html", "name one protocol with --compare"),
-    ],
-    "rehearse --script rolling --snapshot": [
-        ("w.yaml --compare eager", "assign tasks by their own protocol: only plan and now"),
-        ("streams.yaml --compare consumer", "assign tasks by their own protocol: only plan and"),
-    ],
-    "rehearse p.yaml": [("--probe", "--probe reads a live group: give GROUP")],
-    "diff g.yaml": [("nothing.yaml", "there is no file nothing.yaml")],
-}
-FAILS = {
-    "inspect": [("--snapshot none.yaml", "there is no such file")],
-    "verify": [
-        ("none.yaml --snapshot g.yaml", "there is no such file"),
-        ("g.yaml --snapshot g.yaml", "expected rebal.plan/1"),
-        ("p.yaml --snapshot other.yaml", "is for group checkout"),
-        ("east.yaml --snapshot west.yaml", "made on cluster east, but this is cluster west"),
-    ],
-    "verify p.yaml --snapshot g.yaml --journal": [
-        ("g.yaml", "is no journal: name another file with --journal"),
-        ("old.jsonl", "belongs to another plan"),
-        ("folder.jsonl", "is a directory"),
-        ("utf16.jsonl", "is UTF-16 text"),
-        ("odd.jsonl", "line 1"),
-        ("later.jsonl", "rebal.journal/2"),
-    ],
-    "plan-upgrade --snapshot g.yaml": [
-        ("--out loop.yaml", "cannot write loop.yaml: too many levels"),
-    ],
-    "simulate --assignor range --snapshot": [
-        ("none.yaml", "there is no such file"),
-        ("nobody.yaml", "cannot simulate checkout: it has no members"),
-    ],
-    "rehearse": [
-        ("checkout", "there is no such plan file. A live group without a plan"),
-        ("x" * 5000, "there is no such plan file. A live group without a plan"),
-    ],
-    "diff": [
-        ("nothing.yaml", "nothing.yaml"),
-        ("g.yaml redacted.yaml", "holds pseudonyms"),
-        ("p.yaml other.yaml", "the plan is for group checkout"),
-    ],
-}
+ROWS = [
+    (f"{begin} {words}", code, says)
+    for code, lines in yaml.safe_load((DATA / "wrong_usage.yaml").read_text()).items()
+    for begin, rows in lines.items()
+    for words, says in rows
+]
+LONG = [
+    (f"rehearse --snapshot g.yaml --script crash --batch {'9' * 5000}", 2, "--batch 9"),
+    (f"rehearse {'x' * 5000}", 1, "there is no such plan file. A live group without a plan"),
+]
 
 
 @pytest.mark.parametrize(
     ("line", "code", "says"),
-    [
-        pytest.param(f"{begin} {words}", code, says, id=f"{begin} {words[:60]}")
-        for code, table in ((2, USAGE), (1, FAILS))
-        for begin, rows in table.items()
-        for words, says in rows
-    ],
+    [pytest.param(*row, id=row[0][:80]) for row in (*ROWS, *LONG)],
 )
 def test_a_wrong_command_line_is_one_sentence(
     line: str, code: int, says: str, *, folder: Path, capsys: Said
