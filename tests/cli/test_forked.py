@@ -24,13 +24,6 @@ def test_results_come_back_in_order(
     assert (parent in workers) is (min(processors, count) == 1)
 
 
-def test_more_than_a_pipe_holds_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forked, "_processors", lambda: 2)
-    assert forked.mapped(lambda n: bytes([n]) * 1_000_000, range(6)) == [
-        bytes([n]) * 1_000_000 for n in range(6)
-    ]
-
-
 def test_an_error_is_raised_here_wherever_it_happened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked, "_processors", lambda: 2)
 

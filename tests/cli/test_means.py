@@ -7,12 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from rebal.groups.snapshot.documents import dump_snapshot
-from rebal.planner.commands import Given
-from rebal.planner.paths import make_plan
-from rebal.planner.plan import dump_plan, load_plan
 from tests.cli.conftest import Live, Rebal, Said
 from tests.planner.looks import look, pods
 
@@ -148,14 +144,3 @@ def test_a_log_from_stdin_is_printed_again_and_not_kept(
     assert "next:  rebal verify plans/a.yaml --client-log -\n" in said.out
     assert "pipe the log into it again" in said.err
     rebal("verify", PLAN, code=4)
-
-
-@pytest.mark.usefixtures("keep")
-def test_a_plan_of_an_earlier_version_gives_what_it_holds(live: Live, rebal: Rebal) -> None:
-    given = Given(connection=("-b", "kafka-1:9092"), plan="old.yaml")
-    made = make_plan(live.groups["checkout"], given=given)
-    Path("old.yaml").write_text(dump_plan(replace(made, given=given)))
-    assert load_plan(Path("old.yaml").read_text(), "yaml").given == given
-    rebal("verify", "old.yaml", code=4)
-    assert live.connections[0].bootstrap == "kafka-1:9092"
-    assert live.asked[0][1]["probe"] is True

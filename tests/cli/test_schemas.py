@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from bench.schemas import EXIT_CODES, incompatible, kinds, main, schema_of, text_of
-from rebal.cli import app, output
+from rebal.cli import output
 from rebal.cli.journal import Journal
 from rebal.cli.render.inspection.document import inspect_document
 from rebal.cli.render.verification import verify_line
@@ -80,22 +80,6 @@ def test_documents_of_rule_cases_fit(rule: str, every: int, tmp_path: Path) -> N
         journal.append(entry_of(plan, standing, snapshot))
         for line in (tmp_path / f"{number}.jsonl").read_text().splitlines():
             checked(line)
-
-
-@pytest.mark.parametrize("path", DEMO, ids=lambda path: path.name.partition(".")[0])
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_documents_of_captured_groups_fit(path: Path, form: str, capsys: Said) -> None:
-    commands = (
-        ["inspect"],
-        ["plan-upgrade"],
-        ["plan-upgrade", "--to", "consumer"],
-        ["simulate", "--assignor", "cooperative-sticky"],
-        ["simulate", "--assignor", "range", "--assignor", "uniform", "--add-member", "2"],
-    )
-    for words in commands:
-        app.run([*words, "--snapshot", str(path), "-o", form])
-        checked(capsys.readouterr().out, form)
-    checked(path.read_text(encoding="utf-8"), "yaml")
 
 
 def test_a_document_that_lacks_a_key_or_has_another_type_does_not_fit(rebal: Rebal) -> None:
