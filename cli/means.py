@@ -112,10 +112,17 @@ class Assumptions:
         Raises:
             UsageError: no such family or rule, or a reason is missing.
         """
+        from rebal.groups.clients import families
         from rebal.planner.plan import Accepted
 
+        stated: dict[str, str] = {}
+        expected = "--assume-family: expected [CLIENT_ID=]FAMILY, the family one of"
+        for text in self.assume_family or ():
+            client_id, _, key = text.rpartition("=")
+            check_family(key, families(), f"{expected} {', '.join(families())}.")
+            stated[client_id or "*"] = key
         return Accepted(
-            families=_families_of(self.assume_family or ()),
+            families=stated,
             ignore=_ignored(self.ignore or (), reasons or ()),
             departed=tuple(self.departed or ()),
         )
@@ -140,25 +147,6 @@ def _ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
         )
     given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
     return dict(zip(wanted, given, strict=True))
-
-
-def _families_of(texts: Sequence[str]) -> dict[str, str]:
-    """Return client id (or `*`) → client family for the option --assume-family.
-
-    Raises:
-        UsageError: no such family.
-    """
-    if not texts:
-        return {}
-    from rebal.groups.clients import families
-
-    made = {}
-    for text in texts:
-        client_id, _, key = text.rpartition("=")
-        expected = "--assume-family: expected [CLIENT_ID=]FAMILY, the family one of"
-        check_family(key, families(), f"{expected} {', '.join(families())}.")
-        made[client_id or "*"] = key
-    return made
 
 
 KeptPlan = Annotated[

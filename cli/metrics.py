@@ -23,6 +23,7 @@ from rebal.cli.sources import whole_name
 from rebal.groups.errors import RebalError
 from rebal.groups.model import Record
 from rebal.groups.protocol import members_by_protocol
+from rebal.inspectors.clock import moment
 from rebal.inspectors.tables.groups import GroupLag, ScannedGroups, read_lag
 from rebal.inspectors.tables.reader import Tables, open_clusters
 from rebal.planner.plan import Verdict
@@ -355,12 +356,12 @@ def _add_group(made: Samples, group: FleetGroup, cluster: ClusterMetrics) -> Non
         "rejected_joins_total": history.refused_total,
         "rebalance_duration_seconds_total": None if spent is None else spent / 1000,
         "rebalance_duration_max_seconds": None if longest is None else longest / 1000,
-        "last_rebalance_timestamp_seconds": _from_micros(history.last_rebalance_at),
+        "last_rebalance_timestamp_seconds": _seconds(moment(history.last_rebalance_at)),
         "downtime_partition_seconds_per_hour": group.stands_still,
         "lag_records": lag.total,
         "lag_max_records": lag.worst,
         "lag_unknown_partitions": lag.unknown,
-        "last_commit_timestamp_seconds": _from_micros(lag.last_commit),
+        "last_commit_timestamp_seconds": _seconds(moment(lag.last_commit)),
     }.items():
         _add(made, f"rebal_group_{name}", of, value)
     for kind in group.troubles:
@@ -374,7 +375,3 @@ def _add(made: Samples, name: str, labels: tuple[str, ...], value: float | None)
 
 def _seconds(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
-
-
-def _from_micros(at: int | None) -> float | None:
-    return None if at is None else at / 1_000_000

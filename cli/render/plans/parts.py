@@ -180,13 +180,13 @@ def kept_rows(plan: Plan, now: datetime) -> Rows:
 def advice_rows(plan: Plan) -> Rows:
     """Yield the last lines of a plan that was just made: the advice and the next command."""
     label = Text("next:", style="bold")
-    if plan.verdict is Verdict.READY:
-        gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
+    step = plan.step(plan.next_step)
+    if plan.verdict is Verdict.READY and step is not None:
         yield Text("now:", style="bold"), plan.advice.text
         yield from (("", Text(line, style="dim")) for line in beside(plan.advice))
         again = "save the group again, " if plan.given.offline else ""
         yield "", f"then {again}check it with the next command, and repeat until the gate holds:"
-        yield label, Command.read(gate)
+        yield label, Command.read(step.gate.command)
         return
     if plan.advice.text:
         yield Text("now:", style="bold"), plan.advice.text
@@ -202,9 +202,8 @@ def advice_rows(plan: Plan) -> Rows:
         yield label, runs[0].line
     elif blocks:
         yield label, explain(blocks[0].rule)
-    elif plan.next_step is not None:
-        gate = next(step.gate.command for step in plan.steps if step.id == plan.next_step)
-        yield label, Command.read(gate)
+    elif step is not None:
+        yield label, Command.read(step.gate.command)
 
 
 def cost_text(step: Step, baseline: GroupSnapshot) -> str:
