@@ -216,8 +216,8 @@ def apply_record(state: TimelineState, rows: Rows, record: TimelineRow) -> None:
             _error(rows, record, "it came after newer records of its group")
         return
     state.newest[record.partition] = record.offset
-    breaks = rows.breaks.get(record.partition, ())
-    state.cut |= any(0 <= newest <= end < record.offset for end in breaks)
+    for end in rows.breaks.get(record.partition, ()):
+        state.cut |= 0 <= newest <= end < record.offset
     _apply(state, rows, record, key, value)
 
 
