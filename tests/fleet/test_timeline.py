@@ -187,6 +187,24 @@ def test_causes_that_the_records_show() -> None:
     assert [row["stopped"] for row in rows[1:4]] == [1, 0, 0]
 
 
+@pytest.mark.parametrize(("after", "stopped"), [(1, 1), (300, 2)], ids=["at once", "later"])
+def test_a_static_restart_with_other_topics_stops_nothing_that_was_closed(
+    after: float, stopped: int
+) -> None:
+    """Later than it would rejoin by itself, the program itself has subscribed to other topics."""
+    topic, log = Story(), Story()
+    before = [M("o", (1,)), M("s-1", (0,), instance="s")]
+    now = [M("o", (0, 1)), M("s-2", topics=("u",), instance="s")]
+    topic.generation(10, 1, before)
+    log.round(10, 1, before)
+    topic.generation(50, 1, [before[0], M("s-2", (0,), instance="s")], stamp=10)
+    log.join(50, "s-2", 1, instance_id="s", leader="o")
+    topic.generation(50 + after, 2, now)
+    log.round(50 + after, 2, now)
+    for rows in (topic.rows, log.rows, [*topic.rows, *log.rows]):
+        assert tables(rows)["rebalances"][-1]["stopped"] == stopped
+
+
 def test_a_probe_is_no_refusal() -> None:
     story = Story()
     story.round(10, 1, [M("a", (0,))])

@@ -402,7 +402,10 @@ def cost_of(of: Transition) -> tuple[str | None, int | None]:
     for span, member in of.stayed:
         had, gave_up = span.member.assignment, False
         if member is not span.member:
-            span.kept, gave_up = _showed(of, span, member)
+            if _never_opened(of, span, member):
+                had = NOTHING
+            else:
+                span.kept, gave_up = _showed(of, span, member)
         kind = (
             logged.get(member.member_id, UNLOGGED) if logged else UNLOGGED,
             span.kept,
@@ -439,6 +442,21 @@ def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple
     synced = of.before is not None and member.member_id in of.before.synced
     rejoined = of.members[member] == of.old.number
     return False, synced and said.owned is not None and rejoined
+
+
+def _never_opened(of: Transition, span: MemberSpan, member: GenerationMember) -> bool:
+    """Return whether a static member restarted with other topics than those of its assignment.
+
+    The process before it had closed them. The new one got the assignment without a rebalance,
+    drops it because it does not subscribe to all of its topics, and rejoins at once.
+    """
+    old, had, topics = of.old, span.member.assignment.partitions, member.subscription.topics
+    joined, longest = span.joined_at or 0, member.rebalance_timeout_ms or 0
+    if old is None or joined <= old.completed or had is None or topics is None:
+        return False
+    return of.new.ended - joined <= longest * MILLI and not {topic for topic, _ in had} <= set(
+        topics
+    )
 
 
 def _revoked_late(of: Transition, member: GenerationMember) -> int | None:
