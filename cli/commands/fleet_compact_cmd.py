@@ -60,7 +60,7 @@ def command(
     time came first: what was removed by then is said, and the next call does the rest. Neither Java
     nor Spark is needed. With -o json or yaml a document on stdout says the same.
     """
-    from rebal.inspectors.fleet.lake.sweep import compact
+    from rebal.inspectors.fleet.lake.run import compact
     from rebal.inspectors.tables.reader import open_clusters
 
     seconds = None if retain is None else params.duration(retain, "--retain")

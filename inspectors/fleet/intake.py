@@ -37,8 +37,7 @@ from rebal.groups.wire.offsets_topic import (
 from rebal.inspectors.fleet.commits import CommitSums, name_topics
 from rebal.inspectors.fleet.increments import encoded, summed
 from rebal.inspectors.fleet.lake.place import LakePlace
-from rebal.inspectors.fleet.lake.run import Run
-from rebal.inspectors.fleet.lake.sweep import Freed, remove
+from rebal.inspectors.fleet.lake.run import Freed, Run, remove
 from rebal.inspectors.fleet.lake.table import DataFile, of_groups, read_rows
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.runs import gathered, in_order, latest_time, pack, runs_of, span_of

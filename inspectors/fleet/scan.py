@@ -45,8 +45,7 @@ from rebal.inspectors.fleet.increments import (
 )
 from rebal.inspectors.fleet.intake import read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
-from rebal.inspectors.fleet.lake.run import Run, counted
-from rebal.inspectors.fleet.lake.sweep import Freed, remove
+from rebal.inspectors.fleet.lake.run import Freed, Run, counted, remove
 from rebal.inspectors.fleet.lake.table import DataFile, find_small, may_hold, of_groups
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS

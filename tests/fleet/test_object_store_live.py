@@ -21,7 +21,7 @@ from pyarrow.fs import FileSelector
 from rebal.cli import app
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
-from rebal.inspectors.fleet.lake.sweep import compact
+from rebal.inspectors.fleet.lake.run import compact
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.sources.captured import find_files
 from rebal.inspectors.fleet.sources.files import blocks, share_out

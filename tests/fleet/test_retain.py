@@ -18,12 +18,10 @@ import pytest
 
 from rebal.cli import app
 from rebal.inspectors.fleet.lake import run as lake_run
-from rebal.inspectors.fleet.lake import sweep
 from rebal.inspectors.fleet.lake import table as lake_table
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
-from rebal.inspectors.fleet.lake.run import new_run
+from rebal.inspectors.fleet.lake.run import Compacted, Freed, compact, new_run
 from rebal.inspectors.fleet.lake.scans import Scans
-from rebal.inspectors.fleet.lake.sweep import Compacted, Freed, compact
 from rebal.inspectors.fleet.lake.table import LakeTable
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.tables.reader import TablesError, open_tables
@@ -159,13 +157,13 @@ def test_scans_that_are_not_kept_go_with_their_files_and_log(lake: Path) -> None
 def test_a_compaction_that_is_killed_between_two_files(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remove = sweep.remove
+    remove = lake_run.remove
 
     def half(place: LakePlace, freed: Sequence[Freed]) -> None:
         remove(place, freed[: len(freed) // 2])
         raise KilledError
 
-    monkeypatch.setattr(sweep, "remove", half)
+    monkeypatch.setattr(lake_run, "remove", half)
     with pytest.raises(KilledError):
         compacted(lake)
     monkeypatch.undo()
@@ -179,14 +177,14 @@ def test_a_compaction_that_is_killed_between_two_files(
 def test_a_scan_that_is_under_way_is_not_disturbed(
     lake: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    run, find = new_run(find_place(str(lake)), UNNAMED, full=False), sweep.find_files
+    run, find = new_run(find_place(str(lake)), UNNAMED, full=False), lake_run.find_files
 
     def end_first(*given: Any, **more: Any) -> Any:
         finish(run, 9)
         return find(*given, **more)
 
     if ends == "within it":
-        monkeypatch.setattr(sweep, "find_files", end_first)
+        monkeypatch.setattr(lake_run, "find_files", end_first)
     assert len(compacted(lake).dropped[UNNAMED]) == 11
     monkeypatch.undo()
     if ends == "after the compaction":
