@@ -35,20 +35,12 @@ def test_the_example_in_the_documentation_is_true() -> None:
     assert not tried.failed
 
 
-@pytest.mark.parametrize(
-    ("name", "protocols"),
-    [
-        ("range", {EAGER}),
-        ("roundrobin", {EAGER}),
-        ("sticky", {EAGER}),
-        ("cooperative-sticky", {EAGER, COOPERATIVE}),
-    ],
-)
-def test_an_assignor_is_that_of_the_java_client(
-    name: str, protocols: set[RebalanceProtocol]
-) -> None:
-    assignor = get(name)
-    assert (assignor.name, assignor.supported_protocols) == (name, protocols)
+def test_only_cooperative_sticky_runs_cooperative() -> None:
+    assert [get(name).name for name in NAMES] == [*NAMES]
+    protocols = {name: get(name).supported_protocols for name in NAMES}
+    assert all(EAGER in each for each in protocols.values())
+    cooperative = [name for name, each in protocols.items() if COOPERATIVE in each]
+    assert cooperative == ["cooperative-sticky"]
 
 
 def test_an_unknown_name_says_which_there_are() -> None:
@@ -93,14 +85,6 @@ def test_cooperative_sticky_sends_its_generation_from_the_start() -> None:
     after = cooperative.on_assignment(MEMBER, OWNED, None, 4)
     assert decode_cooperative_sticky(after.user_data) == 4
     assert (after.owned, after.generation) == (OWNED, 4)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_input_is_left_as_it_was(name: str) -> None:
-    members = (MEMBER, replace(MEMBER, member_id="n", owned=OWNED, generation=3))
-    spec = Spec(members=members, partitions={"orders": 4, "payments": 4})
-    assign(name, spec)
-    assert spec == Spec(members=members, partitions={"orders": 4, "payments": 4})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.assignors import Assignment, LeaderWouldFail, Spec, SpecMember, get
+from rebal.groups.assignors import Assignment, LeaderWouldFail, Spec, get
 from tests.assignors.restless import restless
 
 CASES = int(os.environ.get("REBAL_FUZZ", "200"))
@@ -69,36 +69,6 @@ def test_a_restless_group_is_followed_round_by_round() -> None:
             taken.append(sum(len({*old.owned}.difference(new.owned)) for old, new in pairs))
             spec = replace(spec, members=after)
     assert taken == [0, 3] * 25
-
-
-@pytest.mark.live
-@pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
-def test_claims_of_vanished_partitions_among_many_moves(name: str) -> None:
-    """Few members own all, of topics that have fewer partitions now; then the others start."""
-    from tests.assignors import jar
-
-    random_ = random.Random(name)
-    topics = [f"topic-{n:02}" for n in range(30)]
-    counts = {topic: random_.randint(20, 60) for topic in topics}
-    people = [
-        SpecMember(member_id=f"m-{n:02}", topics=tuple(random_.sample(topics, 15)))
-        for n in range(40)
-    ]
-    assignor = get(name)
-    before = assignor.assign(Spec(members=tuple(people[:5]), partitions=counts))
-    people[:5] = [
-        assignor.on_assignment(m, sorted(before[m.member_id]), None, 1) for m in people[:5]
-    ]
-    for topic in random_.sample(topics, 3):
-        counts[topic] -= 2
-    assert any(p >= counts[topic] for member in people for topic, p in member.owned)
-    spec = Spec(
-        members=tuple(people),
-        partitions=counts,
-        replicas={topic: [[]] * count for topic, count in counts.items()},
-    )
-    with jar.running() as kafka:
-        assert assignor.assign(spec) == kafka.assign(name, spec)
 
 
 @pytest.mark.live

@@ -21,10 +21,7 @@ def lists(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
     return [member.assignors.list for member in snapshot.members]
 
 
-@pytest.mark.parametrize(
-    "text",
-    table("assume", "ids"),
-)
+@pytest.mark.parametrize("text", table("assume", "ids"))
 def test_a_member_by_each_of_its_ids(text: str) -> None:
     seen = group({"id": "a", "client": "a=b:c,d", "instance": "pod-1"}, {"id": "b"})
     made, said = apply_assumptions(seen, [text])
@@ -51,19 +48,13 @@ def test_what_evidence_shows_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("spec", "texts", "why"),
-    table("assume", "contradicted"),
-)
+@pytest.mark.parametrize(("spec", "texts", "why"), table("assume", "contradicted"))
 def test_what_the_group_shows_is_not_overruled(spec: dict[str, Any], texts: str, why: str) -> None:
     with pytest.raises(AssumptionError, match=why):
         apply_assumptions(group_of(spec), [f"client-id={text}" for text in texts.split()])
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    table("assume", "unreadable"),
-)
+@pytest.mark.parametrize(("text", "why"), table("assume", "unreadable"))
 def test_what_cannot_be_read_is_one_sentence(text: str, why: str) -> None:
     with pytest.raises(AssumptionError, match=why) as raised:
         apply_assumptions(group({"id": "a"}), [text])

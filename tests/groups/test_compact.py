@@ -90,10 +90,7 @@ def test_nothing_is_written_of_nothing() -> None:
 GOOD = dump_snapshot(SNAPSHOT)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    table("compact", "errors"),
-)
+@pytest.mark.parametrize(("old", "new", "said"), table("compact", "errors"))
 def test_an_error_names_the_field(old: str, new: str, said: str) -> None:
     assert old in GOOD
     with pytest.raises(DocumentError) as caught:
@@ -192,10 +189,7 @@ def test_any_line_is_read_part_by_part(line: str) -> None:
     assert made == expected
 
 
-@pytest.mark.parametrize(
-    ("value", "said"),
-    table("compact", "not_owned"),
-)
+@pytest.mark.parametrize(("value", "said"), table("compact", "not_owned"))
 def test_what_is_not_owned_of_topics_is_refused(value: object, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         read_by_topic(value)

@@ -99,10 +99,7 @@ def test_an_owned_topic_that_comes_twice_is_joined():
     assert decode_subscription(data).owned_partitions == {"a": Partitions([0, 3])}
 
 
-@pytest.mark.parametrize(
-    ("hex_bytes", "says"),
-    table("consumer_protocol", "bad_subscriptions"),
-)
+@pytest.mark.parametrize(("hex_bytes", "says"), table("consumer_protocol", "bad_subscriptions"))
 def test_a_bad_subscription_gives_one_clear_sentence(hex_bytes, says):
     with pytest.raises(WireError, match="not a consumer subscription") as caught:
         decode_subscription(bytes.fromhex(hex_bytes))

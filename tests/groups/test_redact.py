@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,29 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import (
     AssignorList,
-    Contradiction,
-    Coordinator,
-    DeclaredAssignors,
-    Departed,
-    Evidence,
     Group,
     GroupSnapshot,
     Knowledge,
-    KubernetesWorkload,
     Member,
-    Refusal,
     Running,
-    Software,
-    Source,
-    Subscription,
-    Topic,
-    Unmatched,
     WorkerState,
 )
-from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
 from rebal.groups.snapshot.redact import redact
 from tests.groups.stable import stable_group
 
@@ -40,80 +28,7 @@ AT = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)
 UUID = "0a1b2c3d-0000-4000-8000-00000000000{}"
 
 
-def told(detail: str) -> Evidence:
-    return Evidence(source=Source.REQUEST_LOG, at=AT, detail=detail)
-
-
-def in_file(name: str) -> Evidence:
-    workload = KubernetesWorkload(kind="Deployment", name="pod-z", namespace="shop")
-    return Evidence(source=Source.CONFIG_FILE, detail=name, workload=workload)
-
-
-def member(name: str, number: int, *names: str, instance: str | None = None) -> Member:
-    return Member(
-        member_id=f"{instance or name}-{UUID.format(number)}",
-        client_id=name,
-        host=f"/10.1.2.{number}",
-        instance_id=instance,
-        software=Software(
-            family="java",
-            name="apache-kafka-java",
-            version="3.9.1",
-            evidence=(told(f"{name} said"),),
-        ),
-        assignors=AssignorList(
-            knowledge=Knowledge.EXACT, list=names, evidence=(told(f"{name} at 10.1.2.{number}"),)
-        ),
-        declared=DeclaredAssignors(list=names, evidence=in_file(f"deploy/pod-z/{name}.properties")),
-        subscription=Subscription(version=1, topics=("orders",), user_data=b"secret-host:1"),
-        assignment={"orders": Partitions([number])},
-        assignment_user_data=b"secret-host:1",
-        join_reason=f"{name} restarted",
-        evidence=(told(f"logs/pod-x y/{name}:41 JOIN_GROUP v9"),),
-    )
-
-
-SNAPSHOT = stable_group(
-    member("shop-a", 1, "cooperative-sticky", "range"),
-    member("shop-b", 2, "range"),
-    member("range", 3, "range", instance="pod-7"),
-    group_id="checkout",
-    assignor="range",
-    coordinator=Coordinator(
-        broker_id=2, host="kafka-2.corp", port=9092, rebalanced_why="kafka-2.corp restarted"
-    ),
-    captured_at=AT,
-    topics=(Topic(name="orders", partitions=12),),
-    lag=(Lag(topic="orders", partition=1, committed=1, end=5),),
-    refusals=(
-        Refusal(
-            client_id="late",
-            host="/10.1.2.77",
-            connection="10.1.2.1:9092-10.1.2.7:1-2",
-            instance_id="pod-9",
-            list=("range",),
-            rejoined_as=f"late-{UUID.format(8)}",
-            evidence=told("late from 10.1.2.77 was refused"),
-        ),
-    ),
-    departed=(
-        Departed(
-            member_id=f"gone-{UUID.format(7)}",
-            client_id="gone",
-            host="gone-host",
-            evidence=told("/logs/gone.log:3 LEAVE_GROUP v5"),
-        ),
-    ),
-    contradictions=(
-        Contradiction(member_id=f"shop-a-{UUID.format(1)}", what="shop-a changed", evidence=()),
-    ),
-    unmatched=(
-        Unmatched(
-            what="a log of ghost-1", why="no member is called ghost-1", evidence=told("ghost-1")
-        ),
-    ),
-    notes=("shop-b could not be read from [fe80::1:2:3:4].",),
-)
+SNAPSHOT = load_snapshot((Path(__file__).parents[1] / "data" / "redact.yaml").read_text(), "yaml")
 NAMES = (
     *("shop", "pod-", "late", "gone", "ghost", "10.1.2"),
     *("kafka-2", "corp", "secret-host", "fe80"),

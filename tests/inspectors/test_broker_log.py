@@ -13,6 +13,7 @@ from rebal.groups.evidence.observations import Converted, Joined, Left, Loaded, 
 from rebal.inspectors.logs.broker.reader import read_broker_log
 from rebal.inspectors.logs.forms import LogReading
 from tests.inspectors.logs import DATA, of_kind
+from tests.tables import table
 
 LOGS = DATA / "broker_logs"
 VERSIONS = ("3.9.1", "4.4.0")
@@ -118,24 +119,10 @@ def test_what_a_layout_puts_behind_a_line_hides_nothing(version: str, layout: st
     assert shown == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "instance_id"),
-    [
-        ("Member m in group g has left, removing it from the group", Left, None),
-        ("[Group g] Static Member m with instance id i has left group through explicit "
-         "`LeaveGroup` request; client reason: x", Left, "i"),
-        ("[GroupId g] Static Member m with instance id i left the consumer group.", Left, "i"),
-        ("[GroupId g] Static Member m with instance id i temporarily left the consumer group.",
-         None, None),
-        ("Dynamic Member with unknown member id joins group g in Stable state. Created a new "
-         "member id m for this member and add to the group.", Joined, None),
-        ("Dynamic member with unknown member id joins group g in state PREPARING_REBALANCE. "
-         "Created a new member id m and added the member to the group.", Joined, None),
-    ],
-)  # fmt: skip
-def test_the_wording_of_a_release(text: str, kind: type, instance_id: str | None) -> None:
+@pytest.mark.parametrize(("text", "kind", "instance_id"), table("broker_log", "wordings"))
+def test_the_wording_of_a_release(text: str, kind: str | None, instance_id: str | None) -> None:
     found = read(printed(f"[GroupCoordinator 0]: {text}")).observations
-    assert [type(one) for one in found] == [kind] * bool(kind)
+    assert [type(one).__name__ for one in found] == [kind] * bool(kind)
     assert all((o.group_id, o.member_id, o.instance_id) == ("g", "m", instance_id) for o in found)
 
 

@@ -129,10 +129,7 @@ def test_a_leaders_line_of_another_place_or_time_names_nobody(pattern, changed):
     assert not [o for o in of_kind(reading, Joined) if o.log.endswith("0.log")]
 
 
-@pytest.mark.parametrize(
-    ("said", "error"),
-    table("client_log", "kip848"),
-)
+@pytest.mark.parametrize(("said", "error"), table("client_log", "kip848"))
 def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error):
     who = "12:00:00.1 [bg] INFO [Consumer clientId=k-0, groupId=g] "
     lines = [

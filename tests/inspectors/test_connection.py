@@ -120,10 +120,7 @@ def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
     assert to_confluent(config)["ssl.ca.location"] == str(ca)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    table("connection", "rejected"),
-)  # fmt: skip
+@pytest.mark.parametrize(("overrides", "words"), table("connection", "rejected"))
 def test_what_cannot_be_used_is_refused_by_name(overrides: tuple[str, ...], words: str) -> None:
     with pytest.raises(SettingError) as refused:
         made(*overrides)
@@ -182,10 +179,7 @@ def test_a_profile_s_value_stays_its_text(password: str, tmp_path: Path) -> None
     assert config.password == password.rsplit(maxsplit=1)[-1]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    table("connection", "profiles"),
-)
+@pytest.mark.parametrize(("text", "said"), table("connection", "profiles"))
 def test_a_profile_that_cannot_be_used_is_named(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
@@ -310,10 +304,7 @@ def test_the_configuration_folder_is_absolute_or_not_meant(tmp_path: Path) -> No
         assert config_path({"XDG_CONFIG_HOME": base}) == Path.home() / ".config/rebal/config.yaml"
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    table("connection", "properties"),
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "found"), table("connection", "properties"))
 def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]) -> None:
     assert parse_properties(text, "f") == found
 
@@ -344,19 +335,13 @@ def pem_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("pem_files")
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    table("connection", "options"),
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "line"), table("connection", "options"))
 def test_every_setting_has_its_option(settings: tuple[str, ...], line: str) -> None:
     assert " ".join(words_of(made(*settings))) == line
 
 
 @pytest.mark.usefixtures("pem_files")
-@pytest.mark.parametrize(
-    "settings",
-    table("connection", "no_options"),
-)  # fmt: skip
+@pytest.mark.parametrize("settings", table("connection", "no_options"))
 def test_what_has_no_option_gives_no_words_and_no_command(settings: tuple[str, ...]) -> None:
     assert words_of(made(*settings)) is None
     assert not list(Given(brokers="b:1", client=None).remove_static("g", ["s"]))

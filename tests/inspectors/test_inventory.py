@@ -29,10 +29,7 @@ def test_a_java_clients_properties():
     assert notes == ()
 
 
-@pytest.mark.parametrize(
-    "text",
-    table("inventory", "classic_only"),
-)
+@pytest.mark.parametrize("text", table("inventory", "classic_only"))
 def test_settings_that_kip_848_clients_refuse(tmp_path, text):
     fixed = "bootstrap.servers=b:9092\ngroup.id=g\n"
     declared, _ = one(write(tmp_path, "c.properties", fixed + text))
@@ -49,10 +46,7 @@ def test_librdkafkas_short_names_in_json_and_yaml():
     assert declared.list == ("range", "roundrobin")
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    table("inventory", "sinks"),
-)  # fmt: skip
+@pytest.mark.parametrize(("settings", "expected"), table("inventory", "sinks"))
 def test_a_sink_connectors_overrides_are_its_consumers_settings(tmp_path, settings, expected):
     sink = "connector.class=io.S3SinkConnector\ntopics=orders\n"
     found = read_inventory(write(tmp_path, "sink.properties", sink + settings)).declared
@@ -89,19 +83,13 @@ def test_a_spring_folder_with_profiles():
     assert any("profile prod" in note and "active" in note for note in reading.notes)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    table("inventory", "spellings"),
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "text", "expected"), table("inventory", "spellings"))
 def test_spellings(tmp_path, name, text, expected):
     declared, _ = one(write(tmp_path, name, text))
     assert (declared.group_id, declared.list) == ("g", expected)
 
 
-@pytest.mark.parametrize(
-    ("line", "offers", "held_back"),
-    table("inventory", "workers"),
-)
+@pytest.mark.parametrize(("line", "offers", "held_back"), table("inventory", "workers"))
 def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, held_back):
     text = (
         "group.id=workers\nbootstrap.servers=x\nconfig.storage.topic=c\nconsumer.group.id=g\n"
@@ -114,10 +102,7 @@ def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, he
     assert notes == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    table("inventory", "unknown_lists"),
-)
+@pytest.mark.parametrize(("text", "named"), table("inventory", "unknown_lists"))
 def test_a_consumer_whose_list_is_not_known_declares_nothing(tmp_path, text, named):
     fixed = "group.id=g\nbootstrap.servers=x\n"
     reading = read_inventory(write(tmp_path, "connect.properties", fixed + text))
@@ -125,10 +110,7 @@ def test_a_consumer_whose_list_is_not_known_declares_nothing(tmp_path, text, nam
     assert named in reading.notes[0]
 
 
-@pytest.mark.parametrize(
-    "text",
-    table("inventory", "streams"),
-)
+@pytest.mark.parametrize("text", table("inventory", "streams"))
 def test_a_streams_program_declares_upgrade_from(tmp_path, text):
     (one,) = read_inventory(write(tmp_path, "a.properties", text)).declared
     assert (one.group_id, one.client_id, one.family, one.upgrade_from) == (
@@ -136,10 +118,7 @@ def test_a_streams_program_declares_upgrade_from(tmp_path, text):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "text",
-    table("inventory", "no_consumers"),
-)
+@pytest.mark.parametrize("text", table("inventory", "no_consumers"))
 def test_other_settings_are_no_consumer(tmp_path, text):
     reading = read_inventory(write(tmp_path, "a.properties", text))
     assert reading.declared == ()

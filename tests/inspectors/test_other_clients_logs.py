@@ -87,8 +87,7 @@ def test_the_end_of_a_session_of_sarama_shows_no_join_nor_which_of_two_groups_it
 
 
 @pytest.mark.parametrize(
-    ("name", "family", "times", "client_id"),
-    table("other_clients", "rejected"),
+    ("name", "family", "times", "client_id"), table("other_clients", "rejected")
 )
 def test_a_rejected_join_is_one_rejection(
     name: str, family: str, times: int, client_id: str
@@ -243,10 +242,7 @@ def test_an_incomplete_configuration_shows_no_list() -> None:
     assert lists(read_clients(text)) == set()
 
 
-@pytest.mark.parametrize(
-    "part",
-    table("other_clients", "hostile"),
-)
+@pytest.mark.parametrize("part", table("other_clients", "hostile"))
 def test_a_hostile_line_is_read_at_once_and_shows_nothing(part: str) -> None:
     line = (part * (16_000 // len(part))).encode()
     others = OtherClients(TextInput(io.BytesIO(line)), None)

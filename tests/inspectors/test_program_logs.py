@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from string import Template
 
 import pytest
 from msgspec.structs import replace
@@ -91,38 +92,16 @@ def test_a_program_without_a_client_id_is_known_by_its_application() -> None:
     assert printed(foreign) == []
 
 
-def worker_log(client: str, set_to: str, protocol: str) -> str:
-    return (
-        # The consumer of a worker's own topics has the worker's group id, and may have no name.
-        f"{AT}clients.consumer.ConsumerConfig - ConsumerConfig values: \n\tclient.id = {set_to}\n"
-        "\tgroup.id = workers\n\tpartition.assignment.strategy = "
-        "[class org.apache.kafka.clients.consumer.RangeAssignor]\n\n"
-        "[2026-11-21 11:32:52,096] INFO DistributedConfig values: \n"
-        f"\tclient.id = {set_to}\n\tconnect.protocol = {protocol}\n\tgroup.id = workers\n"
-        "\trebalance.timeout.ms = 60000\n\tscheduled.rebalance.max.delay.ms = 300000\n"
-        "\tsession.timeout.ms = 10000\n"
-        " (org.apache.kafka.connect.runtime.distributed.DistributedConfig)\n"
-        "[2026-11-21 11:32:52,714] INFO Kafka version: 4.1.1 "
-        "(org.apache.kafka.common.utils.AppInfoParser)\n"
-        + "".join(
-            f"[2026-11-21 11:32:53,30{n}] INFO [Worker clientId={client}, groupId=workers] "
-            "(Re-)joining group (org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
-            for n in (3, 4)
-        )
-        + f"[2026-11-21 11:32:53,403] INFO [Worker clientId={client}, groupId=workers] "
-        "Successfully joined group with generation Generation{generationId=1, "
-        f"memberId='{client}-{UUID}', protocol='default'}} "
-        "(org.apache.kafka.connect.runtime.distributed.WorkerCoordinator)\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("client", "protocol"),
     [("w1", "eager"), ("connect-1", "compatible"), ("connect-127.0.0.1:8083", "sessioned")],
 )
 def test_a_worker_says_its_protocol(client: str, protocol: str) -> None:
     set_to = client if client == "w1" else ""
-    (join,) = read_clients(worker_log(client, set_to, protocol)).observations
+    # The consumer of a worker's own topics has the worker's group id, and may have no name.
+    log = Template((DATA / "connect/worker.log").read_text())
+    text = log.substitute(client=client, set_to=set_to, protocol=protocol)
+    (join,) = read_clients(text).observations
     assert isinstance(join, Joined)
     assert join.list == worker_list(protocol)
     assert (join.member_id, join.protocol_type) == (f"{client}-{UUID}", "connect")

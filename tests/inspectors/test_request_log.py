@@ -76,10 +76,7 @@ def line(json_text, layout="[2026-11-21 02:04:44,313] DEBUG {} (kafka.request.lo
     return layout.format("Completed request:" + json_text)
 
 
-@pytest.mark.parametrize(
-    "layout",
-    table("request_log", "layouts"),
-)
+@pytest.mark.parametrize("layout", table("request_log", "layouts"))
 def test_any_layout_around_the_json(layout):
     reading = read(line(join(("cooperative-sticky", "range")), layout))
     (seen,) = reading.observations
