@@ -173,12 +173,7 @@ def test_a_line_that_names_no_member_is_said(line, said):
 
 
 # As kafka-clients 2.3.1 and 4.1.1 print it at DEBUG.
-SENT = (
-    "Sending JoinGroup (JoinGroupRequestData(groupId='g', sessionTimeoutMs=45000, "
-    "rebalanceTimeoutMs=300000, memberId='{}', groupInstanceId={}, protocolType='consumer', "
-    "protocols=[JoinGroupRequestProtocol(name='range', metadata=[0, 1]), JoinGroupRequestProtocol("
-    "name='cooperative-sticky', metadata=[0, 1])]{})) to coordinator h:9092 (id: 1 rack: null)"
-)
+SENT = table("client_log", "sent")
 
 
 @pytest.mark.parametrize(

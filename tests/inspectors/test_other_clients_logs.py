@@ -251,15 +251,7 @@ def test_a_hostile_line_is_read_at_once_and_shows_nothing(part: str) -> None:
     assert read_broker_log([io.BytesIO(line)]).observations == ()
 
 
-STICKY = (
-    "DEBUG kafka.coordinator Sending JoinGroup (JoinGroupRequest(group_id='g', "
-    "session_timeout_ms=6000, rebalance_timeout_ms=300000, member_id='a-1', "
-    "group_instance_id=None, protocol_type='consumer', protocols=[('sticky', "
-    "ConsumerProtocolSubscription(version=0, topics=['range'], user_data=StickyAssignorUserData("
-    "version=1, previous_assignment=[('range', [0, 1])], generation=1))), ('roundrobin', "
-    "ConsumerProtocolSubscription(version=0, topics=['range'], user_data=b''))], reason=None)) to "
-    "coordinator coordinator-1"
-)
+STICKY = table("other_clients", "sticky")
 
 
 def test_topics_in_the_metadata_are_no_assignors() -> None:

@@ -14,50 +14,19 @@ from rebal.groups.evidence.observations import Joined
 from rebal.groups.model import Evidence, GroupSnapshot, Source, Timeouts
 from tests.groups.observed import at, declared, group, joined, member
 from tests.inspectors.declared_files import one, write
-
-PROPERTIES = """bootstrap.servers=b:9092
-group.id=g
-client.id=c
-session.timeout.ms={}
-max.poll.interval.ms={}
-"""
-SPRING = """spring:
-  session:
-    timeout: 30m
-  kafka:
-    consumer:
-      group-id: g
-      client-id: c
-      {}
-      {}
-"""
+from tests.tables import table
 
 
 @pytest.mark.parametrize(
     ("form", "lines", "expected"),
-    [
-        (PROPERTIES, ("30000", "600000"), (30_000, 600_000)),
-        (PROPERTIES, ("${TIMEOUT}", "10m"), (None, None)),
-        (SPRING, ("max-poll-interval: 10m", "session-timeout: 45s"), (45_000, 600_000)),
-        (SPRING, ("max-poll-interval: PT1M30S", "session-timeout: 500ms"), (500, 90_000)),
-        (SPRING, ("session-timeout: 1m30s", ""), (90_000, None)),
-        # The environment may set it otherwise.
-        (SPRING, ("session-timeout: ${S:20s}", ""), (None, None)),
-        # Kafka's own key goes first; without a unit nobody can tell seconds from milliseconds.
-        (
-            SPRING,
-            ("session-timeout: 45s", 'properties: {session.timeout.ms: "6000"}'),
-            (6_000, None),
-        ),
-        (SPRING, ("session-timeout: 45", ""), (None, None)),
-        (SPRING, ("session-timeout: soon", "max-poll-interval: 0s"), (None, None)),
-    ],
+    [(form, *row) for form in ("properties", "spring") for row in table("timeouts", form)],
 )
 def test_files_declare_them(
     tmp_path: Path, form: str, lines: tuple[str, str], expected: tuple[int | None, int | None]
 ) -> None:
-    name = "application.yaml" if form is SPRING else "c.properties"
-    found, notes = one(write(tmp_path, name, form.format(*lines)))
+    name = "application.yaml" if form == "spring" else "c.properties"
+    text = table("timeouts", "forms")[form].format(*lines)
+    found, notes = one(write(tmp_path, name, text))
     assert (found.session_timeout_ms, found.max_poll_interval_ms) == expected
     assert notes == ()
 
