@@ -6,7 +6,7 @@ so a member with [cooperative-sticky, range] runs EAGER whatever is elected. fra
 vote.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -97,7 +97,9 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
 
 def _in_common(answers: Sequence[ProtocolAnswer]) -> ProtocolAnswer:
     """Return the answer of all members together."""
-    evidence = _unique(item for answer in answers for item in answer.evidence)
+    items = (item for answer in answers for item in answer.evidence)
+    # Once from each source: many members repeat it.
+    evidence = tuple({(item.source, item.detail): item for item in items}.values())
     values = {answer.value for answer in answers}
     known = values - {_NO_KIND}
     if len(known) > 1:
@@ -414,8 +416,3 @@ def _described(snapshot: GroupSnapshot, detail: str) -> tuple[Evidence, ...]:
 
 def _cannot_tell(why: str) -> ProtocolAnswer:
     return ProtocolAnswer(value=_NO_KIND, why=why)
-
-
-def _unique(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """Return one evidence of each source and detail, the first: many members repeat it."""
-    return tuple({(item.source, item.detail): item for item in evidence}.values())

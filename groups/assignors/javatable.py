@@ -295,14 +295,13 @@ class HashTable(Generic[_K]):
     def _grow(self) -> None:
         self._size *= 2
         for index, slot in list(self._slots.items()):
+            del self._slots[index]
             parts: dict[int, list[_K]] = {}
             for key in slot:
                 parts.setdefault(self._where[key][0] & (self._size - 1), []).append(key)
             if isinstance(slot, SlotTree) and len(parts) == 1 and len(slot) > _SHRUNK_TREE:
-                del self._slots[index]
                 self._slots[next(iter(parts))] = slot
                 continue
-            del self._slots[index]
             for where, keys in parts.items():
                 tree = isinstance(slot, SlotTree) and len(keys) > _SHRUNK_TREE
                 self._slots[where] = SlotTree((k, self._order(k)) for k in keys) if tree else keys

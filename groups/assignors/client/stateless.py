@@ -12,7 +12,7 @@ subscribe to the topic.
 from bisect import bisect_left
 from itertools import chain, groupby, islice
 
-from rebal.groups.assignors.client.problem import Problem, Racks, RackSet, matter
+from rebal.groups.assignors.client.problem import Problem, Racks, matter
 from rebal.groups.assignors.spec import TopicPartition
 
 
@@ -20,10 +20,8 @@ def assign_range(problem: Problem) -> list[list[TopicPartition]]:
     """Return each member's partitions, in the order the leader returns them."""
     places = problem.subscribers(problem.by_instance, once=True)
     if any(member.rack for member in problem.members):
-        shares = [_Share(problem, topic, places[topic]) for topic in problem.leader_topics]
         racks = Racks(problem)
-        for share in shares:
-            share.look_at(racks)
+        shares = [_Share(problem, topic, places[topic], racks) for topic in problem.leader_topics]
         if any(share.racks_matter for share in shares):
             return _with_racks(problem, shares)
     result: list[list[TopicPartition]] = [[] for _ in problem.members]
@@ -45,24 +43,17 @@ def assign_range(problem: Problem) -> list[list[TopicPartition]]:
 class _Share:
     """One topic while it is being shared out: who may still get how much of it."""
 
-    def __init__(self, problem: Problem, topic: int, members: list[int]) -> None:
+    def __init__(self, problem: Problem, topic: int, members: list[int], racks: Racks) -> None:
         self.topic = topic
         self.members = members
         self.count = problem.counts[topic]
         self.base, self.more = divmod(self.count, len(members))
         self.given: dict[int, list[int]] = {member: [] for member in members}
         self.left: dict[int, None] = dict.fromkeys(range(self.count))
-        self.of_member: list[str | None] = []
-        self.partition_racks: list[RackSet] = []
-        self.racks_matter = False
-
-    def look_at(self, racks: Racks) -> None:
-        """Take in the racks, if one of the topic's members has one."""
         self.of_member = racks.of_member
-        mine = {rack for m in self.members if (rack := racks.of_member[m]) is not None}
-        if mine:
-            self.partition_racks = racks.of_topic(self.topic)
-            self.racks_matter = matter(mine, self.partition_racks)
+        mine = {rack for member in members if (rack := racks.of_member[member]) is not None}
+        self.partition_racks = racks.of_topic(topic) if mine else []
+        self.racks_matter = matter(mine, self.partition_racks)
 
     def room(self, member: int) -> int:
         """Return how many more partitions the member may get now."""
