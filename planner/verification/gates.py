@@ -1,7 +1,7 @@
 """Proof that a member completed a step: of one look (`GATES`), and of all (`AnswerLedger`).
 
-`GATES` has a function for each aim of a step. To add a kind of step, add an `Aim` and its function.
-Each function judges one member by the evidence of one look; `AnswerLedger` adds what
+`proof_of` calls the function of the step's aim in `GATES`. To add a kind of step, add an `Aim` and
+its function. Each function judges one member by the evidence of one look; `AnswerLedger` adds what
 earlier looks proved of the same member id.
 
 Kafka Streams: the version comes from the member's own bytes (groups/streams.py) or a log;
@@ -53,6 +53,11 @@ class Proof(Record, frozen=True, kw_only=True):
     done: Tri
     why: str = ""
     by_hand: bool = False
+
+
+def proof_of(context: Context, step: Step, facts: Facts) -> Proof:
+    """Return whether this member has completed `step`, by the evidence in `context` alone."""
+    return GATES[step.aim](context, step, facts)
 
 
 def _widen(context: Context, _: Step, facts: Facts) -> Proof:
@@ -324,7 +329,7 @@ class AnswerLedger:
         for step in self._plan.steps:
             for facts in context.members:
                 key = step.id, facts.member.member_id
-                found[key] = proof = GATES[step.aim](context, step, facts)
+                found[key] = proof = proof_of(context, step, facts)
                 if proof.done is not Tri.CANNOT_TELL:
                     self._said[key][proof.done] = where
                     if assumed(facts.member):
