@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -70,165 +72,26 @@ def upgraded(family: str, before: str, after: str | None, **new: Any) -> Case:
     return [start(lib=lib(family, before))], [start(lib=lib(family, after), **new)]
 
 
-ADMITTED = {
-    "the old assignor stays": listed("range", "cooperative-sticky range"),
-    "the elected assignor stays": listed("cooperative-sticky range", "cooperative-sticky"),
-    "a version that is not known, whose default begins with range in all": upgraded(
-        "java", "2.8.2", None
-    ),
-    "a wrapper of versions that nobody looked up": tuple(
-        [start(lib=lib("java", product="Quarkus", product_version=n, own_list=False))] for n in "12"
-    ),
-    "a list written before the version is known": listed("", "range"),
-    "a static id that several processes shared": (
-        [start("range", instance_id="pay-1", replicas=3)],
-        [start("range", instance_id="pay-1", replicas=1)],
-    ),
-    "a static id of one process": listed("range", "range", instance_id="pay-1", replicas=1),
-    "libraries that ran beside each other before": tuple(
-        [start("sticky", **more), start("sticky", family="sarama", file="bill/app.yaml")]
-        for more in ({}, {"session_timeout_ms": 30_000})
-    ),
-    "a library that is named for the first time": (
-        [start("sticky", family="librdkafka")],
-        [start("sticky", lib=lib("franz-go", "1.18.0"))],
-    ),
-    "a broker more": ([start("range", brokers="a:1")], [start("range", brokers="b:1,a:1")]),
-    "a timeout alone": listed("", "", session_timeout_ms=30_000),
-    "a timeout under KIP-848, where the brokers set it": tuple(
-        [start(group_protocol="consumer", session_timeout_ms=ms)] for ms in (9_000, 3_000)
-    ),
-    "a heartbeat that only Java compares": tuple(
-        [start("range", family="librdkafka", heartbeat_ms=ms)] for ms in (3_000, 60_000)
-    ),
-    "a poll interval below Java's session timeout": listed("", "", max_poll_interval_ms=9_000),
-    "Streams across 2.4 by upgrade.from": upgraded("streams", "2.3.1", "2.8.2", upgrade_from="2.3"),
-    "a new group": ([], [start("range")]),
-    "a product without a group": tuple(
-        [start(lib=lib("java", version, product="Flink", group_protocol=False))]
-        for version in ("3.0.0", "3.9.0")
-    ),
-}
-PARTING: Case = (
-    [start("range", "sticky"), start("range", "sticky", file="bill/app.yaml")],
-    [start("range"), start("sticky", file="bill/app.yaml")],
-)
-REJECTED = {
-    "a default list under a written one": listed("roundrobin", "", lib=lib("java", "2.8.2")),
-    "two services part": PARTING,
-    "two services part in a group of another name": tuple(
-        [start("range", group=one), start("sticky", group=two, file="bill/app.yaml")]
-        for one, two in (("pay", "bill"), ("new", "new"))
-    ),
-    "the static member's own old list": tuple(
-        [start(name, instance_id="pay-1")] for name in ("range", "sticky")
-    ),
-    "one process, which may be more": tuple(
-        [start(name, replicas=1, max_surge="0")] for name in ("range", "sticky")
-    ),
-    "a session timeout out of bounds": listed("range", "range", session_timeout_ms=2000),
-    "a session timeout of zero": listed("range", "range", family=None, session_timeout_ms=0),
-    "a heartbeat as long as Java's session timeout": listed("range", "range", heartbeat_ms=45_000),
-    "a name where Java takes a class": listed("range", "range", spelled=("range",)),
-    "a name of librdkafka with a capital": tuple(
-        [start("range", family="librdkafka", spelled=one)] for one in (("range",), ("Range",))
-    ),
-    "Streams across 2.4 by an upgrade.from that is not EAGER": upgraded(
-        "streams", "2.3.1", "2.8.2", upgrade_from="2.5"
-    ),
-    "Streams back across 2.4": upgraded("streams", "2.8.2", "2.3.1"),
-    "another service on kafka-go joins the group": (
-        [start("range")],
-        [start("range"), start("range", file="bill/app.yaml", family="segmentio")],
-    ),
-    "Streams to KIP-1071, which has no online path": tuple(
-        [start(lib=lib("streams", "4.2.0"), group_protocol=one)] for one in (None, "streams")
-    ),
-    "Streams back from KIP-1071, which has no online path": tuple(
-        [start(lib=lib("streams", "4.2.0"), group_protocol=one)] for one in ("streams", None)
-    ),
-    "a list that names an assignor twice": (
-        [start("range", lib=lib("java", "3.9.0"))],
-        [start("range", "range", lib=lib("java", "3.9.0"))],
-    ),
-    "an assignor that librdkafka has not, beside one that stays": (
-        [start("range", "roundrobin", family="librdkafka")],
-        [start("range", "sticky", family="librdkafka")],
-    ),
-    "a poll interval below librdkafka's session timeout": listed(
-        "range", "range", family="librdkafka", session_timeout_ms=30_000, max_poll_interval_ms=9_000
-    ),
-    "a poll interval below the session timeout of a newer librdkafka": tuple(
-        [start(lib=lib("librdkafka", version), max_poll_interval_ms=30_000)]
-        for version in ("1.6.1", "1.7.0")
-    ),
-    "a version of librdkafka without group.protocol": tuple(
-        [start(lib=lib("librdkafka", version), group_protocol="consumer")]
-        for version in ("2.12.0", "2.3.0")
-    ),
-    "a client without KIP-848 joins a group that has it": (
-        [start(group_protocol="consumer")],
-        [
-            start(group_protocol="consumer"),
-            start(group_protocol="consumer", lib=lib("kafkajs", "2.2.4"), file="bill/app.yaml"),
-        ],
-    ),
-    "a Java before KIP-848 follows the rest of its group": tuple(
-        [
-            start(group_protocol="consumer"),
-            start(group_protocol=one, lib=lib("java", "3.9.1"), file="bill/app.yaml"),
-        ]
-        for one in (None, "consumer")
-    ),
-    "Streams 4 with an upgrade.from of an eager version": tuple(
-        [start(lib=lib("streams", version), upgrade_from="2.3")] for version in ("3.9.0", "4.0.0")
-    ),
-    "a class that Kafka has not, beside one that stays": listed(
-        "range", "org.apache.kafka.clients.consumer.CoperativeStickyAssignor range"
-    ),
-}
-UNKNOWN = {
-    "a heartbeat as long as the session of Java before 3.0": listed("", "", heartbeat_ms=20_000),
-    "other brokers": ([start("range", brokers="a:1,b:1")], [start("range", brokers="c:1")]),
-    "a static id of processes that no file counts": listed("range", "range", instance_id="pay-1"),
-    "a new library whose group no file names": (
-        [],
-        [start_of("pay/go.mod", lib("sarama", "1.43.3"))],
-    ),
-    "an elected assignor that depends on the number of members": (
-        [start("range", "sticky"), start("sticky", "range", file="bill/app.yaml")],
-        [start("sticky"), start("sticky", "range", file="bill/app.yaml")],
-    ),
-    "the elected assignor goes": listed("range cooperative-sticky", "cooperative-sticky"),
-    "a class of the application's own": listed("range", "com.acme.Mine"),
-    "away from a class of the application's own": listed("com.acme.Mine", "range"),
-    "a default of a version that is not known": listed("", "cooperative-sticky"),
-    "a new service with KIP-848 joins a classic group": (
-        [start("range")],
-        [start("range"), start(group_protocol="consumer", file="bill/app.yaml")],
-    ),
-    "the way back from KIP-848": ([start(group_protocol="consumer")], [start("range")]),
-    "Java 5 without group.protocol": upgraded("java", "4.1.0", "5.0.0"),
-    "another library under a sticky assignor": (
-        [start("cooperative-sticky", lib=lib("java", "3.9.0"))],
-        [start("cooperative-sticky", lib=lib("franz-go", "1.18.0"))],
-    ),
-    "away from a list with which librdkafka does not start": listed(
-        "cooperative-sticky range", "cooperative-sticky", family="librdkafka"
-    ),
-    "away from a name where Java takes a class": tuple(
-        [start("range", spelled=one)] for one in (("range",), ())
-    ),
-    "away from a setting with which KIP-848 does not start": tuple(
-        [start(group_protocol="consumer", classic_only=one)]
-        for one in (("session.timeout.ms",), ())
-    ),
-    "a group id that is not known": listed("range", "range", group=None),
-}
+def read(row: dict[str, Any]) -> Start:
+    """Return the start that a row of tests/data/check/starts.yaml sets."""
+    given = {key: tuple(v) if isinstance(v, list) else v for key, v in row.items()}
+    facts = dict(given.pop("lib", {}))
+    library = lib(facts.pop("family", None), facts.pop("version", None), **facts) if facts else None
+    if "unconfigured" in given:
+        return start_of(given["unconfigured"], library or Library())
+    return start(*given.pop("list", ()), lib=library, **given)
+
+
+def case_of(case: dict[str, list[dict[str, Any]]]) -> Case:
+    return [read(row) for row in case["before"]], [read(row) for row in case["after"]]
+
+
+FOUND = yaml.safe_load((Path(__file__).parents[1] / "data/check/starts.yaml").read_text())
+PARTING = case_of(FOUND["no"]["two services part"])
 CASES = [
-    pytest.param(before, after, verdict, id=name)
-    for verdict, cases in ((Tri.YES, ADMITTED), (Tri.NO, REJECTED), (Tri.CANNOT_TELL, UNKNOWN))
-    for name, (before, after) in cases.items()
+    pytest.param(*case_of(case), Tri(verdict), id=name)
+    for verdict, cases in FOUND.items()
+    for name, case in cases.items()
 ]
 
 
