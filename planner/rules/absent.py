@@ -88,16 +88,13 @@ def answers(gone: list[Departed], context: Context) -> tuple[str, tuple[NamedCom
     """
     here, one = context.expected or len(context.members), len(gone) == 1
     names = [_name(each) for each in gone]
-    if len(set(names)) < len(names):
-        names = [each.member_id for each in gone]
-    left = [*options("--departed", names)]
-    if len(gone) > NAMED:
-        left = ["--expect-members", str(here)]
-    counted = ["--expect-members", str(here + len(gone))]
-    uses = "if it belongs to the service", "if it left for good"
-    if not one:
-        uses = "if they belong to the service", "if they left for good"
-    text = f"Add {' '.join(counted)} {uses[0]}, {' '.join(left)} {uses[1]}."
+    ids = [each.member_id for each in gone]
+    known = options("--departed", names if len({*names}) == len(names) else ids)
+    left = known if len(gone) <= NAMED else ("--expect-members", str(here))
+    counted = f"--expect-members {here + len(gone)}"
+    who, whose = ("it", "belongs") if one else ("they", "belong")
+    uses = f"if {who} {whose} to the service", f"if {who} left for good"
+    text = f"Add {counted} {uses[0]}, {' '.join(left)} {uses[1]}."
     return text, (
         context.answering(uses[0], expected=here + len(gone)),
         context.answering(uses[1], *left),

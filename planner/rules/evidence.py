@@ -201,22 +201,17 @@ def changed_not_restarted(context: Context) -> Findings:
     """
     unknown = []
     for facts in context.members:
-        declared = _declared(facts)
-        known = facts.member.assignors
+        declared, known = _declared(facts), facts.member.assignors
         if declared is None:
             continue
-        if any(unnamed(context, name) for name in declared):
-            unknown.append(facts)
-            continue
-        if known.knowledge is Knowledge.EXACT:
-            differs = known.list != declared
-        else:
-            differs = bool(set(declared) & set(known.lacks) or set(known.at_least) - set(declared))
-            if not differs:
-                unknown.append(facts)
         exact = known.knowledge is Knowledge.EXACT
+        contradicted = set(declared) & set(known.lacks) or set(known.at_least) - set(declared)
+        named = not any(unnamed(context, name) for name in declared)
+        differs = named and (known.list != declared if exact else bool(contradicted))
         runs = f"[{', '.join(known.list)}]" if exact else "another list"
-        if differs and _started_later(facts):
+        if not named or not (exact or differs):
+            unknown.append(facts)
+        elif differs and _started_later(facts):
             yield _elsewhere(facts, runs, declared)
         elif differs:
             yield found(

@@ -98,29 +98,28 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
 def _client_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
     family = known.software if known.software in _PROGRAMS else None
     faults = [fault for fault in known.faults if _holds(context, fault)]
-    hit: list[Facts] = []
-    there: dict[Fault, None] = {}
-    versions: list[Version] = []
+    versions = [
+        (facts, version)
+        for facts in context.members
+        if (version := _version(facts, family)) is not None
+        and (family is not None or facts.family == known.software)
+    ]
     # Members of one release have the same faults, and a group has few releases.
-    faulty: dict[Version, list[Fault]] = {}
-    for facts in context.members:
-        version = _version(facts, family)
-        if version is None or (family is None and facts.family != known.software):
-            continue
-        if version not in faulty:
-            faulty[version] = [fault for fault in faults if fault.in_version(version) is Tri.YES]
-        if faulty[version]:
-            hit.append(facts)
-            versions.append(version)
-            there |= dict.fromkeys(faulty[version])
+    faulty = {
+        version: [fault for fault in faults if fault.in_version(version) is Tri.YES]
+        for version in dict.fromkeys(version for _, version in versions)
+    }
+    hit = [facts for facts, version in versions if faulty[version]]
     if hit:
+        there = dict.fromkeys(fault for found_in in faulty.values() for fault in found_in)
+        newest = max(version for version in faulty if faulty[version])
         title = _TITLES.get(known.software, known.software)
-        releases = ", ".join(map(shown, sorted(set(versions))))
+        releases = ", ".join(shown(version) for version in sorted(faulty) if faulty[version])
         yield found(
             f"{context.named(hit)} ({title} {releases}) {'has' if len(hit) == 1 else 'have'} known "
             f"faults: {_listed(there)}.",
             members=hit,
-            fix=_upgrade(title, there, known, lambda version: max(versions) < version),
+            fix=_upgrade(title, there, known, lambda version: newest < version),
         )
 
 
