@@ -9,8 +9,9 @@ from kafka.admin import ConfigResource
 
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, StreamsHost
+from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import Rolling
 from tests.kafka.service import inspect, named
 from tests.live_support import wait_state
 from tests.live_support.rollout import Plan
@@ -21,26 +22,22 @@ AGREED = ("--ignore", "RB413", "--reason", "night shift agrees")
 JOINS = ("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "HEARTBEAT", "OFFSET_COMMIT", "ALTER")
 
 
-class Program:
+class Program(Rolling):
     """Two instances of one application, which a plan stops and starts."""
 
-    def __init__(self, broker: Broker, folder: Path) -> None:
-        self.broker = broker
-        self._host = StreamsHost(jars.NEWEST, folder)
-        self._running: list[Member] = []
-
-    def start(self, *names: str, **settings: str) -> None:
+    def run(self, *names: str, **settings: str) -> None:
         """Start instances, and wait until as many members as run are Stable."""
-        self._running += [self._launch(name, settings) for name in names]
-        self.wait("Stable", len(self._running))
+        self.begin(names, [], settings=settings)
 
-    def _launch(self, name: str, settings: dict[str, str]) -> Member:
-        made = {key.replace("_", "."): value for key, value in settings.items()}
-        return self._host.start(self.broker, name, GROUP, topics=[TOPIC], settings=made)
+    def settle(self) -> None:
+        self.wait("Stable", len(self.running))
 
-    def refuses(self, name: str, **settings: str) -> None:
+    def wait(self, state: str, members: int) -> None:
+        wait_state(self.broker, self.group, state, members)
+
+    def fails(self, name: str, **settings: str) -> None:
         """An instance that starts beside the others stops with an error."""
-        member = self._launch(name, settings)
+        member = self.start(name, [], settings=settings)
 
         def failed() -> bool:
             return any(event.data["state"] == "ERROR" for event in member.said("state"))
@@ -48,31 +45,21 @@ class Program:
         wait_for(f"{name} to fail", failed, timeout=30)
         member.stop()
 
-    def stop(self) -> None:
-        for member in self._running:
-            if not member.closed:
-                member.stop()
-        self._running.clear()
-
-    def wait(self, state: str, members: int) -> None:
-        wait_state(self.broker, GROUP, state, members)
-
-    def close(self) -> None:
-        self.stop()
-        self._host.kill()
+    def stop_all(self) -> None:
+        for name in list(self.running):
+            self.stop(name)
 
 
 @pytest.fixture(params=[jars.NEWEST, pytest.param("4.3.1", marks=pytest.mark.full)])
-def program(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program]:
+def program(request: pytest.FixtureRequest, members: Members) -> Iterator[Program]:
     settings = {"group.streams.initial.rebalance.delay.ms": "0"}
     with Broker(request.param, secure=False, settings=settings) as broker:
-        broker.create_topic(TOPIC, 6)
+        made = Program(broker, members, GROUP, TOPIC, software=f"streams-{jars.NEWEST}")
         broker.produce(TOPIC, {0: 3})
         broker.wait_coordinator(GROUP)
-        broker.log_requests(True)
-        made = Program(broker, tmp_path / "host")
-        yield made
-        made.close()
+        with made.logged():
+            yield made
+        made.stop_all()
 
 
 def kind(broker: Broker) -> tuple[str, str]:
@@ -102,7 +89,7 @@ def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
 ) -> None:
     broker = program.broker
     log = ("--request-log", str(broker.request_log_path))
-    program.start("a", "b")
+    program.run("a", "b")
     assert kind(broker) == ("classic", "Stable")
 
     blind = Plan(broker, GROUP, tmp_path, capsys, name="blind")
@@ -126,45 +113,45 @@ def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
 
     told = up.verify()
     assert (told["step"], told["exit_code"], named(told, "no")) == (1, 4, clients("a", "b"))
-    program.stop()
-    assert kind(broker) == ("classic", "Stable"), "Streams sends no leave when it stops"
+    program.stop_all()
+    assert kind(broker) != ("classic", "Empty"), "Streams sends no leave when it stops"
     program.wait("Empty", 0)
     told = up.verify()
     assert (told["exit_code"], told["advice"]["action"]) == (4, "start")
     assert "the configuration of step 1" in told["next"]
 
-    change = {"group_protocol": up.settings(1)["group.protocol"]}
+    change = up.settings(1)
     # One that forgot its new configuration keeps the others out.
-    program.start("a")
-    program.refuses("b", **change)
+    program.run("a")
+    program.fails("b", **change)
     told = up.verify()
     assert (told["exit_code"], named(told, "no"), told["finished"]) == (4, clients("a"), False)
     assert told["next"].startswith("stop a-StreamThread-1-consumer, check that the group is Empty")
-    program.stop()
+    program.stop_all()
     program.wait("Empty", 0)
 
-    program.start("a", **change)
+    program.run("a", **change)
     assert kind(broker) == ("streams", "Stable")
     half = up.verify()
     assert (half["exit_code"], named(half, "yes")) == (4, clients("a"))
     assert "with group.protocol=streams" in half["next"]
-    program.start("b", **change)
+    program.run("b", **change)
     done = up.verify()
     assert (done["finished"], done["exit_code"]) == (True, 0)
     assert named(done, "yes") == clients("a", "b")
     assert up.look("--to", "streams")["verdict"] == "done"
-    program.refuses("late")
+    program.fails("late")
 
     back = Plan(broker, GROUP, tmp_path, capsys, name="back")
     body = back.make("--to", "classic", "--expect-members", "2", *AGREED)
     said = (body["path"], body["to"], body["verdict"])
     assert said == ("kip1071_back", "classic", "ready"), body["summary"]
-    program.stop()
+    program.stop_all()
     program.wait("Empty", 0)
     assert kind(broker) == ("streams", "Empty")
     assert back.verify()["advice"]["action"] == "start"
-    change = {"group_protocol": back.settings(1)["group.protocol"]}
-    program.start("a", "b", **change)
+    change = back.settings(1)
+    program.run("a", "b", **change)
     # An instance may join once more after the group was Stable.
     wait_for("the way back to be carried out", lambda: back.verify()["finished"], timeout=30)
     assert back.verify()["exit_code"] == 0
