@@ -1,6 +1,9 @@
-"""To KIP-848 over a stop, and what shuts the way online, on real brokers.
+"""To KIP-848 over a stop, and what shuts the way online or half-way, on real brokers.
 
-After every restart the plan's word is held to what the broker does to whoever joins.
+After every restart the plan's word is held to what the broker does to whoever joins. With
+group.consumer.migration.policy=disabled, brokers 4.2.2, 4.3.1 and 4.4.0 reject every classic join
+to a KIP-848 group, those of its own members too (KAFKA-20640). Since 4.4.0 a static member returns
+to a full KIP-848 group (KAFKA-20601).
 """
 
 from __future__ import annotations
@@ -25,12 +28,20 @@ from tests.live_support.services import settings_of
 RANGE = ["range"]
 APPS = ("java-0", "java-1")
 FAMILY = ("--to", "consumer", "--assume-family", "java")
+FINAL = ["cooperative-sticky"]
+TEAM = ("java-1", "java-2", "java-3")
+POLICY = "group.consumer.migration.policy"
+NEW = [
+    (jars.NEWEST, {}),
+    *(pytest.param((each, {}), marks=pytest.mark.full) for each in jars.RARE_BROKER_VERSIONS),
+]
 
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker of its own with these settings."""
-    with Broker(jars.EARLY, secure=False, settings=request.param, request_log=True) as started:
+    """A broker of its own of this version with these settings."""
+    version, settings = request.param
+    with Broker(version, secure=False, settings=settings, request_log=True) as started:
         yield started
 
 
@@ -86,7 +97,7 @@ def consumed(team: PlannedGroup, *names: str) -> int:
     return sum(int(member.wait_for("closed").data["records"]) for member in stopped)
 
 
-@pytest.mark.parametrize("broker", [{"group.consumer.migration.policy": "disabled"}], indirect=True)
+@pytest.mark.parametrize("broker", [(jars.EARLY, {POLICY: "disabled"})], indirect=True)
 def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     broker: Broker, team: PlannedGroup
 ) -> None:
@@ -102,7 +113,7 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     assert not {"RB401", "RB402", "RB403"} & rules(body)
     agree(team)
     (step,) = body["steps"]
-    assert "group.consumer.migration.policy is disabled" in step["why"][0]
+    assert f"{POLICY} is disabled" in step["why"][0]
     # A restart of 30 s, then the other waits for what the first has for 300 s at most, from the
     # heartbeat on (every 3 s) at which the first learns of it.
     assert 30 + 300 - 3 <= step["cost"]["worst_seconds"] <= 30 + 300
@@ -132,7 +143,7 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     assert read == 2 * PARTITIONS, "nothing is read twice, and nothing is left out"
 
 
-@pytest.mark.parametrize("broker", [{"group.consumer.max.size": "2"}], indirect=True)
+@pytest.mark.parametrize("broker", [(jars.EARLY, {"group.consumer.max.size": "2"})], indirect=True)
 def test_a_group_that_is_exactly_full_and_one_that_is_too_large(team: PlannedGroup) -> None:
     full = "maximum capacity of 2 members"
     team.begin(APPS, RANGE)
@@ -217,3 +228,95 @@ def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_be
     assert team.look(*FAMILY)["exit_code"] == 0
     team.begin(["java-0"], [], **moved(body))
     assert team.look(*FAMILY)["verdict"] == "done"
+
+
+def move(team: PlannedGroup, name: str, **options: Any) -> None:
+    """Restart a member with the configuration text of the plan's step."""
+    if name in team.running:
+        team.running[name].stop()
+    team.begin([name], [], **moved(team.body), **options)
+
+
+def blocking(body: dict[str, Any]) -> str:
+    """The messages and fixes of the findings that stop the roll-out."""
+    found = [each for each in body["findings"] if each["severity"] == "block"]
+    return " ".join(f"{each['rule']} {each['message']} {each['fix']}" for each in found)
+
+
+@pytest.mark.parametrize("broker", NEW, indirect=True)
+def test_under_a_disabled_policy_only_members_that_it_has_ended_start_and_only_a_stop_leads_back(
+    broker: Broker, team: PlannedGroup
+) -> None:
+    team.evidence = team.logs()
+    team.begin(TEAM, FINAL)
+    plan = team.make("--to", "consumer")
+    assert (plan["path"], plan["exit_code"]) == ("kip848_online", 0), plan["summary"]
+    move(team, "java-1")
+    assert team.verify()["advice"]["names"] == ["java-2"]
+    broker.restart_with({POLICY: "disabled"})
+    team.settle()
+    stopped = team.verify()
+    assert (stopped["exit_code"], stopped["advice"]["action"]) == (3, "stop"), stopped["next"]
+    assert f"{POLICY} is disabled" in blocking(stopped)
+    assert f"{POLICY}=bidirectional" in blocking(stopped)
+    again = team.look("--to", "consumer")
+    assert (again["path"], again["exit_code"]) == ("kip848_online", 3)
+    assert team.errors() == {}
+    # Somebody stops one all the same: the rebalance ends the classic member that stays.
+    team.stop("java-3")
+    ended = team.running.pop("java-2")
+    assert "InconsistentGroupProtocolException" in str(ended.wait_for("error").data)
+    assert "the group migration is disabled" in broker.coordinator_log()
+    ended.stop()
+    broker.wait_stable(team.group, 1)
+    for name in ("java-2", "java-3"):
+        told = team.verify()
+        said = (told["advice"]["action"], told["advice"]["verdict"])
+        assert said == ("start", "yes"), told["next"]
+        assert told["advice"]["change"].startswith("group.protocol=consumer and without ")
+        assert name in told["advice"]["names"]
+        assert told["exit_code"] in (3, 4)
+        move(team, name)
+    done = team.verify()
+    assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
+    assert team.errors() == {}
+
+    back = team.look("--to", "cooperative-sticky")
+    assert (back["path"], back["exit_code"]) == ("kip848_back_offline", 3)
+    rejects = "these brokers reject every classic join to a KIP-848 group"
+    assert rejects in back["steps"][0]["why"][0]
+    team.refuses("java-4", FINAL, "incompatible with those of existing members")
+
+
+@pytest.mark.parametrize(
+    "broker",
+    [(jars.NEWEST, {"group.consumer.max.size": "2", "group.max.size": "2"})],
+    indirect=True,
+)
+def test_static_members_move_to_a_full_kip848_group_and_no_static_one_restarts_in_a_classic_one(
+    team: PlannedGroup,
+) -> None:
+    team.evidence = team.logs()
+    names = TEAM[:2]
+    for name in names:
+        team.place(name, FINAL, instance_id=name, session_timeout_ms=30_000)
+    team.settle()
+    plan = team.make("--to", "consumer", "--restart-seconds", "2")
+    assert (plan["path"], plan["exit_code"]) == ("kip848_online", 0), plan["summary"]
+    for name in names:
+        assert team.verify()["advice"]["names"] == [name]
+        move(team, name, instance_id=name)
+    done = team.verify()
+    assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
+    # A restart within its session, under the new protocol.
+    move(team, "java-1", instance_id="java-1")
+    for name in names:
+        team.stop(name)
+
+    team.group = f"{team.group}-classic"
+    for name in names:
+        team.place(name, FINAL, instance_id=name, session_timeout_ms=30_000)
+    team.settle()
+    team.running["java-1"].stop()
+    again = team.start("java-1", FINAL, instance_id="java-1", session_timeout_ms=30_000)
+    assert "GroupMaxSizeReachedException" in str(again.wait_for("error").data)
