@@ -95,10 +95,7 @@ def test_an_assumption_is_named_where_it_matters(
         (group(member("a"), protocol_type="connect"), "--assignor eager, compatible or sessioned"),
         (group(member("a"), assignor="stream"), "a Kafka Streams program"),
         (group(replace(member("a"), assignors=STREAMS)), "a Kafka Streams program"),
-        (
-            group(member("a", orders="0-3"), member("b", orders="3")),
-            "two owners, a-id and b-id",
-        ),
+        (group(member("a", orders="0-3"), member("b", orders="3")), "two owners, a-id and b-id"),
         (group(replace(member("a"), subscription=None)), "of member a-id is not in the snapshot"),
         (group(replace(member("a"), subscription=None, subscription_error="Cut.")), r"\(Cut\)"),
         (

@@ -7,14 +7,7 @@ import pytest
 from rebal.cli.output import render
 from rebal.cli.render.simulation.screen import simulate_view
 from rebal.groups.assignors import NAMES, Assignment, Spec, assign
-from rebal.groups.model import (
-    Broker,
-    Cluster,
-    GroupSnapshot,
-    Member,
-    Subscription,
-    Topic,
-)
+from rebal.groups.model import Broker, Cluster, GroupSnapshot, Member, Subscription, Topic
 from rebal.planner.rehearsal.spec import Owners
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate

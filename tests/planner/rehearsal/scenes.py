@@ -72,6 +72,14 @@ def restart(*members: str, to: tuple[str, ...] = (), **more: Any) -> ScriptEvent
     return ScriptEvent(do=Deed.RESTART, members=members, assignors=to, **more)
 
 
+def event(do: str, *members: str, **more: Any) -> ScriptEvent:
+    return ScriptEvent(do=Deed(do), members=members, **more)
+
+
+def starts(*processes: Process, **more: Any) -> ScriptEvent:
+    return ScriptEvent(do=Deed.START, processes=processes, **more)
+
+
 def play(where: Scene, *events: ScriptEvent, seed: int = 0) -> Rehearsal:
     return rehearse(where, Script(events=events), seed=seed)
 

@@ -69,8 +69,7 @@ def test_replay_notices_members_with_an_eager_protocol_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        "rebal.planner.rehearsal.engine.consumer.fixed_protocol",
-        lambda *_: RebalanceProtocol.EAGER,
+        "rebal.planner.rehearsal.engine.consumer.fixed_protocol", lambda *_: RebalanceProtocol.EAGER
     )
     found = compare(BUNDLED, only=("billing",))
     assert {one.kind for one in found.differences} >= {"rebalances"}

@@ -28,9 +28,11 @@ from tests.planner.rehearsal.scenes import (
     BOTH,
     DONE,
     RANGE,
+    event,
     play,
     restart,
     scene,
+    starts,
     told,
     with_processes,
 )
@@ -38,7 +40,7 @@ from tests.planner.rehearsal.scenes import (
 ALL = ("m0", "m1", "m2")
 UP = {"protocol": "consumer"}
 LATE = Process(name="late", protocol="consumer", topics=("orders",))
-JOIN = ScriptEvent(do=Deed.START, processes=(LATE,))
+JOIN = starts(LATE)
 
 
 def kip848(count: int = 3, *, static: bool = False, partitions: int = 12, **more: Any) -> Scene:
@@ -81,7 +83,7 @@ def balanced(run: Rehearsal) -> bool:
 
 
 @pytest.mark.parametrize(
-    "before", [[], [ScriptEvent(do=Deed.COORDINATOR, seconds=2.0)]], ids=["", "coordinator moves"]
+    "before", [[], [event("coordinator", seconds=2.0)]], ids=["", "coordinator moves"]
 )
 def test_a_restart_is_two_epochs_and_only_its_partitions_move(before: list[ScriptEvent]) -> None:
     run = play(kip848(), *before, restart("m1"))
@@ -119,7 +121,7 @@ def test_a_static_member_takes_its_own_place_without_an_epoch() -> None:
 
 
 def test_a_static_member_that_stays_away_is_removed_at_the_end_of_its_session() -> None:
-    run = play(kip848(static=True), ScriptEvent(do=Deed.STOP, members=("m1",)))
+    run = play(kip848(static=True), event("stop", "m1"))
     assert told(run, "removed") == [("m1", "its session timed out")]
     assert epochs(run) == [8]
     assert 35 < run.rebalances[0].began <= 45
@@ -128,17 +130,15 @@ def test_a_static_member_that_stays_away_is_removed_at_the_end_of_its_session() 
 def test_a_killed_static_member_cannot_come_back_before_its_session_ends() -> None:
     run = play(
         kip848(static=True),
-        ScriptEvent(do=Deed.KILL, members=("m1",), at=1.0),
-        ScriptEvent(do=Deed.RESTART, members=("m1",), at=2.0, seconds=10.0),
+        event("kill", "m1", at=1.0),
+        event("restart", "m1", at=2.0, seconds=10.0),
     )
     assert told(run, "rejected") == [("m1", "UNRELEASED_INSTANCE_ID")]
     assert [member.owned for member in run.members] == [6, 0, 6]
 
 
 def test_a_member_past_its_poll_timeout_leaves_and_joins_again_at_its_next_poll() -> None:
-    run = play(
-        kip848(rebalance=60.0), ScriptEvent(do=Deed.BUSY, members=("m0",), seconds=90.0, at=10.0)
-    )
+    run = play(kip848(rebalance=60.0), event("busy", "m0", seconds=90.0, at=10.0))
     assert told(run, "past its poll timeout") == [("m0", "")]
     assert told(run, "lost") == [("m0", "4")]
     assert run.measures.twice == run.measures.twice_past > 50
@@ -147,7 +147,7 @@ def test_a_member_past_its_poll_timeout_leaves_and_joins_again_at_its_next_poll(
 
 
 def test_a_frozen_member_is_fenced_and_joins_again() -> None:
-    run = play(kip848(), ScriptEvent(do=Deed.FREEZE, members=("m0",), seconds=80.0, at=10.0))
+    run = play(kip848(), event("freeze", "m0", seconds=80.0, at=10.0))
     assert told(run, "removed") == [("m0", "its session timed out")]
     assert told(run, "fenced") == [("m0", "UNKNOWN_MEMBER_ID")]
     assert run.measures.twice == run.measures.twice_past > 0
@@ -155,9 +155,7 @@ def test_a_frozen_member_is_fenced_and_joins_again() -> None:
 
 
 def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
-    run = play(
-        kip848(), ScriptEvent(do=Deed.PARTITIONS, topic="orders", count=15, seconds=60.0, at=1.0)
-    )
+    run = play(kip848(), event("partitions", topic="orders", count=15, seconds=60.0, at=1.0))
     assert [one.why for one in run.rebalances] == ["topics changed"]
     assert [member.owned for member in run.members] == [5, 5, 5]
     assert run.measures.longest < 11
@@ -166,7 +164,7 @@ def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
 def test_topic_that_nobody_subscribes_to_changes_nothing() -> None:
     # ConsumerCoordinator.rejoinNeededOrPending compares the subscribed topics' metadata alone, and
     # GroupMetadataManager.onNewMetadataImage looks up the groups that subscribe to a topic.
-    more = ScriptEvent(do=Deed.PARTITIONS, topic="other", count=5, seconds=1.0, at=1)
+    more = event("partitions", topic="other", count=5, seconds=1.0, at=1)
     for where in (scene(DONE, DONE), kip848(2)):
         assert play(replace(where, topics={"orders": 12, "other": 3}), more).rebalances == ()
 
@@ -193,7 +191,7 @@ def test_members_of_one_bucket_are_served_in_the_order_of_the_coordinator_s_tabl
 
 
 def test_a_deleted_topic_is_nobody_s_and_counts_no_more() -> None:
-    run = play(kip848(), ScriptEvent(do=Deed.DELETE_TOPIC, topic="orders", at=3.0), restart("m1"))
+    run = play(kip848(), event("delete-topic", topic="orders", at=3.0), restart("m1"))
     assert run.rebalances[0].why == "topics changed"
     assert [member.owned for member in run.members] == [0, 0, 0]
     assert run.measures.unowned == 0
@@ -201,10 +199,7 @@ def test_a_deleted_topic_is_nobody_s_and_counts_no_more() -> None:
 
 def test_another_subscription_gives_the_group_an_epoch() -> None:
     where = kip848()
-    run = play(
-        where,
-        ScriptEvent(do=Deed.SUBSCRIBE, members=("m0", "m1"), topics=("orders", "extra"), at=1.0),
-    )
+    run = play(where, event("subscribe", "m0", "m1", topics=("orders", "extra"), at=1.0))
     assert [one.why for one in run.rebalances] == ["a subscription changed"] * 2
     assert balanced(run)
 
@@ -262,8 +257,8 @@ def test_a_static_member_returns_to_a_full_group_where_the_brokers_admit_it(
 
 def test_an_empty_group_begins_at_epoch_1_where_the_brokers_have_an_assignment_interval() -> None:
     """KAFKA-20268: the first member's epoch is 2, and it is one rebalance all the same."""
-    stop = ScriptEvent(do=Deed.STOP, members=ALL)
-    begin = [ScriptEvent(do=Deed.START, processes=(replace(LATE, name=n),), at=60) for n in "ab"]
+    stop = event("stop", *ALL)
+    begin = [starts(replace(LATE, name=n), at=60) for n in "ab"]
     for first, seen in ((0, [1, 2]), (1, [2, 3])):
         run = play(scene(DONE, DONE, DONE, brokers=Brokers(first_epoch=first)), stop, *begin)
         assert epochs(run)[-2:] == seen
@@ -271,10 +266,7 @@ def test_an_empty_group_begins_at_epoch_1_where_the_brokers_have_an_assignment_i
 
 def test_a_member_that_joins_within_the_assignment_interval_waits_for_its_end() -> None:
     """KIP-1263: one target an interval; its members learn of it at a heartbeat after its end."""
-    begin = [
-        ScriptEvent(do=Deed.START, processes=(replace(LATE, name=name),), at=at)
-        for name, at in (("a", 1.0), ("b", 1.3))
-    ]
+    begin = [starts(replace(LATE, name=name), at=at) for name, at in (("a", 1.0), ("b", 1.3))]
     ends = {}
     for interval in (0.0, 1.0, 30.0):
         run = play(kip848(1, brokers=Brokers(assignment_interval=interval)), *begin)
@@ -353,7 +345,7 @@ def test_group_whose_assignments_carry_user_data_is_not_converted() -> None:
     run = rehearse(where, Script(events=(*moved, JOIN)), assignors=custom)
     assert (told(run, "rejected"), run.at_rest) == ([], True)
     # A group that was stopped has no assignment left.
-    stop = ScriptEvent(do=Deed.STOP, members=("m0", "m1"))
+    stop = event("stop", "m0", "m1")
     run = rehearse(where, Script(events=(stop, JOIN)), assignors=custom)
     assert told(run, "rejected") == []
     assert [member.owned for member in run.members] == [0, 0, 12]
@@ -372,7 +364,7 @@ def failing(callback: str, **more: float) -> Scene:
 
 @pytest.mark.parametrize("callback", ["revoked", "assigned"])
 def test_member_whose_callback_throws_in_a_reconciliation_leaves_at_once(callback: str) -> None:
-    run = play(failing(callback), ScriptEvent(do=Deed.START, processes=(LATE,), at=10.0))
+    run = play(failing(callback), starts(LATE, at=10.0))
     assert told(run, "callback failed") == [("m1", callback)]
     # close() calls onPartitionsRevoked again; a throw there does not keep back the heartbeat.
     assert told(run, "removed") == []
@@ -383,7 +375,7 @@ def test_member_whose_callback_throws_in_a_reconciliation_leaves_at_once(callbac
 
 
 def test_member_whose_lost_callback_throws_joins_again_and_leaves() -> None:
-    late = ScriptEvent(do=Deed.BUSY, members=("m1",), seconds=100.0, at=10.0)
+    late = event("busy", "m1", seconds=100.0, at=10.0)
     run = play(failing("lost", rebalance=30.0), late)
     assert told(run, "callback failed") == [("m1", "lost")]
     # It left past its poll timeout, joined in its next poll, and left when it was closed.

@@ -16,14 +16,16 @@ from tests.planner.rehearsal.scenes import (
     DONE,
     RANGE,
     assignors,
+    event,
     play,
     restart,
     scene,
+    starts,
     told,
     with_processes,
 )
 
-BUSY = ScriptEvent(do=Deed.BUSY, members=("m0",), seconds=20, at=9)
+BUSY = event("busy", "m0", seconds=20, at=9)
 """Whoever joins at 10 s begins a rebalance that waits for m0 until 29 s."""
 
 
@@ -34,7 +36,7 @@ def late(*assignors: str, **more: object) -> ScriptEvent:
         topics=("orders",),
         **more,  # type: ignore[arg-type]
     )
-    return ScriptEvent(do=Deed.START, processes=(process,), at=10.0)
+    return starts(process, at=10.0)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def test_member_whose_callback_throws_ends_and_leaves_unless_close_throws_too(
 
 
 def test_stopped_member_leaves_when_its_listener_is_done() -> None:
-    stop = ScriptEvent(do=Deed.STOP, members=("m1",), at=100)
+    stop = event("stop", "m1", at=100)
     run = play(scene(RANGE, RANGE, on_revoked=20.0), stop)
     assert run.rebalances[0].began == pytest.approx(120.0)
 
@@ -99,15 +101,15 @@ def test_commit_of_a_member_that_is_not_in_the_generation_fails(
 ) -> None:
     run = play(
         scene(list_, list_, rebalance=60.0),
-        ScriptEvent(do=Deed.BUSY, members=("m0",), seconds=busy, at=9),
+        event("busy", "m0", seconds=busy, at=9),
         late(*list_),
-        ScriptEvent(do=Deed.COMMIT, members=(who,), at=at),
+        event("commit", who, at=at),
     )
     assert told(run, "commit failed") == [(who, error)]
 
 
 def test_commit_while_a_rebalance_prepares_is_taken() -> None:
-    commit = ScriptEvent(do=Deed.COMMIT, members=("m0",), at=20)
+    commit = event("commit", "m0", at=20)
     run = play(scene(RANGE, RANGE), BUSY, late("range"), commit)
     assert [note.who for note in run.notes if note.what == "committed"] == ["m0"]
 
@@ -121,27 +123,27 @@ def test_enforce_rebalance_of_a_follower_needs_metadata_that_changed(
 ) -> None:
     # The generation is in the subscription from 3.4 on, and in cooperative-sticky's user data.
     where = scene(list_, list_, version=version)
-    run = play(where, ScriptEvent(do=Deed.ENFORCE_REBALANCE, members=("m1",), at=5))
+    run = play(where, event("enforce-rebalance", "m1", at=5))
     assert len(run.rebalances) == rebalances
     assert [member.owned for member in run.members] == [6, 6]
 
 
 def test_enforce_rebalance_during_a_rebalance_does_nothing() -> None:
-    enforce = ScriptEvent(do=Deed.ENFORCE_REBALANCE, members=("m1",), at=20)
+    enforce = event("enforce-rebalance", "m1", at=20)
     run = play(scene(RANGE, RANGE), BUSY, late("range"), enforce)
     assert len(run.rebalances) == 1
 
 
 def test_cooperative_member_gives_up_at_once_what_it_unsubscribes_from() -> None:
     where = replace(scene(DONE, DONE), topics={"orders": 12, "audit": 2})
-    change = ScriptEvent(do=Deed.SUBSCRIBE, members=("m0",), topics=("audit",), at=10)
+    change = event("subscribe", "m0", topics=("audit",), at=10)
     run = play(where, change)
     assert [member.owned for member in run.members] == [2, 12]
     assert run.measures.twice == 0
 
 
 def test_subscription_that_changes_during_a_join_is_sent_in_the_next() -> None:
-    change = ScriptEvent(do=Deed.SUBSCRIBE, members=("m1",), topics=("audit",), at=20)
+    change = event("subscribe", "m1", topics=("audit",), at=20)
     where = replace(scene(RANGE, RANGE), topics={"orders": 12, "audit": 2})
     run = play(where, BUSY, late("range"), change)
     assert [member.owned for member in run.members] == [6, 2, 6]
@@ -151,9 +153,9 @@ def test_process_that_is_stopped_before_it_joins_never_joins() -> None:
     slow = Process(name="late", assignors=RANGE, topics=("orders",))
     run = play(
         scene(RANGE, RANGE),
-        ScriptEvent(do=Deed.START, processes=(slow,), seconds=60.0, at=10),
-        ScriptEvent(do=Deed.STOP, members=("late",), at=30),
-        ScriptEvent(do=Deed.WAIT, seconds=100),
+        starts(slow, seconds=60.0, at=10),
+        event("stop", "late", at=30),
+        event("wait", seconds=100),
     )
     assert run.rebalances == ()
     assert told(run, "started") == []
@@ -196,10 +198,7 @@ def test_cooperative_leader_fails_on_an_assignment_that_hands_over_what_is_owned
 def test_eager_leader_does_not_validate_and_partitions_are_owned_twice() -> None:
     # m0 leads with an EAGER list: nobody checks the custom class. m1 is busy with what it keeps.
     where = custom(("moving", "range"), ("moving",))
-    busy = [
-        ScriptEvent(do=Deed.BUSY, members=("m0",), seconds=21, at=9),
-        ScriptEvent(do=Deed.BUSY, members=("m1",), seconds=20, at=20),
-    ]
+    busy = [event("busy", "m0", seconds=21, at=9), event("busy", "m1", seconds=20, at=20)]
     script = Script(events=(busy[0], late("moving"), busy[1]))
     run = rehearse(where, script, assignors={"moving": Moving()})
     assert told(run, "failed as leader") == []
@@ -225,7 +224,7 @@ def test_streams_group_votes_and_rejects_but_its_tasks_are_not_modelled() -> Non
 
 
 def test_static_member_past_its_poll_timeout_stays_until_its_session_ends() -> None:
-    busy = ScriptEvent(do=Deed.BUSY, members=("m0",), seconds=200, at=9)
+    busy = event("busy", "m0", seconds=200, at=9)
     run = play(scene(RANGE, RANGE, static=True, rebalance=60.0), busy)
     assert told(run, "removed") == [("m0", "its session timed out")]
     assert run.measures.twice == run.measures.twice_past > 0
@@ -235,11 +234,7 @@ def test_static_member_past_its_poll_timeout_stays_until_its_session_ends() -> N
 def test_close_of_a_static_member_commits_and_begins_its_session_anew(deed: Deed) -> None:
     # Its last heartbeat was up to 3 s ago; a process that is killed commits nothing.
     runs = [
-        play(
-            scene(RANGE, RANGE, static=True),
-            ScriptEvent(do=deed, members=("m1",), at=100),
-            seed=seed,
-        )
+        play(scene(RANGE, RANGE, static=True), event(deed, "m1", at=100), seed=seed)
         for seed in range(4)
     ]
     ends = [note.at - 100 for run in runs for note in run.notes if note.what == "removed"]
@@ -251,7 +246,7 @@ def test_close_of_a_static_member_commits_and_begins_its_session_anew(deed: Deed
 
 
 def test_leader_that_misses_the_join_barrier_is_replaced() -> None:
-    busy = ScriptEvent(do=Deed.BUSY, members=("m0",), seconds=90, at=9)
+    busy = event("busy", "m0", seconds=90, at=9)
     run = play(scene(BOTH, BOTH, rebalance=60.0), busy, late("range"))
     assert told(run, "rejected") == []
     assert [one.assignor for one in run.rebalances][:1] == ["range"]
@@ -281,11 +276,8 @@ def test_java_leader_joins_again_when_nobody_subscribes_to_a_topic_any_more() ->
     # ("cached metadata has changed", captured within metadata.max.age.ms).
     where = replace(scene(RANGE, RANGE), topics={"orders": 12, "other": 3})
     process = Process(name="guest", assignors=RANGE, topics=("orders", "other"))
-    guest = ScriptEvent(do=Deed.START, processes=(process,), at=10)
-    stop, wait = (
-        ScriptEvent(do=Deed.STOP, members=("guest",), at=60),
-        ScriptEvent(do=Deed.WAIT, seconds=400),
-    )
+    guest = starts(process, at=10)
+    stop, wait = (event("stop", "guest", at=60), event("wait", seconds=400))
     run = play(where, guest, stop, wait)
     assert [one.why for one in run.rebalances] == [
         "a member joined",
@@ -299,7 +291,7 @@ def test_kafka_python_s_leader_assigns_another_s_topic_when_it_has_read_of_it() 
     where = scene(RANGE, RANGE, family="kafka-python")
     where = replace(where, topics={"orders": 12, "other": 3})
     process = Process(name="guest", family="kafka-python", assignors=RANGE, topics=("other",))
-    run = play(where, ScriptEvent(do=Deed.START, processes=(process,), at=10))
+    run = play(where, starts(process, at=10))
     assert [one.why for one in run.rebalances] == ["a member joined", "the leader joined again"]
     assert [member.owned for member in run.members] == [6, 6, 3]
 
@@ -310,7 +302,7 @@ def test_kafkajs_s_leader_deals_its_own_topics_to_all() -> None:
     where = with_processes(scene(RANGE, RANGE, family="kafkajs"), assignors=list_)
     where = replace(where, assignor=list_[0], topics={"orders": 12, "other": 3})
     guest = Process(name="guest", family="kafkajs", assignors=list_, topics=("other",))
-    run = play(where, ScriptEvent(do=Deed.START, processes=(guest,), at=10))
+    run = play(where, starts(guest, at=10))
     assert [member.owned for member in run.members] == [4, 4, 4]
     assert run.assumes == ()
 
@@ -324,11 +316,7 @@ def test_static_member_that_is_back_with_other_topics_joins_once_more() -> None:
         where = scene(RANGE, RANGE, static=True, version=version)
         where = replace(where, topics={"orders": 12, "other": 4})
         process = replace(where.running[1].process, topics=("other",))
-        run = play(
-            where,
-            ScriptEvent(do=Deed.STOP, members=("m1",), at=1),
-            ScriptEvent(do=Deed.START, processes=(process,), at=5),
-        )
+        run = play(where, event("stop", "m1", at=1), starts(process, at=5))
         assert len(run.rebalances) == rebalances
         assert [member.owned for member in run.members] == owned
 
@@ -338,7 +326,7 @@ def test_static_leader_that_is_back_in_time_assigns_nothing(
     version: str, to: tuple[str, ...]
 ) -> None:
     where = scene(RANGE, RANGE, static=True, version=version)
-    run = play(where, restart("m0", to=to, seconds=20.0), ScriptEvent(do=Deed.WAIT, seconds=100))
+    run = play(where, restart("m0", to=to, seconds=20.0), event("wait", seconds=100))
     assert run.rebalances == ()
     assert run.measures.unowned == pytest.approx(6 * 20, rel=0.01)
     assert [member.owned for member in run.members] == [6, 6]
@@ -347,13 +335,11 @@ def test_static_leader_that_is_back_in_time_assigns_nothing(
 def test_partitions_that_come_while_a_static_leader_is_down_stay_unassigned() -> None:
     # KIP-814: the leader that skips the assignment takes the new metadata for that of the last one.
     where = scene(RANGE, RANGE, static=True)
-    more = ScriptEvent(do=Deed.PARTITIONS, topic="orders", count=14, at=10)
-    run = play(
-        where, restart("m0", seconds=20.0, at=0), more, ScriptEvent(do=Deed.WAIT, seconds=300)
-    )
+    more = event("partitions", topic="orders", count=14, at=10)
+    run = play(where, restart("m0", seconds=20.0, at=0), more, event("wait", seconds=300))
     assert run.rebalances == ()
     assert sum(member.owned for member in run.members) == 12
-    seen = play(where, replace(more, at=60, seconds=60.0), ScriptEvent(do=Deed.WAIT, seconds=300))
+    seen = play(where, replace(more, at=60, seconds=60.0), event("wait", seconds=300))
     assert [member.owned for member in seen.members] == [7, 7]
     assert seen.measures.longest > 59
 
@@ -361,8 +347,8 @@ def test_partitions_that_come_while_a_static_leader_is_down_stay_unassigned() ->
 def test_old_member_that_comes_back_turns_franz_go_eager_and_partitions_are_owned_twice() -> None:
     # kgo revokes what it lost only where the new generation is cooperative (prerevoke).
     where = scene(BOTH, BOTH, RANGE, elected="range", family="franz-go")
-    frozen = ScriptEvent(do=Deed.FREEZE, members=("m2",), seconds=80, at=10)
-    run = play(where, frozen, ScriptEvent(do=Deed.WAIT, seconds=30))
+    frozen = event("freeze", "m2", seconds=80, at=10)
+    run = play(where, frozen, event("wait", seconds=30))
     assert run.rebalances[0].assignor == "cooperative-sticky"
     assert run.assignor == "range"
     assert run.measures.twice > run.measures.twice_past
@@ -374,8 +360,8 @@ def test_librdkafka_tries_again_after_a_rejection_until_it_is_admitted() -> None
     run = play(
         scene(RANGE, RANGE, family="librdkafka"),
         restart("m0", to=DONE),
-        ScriptEvent(do=Deed.STOP, members=("m1",)),
-        ScriptEvent(do=Deed.WAIT, seconds=10),
+        event("stop", "m1"),
+        event("wait", seconds=10),
     )
     assert told(run, "rejected") == [("m0", "INCONSISTENT_GROUP_PROTOCOL")]
     assert run.assignor == "cooperative-sticky"
@@ -390,10 +376,7 @@ def test_a_static_restart_that_changes_the_vote_causes_one() -> None:
 
 
 def test_enforce_rebalance_waits_for_the_next_poll_and_revokes_nothing_before() -> None:
-    run = play(
-        scene(RANGE, RANGE, poll=20.0),
-        ScriptEvent(do=Deed.ENFORCE_REBALANCE, members=("m0",), at=5),
-    )
+    run = play(scene(RANGE, RANGE, poll=20.0), event("enforce-rebalance", "m0", at=5))
     leads = run.rebalances[0]
     assert leads.began > 5
     assert leads.why == "the leader joined again"
@@ -417,7 +400,7 @@ def test_a_process_that_freezes_while_it_joins_reads_the_answer_when_it_runs_aga
     run = play(
         scene(RANGE, RANGE, RANGE),
         restart("m0", seconds=10.0),
-        ScriptEvent(do=Deed.FREEZE, members=("m1",), seconds=100, at=2.5),
+        event("freeze", "m1", seconds=100, at=2.5),
     )
     assert run.at_rest
     assert run.measures.seconds > 102

@@ -15,8 +15,8 @@ from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
-from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, restart, scene
+from rebal.planner.rehearsal.script import Scene, Script, ScriptEvent
+from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, event, restart, scene
 
 SEEDS = range(40)
 OLD = {"range": RANGE, "roundrobin": ("roundrobin",), "sticky": ("sticky",)}
@@ -66,7 +66,7 @@ def story(seed: int, *, disturbed: bool) -> Story:
                 events.append(_disturbance(random, names))
         if disturbed and random.random() < 0.3:
             # The target comes first in the mixed list, so that a reload leaves it.
-            events.append(ScriptEvent(do=Deed.COORDINATOR, seconds=random.random() * 5))
+            events.append(event("coordinator", seconds=random.random() * 5))
             # A rebalance after it makes every list whole; a static member restarts for that.
             events += [restart(name) for name in names]
     return Story(where, tuple(events))
@@ -76,11 +76,11 @@ def _disturbance(random: Random, names: list[str]) -> ScriptEvent:
     who, seconds = (random.choice(names),), random.uniform(1, 120)
     return random.choice(
         (
-            ScriptEvent(do=Deed.BUSY, members=who, seconds=seconds),
-            ScriptEvent(do=Deed.FREEZE, members=who, seconds=seconds),
-            ScriptEvent(do=Deed.ENFORCE_REBALANCE, members=who),
-            ScriptEvent(do=Deed.COMMIT, members=who),
-            ScriptEvent(do=Deed.WAIT, seconds=seconds),
+            event("busy", *who, seconds=seconds),
+            event("freeze", *who, seconds=seconds),
+            event("enforce-rebalance", *who),
+            event("commit", *who),
+            event("wait", seconds=seconds),
         )
     )
 

@@ -296,16 +296,8 @@ def test_a_client_that_is_too_old_for_a_list_of_the_plan_is_upgraded_with_it(
 @pytest.mark.parametrize(
     ("family", "version", "said"),
     [
-        (
-            "java",
-            "3.9.1",
-            "step 1 is blocked: shipping-0, shipping-1 cannot use",
-        ),
-        (
-            "kafkajs",
-            None,
-            "step 1 is blocked: shipping-0, shipping-1 cannot use",
-        ),
+        ("java", "3.9.1", "step 1 is blocked: shipping-0, shipping-1 cannot use"),
+        ("kafkajs", None, "step 1 is blocked: shipping-0, shipping-1 cannot use"),
         ("java", "4.0.0", ""),
     ],
 )

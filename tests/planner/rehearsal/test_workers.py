@@ -17,9 +17,9 @@ from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
+from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.scripts import rollout
-from tests.planner.rehearsal.scenes import RANGE, play, restart, told
+from tests.planner.rehearsal.scenes import RANGE, event, play, restart, starts, told
 from tests.planner.worker_groups import WORK
 from tests.planner.worker_groups import workers as captured
 
@@ -69,23 +69,19 @@ def test_leader_that_is_new_knows_of_nothing_lost_and_gives_it_out_at_once() -> 
 
 def test_worker_that_turns_eager_makes_the_others_run_tasks_twice() -> None:
     late = Process(name="w9", family="connect", assignors=("default",), session=10.0)
-    run = play(
-        workers("compatible", "compatible"),
-        ScriptEvent(do=Deed.START, processes=(late,), at=10),
-        ScriptEvent(do=Deed.WAIT, seconds=60),
-    )
+    run = play(workers("compatible", "compatible"), starts(late, at=10), event("wait", seconds=60))
     assert run.assignor == "default"
     # They kept what they ran when they joined, and stop nothing afterwards (KAFKA-13816).
     assert sum(owned(run)) > TOTAL
     assert run.measures.twice > 60
-    again = play(workers("eager", "eager"), ScriptEvent(do=Deed.START, processes=(late,), at=10))
+    again = play(workers("eager", "eager"), starts(late, at=10))
     assert sorted(owned(again)) == [3, 4, 4]
     assert again.measures.twice == 0
 
 
 def test_consumer_that_joins_a_group_of_workers_is_rejected() -> None:
     late = Process(name="late", assignors=RANGE, topics=("orders",))
-    run = play(workers("eager", "eager"), ScriptEvent(do=Deed.START, processes=(late,), at=10))
+    run = play(workers("eager", "eager"), starts(late, at=10))
     assert told(run, "rejected") == [("late", "INCONSISTENT_GROUP_PROTOCOL")]
     assert run.rebalances == ()
 
