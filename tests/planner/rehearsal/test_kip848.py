@@ -16,7 +16,7 @@ from rebal.planner.rehearsal.engine.consumer_group import Seat, Server
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.messages import Beat
-from rebal.planner.rehearsal.engine.process import Process, RunningProcess
+from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
@@ -40,34 +40,13 @@ from tests.planner.rehearsal.scenes import (
 ALL = ("m0", "m1", "m2")
 UP = {"protocol": "consumer"}
 LATE = Process(name="late", protocol="consumer", topics=("orders",))
+SHUT = Brokers(migration="disabled", classic_joins=False)
 JOIN = starts(LATE)
 
 
-def kip848(count: int = 3, *, static: bool = False, partitions: int = 12, **more: Any) -> Scene:
-    """A Stable KIP-848 group, each member with its share; keywords of a `Process` are for each."""
-    usual = {key: more.pop(key) for key in Process.__struct_fields__ if key in more}
-    share = partitions // count
-    return Scene(
-        topics={"orders": partitions},
-        running=tuple(
-            RunningProcess(
-                process=Process(
-                    name=f"m{number}",
-                    instance_id=f"i{number}" if static else None,
-                    protocol="consumer",
-                    assignors=DONE,
-                    topics=("orders",),
-                    **usual,
-                ),
-                member_id=f"id-{number}",
-                owned=tuple(("orders", share * number + n) for n in range(share)),
-                generation=7,
-            )
-            for number in range(count)
-        ),
-        generation=7,
-        **more,
-    )
+def kip848(count: int = 3, **more: Any) -> Scene:
+    """A Stable KIP-848 group, each member with its share."""
+    return scene(*[DONE] * count, elected="range", protocol="consumer", **more)
 
 
 def down(*members: str, to: tuple[str, ...] = DONE) -> ScriptEvent:
@@ -210,49 +189,51 @@ def test_another_subscription_gives_the_group_an_epoch() -> None:
         pytest.param(
             kip848(brokers=Brokers(consumer_max_size=3)),
             [JOIN],
-            ("late", "GROUP_MAX_SIZE_REACHED"),
+            [("late", "GROUP_MAX_SIZE_REACHED")],
             id="the group is full",
         ),
         pytest.param(
             scene(DONE, DONE, brokers=Brokers(migration="disabled")),
             [JOIN],
-            ("late", "GROUP_ID_NOT_FOUND"),
+            [("late", "GROUP_ID_NOT_FOUND")],
             id="classic groups are not converted",
         ),
         pytest.param(
             scene(DONE, DONE, brokers=Brokers(kind=CoordinatorKind.SCALA)),
             [JOIN],
-            ("late", "UNSUPPORTED_VERSION"),
+            [("late", "UNSUPPORTED_VERSION")],
             id="a Scala coordinator knows no KIP-848",
         ),
         pytest.param(
             kip848(),
             [down("m0"), down("m1", to=RANGE)],
-            ("m1", "INCONSISTENT_GROUP_PROTOCOL"),
+            [("m1", "INCONSISTENT_GROUP_PROTOCOL")],
             id="classic members have no assignor in common",
+        ),
+        pytest.param(
+            with_processes(kip848(brokers=SHUT), "m1", "m2", protocol="classic"),
+            [restart("m0")],
+            [(name, "INCONSISTENT_GROUP_PROTOCOL") for name in ("m1", "m2")],
+            id="brokers reject classic joins, at the next epoch",
+        ),
+        pytest.param(
+            kip848(static=True, brokers=Brokers(consumer_max_size=3)),
+            [restart("m0")],
+            [("m0", "GROUP_MAX_SIZE_REACHED")],
+            id="a static member's place in a full group is not kept",
+        ),
+        pytest.param(
+            kip848(static=True, brokers=Brokers(consumer_max_size=3, static_returns=True)),
+            [restart("m0")],
+            [],
+            id="it is kept",
         ),
     ],
 )
-def test_member_that_the_coordinator_cannot_admit_is_rejected(
-    where: Scene, events: list[ScriptEvent], rejected: tuple[str, str]
+def test_only_a_member_that_the_coordinator_cannot_admit_is_rejected(
+    where: Scene, events: list[ScriptEvent], rejected: list[tuple[str, str]]
 ) -> None:
-    assert told(play(where, *events), "rejected") == [rejected]
-
-
-def test_brokers_that_reject_classic_joins_end_the_classic_members_at_the_next_epoch() -> None:
-    shut = Brokers(migration="disabled", classic_joins=False)
-    where = with_processes(kip848(brokers=shut), "m1", "m2", protocol="classic")
-    run = play(where, restart("m0"))
-    assert told(run, "rejected") == [(name, "INCONSISTENT_GROUP_PROTOCOL") for name in ("m1", "m2")]
-
-
-@pytest.mark.parametrize(("returns", "rejected"), [(True, []), (False, ["m0"])])
-def test_a_static_member_returns_to_a_full_group_where_the_brokers_admit_it(
-    returns: bool, rejected: list[str]
-) -> None:
-    full = Brokers(consumer_max_size=3, static_returns=returns)
-    run = play(kip848(static=True, brokers=full), restart("m0"))
-    assert [name for name, _ in told(run, "rejected")] == rejected
+    assert told(play(where, *events), "rejected") == rejected
 
 
 def test_an_empty_group_begins_at_epoch_1_where_the_brokers_have_an_assignment_interval() -> None:

@@ -86,7 +86,9 @@ class Comparison:
     matched: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
 
-    def add(self, found: Difference) -> None:
+    def add(self, *said: Any) -> None:
+        """Compare what both say: the fields of a `Difference`, equal or not."""
+        found = Difference(*said)
         self.expected[found.kind] += 1
         if found.capture == found.engine:
             self.matched[found.kind] += 1
@@ -187,7 +189,7 @@ def replay(story: Story, capture: Capture, seed: int = 0) -> Comparison:
             if max(generations):
                 why = _again(story, before_at, at, world)
                 what = "since the rest before"
-                compared.add(Difference(name, at, "rebalances", what, *risen, why))
+                compared.add(name, at, "rebalances", what, *risen, why)
         before, before_at = generations, at
     run_to(story.end)
     _starts(compared, story, world)
@@ -211,14 +213,14 @@ def _compare(
     members = value.members if value is not None else ()
     deleted = record is not None and value is None
     state = "Dead" if deleted else "Stable" if members else "Empty"
-    compared.add(Difference(name, at, "state", "", state, group.phase))
+    compared.add(name, at, "state", "", state, group.phase)
     if value is None or record is None or not members:
-        compared.add(Difference(name, at, "members", "", [], sorted(group.lists())))
+        compared.add(name, at, "members", "", [], sorted(group.lists()))
         return
-    compared.add(Difference(name, at, "assignor", "", value.protocol, group.assignor))
-    compared.add(Difference(name, at, "leader", "", value.leader, group.leader))
+    compared.add(name, at, "assignor", "", value.protocol, group.assignor)
+    compared.add(name, at, "leader", "", value.leader, group.leader)
     ids = sorted(member.member_id for member in members)
-    compared.add(Difference(name, at, "members", "", ids, sorted(group.lists())))
+    compared.add(name, at, "members", "", ids, sorted(group.lists()))
     taken = world.taken == group.number
     if value.protocol_type != "consumer" or value.protocol in world.opaque or taken:
         return
@@ -228,7 +230,7 @@ def _compare(
     shown = _counted if own else _shown
     for id_, owned in sorted(record.partitions().items()):
         mine = frozenset(given.get(id_, ()))
-        compared.add(Difference(name, at, "partitions", id_, shown(owned), shown(mine), why))
+        compared.add(name, at, "partitions", id_, shown(owned), shown(mine), why)
 
 
 def _compare_online(
@@ -237,16 +239,16 @@ def _compare_online(
     name, group = story.group.name, world.group.now
     given = group.partitions()
     state = "Stable" if online.members else "Empty"
-    compared.add(Difference(name, at, "state", "", state, group.phase))
+    compared.add(name, at, "state", "", state, group.phase)
     ids = sorted(online.members)
-    compared.add(Difference(name, at, "members", "", ids, sorted(given)))
+    compared.add(name, at, "members", "", ids, sorted(given))
     if not ids:
         return
-    compared.add(Difference(name, at, "assignor", "", online.assignor, group.assignor))
+    compared.add(name, at, "assignor", "", online.assignor, group.assignor)
     names = topic_names(story.group.facts)
     for id_, owned in sorted(online.owned(names).items()) if names else ():
         mine = frozenset(given.get(id_, ()))
-        compared.add(Difference(name, at, "partitions", id_, _shown(owned), _shown(mine)))
+        compared.add(name, at, "partitions", id_, _shown(owned), _shown(mine))
 
 
 def _shown(owned: Owned) -> str:
@@ -299,8 +301,8 @@ def _starts(compared: Comparison, story: Story, world: World) -> None:
         wanted = sorted(Error(code).name for code in start.errors)
         what = f"of {start.client_id}"
         name = story.group.name
-        compared.add(Difference(name, start.at, "rejections", what, wanted, sorted(set(errors))))
-        compared.add(Difference(name, start.at, "starts", what, start.reached, not refused))
+        compared.add(name, start.at, "rejections", what, wanted, sorted(set(errors)))
+        compared.add(name, start.at, "starts", what, start.reached, not refused)
 
 
 def _start(world: World, event: ScriptEvent) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -273,53 +274,51 @@ class Recorded(Chance):
 
     def __init__(self, story: Story, random: Random) -> None:
         super().__init__(random)
-        self._ids: dict[str, list[tuple[float, str]]] = {}
-        self._own_ids: dict[str, list[tuple[float, str]]] = {}
-        self._polls: dict[str, list[float]] = {}
-        self._retries: dict[str, list[float]] = {}
-        self._syncs: dict[str, list[float]] = {}
+        self._ids: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        self._own_ids: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        self._polls: dict[str, list[float]] = defaultdict(list)
+        self._retries: dict[str, list[float]] = defaultdict(list)
+        self._syncs: dict[str, list[float]] = defaultdict(list)
         self._own_joins = story.own_joins
         self._failed = {id_: at - story.begin for id_, at in story.group.failed.items()}
         for event in story.events:
             if event.do is Deed.STOP:
                 # A member that was told and closed before it joined did not poll in between.
                 for name in event.members:
-                    self._polls.setdefault(name, []).append((event.at or 0.0) + _AFTER)
+                    self._polls[name].append((event.at or 0.0) + _AFTER)
         for event in story.group.timeline:
             if "FencedInstanceId" in (event.get("error") or ""):
-                known = self._polls.setdefault(event["client_id"], [])
-                known.append(story.since(event["t_ms"]) - _AFTER)
+                self._polls[event["client_id"]].append(story.since(event["t_ms"]) - _AFTER)
         for one in story.group.requests:
+            who, came = one.client_id, one.came - story.begin
             if one.error == _FENCED:
-                self._polls.setdefault(one.client_id, []).append(one.came - story.begin)
+                self._polls[who].append(came)
             if one.api == "SYNC_GROUP" and one.asked["assignments"]:
-                self._syncs.setdefault(one.client_id, []).append(one.came - story.begin)
+                self._syncs[who].append(came)
             if one.api == BEAT and one.asked.get("topicPartitions") and not one.leaves:
                 # What a member has taken over or given up in a poll, it says at once.
-                polled = self._polls.setdefault(one.client_id, [])
-                polled.append(one.came - story.begin - _AFTER)
+                self._polls[who].append(came - _AFTER)
             if one.api == BEAT and one.joins:
-                known = self._own_ids.setdefault(one.client_id, [])
+                known = self._own_ids[who]
                 if one.asked["memberId"] not in {id_ for _, id_ in known}:
-                    known.append((one.came - story.begin, one.asked["memberId"]))
+                    known.append((came, one.asked["memberId"]))
         for join in story.group.joins():
-            came = join.came - story.begin
-            self._retries.setdefault(join.client_id, []).append(came)
+            who, came = join.client_id, join.came - story.begin
+            self._retries[who].append(came)
             if join.asked.get("memberId"):
-                self._polls.setdefault(join.client_id, []).append(came)
+                self._polls[who].append(came)
             elif join.error in (0, 79):
-                issued = self._ids.setdefault(join.client_id, [])
-                issued.append((came, join.answered["memberId"]))
+                self._ids[who].append((came, join.answered["memberId"]))
         for times in (*self._polls.values(), *self._syncs.values()):
             times.sort()
 
     def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:
-        found = _nearest(now, self._ids.get(client_id, []))
+        found = _nearest(now, self._ids[client_id])
         return found or super().member_id(client_id, instance_id, now)
 
     def kip848_member_id(self, client_id: str, now: float) -> str:
         # Members with the classic protocol get theirs from the coordinator here too.
-        mine, issued = self._own_ids.get(client_id, []), self._ids.get(client_id, [])
+        mine, issued = self._own_ids[client_id], self._ids[client_id]
         found = _nearest(now, mine, issued)
         return found or super().kip848_member_id(client_id, now)
 
@@ -328,11 +327,11 @@ class Recorded(Chance):
         return usual if failed is None else failed - session
 
     def retry(self, client_id: str, after: float, now: float) -> float:
-        found = _next(self._retries.get(client_id, []), now, 2 * after + _LATE)
+        found = _next(self._retries[client_id], now, 2 * after + _LATE)
         return super().retry(client_id, after, now) if found is None else found
 
     def assigned(self, client_id: str, after: float, now: float) -> float:
-        found = _next(self._syncs.get(client_id, []), now, after + _LATE)
+        found = _next(self._syncs[client_id], now, after + _LATE)
         return super().assigned(client_id, after, now) if found is None else found
 
     def metadata(self, client_id: str, within: float, now: float) -> float:
@@ -340,7 +339,7 @@ class Recorded(Chance):
         return next(read, _NEVER) - _AFTER
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:
-        joined = _next(self._polls.get(client_id, []), now, beat - now + every + _LATE)
+        joined = _next(self._polls[client_id], now, beat - now + every + _LATE)
         return super().poll(client_id, beat, every, now) if joined is None else joined
 
 
