@@ -153,37 +153,17 @@ def test_user_data_that_is_not_streams_own_tells_nothing() -> None:
     assert releases_of(Subscription(version=3, user_data=old)) is None
 
 
-V0 = bytes.fromhex("00000001 0001 61 00000002 00000000 00000003")
-OWNED = (("a", 0), ("a", 3))
-
 previous = st.dictionaries(short, st.lists(int32, min_size=1, max_size=4), max_size=3).map(
     lambda topics: tuple((topic, number) for topic, some in topics.items() for number in some)
 )
 values = st.builds(StickyUserData, previous=previous, generation=st.none() | int32)
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (V0, StickyUserData(previous=OWNED)),
-        (V0 + bytes.fromhex("00000009"), StickyUserData(previous=OWNED, generation=9)),
-        (V0 + bytes.fromhex("00000009") + b"more", StickyUserData(previous=OWNED, generation=9)),
-        # A generation that is cut off is none.
-        (V0 + bytes.fromhex("000000"), StickyUserData(previous=OWNED)),
-        (None, StickyUserData()),
-        (b"", StickyUserData()),
-        # What Java cannot parse it forgets; of text it replaces what is not UTF-8.
-        (b"\x00", StickyUserData(generation=-1, readable=False)),
-        (bytes.fromhex("ffffffff"), StickyUserData(generation=-1, readable=False)),
-        (bytes.fromhex("00000001 ffff 00000000"), StickyUserData(generation=-1, readable=False)),
-        (
-            bytes.fromhex("00000001 0001 ff 00000001 00000000 00000002"),
-            StickyUserData(previous=(("\ufffd", 0),), generation=2),
-        ),
-    ],
-)
-def test_user_data_is_read_as_java_reads_it(data: bytes | None, expected: StickyUserData) -> None:
-    assert decode_sticky(data) == expected
+@pytest.mark.parametrize(("data", "expected"), table("user_data", "sticky"))
+def test_user_data_is_read_as_java_reads_it(data: str | None, expected: dict[str, Any]) -> None:
+    """A generation that is cut off is none; Java forgets what it cannot parse."""
+    sent = None if data is None else bytes.fromhex(data)
+    assert decode_sticky(sent) == StickyUserData(**expected)
 
 
 @given(values)

@@ -74,18 +74,7 @@ def test_conversions_are_read() -> None:
 
 
 def test_lines_of_older_brokers_are_read() -> None:
-    reading = read(
-        printed(
-            "[GroupCoordinator 0]: Preparing to rebalance group a b in state PreparingRebalance "
-            "with old generation 0 (__consumer_offsets-31) (reason: Adding new member c (x)-uuid "
-            "with group instanceid Some(one))"
-        ),
-        printed("[GroupCoordinator 0]: Stabilized group a b generation 1 (__consumer_offsets-31)"),
-        printed(
-            "[GroupCoordinator 0]: Member[group.instance.id Some(one), member.id c (x)-uuid] in "
-            "group a b has left, removing it from the group"
-        ),
-    )
+    reading = read(*map(printed, table("broker_log", "older")))
     join, generation, left = reading.observations
     assert [type(one) for one in reading.observations] == [Joined, Rebalanced, Left]
     assert generation.generation_id == 1

@@ -32,9 +32,6 @@ PLAIN = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 SECRET = "hunter2-s3cret"
 OAUTH = ("security.protocol=SASL_SSL", "sasl.mechanism=OAUTHBEARER")
 TOKENS = "sasl.oauthbearer.token.endpoint.url"
-BEARER = (
-    "sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
-)
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -129,27 +126,11 @@ def test_what_cannot_be_used_is_refused_by_name(overrides: tuple[str, ...], word
 
 
 def test_a_token_endpoint_in_javas_spelling_and_in_librdkafkas(tmp_path: Path) -> None:
+    spelled = table("connection", "token_endpoints")
     file = tmp_path / "client.properties"
-    file.write_text(
-        "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"
-        f"{TOKENS}=https://issuer/token\n"
-        "sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer.secured."
-        f'OAuthBearerLoginCallbackHandler\n{BEARER} clientId="me" clientSecret="{SECRET}" '
-        'scope="kafka" extension_logicalCluster="lkc-1";\nsasl.oauthbearer.jwks.endpoint.url=x\n'
-    )
+    file.write_text("\n".join(spelled["java"]))
     java = made(command_config=file)
-    librdkafka = made(
-        *OAUTH, f"{TOKENS}=https://issuer/token", "sasl.oauthbearer.method=OIDC",
-        "sasl.oauthbearer.client.id=me", f"sasl.oauthbearer.client.secret={SECRET}",
-        "sasl.oauthbearer.scope=kafka", "sasl.oauthbearer.extensions=logicalCluster=lkc-1",
-    )  # fmt: skip
-    newest = made(
-        *OAUTH, f"{TOKENS}=https://issuer/token", "sasl.oauthbearer.scope=kafka",
-        "sasl.oauthbearer.client.credentials.client.id=me",
-        f"sasl.oauthbearer.client.credentials.client.secret={SECRET}",
-        "sasl.oauthbearer.extensions=logicalCluster=lkc-1",
-        "sasl.oauthbearer.jwt.retriever.class=a.ClientCredentialsJwtRetriever",
-    )  # fmt: skip
+    librdkafka, newest = made(*spelled["librdkafka"]), made(*spelled["newest"])
     assert java.oauth == librdkafka.oauth == newest.oauth
     assert java.oauth.extensions == (("logicalCluster", "lkc-1"),)
     assert SECRET not in repr(java) + repr(java.oauth)
@@ -267,19 +248,14 @@ def test_a_login_in_an_address_is_rejected_and_not_repeated(
     assert "ann" not in str(caught.value)
 
 
-IAM_FILE = (
-    "bootstrap.servers=b-1.msk.eu-west-1.amazonaws.com:9098\nsecurity.protocol=SASL_SSL\n"
-    "sasl.mechanism=AWS_MSK_IAM\n"
-    "sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;\n"
-    "sasl.client.callback.handler.class=software.amazon.msk.auth.iam.IAMClientCallbackHandler\n"
-)
+IAM = table("connection", "iam")
 
 
 def test_the_settings_that_the_msk_iam_message_names_are_accepted_beside_the_iam_file(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "client.properties"
-    file.write_text(IAM_FILE)
+    file.write_text("\n".join(IAM))
     with pytest.raises(SettingError, match="AWS_MSK_IAM needs AWS's Java classes") as caught:
         made(bootstrap=None, command_config=file)
     token = tmp_path / "token"
@@ -292,7 +268,7 @@ def test_the_settings_that_the_msk_iam_message_names_are_accepted_beside_the_iam
     assert token_of(config.oauth, 10).value == token.read_text().strip()
 
 
-@pytest.mark.parametrize("line", IAM_FILE.splitlines()[2:])
+@pytest.mark.parametrize("line", IAM[2:])
 def test_each_setting_of_msk_iam_gets_the_same_message(line: str) -> None:
     with pytest.raises(SettingError, match=r"sasl\.mechanism: AWS_MSK_IAM needs .* OAUTHBEARER"):
         made("security.protocol=SASL_SSL", line)

@@ -15,7 +15,7 @@ import yaml
 
 from rebal.groups.model import KubernetesWorkload, Source
 from rebal.inspectors.inventory.reader import read_inventory
-from tests.inspectors.declared_files import BOTH, FILES, JAVA, one, write
+from tests.inspectors.declared_files import BOTH, FILES, one, write
 from tests.tables import table
 
 
@@ -209,13 +209,7 @@ def _deployment(container, **spec):
 
 
 def test_arguments_override_the_environment(tmp_path):
-    container = {
-        "command": ["java", "-Dspring.kafka.consumer.group-id=from-d", "-jar", "a.jar"],
-        "args": [f"--spring.kafka.consumer.properties.partition.assignment.strategy={JAVA}"
-                 "RangeAssignor"],
-        "env": [{"name": "SPRING_KAFKA_CONSUMER_GROUPID", "value": "from-env"}],
-        "envFrom": [{"configMapRef": {"name": "gone"}}],
-    }  # fmt: skip
+    container = table("inventory", "overriding")
     text = json.dumps(_deployment(container, replicas=2))
     declared, notes = one(write(tmp_path, "d.json", text))
     assert any("gone" in note for note in notes)
@@ -224,16 +218,7 @@ def test_arguments_override_the_environment(tmp_path):
 
 
 def test_equal_groups_of_one_container_are_one_consumer(tmp_path):
-    container = {
-        "env": [
-            {"name": "KAFKA_GROUP_ID", "value": "g"},
-            {"name": "SPRING_KAFKA_CONSUMER_GROUP_ID", "value": "$(KAFKA_GROUP_ID)"},
-            {
-                "name": "SPRING_KAFKA_CONSUMER_PROPERTIES_PARTITION_ASSIGNMENT_STRATEGY",
-                "value": f"{JAVA}RangeAssignor",
-            },
-        ]
-    }
+    container = table("inventory", "one_consumer")
     declared, _ = one(write(tmp_path, "d.json", json.dumps(_deployment(container))))
     assert (declared.group_id, declared.list) == ("g", ("range",))
 

@@ -188,16 +188,7 @@ def test_wrapped_lines_show_the_same(name: str, wrap: Callable[[str], str]) -> N
     assert ids[0] == ids[1] != []
 
 
-@pytest.mark.parametrize(
-    "layout",
-    [
-        r"DEBUG:root:\2 [\3] \4",
-        r"[2026-11-24T17:25:41Z][\3][\2][\1]\4",
-        r"\1|2026-11-24 17:25:41.360|\3|\2| \4",
-        r"[17:25:41 DBG] \3 \2: \4",
-    ],
-    ids=["Python's logging", "Go's channel", ".NET's console", "Serilog"],
-)
+@pytest.mark.parametrize("layout", [*table("other_clients", "layouts").values()])
 def test_a_binding_s_logger_has_the_same_lines(layout: str) -> None:
     text = re.sub(r"(?m)^%(\d)\|[\d.]+\|(\w+)\|(\S+)\| (.*)$", layout, logged("librdkafka-conf"))
     assert lists(read_clients(text)) == {("cooperative-sticky",)}
