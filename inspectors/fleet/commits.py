@@ -26,10 +26,10 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
     kind_name,
 )
+from rebal.inspectors.fleet.lake.writer import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS, in_columns
 from rebal.inspectors.fleet.sources.source import UNREADABLE, error_row
 from rebal.inspectors.fleet.timeline.facts import TOPIC
-from rebal.inspectors.fleet.writer import PartWriter
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 _AT_ONCE: Final = 1 << 18

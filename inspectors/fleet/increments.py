@@ -30,6 +30,7 @@ from rebal.inspectors.fleet.commits import as_parts, commit_groups, merge_commit
 from rebal.inspectors.fleet.lake.place import LakePlace
 from rebal.inspectors.fleet.lake.run import Run
 from rebal.inspectors.fleet.lake.table import DataFile, may_hold, of_groups, read_rows
+from rebal.inspectors.fleet.lake.writer import RUN_KINDS, WRITTEN, PartWriter, Target
 from rebal.inspectors.fleet.runs import RECORDS, REQUESTS, in_order, pack, unpack
 from rebal.inspectors.fleet.schemas import (
     COMMIT_PARTS,
@@ -47,7 +48,6 @@ from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, shares_of
 from rebal.inspectors.fleet.timeline.facts import DISORDER
 from rebal.inspectors.fleet.timeline.group import FORM, Options, make_tables
 from rebal.inspectors.fleet.timeline.rows import WAITING
-from rebal.inspectors.fleet.writer import RUN_KINDS, WRITTEN, PartWriter, Target
 
 NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])
 ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"])

@@ -39,6 +39,7 @@ from rebal.inspectors.fleet.increments import encoded, summed
 from rebal.inspectors.fleet.lake.place import LakePlace
 from rebal.inspectors.fleet.lake.run import Freed, Run, remove
 from rebal.inspectors.fleet.lake.table import DataFile, of_groups, read_rows
+from rebal.inspectors.fleet.lake.writer import REPORT_DDL, PartWriter, Target, TaskReport
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.runs import gathered, in_order, latest_time, pack, runs_of, span_of
 from rebal.inspectors.fleet.schemas import (
@@ -61,7 +62,6 @@ from rebal.inspectors.fleet.sources.source import (
     error_row,
 )
 from rebal.inspectors.fleet.spark.tasks import Say, cores_of, in_shares, in_tasks
-from rebal.inspectors.fleet.writer import REPORT_DDL, PartWriter, Target, TaskReport
 from rebal.inspectors.logs.lines import Zone
 
 Read = Callable[[Any], Iterator[pa.RecordBatch]]

@@ -47,13 +47,13 @@ from rebal.inspectors.fleet.intake import read_logs, read_records
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
 from rebal.inspectors.fleet.lake.run import Freed, Run, counted, remove
 from rebal.inspectors.fleet.lake.table import DataFile, find_small, may_hold, of_groups
+from rebal.inspectors.fleet.lake.writer import FOLDERS, REPORT_DDL, PartWriter, TaskReport
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
 from rebal.inspectors.fleet.sources.source import RecordSource
 from rebal.inspectors.fleet.spark.tasks import Say, in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.group import Options
 from rebal.inspectors.fleet.timeline.rows import MADE
-from rebal.inspectors.fleet.writer import FOLDERS, REPORT_DDL, PartWriter, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _COMMITS: Final = ("commits", "open_commit_groups")

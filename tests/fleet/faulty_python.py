@@ -54,6 +54,6 @@ if __name__ == "__main__":
     del sys.path[0]
     _, place, _, name, *rest = sys.argv
     # Tasks are forks of this process.
-    stop_at_places(importlib.import_module("rebal.inspectors.fleet.writer"), place)
+    stop_at_places(importlib.import_module("rebal.inspectors.fleet.lake.writer"), place)
     sys.argv = [name, *rest]
     runpy.run_module(name, run_name="__main__", alter_sys=True)

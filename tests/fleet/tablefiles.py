@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import SCANS
+from rebal.inspectors.fleet.lake.writer import PartWriter, Target, TaskReport
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import PartWriter, Target, TaskReport
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.reader import open_tables
 

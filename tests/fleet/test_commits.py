@@ -22,9 +22,9 @@ from rebal.inspectors.fleet.commits import (
     merge_commits,
     write_commits,
 )
+from rebal.inspectors.fleet.lake.writer import PartWriter
 from rebal.inspectors.fleet.schemas import COMMIT_PARTS, COMMITS, GROUPS
 from rebal.inspectors.fleet.sources.source import SOURCE
-from rebal.inspectors.fleet.writer import PartWriter
 from tests.examples import examples
 from tests.fleet.tablefiles import AT, files_in, reported, target_in
 from tests.fleet.timeline_story import text

@@ -22,11 +22,11 @@ from rebal.inspectors.fleet import runs, writer
 from rebal.inspectors.fleet.increments import NO_GROUPS, Piece, carry, tell
 from rebal.inspectors.fleet.intake import only_new, take_in
 from rebal.inspectors.fleet.lake.table import of_groups, read_rows
+from rebal.inspectors.fleet.lake.writer import PartWriter, TaskReport
 from rebal.inspectors.fleet.runs import in_order, pack, runs_of, unpack
 from rebal.inspectors.fleet.schemas import ERRORS, RUNS, TIMELINE, in_columns
 from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.timeline.group import Options
-from rebal.inspectors.fleet.writer import PartWriter, TaskReport
 from tests.examples import examples
 from tests.fleet import timeline_input
 from tests.fleet.tablefiles import reported, target_in

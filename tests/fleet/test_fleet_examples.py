@@ -33,8 +33,8 @@ from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.lake.scans import SCHEMA as SCANS
 from rebal.inspectors.fleet.lake.table import LakeTable
+from rebal.inspectors.fleet.lake.writer import columns_of
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import columns_of
 from rebal.inspectors.kafka.brokers import ClusterReading
 from tests.fleet.conftest import script
 from tests.fleet.synthetic import fleet

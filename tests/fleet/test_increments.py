@@ -32,11 +32,11 @@ from rebal.inspectors.fleet.increments import (
 from rebal.inspectors.fleet.lake import table
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.lake.table import LakeTable
+from rebal.inspectors.fleet.lake.writer import columns_of
 from rebal.inspectors.fleet.manifest import UNNAMED
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.fleet.timeline.facts import DISORDER
 from rebal.inspectors.fleet.timeline.group import FORM
-from rebal.inspectors.fleet.writer import columns_of
 from rebal.inspectors.tables.reader import Tables, open_tables
 from tests.examples import examples
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, lines_in, read_tables, without_sources

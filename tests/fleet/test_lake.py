@@ -24,9 +24,9 @@ from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from rebal.inspectors.fleet.lake.run import Run, find_cluster, new_run
 from rebal.inspectors.fleet.lake.store import open_store
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
+from rebal.inspectors.fleet.lake.writer import STORED, PartWriter
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.sources.files import list_files
-from rebal.inspectors.fleet.writer import STORED, PartWriter
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import failures
 from tests.fleet.tablefiles import change_document, last_scan, reported

@@ -22,8 +22,8 @@ from msgspec.structs import asdict
 from rebal.inspectors.fleet.lake.place import PROBE, find_place
 from rebal.inspectors.fleet.lake.scans import SCANS, SCHEMA, Scans
 from rebal.inspectors.fleet.lake.table import LakeTable
+from rebal.inspectors.fleet.lake.writer import STORED, columns_of
 from rebal.inspectors.fleet.manifest import UNNAMED
-from rebal.inspectors.fleet.writer import STORED, columns_of
 from tests.fleet import faulty_python
 from tests.fleet.conftest import OFFSETS, REBAL, REQUEST_LOG, Tables, lines_in, read_tables, script
 from tests.fleet.tablefiles import last_scan

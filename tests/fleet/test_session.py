@@ -11,6 +11,7 @@ import pytest
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace
 from rebal.inspectors.fleet.lake.table import DataFile
+from rebal.inspectors.fleet.lake.writer import TaskReport
 from rebal.inspectors.fleet.scan import check_seen
 from rebal.inspectors.fleet.spark import session
 from rebal.inspectors.fleet.spark.session import (
@@ -20,7 +21,6 @@ from rebal.inspectors.fleet.spark.session import (
     failed_job,
     start_error,
 )
-from rebal.inspectors.fleet.writer import TaskReport
 from tests.fleet.conftest import OFFSETS, failures
 from tests.fleet.tablefiles import last_scan
 

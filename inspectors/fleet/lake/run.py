@@ -54,9 +54,9 @@ from rebal.inspectors.fleet.lake.table import (
     number_of,
     token_of,
 )
+from rebal.inspectors.fleet.lake.writer import FOLDERS, STORED, Target, TaskReport, columns_of
 from rebal.inspectors.fleet.manifest import NOTHING, UNNAMED, Manifest, TableEntry
 from rebal.inspectors.fleet.schemas import TABLES
-from rebal.inspectors.fleet.writer import FOLDERS, STORED, Target, TaskReport, columns_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo

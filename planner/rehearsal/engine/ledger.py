@@ -67,7 +67,7 @@ class Measures(Record, frozen=True, kw_only=True):
     rejected: int
 
 
-class _Share:
+class _Owners:
     """One partition: its owners since when, its last one, how long it had none (at the longest).
 
     `since` is never where its topic has been deleted.
@@ -90,7 +90,7 @@ class Ledger:
 
     def __init__(self, numbers: Mapping[TopicPartition, int], *, keep: bool) -> None:
         self.numbers: Final = dict(numbers)
-        self._shares = [_Share(0.0) for _ in self.numbers]
+        self._shares = [_Owners(0.0) for _ in self.numbers]
         self._longest_of_phase = 0.0
         self._past: set[str] = set()
         self._twice = self._twice_past = 0.0
@@ -104,7 +104,7 @@ class Ledger:
         for partition in range(count):
             if (topic, partition) not in self.numbers:
                 self.numbers[topic, partition] = len(self.numbers)
-                self._shares.append(_Share(now))
+                self._shares.append(_Owners(now))
 
     def drop(self, topic: str, now: float) -> None:
         """Count no more of a deleted topic."""
@@ -214,7 +214,7 @@ class Ledger:
             spans.setdefault(number, []).append(Ownership(owner=owner, start=start, end=None))
         return spans
 
-    def _close_overlap(self, share: _Share, now: float) -> None:
+    def _close_overlap(self, share: _Owners, now: float) -> None:
         if len(share.owners) > 1:
             lasted = now - share.since
             self._twice += lasted
