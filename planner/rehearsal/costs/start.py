@@ -152,8 +152,9 @@ class CostStart:
         self.connectors = connectors_of(roll.snapshot)
         self.topics, self.owned = _owned(roll.snapshot)
         self._everything = tuple(sorted(self.topics))
+        usual = _CONSUMER if roll.snapshot.group.type is GroupType.CONSUMER else "classic"
         self._protocols = {
-            self._called[id_]: protocol for id_, protocol in _protocols(roll.snapshot).items()
+            name: member.protocol_type or usual for name, member in self._members.items()
         }
         self._ids = {t.name: t.topic_id for t in roll.snapshot.topics if t.topic_id is not None}
         self._server = roll.server_side
@@ -370,12 +371,6 @@ def _target(member: Member) -> TopicPartitions:
     """Return what it owns, in a KIP-848 group what it is to own."""
     target = member.target_assignment
     return member.assignment if target is None else target
-
-
-def _protocols(snapshot: GroupSnapshot) -> dict[str, str]:
-    """Return group.protocol by member id."""
-    usual = _CONSUMER if snapshot.group.type is GroupType.CONSUMER else "classic"
-    return {member.member_id: member.protocol_type or usual for member in snapshot.members}
 
 
 def _owned(

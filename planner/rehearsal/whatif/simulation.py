@@ -149,21 +149,14 @@ class Walk:
             self.again = self.after.without(self._state(self.group.spec, result)).total
 
     def _round(self, why: str, gone: int, after: Owners) -> Round:
-        before, number = self.after, len(self.rounds) + 1
-        if not self._choice.cooperative:
-            return Round(
-                number=number,
-                why=why,
-                gone=gone,
-                revoked=before.total,
-                assigned=after.total,
-                still_owned=0,
-            )
-        gives, gets = before.without(after), after.without(before)
+        before, calm = self.after, self._choice.cooperative
+        gives = before.without(after) if calm else before
+        gets = after.without(before) if calm else after
+        changed = sorted(gives.shares.keys() | gets.shares.keys()) if calm else ()
         names = {n: name for name, n in self._numbers.items()}
         by_now = {self._numbers[m.member_id]: m.member_id for m in self.group.spec.members}
         return Round(
-            number=number,
+            number=len(self.rounds) + 1,
             why=why,
             gone=gone,
             revoked=gives.total,
@@ -175,7 +168,7 @@ class Walk:
                     revoked=gives.shares.get(n, {}),
                     assigned=gets.shares.get(n, {}),
                 )
-                for n in sorted(gives.shares.keys() | gets.shares.keys())
+                for n in changed
             ),
         )
 
@@ -395,36 +388,24 @@ def _shifts(
     before, after = made.before, made.after
     present = {numbers[member.member_id]: member for member in made.group.spec.members}
     had, has = before.sizes, after.sizes
-    odd = _not_subscribed(present, after)
     shifts = []
     for member_id, label in labels.items():
         n = numbers[member_id]
+        then = after.shares.get(n, {})
         shifts.append(
             MemberShift(
                 member_id=member_id,
                 name=label,
                 now=before.shares.get(n, {}),
-                then=after.shares.get(n, {}),
+                then=then,
                 keeps=kept[n],
                 gives=had[n] - kept[n],
                 gets=has[n] - kept[n],
-                not_subscribed=odd.get(n, {}),
+                not_subscribed={t: then[t] for t in then if t not in present[n].topics},
                 change="joins" if member_id in plan.added else "" if n in present else "leaves",
             )
         )
     return tuple(shifts)
-
-
-def _not_subscribed(
-    present: Mapping[int, SpecMember], after: Owners
-) -> Mapping[int, TopicPartitions]:
-    """Return each member's partitions of topics that it does not subscribe to."""
-    made = {}
-    for n, owned in after.shares.items():
-        strange = owned.keys() - {*present[n].topics}
-        if strange:
-            made[n] = {topic: owned[topic] for topic in owned if topic in strange}
-    return made
 
 
 def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
