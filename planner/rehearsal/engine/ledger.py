@@ -67,7 +67,7 @@ class Measures(Record, frozen=True, kw_only=True):
     rejected: int
 
 
-class _Owners:
+class _OwnedPartition:
     """One partition: its owners since when, its last one, how long it had none (at the longest).
 
     `since` is never where its topic has been deleted.
@@ -90,7 +90,7 @@ class Ledger:
 
     def __init__(self, numbers: Mapping[TopicPartition, int], *, keep: bool) -> None:
         self.numbers: Final = dict(numbers)
-        self._shares = [_Owners(0.0) for _ in self.numbers]
+        self._partitions = [_OwnedPartition(0.0) for _ in self.numbers]
         self._longest_of_phase = 0.0
         self._past: set[str] = set()
         self._twice = self._twice_past = 0.0
@@ -104,13 +104,13 @@ class Ledger:
         for partition in range(count):
             if (topic, partition) not in self.numbers:
                 self.numbers[topic, partition] = len(self.numbers)
-                self._shares.append(_Owners(now))
+                self._partitions.append(_OwnedPartition(now))
 
     def drop(self, topic: str, now: float) -> None:
         """Count no more of a deleted topic."""
         for pair, number in self.numbers.items():
             if pair[0] == topic:
-                share = self._shares[number]
+                share = self._partitions[number]
                 for owner in share.owners:
                     self.release(owner, (number,), now)
                 share.since = _NEVER
@@ -119,7 +119,7 @@ class Ledger:
         """Record that `owner` begins to consume `partitions`."""
         alone = (owner,)
         for number in partitions:
-            share = self._shares[number]
+            share = self._partitions[number]
             if share.since == _NEVER:
                 continue
             if share.owners:
@@ -142,7 +142,7 @@ class Ledger:
     def release(self, owner: str, partitions: Iterable[int], now: float) -> None:
         """Record that `owner` stops consuming `partitions`."""
         for number in partitions:
-            share = self._shares[number]
+            share = self._partitions[number]
             if share.since == _NEVER:
                 continue
             if len(share.owners) > 1:
@@ -159,7 +159,7 @@ class Ledger:
 
     def past(self, owner: str, *, now: float, over: bool) -> None:
         """Learn that an owner is past its session or poll timeout, or (`over`) no longer."""
-        for share in self._shares:
+        for share in self._partitions:
             if len(share.owners) > 1 and owner in share.owners:
                 self._close_overlap(share, now)
                 share.since = now
@@ -170,13 +170,13 @@ class Ledger:
 
     def owners(self) -> dict[TopicPartition, tuple[str, ...]]:
         """Return who owns each partition now: nobody, one, or several."""
-        return {pair: self._shares[number].owners for pair, number in self.numbers.items()}
+        return {pair: self._partitions[number].owners for pair, number in self.numbers.items()}
 
     def totals(self, now: float) -> Measures:
         """Return the sums up to now, open gaps and overlaps included; no rebalance is counted."""
-        unowned, longest = sum(share.gaps for share in self._shares), self._longest_of_phase
+        unowned, longest = sum(share.gaps for share in self._partitions), self._longest_of_phase
         twice, past = self._twice, self._twice_past
-        for share in self._shares:
+        for share in self._partitions:
             open_for = now - share.since
             if open_for <= 0:
                 continue
@@ -202,7 +202,7 @@ class Ledger:
         """Return how long each partition had no owner, in all and at the longest."""
         found = {}
         for pair, number in self.numbers.items():
-            share = self._shares[number]
+            share = self._partitions[number]
             late = 0.0 if share.owners else max(now - share.since, 0.0)
             found[pair] = share.gaps + late, max(share.longest, late)
         return found
@@ -214,7 +214,7 @@ class Ledger:
             spans.setdefault(number, []).append(Ownership(owner=owner, start=start, end=None))
         return spans
 
-    def _close_overlap(self, share: _Owners, now: float) -> None:
+    def _close_overlap(self, share: _OwnedPartition, now: float) -> None:
         if len(share.owners) > 1:
             lasted = now - share.since
             self._twice += lasted
