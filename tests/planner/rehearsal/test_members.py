@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -29,14 +31,9 @@ BUSY = event("busy", "m0", seconds=20, at=9)
 """Whoever joins at 10 s begins a rebalance that waits for m0 until 29 s."""
 
 
-def late(*assignors: str, **more: object) -> ScriptEvent:
-    process = Process(
-        name="late",
-        assignors=assignors,
-        topics=("orders",),
-        **more,  # type: ignore[arg-type]
-    )
-    return starts(process, at=10.0)
+def late(*assignors: str, at: float = 10.0, seconds: float = 0.0, **more: Any) -> ScriptEvent:
+    process = Process(name="late", assignors=assignors, **{"topics": ("orders",), **more})
+    return starts(process, at=at, seconds=seconds)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +147,8 @@ def test_subscription_that_changes_during_a_join_is_sent_in_the_next() -> None:
 
 
 def test_process_that_is_stopped_before_it_joins_never_joins() -> None:
-    slow = Process(name="late", assignors=RANGE, topics=("orders",))
-    run = play(
-        scene(RANGE, RANGE),
-        starts(slow, seconds=60.0, at=10),
-        event("stop", "late", at=30),
-        event("wait", seconds=100),
-    )
+    slow, stop = late("range", seconds=60.0), event("stop", "late", at=30)
+    run = play(scene(RANGE, RANGE), slow, stop, event("wait", seconds=100))
     assert run.rebalances == ()
     assert told(run, "started") == []
 
@@ -275,23 +267,17 @@ def test_java_leader_joins_again_when_nobody_subscribes_to_a_topic_any_more() ->
     # ConsumerCoordinator: the metadata that it assigned by has the topic, the next one has not
     # ("cached metadata has changed", captured within metadata.max.age.ms).
     where = replace(scene(RANGE, RANGE), topics={"orders": 12, "other": 3})
-    process = Process(name="guest", assignors=RANGE, topics=("orders", "other"))
-    guest = starts(process, at=10)
-    stop, wait = (event("stop", "guest", at=60), event("wait", seconds=400))
-    run = play(where, guest, stop, wait)
-    assert [one.why for one in run.rebalances] == [
-        "a member joined",
-        "a member left",
-        "the leader joined again",
-    ]
+    guest, stop = late("range", topics=("orders", "other")), event("stop", "late", at=60)
+    run = play(where, guest, stop, event("wait", seconds=400))
+    whys = [one.why for one in run.rebalances]
+    assert whys == ["a member joined", "a member left", "the leader joined again"]
     assert run.rebalances[-1].began - run.rebalances[-2].began < 310
 
 
 def test_kafka_python_s_leader_assigns_another_s_topic_when_it_has_read_of_it() -> None:
     where = scene(RANGE, RANGE, family="kafka-python")
     where = replace(where, topics={"orders": 12, "other": 3})
-    process = Process(name="guest", family="kafka-python", assignors=RANGE, topics=("other",))
-    run = play(where, starts(process, at=10))
+    run = play(where, late("range", family="kafka-python", topics=("other",)))
     assert [one.why for one in run.rebalances] == ["a member joined", "the leader joined again"]
     assert [member.owned for member in run.members] == [6, 6, 3]
 
@@ -301,8 +287,7 @@ def test_kafkajs_s_leader_deals_its_own_topics_to_all() -> None:
     list_ = ("RoundRobinAssigner",)
     where = with_processes(scene(RANGE, RANGE, family="kafkajs"), assignors=list_)
     where = replace(where, assignor=list_[0], topics={"orders": 12, "other": 3})
-    guest = Process(name="guest", family="kafkajs", assignors=list_, topics=("other",))
-    run = play(where, starts(guest, at=10))
+    run = play(where, late(*list_, family="kafkajs", topics=("other",)))
     assert [member.owned for member in run.members] == [4, 4, 4]
     assert run.assumes == ()
 
