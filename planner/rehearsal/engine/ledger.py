@@ -152,7 +152,7 @@ class Ledger:
                 share.owners = ()
                 self.stopped += 1
             share.since = now
-            start = self._open.pop((number, owner), now)
+            start = self._open.pop((number, owner)) if self._keep else now
             if now > start:
                 held = Ownership(owner=owner, start=start, end=now)
                 self._spans.setdefault(number, []).append(held)
