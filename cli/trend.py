@@ -13,7 +13,7 @@ short time without one.
 
 from collections.abc import Iterable, Sequence
 from math import sqrt
-from typing import Final, TypeAlias
+from typing import Final
 
 from rebal.groups.model import Record
 from rebal.inspectors.tables.history import GroupHistory, RebalanceRow, ScanStanding
@@ -72,10 +72,6 @@ class NoTrend(Record, frozen=True, kw_only=True):
     """Two scans of a group that cannot be compared, and why."""
 
     why: str
-
-
-_Halves: TypeAlias = tuple[Sequence[RebalanceRow], Sequence[RebalanceRow]]
-"""Rebalances before the earlier scan, and since."""
 
 
 def trend_of(history: GroupHistory, earlier: ScanStanding | None, until: int) -> Trend | NoTrend:
@@ -143,10 +139,11 @@ def _first_of_run(known: Sequence[int], last: int) -> int | None:
     return known[at]
 
 
-def _downtime(lengths: tuple[int, int], halves: _Halves) -> Measure | None:
+def _downtime(lengths: tuple[int, int], halves: Sequence[Sequence[RebalanceRow]]) -> Measure | None:
     """Return the downtime; each rebalance has the assumed length where the length of none is known.
 
-    Where only some lengths are known, one side would be measured and the other assumed: None.
+    `halves` are the rebalances before the earlier scan, and those since. Where only some lengths
+    are known, one side would be measured and the other assumed: None.
     """
     every = [one for half in halves for one in half]
     if any(one.stopped is None for one in every):

@@ -392,8 +392,6 @@ def severity_style(severity: str) -> str:
 def spread(counts: Iterable[int]) -> str:
     """Return `6`, or `2–6` where the counts differ."""
     found = sorted(set(counts))
-    if not found:
-        return "0"
     return str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
 
 

@@ -268,7 +268,7 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
     """Yield findings, the most severe first, then contradictions and unmatched evidence."""
     asks: list[Finding] = []
     for finding in report.findings:
-        if finding.urgent and not finding.ignored:
+        if finding.urgent:
             continue
         general = finding.severity is Severity.ASK and not asks_of_a_fact(finding)
         if general and not wide:
@@ -277,8 +277,6 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
         text = Text.assemble((finding.rule, "bold"), f"  {finding.message}")
         if finding.fix and wide:
             text.append(f"\ndo: {finding.fix}", style="dim")
-        if finding.ignored:
-            text.append(f"\nignored: {finding.ignored}", style="dim")
         yield _label(finding), text
         yield from to_run(finding.commands if wide else ())
     if asks:
@@ -310,8 +308,6 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
 
 def _label(finding: Finding) -> Text:
     style = severity_style(finding.severity)
-    if finding.ignored:
-        return Text("ignored", style="dim")
     if finding.result is Tri.CANNOT_TELL:
         return Text("cannot tell", style="yellow")
     if finding.severity is Severity.BLOCK:
