@@ -92,40 +92,8 @@ _VARIABLES = (
 )  # fmt: skip
 # Command lines that get far, to which hostile options are added. A word in capitals is a good or a
 # damaged file of this kind (`ground.KINDS`), LIVE is the wrong broker.
-WHOLE = tuple(
-    line.split(" ")
-    for line in (
-        "inspect --snapshot SNAPSHOT",
-        "inspect --snapshot SNAPSHOT --client-log CLIENT",
-        "inspect --snapshot SNAPSHOT --broker-log BROKER",
-        "inspect --snapshot SNAPSHOT --request-log REQUESTS",
-        "inspect --snapshot SNAPSHOT --inventory INVENTORY",
-        "inspect orders-eager-0000 --evidence LAKE",
-        "inspect g --profile prod",
-        "inspect g --command-config PROPERTIES",
-        "plan-upgrade --snapshot SNAPSHOT",
-        "verify PLAN --snapshot checkout.rebal.yaml --journal JOURNAL",
-        "show PLAN",
-        "show plan.yaml --timeline --journal JOURNAL",
-        "simulate --snapshot SNAPSHOT --assignor sticky",
-        "rehearse --snapshot shipping.rebal.yaml --script SCRIPT",
-        "rehearse PLAN --snapshot checkout.rebal.yaml",
-        "diff SNAPSHOT SNAPSHOT",
-        "check INVENTORY INVENTORY",
-        "check INVENTORY INVENTORY --snapshot SNAPSHOT",
-        "fleet scan --out new --offsets OFFSETS",
-        "fleet scan --out new --segments SEGMENT",
-        "fleet scan --out new --request-log REQUESTS",
-        "fleet report LAKE",
-        "completion bash --complete COMPLETED",
-        "groups -b LIVE",
-        "inspect g --probe -b LIVE",
-        "inspect --all --probe -b LIVE",
-        "doctor g -b LIVE",
-        "verify live.yaml --probe -b LIVE",
-        "fleet scan --out new -b LIVE",
-    )
-)
+_LINES = Path(__file__).parents[1] / "data" / "hostile_lines.txt"
+WHOLE = tuple(line.split(" ") for line in _LINES.read_text().splitlines())
 _COMPLETED = (
     "rebal inspect ", "rebal inspect -b LIVE ", "rebal show ", "rebal verify PLAN --step ",
     "rebal inspect --profile ", "rebal simulate --snapshot SNAPSHOT --remove-member ",
