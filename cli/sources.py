@@ -178,11 +178,13 @@ class GroupSource:
         """
         refuse(
             {
-                "give GROUP (live) or --snapshot FILE, not both.": self.group and self.snapshot,
+                "give GROUP (live) or --snapshot FILE, not both.": (
+                    self.group is not None and self.snapshot
+                ),
                 _NO_PROBE: self.evidence.probe and self.group is None,
             }
         )
-        scanned = self.scanned
+        scanned = None if self.group is None else self.scanned
         if self.group is None:
             found = merge(read_snapshot(self.snapshot or default_snapshot()), ())
         elif scanned:
