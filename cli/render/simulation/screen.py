@@ -82,24 +82,18 @@ def _change(simulation: Simulation) -> Text:
 
 def _answer(simulation: Simulation) -> Text:
     balance = simulation.balance
-    parts = [
+    rebalances = count(simulation.rebalances, "rebalance")
+    ends = f"{rebalances} until stable" if simulation.stable else f"NOT stable after {rebalances}"
+    parts = (
         f"moves {simulation.moved:,} of {simulation.partitions:,}",
         f"stays {simulation.stays:,}",
-    ]
-    if simulation.started:
-        parts.append(f"{simulation.started:,} without an owner now get one")
-    parts.append(f"loses {simulation.lost:,}" if simulation.lost else "loses none")
-    parts.append(
+        f"{simulation.started:,} without an owner now get one" if simulation.started else "",
+        f"loses {simulation.lost:,}" if simulation.lost else "loses none",
         f"balance {range_text(balance.then_min, balance.then_max)} "
-        f"(was {range_text(balance.now_min, balance.now_max)})"
+        f"(was {range_text(balance.now_min, balance.now_max)})",
+        "no rebalance of the group" if simulation.server_side else ends,
     )
-    if simulation.server_side:
-        parts.append("no rebalance of the group")
-    elif simulation.stable:
-        parts.append(f"{count(simulation.rebalances, 'rebalance')} until stable")
-    else:
-        parts.append(f"NOT stable after {count(simulation.rebalances, 'rebalance')}")
-    return Text(" · ".join(parts), style="bold")
+    return Text(" · ".join(filter(None, parts)), style="bold")
 
 
 def _cost(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
@@ -127,12 +121,14 @@ def _cost(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
             )
     if len(simulation.rounds) > 1:
         for made in simulation.rounds:
-            parts = [made.why] if made.why else []
-            parts += [f"{count(made.gone, 'partition')} without an owner"] if made.gone else []
-            parts.append(f"revoked {made.revoked:,}")
-            parts.append(f"assigned {made.assigned:,}")
-            parts.append(f"still owned {made.still_owned:,}")
-            yield f"round {made.number}", " · ".join(parts)
+            parts = (
+                made.why,
+                f"{count(made.gone, 'partition')} without an owner" if made.gone else "",
+                f"revoked {made.revoked:,}",
+                f"assigned {made.assigned:,}",
+                f"still owned {made.still_owned:,}",
+            )
+            yield f"round {made.number}", " · ".join(filter(None, parts))
     topics = apart(simulation, then=True)
     yield (
         "topics",
@@ -397,10 +393,9 @@ def round_lines(simulation: Simulation) -> Iterator[str]:
     for made in simulation.rounds:
         for number, member in enumerate(made.members):
             label = "" if number else f"round {made.number}"
+            told = (("gives", member.revoked), ("gets", member.assigned))
             parts = [named.get(member.member_id, member.member_id)]
-            for word, some in (("gives", member.revoked), ("gets", member.assigned)):
-                if some:
-                    parts.append(f"{word} {partitions_text(some)}")
+            parts += [f"{word} {partitions_text(some)}" for word, some in told if some]
             yield f"{label:{LABEL + GAP}}{' · '.join(parts)}"
 
 
