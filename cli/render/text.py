@@ -359,12 +359,11 @@ def assignors_text(known: AssignorList) -> str:
         return ", ".join(known.list) or "(none)"
     if known.knowledge is Knowledge.DECLARED:
         return f"not seen; next start: {', '.join(known.list) or '(default)'}"
-    bounds = []
-    if known.at_least:
-        bounds.append(f"at least {', '.join(known.at_least)}")
-    if known.lacks:
-        bounds.append(f"not {', '.join(known.lacks)}")
-    return f"unknown ({'; '.join(bounds)})" if bounds else "unknown"
+    bounds = (
+        f"at least {', '.join(known.at_least)}" if known.at_least else "",
+        f"not {', '.join(known.lacks)}" if known.lacks else "",
+    )
+    return f"unknown ({'; '.join(filter(None, bounds))})" if any(bounds) else "unknown"
 
 
 def evidence_text(evidence: Sequence[Evidence], now: datetime) -> str:

@@ -89,24 +89,22 @@ def inspect_view(
 def _state(report: Report) -> Text:
     snapshot = report.snapshot
     group = snapshot.group
-    parts = [str(group.state), str(group.type)]
-    if group.protocol_type not in (None, "", "consumer", group.type):
-        parts.append(f"{group.protocol_type} (not consumers)")
-    members = count(len(snapshot.members), "member")
-    if snapshot.expected_members is not None and snapshot.expected_members != len(snapshot.members):
-        members += f" of {snapshot.expected_members} expected"
-    parts.append(members)
+    where, lags = group.coordinator, known_lag(snapshot)
     total = sum(topic.partitions for topic in snapshot.topics)
-    if total:
-        parts.append(count(total, "partition"))
-    lags = known_lag(snapshot)
-    if lags:
-        parts.append(f"lag {sum(lags.values()):,}")
-    if group.coordinator is not None:
-        where = group.coordinator
-        address = f"{where.host}:{where.port} " if where.host else ""
-        parts.append(f"coordinator {address}({where.broker_id})")
-    return Text(" · ".join(parts))
+    other = group.protocol_type not in (None, "", "consumer", group.type)
+    expected, present = snapshot.expected_members, len(snapshot.members)
+    missing = f" of {expected} expected" if expected not in (None, present) else ""
+    address = f"{where.host}:{where.port} " if where is not None and where.host else ""
+    parts = (
+        str(group.state),
+        str(group.type),
+        f"{group.protocol_type} (not consumers)" if other else "",
+        f"{count(present, 'member')}{missing}",
+        count(total, "partition") if total else "",
+        f"lag {sum(lags.values()):,}" if lags else "",
+        "" if where is None else f"coordinator {address}({where.broker_id})",
+    )
+    return Text(" · ".join(filter(None, parts)))
 
 
 def _captured(snapshot: GroupSnapshot, now: datetime) -> Iterator[tuple[Text, Text]]:
