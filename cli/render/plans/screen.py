@@ -288,18 +288,19 @@ def _folded(plan: Plan) -> Iterator[Text]:
     """Yield one line on what the details add: the questions, and what was not checked."""
     asks = sum(not asks_of_a_fact(finding) for finding in _open(plan, Severity.ASK))
     unchecked = len(plan.not_checked)
-    parts = [count(asks, "question")] if asks else []
-    if plan.not_checked:
-        parts.append(f"{count(unchecked, 'point')} not checked")
-    if not parts:
+    parts = (
+        count(asks, "question") if asks else "",
+        f"{count(unchecked, 'point')} not checked" if unchecked else "",
+    )
+    said = ", ".join(filter(None, parts))
+    if not said:
         return
     lead = "After the last step" if plan.verdict is Verdict.DONE else "Check before you start"
     file = plan.given.plan
-    where = show(file, "--details") if file is not None else "--details"
-    whole = file is not None
-    text = Text(f"{lead}: {', '.join(parts)}: {where}", no_wrap=whole)
-    text.overflow = "ignore" if whole else "fold"
-    yield text
+    where = "--details" if file is None else show(file, "--details")
+    line = Text(f"{lead}: {said}: {where}", no_wrap=file is not None)
+    line.overflow = "fold" if file is None else "ignore"
+    yield line
 
 
 # The details
