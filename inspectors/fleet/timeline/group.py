@@ -28,13 +28,6 @@ from msgspec.structs import replace
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
 from rebal.groups.wire import offsets_topic as kinds
-from rebal.groups.wire.offsets_topic import (
-    DECODERS,
-    ConsumerGroupMember,
-    GroupEpoch,
-    GroupMetadata,
-    decode_consumer_group_record,
-)
 from rebal.inspectors.fleet.timeline import history, incidents, requests
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroupRecords, Epoch
 from rebal.inspectors.fleet.timeline.facts import (
@@ -328,13 +321,11 @@ def _came(state: TimelineState, at: int, source: str) -> None:
 
 def _decode(record: TimelineRow) -> tuple[kinds.Key, Any]:
     key, value = _decode_key(record.key), record.value
-    if value is None:
-        return key, None
-    if key.version == kinds.GROUP_METADATA:
+    if value is not None and key.version == kinds.GROUP_METADATA:
         return key, read_value(value)
-    return key, (
-        decode_consumer_group_record(key.version, value) if key.version in DECODERS else None
-    )
+    if value is None or key.version not in kinds.DECODERS:
+        return key, None
+    return key, kinds.decode_consumer_group_record(key.version, value)
 
 
 def _give_up(state: TimelineState, rows: Rows, before: int) -> None:
@@ -418,7 +409,7 @@ def _goes_on(
     if isinstance(key, kinds.MemberKey) and key.member_id in state.members:
         return True
     number = value[0].generation if isinstance(value, tuple) else None
-    number = value.epoch if isinstance(value, GroupEpoch) else number
+    number = value.epoch if isinstance(value, kinds.GroupEpoch) else number
     goes_on = now is not None and number is not None and 1 < now.number <= number
     return goes_on or record.own_at == dying.own_at
 
@@ -434,7 +425,7 @@ def _classic(
     state: TimelineState,
     rows: Rows,
     record: TimelineRow,
-    value: GroupMetadata,
+    value: kinds.GroupMetadata,
     members: Named,
 ) -> None:
     state.protocol_type = value.protocol_type or state.protocol_type
@@ -456,7 +447,7 @@ def _told_lists(
     state: TimelineState, consumer: ConsumerGroupRecords, key: kinds.Key, value: Any, at: int
 ) -> None:
     """Note the list of a classic member of a KIP-848 group: its record holds all of it."""
-    if isinstance(key, kinds.MemberKey) and isinstance(value, ConsumerGroupMember):
+    if isinstance(key, kinds.MemberKey) and isinstance(value, kinds.ConsumerGroupMember):
         again = key.member_id in dict(consumer.waiting)
         names = state.lists.record(key.member_id, value, at, consumer.epoch, again)
         if names is not None or key.member_id in state.facts.members:
@@ -488,7 +479,7 @@ def _error(rows: Rows, record: TimelineRow, error: str) -> None:
     )
 
 
-def _ended(at: int, value: GroupMetadata, members: Named) -> int:
+def _ended(at: int, value: kinds.GroupMetadata, members: Named) -> int:
     """Return when the rebalance of a group's first record ended; the record may be a later rewrite.
 
     The state's time is then far before the record's, for a static member's restart keeps it.
