@@ -10,17 +10,22 @@ rejected join. Joins of one member id with one list are one row; rejections of o
 list too, for a rejected join has no member id.
 """
 
+from __future__ import annotations
+
 from collections.abc import Container, Iterable
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import astuple, replace
 
 from rebal.groups.wire.offsets_topic import ConsumerGroupMember
-from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.logs.requests.lines import Request
+
+if TYPE_CHECKING:
+    # It needs pyarrow, which the readers of tables ask for in a sentence.
+    from rebal.inspectors.fleet.timeline.rows import Rows
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
