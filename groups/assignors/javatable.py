@@ -260,8 +260,10 @@ class HashTable(Generic[_K]):
             slot.add(key, self._order(key))
         else:
             slot.append(key)
-            if len(slot) > _LONG_SLOT:
-                self._lengthen(index, slot)
+            if len(slot) > _LONG_SLOT and self._size < _TREES_FROM:
+                self._grow()
+            elif len(slot) > _LONG_SLOT:
+                self._slots[index] = SlotTree((each, self._order(each)) for each in slot)
         if len(self._where) * 4 > self._size * 3:
             self._grow()
 
@@ -285,12 +287,6 @@ class HashTable(Generic[_K]):
         spread, tie = self._where[key]
         # Java compares spread hashes as signed numbers.
         return (spread - 0x100000000 if spread >= 0x80000000 else spread, tie)
-
-    def _lengthen(self, index: int, slot: list[_K]) -> None:
-        if self._size < _TREES_FROM:
-            self._grow()
-        else:
-            self._slots[index] = SlotTree((key, self._order(key)) for key in slot)
 
     def _grow(self) -> None:
         self._size *= 2

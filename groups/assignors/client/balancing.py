@@ -13,7 +13,7 @@ from typing import Final
 
 from rebal.groups.assignors.client.problem import Problem
 from rebal.groups.assignors.javatable import HashTable
-from rebal.groups.jvmhash import partition_hash
+from rebal.groups.jvmhash import partition_hash, string_hash
 
 _PATIENCE: Final = 1000
 Topics = Sequence[tuple[int, Sequence[int]]]
@@ -263,7 +263,7 @@ class Movements:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._hashes = problem.topic_hashes
+        self._hashes = [string_hash(name) for name in problem.topics]
         self._moved: dict[int, tuple[int, int]] = {}
         self._between: dict[tuple[int, int, int], HashTable[int]] = {}
 

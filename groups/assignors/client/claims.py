@@ -32,10 +32,8 @@ def remembered(member: SpecMember) -> Iterator[TopicPartition]:
     return chain.from_iterable(map(by_topic.__getitem__, _hash_order(tuple(by_topic))))
 
 
-@lru_cache(maxsize=64)
-def _hash_order(topics: tuple[str, ...]) -> list[str]:
-    """Return topics in hash order; members of a large group often own the same topics."""
-    return hash_order(topics)
+# Members of a large group often own the same topics.
+_hash_order: Final = lru_cache(maxsize=64)(hash_order)
 
 
 class Memories:

@@ -15,10 +15,9 @@ from rebal.groups.assignors.spec import (
     Spec,
     SpecMember,
     TopicPartition,
-    by_instance,
 )
 from rebal.groups.errors import LeaderWouldFail
-from rebal.groups.jvmhash import string_hash, utf16
+from rebal.groups.jvmhash import utf16
 
 Free = list[tuple[int, list[int]]]
 
@@ -73,16 +72,6 @@ class Problem:
         for rank, member in enumerate(self.by_name):
             ranks[member] = rank
         return ranks
-
-    @cached_property
-    def by_instance(self) -> list[int]:
-        """Members in the order of `by_instance`."""
-        return by_instance(self.members)
-
-    @cached_property
-    def topic_hashes(self) -> list[int]:
-        """`String.hashCode()` of each topic's name."""
-        return [string_hash(name) for name in self.topics]
 
     def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
         """Return for each topic its subscribers, in the order of `order`, a list of all members.

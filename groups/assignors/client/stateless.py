@@ -13,12 +13,12 @@ from bisect import bisect_left
 from itertools import chain, groupby, islice
 
 from rebal.groups.assignors.client.problem import Problem, Racks, matter
-from rebal.groups.assignors.spec import TopicPartition
+from rebal.groups.assignors.spec import TopicPartition, by_instance
 
 
 def assign_range(problem: Problem) -> list[list[TopicPartition]]:
     """Return each member's partitions, in the order the leader returns them."""
-    places = problem.subscribers(problem.by_instance, once=True)
+    places = problem.subscribers(by_instance(problem.members), once=True)
     if any(member.rack for member in problem.members):
         racks = Racks(problem)
         shares = [_Share(problem, topic, places[topic], racks) for topic in problem.leader_topics]
@@ -131,7 +131,7 @@ def assign_roundrobin(problem: Problem) -> list[list[TopicPartition]]:
     Over successive topics with the same n subscribers, each subscriber gets every n-th partition;
     the topics before decide only which of them is first.
     """
-    order = problem.by_instance
+    order = by_instance(problem.members)
     seat = [0] * len(order)
     for i, member in enumerate(order):
         seat[member] = i

@@ -23,7 +23,10 @@ _TRIED: Final = 5
 
 def assign_uniform(problem: ServerProblem) -> Targets:
     """Return each member's target."""
-    return _Quotas(problem).targets() if problem.uniform else assign_mixed(problem)
+    if problem.uniform:
+        return _Quotas(problem).targets()
+    made = _Deal(problem).targets()
+    return made._replace(members=frozenset(_undecided(problem, made.lists)))
 
 
 class _Quotas:
@@ -172,12 +175,6 @@ def _is_parted(borders: list[int], begin: int, end: int) -> bool:
 
 _MOST_PASSES: Final = 16
 _ORDERS_TRIED: Final = 32
-
-
-def assign_mixed(problem: ServerProblem) -> Targets:
-    """Return each member's target."""
-    made = _Deal(problem).targets()
-    return made._replace(members=frozenset(_undecided(problem, made.lists)))
 
 
 def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
