@@ -237,8 +237,7 @@ def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:
     clients: dict[object, list[int]] = defaultdict(list)
     for number in range(len(ordered) - 1, -1, -1):
         one = ordered[number]
-        client = one.instance_id or (one.client_id, one.host, one.connection)
-        clients[client].append(number)
+        clients[one.instance_id or (one.client_id, one.host, one.connection)].append(number)
     ranked = sorted(
         (rank, -number)
         for numbers in clients.values()

@@ -109,10 +109,9 @@ def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) 
     if member.assignors.knowledge is Knowledge.EXACT:
         return member
     elected = snapshot.group.assignor
-    at = snapshot.captured_at
     if elected:
         detail = f"{elected} is elected, so every list holds it"
-        said = Evidence(source=snapshot.source, at=at, detail=detail)
+        said = Evidence(source=snapshot.source, at=snapshot.captured_at, detail=detail)
         member = _with(member, said, at_least=(elected,))
     for answer in snapshot.probe_answers:
         if answer.supported is Tri.YES:
@@ -122,7 +121,7 @@ def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) 
     kept = member.kept_partitions
     if kept and fixes_protocol(member.software) and eager_only(elected) is not Tri.YES:
         detail = f"kept {kept} partitions when it joined: no eager-only assignor in its list"
-        said = Evidence(source=Source.SUBSCRIPTION, at=at, detail=detail)
+        said = Evidence(source=Source.SUBSCRIPTION, at=snapshot.captured_at, detail=detail)
         # A class that is not Kafka's own may be COOPERATIVE under one of these names.
         member = _with(member, said, lacks=tuple(n for n in _EAGER_ONLY if n not in borrowed))
     return _with_family_bounds(member, elected)

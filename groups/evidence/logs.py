@@ -131,7 +131,7 @@ def own(
         if isinstance(one, Refused) and answers.get(one.origin) is Tri.CANNOT_TELL
     }
     named = map(_UNSURE.format, sorted(unsure))
-    return kept, (*_notes(foreign), *_of_brokers(origins, logs, foreign), *named)
+    return kept, (*_notes(foreign), *named)
 
 
 def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRead]) -> Tri:
@@ -169,23 +169,6 @@ def _notes(foreign: dict[str, list[LogRead]]) -> Iterator[str]:
             f"{number} {kind} log{'' if one else 's'} of this group show{'s' if one else ''} none "
             f"of its members, so {'it is' if one else 'they are'} of another {whose}, cluster or "
             f"time and {'is' if one else 'are'} not used"
-        )
-
-
-def _of_brokers(
-    origins: dict[str, list[Seen]],
-    logs: dict[str, list[LogRead]],
-    foreign: dict[str, list[LogRead]],
-) -> Iterator[str]:
-    """Yield one note where request logs of several brokers show the group."""
-    brokers = {name: log.broker for name in origins for log in logs.get(name, ()) if log.broker}
-    used = sorted({broker for name, broker in brokers.items() if name not in foreign})
-    unused = sorted({broker for name, broker in brokers.items() if name in foreign} - {*used})
-    if used and unused:
-        yield (
-            f"of the brokers in the request logs, {' and '.join(used)} coordinated this group, and "
-            f"{' and '.join(unused)} did not: what {'they' if len(unused) > 1 else 'it'} logged of "
-            "a group of this name is not used"
         )
 
 

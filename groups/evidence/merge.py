@@ -241,8 +241,7 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
         elif alike and enough and members:
             for_all.append(one)
         else:
-            sharing = len(names["client", one.client_id])
-            why = _why(one, sharing, members, alike)
+            why = _why(one, len(names["client", one.client_id]), members, alike)
             unmatched.append(_unmatched(one, why, may_start=True))
     bound: dict[str, DeclaredAssignors] = {}
     for member in members:
