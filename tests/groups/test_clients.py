@@ -18,9 +18,9 @@ from rebal.groups.wire.consumer_protocol import decode_subscription
 from tests import software as real_software
 from tests.planner.captured import BUNDLED, FOLDER
 from tests.planner.rehearsal.captures.capture import read
+from tests.tables import table
 
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
-JAVA_CLASS = "org.apache.kafka.clients.consumer."
 
 
 def test_every_family_and_assignor_has_its_sources():
@@ -63,36 +63,12 @@ def test_no_spelling_names_two_assignors():
     assert seen.most_common(1)[0][1] == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "key"),
-    [
-        ("apache-kafka-java", "3.9.1", "java"),
-        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", "librdkafka"),
-        ("somebody's-binding", "0.1-rdkafka-1.9.2", "librdkafka"),
-        ("kgo", "v1.22.2", "franz-go"),
-        ("unknown", "unknown", None),
-        (None, None, None),
-    ],
-)
+@pytest.mark.parametrize(("name", "version", "key"), table("clients", "software"))
 def test_software_names(name, version, key):
     assert clients.family_of(name, version) == key
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("v1.22.2", (1, 22, 2)),
-        ("2.16.1-rdkafka-2.15.3", (2, 15, 3)),
-        ("1.3.0-librdkafka-2.4.0", (2, 4)),
-        ("3.0.0", (3,)),
-        ("8.0.3-ce", (4,)),
-        ("7.9.0-1234-ccs", (3, 9)),
-        ("99.0.0-ccs", None),
-        ("0.45.0-kafka-3.9.1", (3, 9, 1)),
-        ("unknown", None),
-        (None, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), table("clients", "versions"))
 def test_version_tuple(text, expected):
     assert clients.version_tuple(text) == expected
 
@@ -133,19 +109,7 @@ def test_what_a_version_can_do(key, version, cooperative, kip848):
     assert family.kip848(version) is kip848
 
 
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        (JAVA_CLASS + "RangeAssignor", "range"),
-        (f"class {JAVA_CLASS}CooperativeStickyAssignor", "cooperative-sticky"),
-        (" 'cooperative-sticky' ", "cooperative-sticky"),
-        ("sarama.NewBalanceStrategySticky()", "sticky"),
-        ("RANGE", "range"),
-        ("RoundRobinAssigner", "RoundRobinAssigner"),
-        ("com.acme.RangeAssignor", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("spelling", "name"), table("clients", "spellings"))
 def test_spellings(spelling, name):
     assert clients.assignor_of(spelling) == name
 
