@@ -181,18 +181,20 @@ def test_a_restart_keeps_a_session_timeout_that_no_file_changes(
     assert (error != "INVALID_SESSION_TIMEOUT") is accepted
 
 
-def test_advice_that_restarts_nobody_names_its_step() -> None:
-    made = plan([java("a", RANGE), java("b", RANGE)])
-    nobody, _ = step_action(made, made.steps[1], context_of({}), (), ignore={})
-    assert (nobody.action, nobody.step) == ("none", 2)
-
-
-def test_a_stop_of_members_that_are_gone_asks_for_a_new_plan() -> None:
-    """Only a new plan tells what is left to do: the step is not called done."""
-    made = plan([java("a", RANGE), java("b", RANGE, family="librdkafka")], reloaded=False)
-    gone, withheld = step_action(made, made.steps[1], context_of({}), (), ignore={})
-    assert (gone.action, gone.step, withheld) == ("replan", 2, ())
-    assert gone.reason == "no member is left to stop"
+@pytest.mark.parametrize(
+    ("family", "action", "reason"),
+    [
+        ("java", "none", "no member is left to restart in this step"),
+        # Only a new plan tells what is left to do: the step is not called done.
+        ("librdkafka", "replan", "no member is left to stop"),
+    ],
+)
+def test_advice_on_a_step_without_members_names_the_step(
+    family: str, action: str, reason: str
+) -> None:
+    made = plan([java("a", RANGE), java("b", RANGE, family=family)], reloaded=False)
+    nobody, withheld = step_action(made, made.steps[1], context_of({}), (), ignore={})
+    assert (nobody.action, nobody.reason, nobody.step, withheld) == (action, reason, 2, ())
 
 
 def test_a_stop_of_some_clients_waits_for_the_cure_of_a_forgetful_coordinator() -> None:

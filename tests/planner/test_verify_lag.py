@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from rebal.groups.compact import Lag, Partitions
 from rebal.groups.model import GroupSnapshot, Timeouts
 from rebal.planner.plan import Plan
-from rebal.planner.verification.timeline import timeline_of
 from rebal.planner.verification.verify import Standing
 from tests.planner.looks import Story, app, id_of, look
 from tests.planner.plans import BOTH, COOP, DONE
@@ -54,19 +53,6 @@ def waits(standing: Standing) -> bool:
     assert standing.gate == "yes"
     assert standing.finished is (standing.advice.action == "none")
     return standing.advice.action == "wait"
-
-
-def test_the_end_waits_until_each_owner_has_committed(tell: Story) -> None:
-    first = tell(reading(10, moving(10)))
-    assert waits(first)
-    assert (first.exit_code, first.lag) == (4, 6 * 10)
-    assert not timeline_of(tell.plan, tell.entries).finished
-    assert "until app-0, app-1, app-2 have committed" in first.next
-    assert "orders-0, orders-1" in first.next
-    assert "09:20:00Z at the latest" in first.next
-    last = tell(reading(10.2, moving(10.2)))
-    assert (last.finished, last.exit_code, last.advice.action) == (True, 0, "none")
-    assert timeline_of(tell.plan, tell.entries).finished
 
 
 def test_a_dead_static_member_never_lets_the_plan_be_carried_out(tell: Story) -> None:
