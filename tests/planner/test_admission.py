@@ -39,14 +39,7 @@ def test_what_a_client_cannot_hold_counts_where_the_client_is_proven(
     assert asked(found, "b-0f0f", COOP).verdict is verdict
 
 
-def test_one_member_that_lacks_it_rejects_every_other() -> None:
-    found = memory(entry("a", RANGE, COOP), entry("b", RANGE))
-    answer = asked(found, "a", COOP)
-    assert (answer.verdict, answer.blame) == (Tri.NO, ("b",))
-    assert answer.reason == (
-        "the coordinator's list of b has no cooperative-sticky: [cooperative-sticky] is rejected "
-        "(INCONSISTENT_GROUP_PROTOCOL)"
-    )
+def test_a_join_is_held_against_the_list_of_the_one_before_it_by_name() -> None:
     joins = [JoinEvent(assignors=(name,), name=f"with {name}") for name in (RANGE, COOP)]
     assert "list of with range has no" in admitted(memory(), joins).reason
 
