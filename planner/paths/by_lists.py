@@ -17,8 +17,8 @@ all running members rejoin; a static member's restart shows its own list only.
 Some clients reject a list of eager and cooperative assignors (librdkafka and its bindings,
 kafka-python). Beside other clients, only they are stopped: once every other member lists both
 assignors, they stop together, the others take over their partitions, and they start again with the
-target alone, which every list then holds (`mixed_families`). Without others, every member stops
-before one starts with the new list (`cut_over`); nothing is consumed meanwhile, so such a plan is
+target alone, which every list then holds (MIXED_FAMILIES). Without others, every member stops
+before one starts with the new list (CUT_OVER); nothing is consumed meanwhile, so such a plan is
 never ready: the operator decides on the interruption.
 """
 
@@ -64,8 +64,8 @@ def by_lists(context: Context) -> PlannedPath:
     """Return the path of a classic group whose members choose by partition.assignment.strategy.
 
     Each step has the members that the evidence proves done. Before the last bounce is a restart
-    with the current list where the coordinator may have forgotten the lists. Only clients that are
-    proven to reject mixed lists have it stopped: no group is stopped for a guess.
+    with the current list where the coordinator may have forgotten the lists. Members stop only
+    where a client is proven to reject mixed lists: no group is stopped for a guess.
     """
     if not context.ahead:
         return PlannedPath(name=PathKind.FINISHED)
