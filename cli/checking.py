@@ -98,8 +98,7 @@ def check(
         else:
             trees = [revision_tree(path, base, Path(into)), work_tree(path)]
         # Both versions of many files are read at once, on two processors.
-        many = sum(len(tree.files) for tree in trees) > _MANY
-        one, two = mapped(_read, trees, worth_it=many)
+        one, two = mapped(_read, trees, worth_it=sum(len(tree.files) for tree in trees) > _MANY)
         return _compared(one, two, source, (base or str(before), after or before or "."))
 
 

@@ -123,8 +123,7 @@ class Context(GroupFacts):
     @cached_property
     def given(self) -> Given:
         """Return the words for commands that read the live group, with evidence for its gates."""
-        by_lists = self.goal in (COOPERATIVE, EAGER)
-        return self._given.gating(self.snapshot, by_lists=by_lists)
+        return self._given.gating(self.snapshot, by_lists=self.goal in (COOPERATIVE, EAGER))
 
     def replan(self, *more: str, to: str | None = None, expected: int | None = None) -> Command:
         """Return the command that plans this group, `to` another goal where one is named.
@@ -475,6 +474,5 @@ class Context(GroupFacts):
         """
         if self.group.type is not GroupType.CLASSIC:
             return ()
-        ids = (facts.member.instance_id for facts in down)
-        named = list(filter(None, ids))[:_MOST_REMOVALS]
+        named = list(filter(None, (facts.member.instance_id for facts in down)))[:_MOST_REMOVALS]
         return tuple(self.given.remove_static(self.group.group_id, named))

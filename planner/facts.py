@@ -93,8 +93,7 @@ class Facts(Record, frozen=True, kw_only=True):
         A single candidate may be a guess; `Context.takes_mixed` counts only proof.
         """
         keys = (self.family,) if self.family is not None else self.candidates
-        answers = {family(key).mixed for key in keys}
-        return agreed(answers)
+        return agreed({family(key).mixed for key in keys})
 
     @property
     def fixes_protocol(self) -> bool:
@@ -307,8 +306,7 @@ class GroupFacts:
     def reloaded(self) -> Tri:
         """Return whether the coordinator was reloaded and no rebalance has completed since."""
         coordinator = self.group.coordinator
-        since = coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL
-        return opposite(since)
+        return opposite(coordinator.rebalanced_since_load if coordinator else Tri.CANNOT_TELL)
 
     @property
     def can_probe(self) -> bool:

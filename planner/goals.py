@@ -77,8 +77,7 @@ def goal_of(
     if target in (COOPERATIVE, COOPERATIVE_STICKY):
         back = kip848 and target == COOPERATIVE_STICKY
         own = _own_cooperative(snapshot) if target == COOPERATIVE else None
-        assignor = own or COOPERATIVE_STICKY
-        return Goal(kind=COOPERATIVE, target=assignor, only_target=back, back=back)
+        return Goal(kind=COOPERATIVE, target=own or COOPERATIVE_STICKY, only_target=back, back=back)
     if target == STREAMS:
         return Goal(kind=STREAMS, target=STREAMS)
     if target == CLASSIC or (target == EAGER and snapshot.group.type is GroupType.STREAMS):

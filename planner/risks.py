@@ -67,5 +67,6 @@ def with_default_settings(snapshot: GroupSnapshot) -> GroupSnapshot:
     if cluster.settings:
         return snapshot
     newer = (cluster.version or "").partition(".")[0] not in ("", "0", "1", "2", "3")
-    stated = _DEFAULTS | (_POLICY if newer else {})
-    return replace(snapshot, cluster=replace(cluster, settings=stated))
+    return replace(
+        snapshot, cluster=replace(cluster, settings=_DEFAULTS | (_POLICY if newer else {}))
+    )

@@ -90,8 +90,7 @@ class _Code(Record, frozen=True, kw_only=True):
         """Return the code that gives the library this list."""
         spelled = [self.spelled[name] for name in names]
         needed = (self.imports.format(_MODULES[name], self.spelled[name]) for name in names)
-        call = self.call.format(", ".join(spelled))
-        return "\n".join([*filter(None, needed), call])
+        return "\n".join([*filter(None, needed), self.call.format(", ".join(spelled))])
 
 
 # Modules of kafka-python's assignors, which aiokafka has too.

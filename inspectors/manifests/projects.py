@@ -81,8 +81,9 @@ class Projects:
                 if below is not None:
                     # A BOM has its own properties; those of a parent are overridden below it.
                     value = partial(resolved, _PROPERTY, below.properties)
-                    managed = {name: value(text) for name, text in below.managed.items()}
-                    sheet.managed.maps.append(managed)
+                    sheet.managed.maps.append(
+                        {name: value(text) for name, text in below.managed.items()}
+                    )
                     sheet.boms.remove(bom)
             for parent in sheet.parents:
                 above = self._found(parent, sheet.above, depth)

@@ -135,8 +135,11 @@ def judge(
     decisive = min(_answers(world, kept, live), key=lambda each: WORST_FIRST.index(each.verdict))
     before = _stage(live or snapshot_of(world.befores))
     after = _stage(snapshot_of(world.afters))
-    found = evaluate(Context(world.planned()))
-    blocking = [f for f in found if f.severity is Severity.BLOCK and has(f, Trait.NEXT_START)]
+    blocking = (
+        found.rule
+        for found in evaluate(Context(world.planned()))
+        if found.severity is Severity.BLOCK and has(found, Trait.NEXT_START)
+    )
     return Judgement(
         group=world.name,
         group_id=world.group_id,
@@ -149,7 +152,7 @@ def judge(
         during=None if live else _stage(snapshot_of([*world.befores, *news])),
         after=after,
         paths=() if decisive.verdict is Tri.YES else tuple(paths_of(world)),
-        rules=() if live else tuple(dict.fromkeys(one.rule for one in blocking)),
+        rules=() if live else tuple(dict.fromkeys(blocking)),
         hazards=tuple(_hazards(world, live, moves=before != after)),
         live=live is not None,
     )
@@ -201,8 +204,10 @@ def _hazards(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) -> I
         brokers = other_brokers(start.declared.brokers)
         static = start.declared.instance_id is not None
         if brokers is not None:
-            differs = brokers.under(start.protocol, {start.family}, static=static)
-            found += [(brokers.name, runs, text) for text in differs]
+            found += [
+                (brokers.name, runs, text)
+                for text in brokers.under(start.protocol, {start.family}, static=static)
+            ]
         yield from (Hazard(source=one, text=text) for one, by, text in found if by == runs)
     # Rules name a consumer by its file alone.
     plan = plan_of(world, live or world.planned(copies=1)) if moves else None

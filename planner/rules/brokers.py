@@ -165,8 +165,9 @@ def assignment_user_data(context: Context) -> Findings:
         )
         return
     fix = "Move to one of Kafka's own assignors first."
-    plan = NamedCommand("plan that move", context.replan(to=COOPERATIVE))
-    yield from unless_allowed(answer, fix, [plan])
+    yield from unless_allowed(
+        answer, fix, [NamedCommand("plan that move", context.replan(to=COOPERATIVE))]
+    )
 
 
 @rule(
@@ -207,8 +208,7 @@ def every_member_stops(context: Context) -> Findings:
     elif turns_eager(context):
         closed, cure = ["workers that turn eager one by one run tasks twice (RB507)"], ""
     elif to_or_from_consumer(context):
-        online = closed_online(context, up=to_consumer(context))
-        closed = [answer.why for answer in online]
+        closed = [answer.why for answer in closed_online(context, up=to_consumer(context))]
         left = [f for f in context.members if f.member.protocol_type == "consumer"]
         one_by_one = "cure that and plan again, which moves the members one by one; or "
         cure = one_by_one if left or to_consumer(context) else ""

@@ -337,8 +337,7 @@ def not_apache_kafka(context: Context) -> Findings:
     How to fix it: read what differs before step 1, and try the plan on a group that matters less.
     These brokers were not run here: the facts are from their public sources.
     """
-    cluster = context.snapshot.cluster
-    other = other_brokers(context.given.brokers, cluster.cluster_id)
+    other = other_brokers(context.given.brokers, context.snapshot.cluster.cluster_id)
     if other is not None:
         differs = other.under(
             CONSUMER if context.goal == CONSUMER else CLASSIC,

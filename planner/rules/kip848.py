@@ -114,8 +114,10 @@ def _group_settings(context: Context, left: Sequence[str]) -> Iterator[NamedComm
     """Yield the command that shows the group's own configuration, where a timeout moves there."""
     if any(name != KEY for name in left):
         of_group = ("--entity-type", "groups", "--entity-name", context.group.group_id)
-        line = context.given.kafka("kafka-configs.sh", "--describe", *of_group)
-        yield NamedCommand("show the group's own configuration", line)
+        yield NamedCommand(
+            "show the group's own configuration",
+            context.given.kafka("kafka-configs.sh", "--describe", *of_group),
+        )
 
 
 @rule(

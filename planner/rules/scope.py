@@ -77,8 +77,7 @@ def to_or_from_cooperative(context: Context) -> bool:
 
 
 def _has_steps(context: Context) -> bool:
-    planned = context.planning and context.classic
-    return planned and len(context.settled) < len(context.members)
+    return context.planning and context.classic and len(context.settled) < len(context.members)
 
 
 def to_consumer(context: Context) -> bool:
@@ -143,8 +142,9 @@ def switching_on(context: Context, feature: str) -> Iterator[NamedCommand]:
     """Yield the commands that show the finalised features and upgrade one to 1."""
     tool = "kafka-features.sh"
     yield NamedCommand("show the features", context.given.kafka(tool, "describe"))
-    upgrade = context.given.kafka(tool, "upgrade", "--feature", f"{feature}=1")
-    yield NamedCommand("upgrade the feature", upgrade)
+    yield NamedCommand(
+        "upgrade the feature", context.given.kafka(tool, "upgrade", "--feature", f"{feature}=1")
+    )
 
 
 def read_brokers(context: Context) -> str:
