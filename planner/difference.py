@@ -25,7 +25,6 @@ from rebal.planner.facts import identity_keys, in_pairs, names, natural
 from rebal.planner.kinds import PathKind
 from rebal.planner.plan import Plan
 
-_ORDER: Final = ("came", "left", "restarted", "changed")
 _LIMITS: Final = (
     "group.max.size",
     "group.consumer.max.size",
@@ -124,7 +123,9 @@ def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
             *_compared(_group_facts(before), _group_facts(after)),
             *_rejected_since(before, after),
         ),
-        members=tuple(sorted(found, key=lambda one: (_ORDER.index(one.event), natural(one.name)))),
+        members=tuple(
+            sorted(found, key=lambda one: (list(MemberEvent).index(one.event), natural(one.name)))
+        ),
         environment=tuple(environment(before, after)),
         unchanged=len(pairs) - sum(one.was is not None and one.now is not None for one in found),
         not_compared=sum(not _both_exact(was, now) for was, now in pairs),

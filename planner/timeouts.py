@@ -144,19 +144,15 @@ def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> 
 
 def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
     """Return the members; with group.protocol=consumer the brokers set the session (KIP-848)."""
+    said = snapshot.cluster.settings.get(_BROKERS_SESSION, "")
+    if not said.isdigit():
+        return snapshot.members
+    by = Evidence(source=Source.DESCRIBE, detail=_BROKERS_SESSION)
+    known = Timeouts(session_ms=int(said), evidence=(by,))
     return tuple(
-        of_the_brokers(member, snapshot.cluster) if member.protocol_type == "consumer" else member
+        replace(member, timeouts=known) if member.protocol_type == "consumer" else member
         for member in snapshot.members
     )
-
-
-def of_the_brokers(member: Member, cluster: Cluster) -> Member:
-    """Return the member as one with group.protocol=consumer, if the brokers' session is known."""
-    said = cluster.settings.get(_BROKERS_SESSION, "")
-    if not said.isdigit():
-        return member
-    by = Evidence(source=Source.DESCRIBE, detail=_BROKERS_SESSION)
-    return replace(member, timeouts=Timeouts(session_ms=int(said), evidence=(by,)))
 
 
 def slowest(members: Sequence[Member]) -> float:
@@ -225,15 +221,19 @@ def longest_session(members: Iterable[Member]) -> timedelta:
     That of a static member is set to outlast its restart; an unknown one may be as long as brokers
     admit by default.
     """
-    return max([_RECENT, *map(_session, members)])
+    return max(
+        [
+            _RECENT,
+            *(
+                known_session(member)
+                or (MOST_SESSION if member.instance_id is not None else _RECENT)
+                for member in members
+            ),
+        ]
+    )
 
 
 def until_session_ends(static: Iterable[Member]) -> str:
     """Return the clause on how long a stopped one of these static members is counted."""
     known = None not in map(known_session, static)
     return "until its session ends" + ("" if known else " (not known: 30 min at most)")
-
-
-def _session(member: Member) -> timedelta:
-    unknown = MOST_SESSION if member.instance_id is not None else _RECENT
-    return known_session(member) or unknown

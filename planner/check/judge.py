@@ -6,7 +6,7 @@ A live group takes the place of that snapshot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, product
+from itertools import product
 from typing import Final
 
 from msgspec.structs import replace
@@ -463,9 +463,13 @@ def _fails(start: Start) -> str | None:
     brokers = other_brokers(declared.brokers)
     rdkafka, have = start.family == "librdkafka", version_tuple(start.library.version)
     # librdkafka takes no assignor of the application's own, and nobody adds to Kafka's package.
-    brings = BRINGS["librdkafka"] if rdkafka else names
-    foreign = [n for n in names if n.startswith((_KAFKAS, "class ")) or n not in brings]
-    lacks = next((name for name in foreign if not is_unset(name)), None)
+    foreign = (
+        name
+        for name in names
+        if name.startswith((_KAFKAS, "class "))
+        or (rdkafka and not is_unset(name) and name not in BRINGS["librdkafka"])
+    )
+    lacks = next(foreign, None)
     times = waits(Member(member_id="", software=software, declared=declared))
     session, beat = int(times.session * 1000), declared.heartbeat_ms or _HEARTBEAT
     # A version that is not known, and a product's image, may have another default.
@@ -562,8 +566,8 @@ def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admissio
     alone; a name that is not known proves no rejection.
     """
     answer, members = admitted(context.memory, events), context.snapshot.members
-    joins = (event.assignors or () for event in events if isinstance(event, JoinEvent))
-    names = [*dict.fromkeys(chain.from_iterable(joins))]
+    joins = (event for event in events if isinstance(event, JoinEvent))
+    names = [*dict.fromkeys(name for join in joins for name in join.assignors or ())]
     blamed = [m.assignors.list for m in members if not answer.blame or m.member_id in answer.blame]
     sure = any(not any(map(is_open, each)) for each in blamed)
     met = {*names, *(name for each in blamed for name in each if not sure)}

@@ -57,8 +57,6 @@ _CONSUMER_BY_DEFAULT: Final = (5,)
 # From this version on, Java reads group.protocol (KAFKA-15679), and before it ignores it.
 _READS_PROTOCOL: Final = (3, 7)
 _ABSENT: Final = "not declared"
-# Declarations have no time.
-_NO_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 # Behind so many signs, one counts where one consumer alone has it on each side.
 _SURE: Final = 7
 
@@ -244,11 +242,16 @@ def snapshots_of(
         protocol_type="connect" if "connect" in (now.family for now in starts) else "consumer",
     )
     made = with_default_settings(
-        GroupSnapshot(group=group, captured_at=_NO_TIME, members=tuple(members))
+        GroupSnapshot(
+            group=group,
+            # Declarations have no time.
+            captured_at=datetime(2000, 1, 1, tzinfo=UTC),
+            members=tuple(members),
+        )
     )
     lists = [] if kinds else [member.assignors.list for member in members]
-    votes = elect(lists, CoordinatorKind.UNKNOWN).votes
-    return [replace(made, group=replace(group, assignor=each)) for each in votes or [None]]
+    votes = elect(lists, CoordinatorKind.UNKNOWN).votes or [None]
+    return [replace(made, group=replace(group, assignor=each)) for each in votes]
 
 
 def _members(number: int, now: Start, later: Start | None, copies: int) -> Iterator[Member]:
@@ -256,7 +259,6 @@ def _members(number: int, now: Start, later: Start | None, copies: int) -> Itera
     stays = later if later is not None and now.same_client(later) else now
     version = stays.library.version or now.library.version
     online = now.protocol in BY_BROKERS
-    known = AssignorList(knowledge=Knowledge.EXACT, list=now.names, evidence=(said,))
     for copy in range(copies if now.declared.instance_id is None else 1):
         yield Member(
             member_id=f"{number}.{copy}",
@@ -265,7 +267,9 @@ def _members(number: int, now: Start, later: Start | None, copies: int) -> Itera
             software=Software(family=now.family, version=version, evidence=(said,))
             if now.family is not None
             else None,
-            assignors=AssignorList() if online else known,
+            assignors=AssignorList()
+            if online
+            else AssignorList(knowledge=Knowledge.EXACT, list=now.names, evidence=(said,)),
             # The list is the one by default where none is written.
             declared=replace(
                 later.declared,

@@ -52,7 +52,6 @@ Findings: TypeAlias = Iterator[Finding]
 Check = Callable[[Context], Iterable[Finding]]
 Scope = Callable[[Context], bool]
 _ID: Final = re.compile(r"RB\d{3}")
-_ORDER: Final = (Severity.BLOCK, Severity.WARN, Severity.ASK)
 
 
 class Trait(StrEnum):
@@ -258,7 +257,7 @@ def _rank(finding: Finding) -> tuple[bool, bool, int, bool, str]:
     return (
         finding.ignored is not None,
         not finding.urgent,
-        _ORDER.index(finding.severity),
+        list(Severity).index(finding.severity),
         finding.result is not Tri.YES,
         finding.rule,
     )
