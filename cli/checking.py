@@ -239,7 +239,11 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
         ):
             yield file, note
     moved_lines = "\n".join(
-        each for was, now in changed.values() for each in {*was.splitlines()} ^ {*now.splitlines()}
+        sorted(
+            line
+            for was, now in changed.values()
+            for line in {*was.splitlines()} ^ {*now.splitlines()}
+        )
     )
     for file, note in two.unread:
         given = {part for name in _VARIABLE.findall(note) for part in (name, *name.split("."))}

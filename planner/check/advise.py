@@ -33,6 +33,8 @@ BRINGS: Final = {
     "aiokafka": frozenset({"range", "roundrobin", "sticky"}),
 }
 
+_STOP: Final = "cut-over: no member of the old version runs when the first new one joins"
+
 
 class PathStep(Record, frozen=True, kw_only=True):
     """One roll-out of a path: the assignor list that it brings, and the setting's lines."""
@@ -91,7 +93,6 @@ def paths_of(world: GroupWorld) -> Iterator[SafePath]:
     path = plan.path if plan is not None else PathKind.NONE
     planned = [step.target_list for step in plan.steps] if plan is not None and by_lists else []
     begins = by_lists or path.stops_the_group or (plan and plan.exit_code != BLOCKED)
-    stop = "cut-over: no member of the old version runs when the first new one joins"
     rows: tuple[tuple[object, str, list[tuple[Start, Sequence[str]]]], ...] = (
         (
             known and kept and _runs(two, one.names),
@@ -110,19 +111,22 @@ def paths_of(world: GroupWorld) -> Iterator[SafePath]:
         ),
         (
             by_lists and path is not PathKind.CUT_OVER,
-            ". ".join(filter(None, (stop, two.library.refuses))),
+            ". ".join(filter(None, (_STOP, two.library.refuses))),
             [],
         ),
         (not same, "a new group id, with the offsets of the old group copied before it starts", []),
     )
-    for name, taken in ((name, taken) for holds, name, taken in rows if holds):
-        yield SafePath(
+    yield from (
+        SafePath(
             name=name,
             steps=tuple(
                 PathStep(brings=f"[{', '.join(names)}]", setting=_setting(start, names))
                 for start, names in taken
             ),
         )
+        for holds, name, taken in rows
+        if holds
+    )
 
 
 def _are_known(one: Start, two: Start) -> bool:
