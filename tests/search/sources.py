@@ -358,7 +358,6 @@ class Line:
         self.client, self.life = client, life
         self._book, self._now = book, now
         self._asked: tuple[float, JoinRequest] | None = None
-        self._rejoins = False
 
     @property
     def skips_assignment(self) -> bool:
