@@ -261,10 +261,6 @@ class RawGroup:
             group_instance_id=member.instance_id,
         )
 
-    def beat(self, member: RawMember) -> int:
-        """One heartbeat's error code."""
-        return int(self.control.ask(self._beat(member)).error_code)
-
     def _told(self, member: RawMember, code: int) -> None:
         if code in (UNKNOWN_MEMBER, FENCED):
             member.error, member.alive = code, False

@@ -132,17 +132,6 @@ def test_a_group_that_does_not_exist_takes_any_list_but_an_empty_one(group: RawG
     assert asked(group, "any") == MEMBER_ID_REQUIRED
 
 
-def test_joins_that_are_answered_23_or_79_store_no_list(group: RawGroup) -> None:
-    members = group.form([group.member(*WHOLE), group.member(*WHOLE, instance="i")])
-    before = group.describe().members
-    assert asked(group, "sticky") == INCONSISTENT
-    assert asked(group, "sticky", instance="i") == INCONSISTENT
-    assert asked(group, "range") == MEMBER_ID_REQUIRED
-    assert group.describe().members == before
-    assert [group.beat(member) for member in members] == [NONE, NONE]
-    assert [group.holds(name) for name in WHOLE] == [UNKNOWN_MEMBER] * 2
-
-
 def test_a_client_that_stops_after_79_holds_up_the_next_rebalance(group: RawGroup) -> None:
     (member,) = group.form([group.member("range")])
     assert asked(group, "range", session_ms=1_500) == MEMBER_ID_REQUIRED
