@@ -1,25 +1,31 @@
-"""The zone of a broker's request log, on brokers that write local time."""
+"""Times that differ: a request log in local time, and a machine whose clock is an hour ahead."""
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from rebal.cli import app
+from rebal.cli.journal import journal_path
 from rebal.cli.params import Connection, EvidenceOptions
 from rebal.cli.sources import GroupSource
+from rebal.inspectors import clock
 from tests.kafka import broker as harness
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.rolling import Rolling
 from tests.live_support.rollout import Plan
+from tests.live_support.services import Service
 
-pytestmark = pytest.mark.slow
+JAVA = "java-4.1.1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("zone", "said"), [("Asia/Tokyo", "+09:00"), ("America/New_York", "-0")])
 def test_a_broker_s_local_times_are_placed(
     zone: str,
@@ -66,3 +72,34 @@ def test_a_broker_s_local_times_are_placed(
         assert found.group.coordinator is not None
         assert found.group.coordinator.leader_epoch == 0
         assert found.group.coordinator.loaded_at is None
+
+
+def right() -> datetime:
+    return datetime.now(UTC)
+
+
+def test_a_rejection_after_the_plan_is_later_than_the_plan(
+    service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The plan's machine is an hour ahead: by its clock the rejection was long before the plan."""
+    monkeypatch.setattr(clock, "now", lambda: right() + timedelta(hours=1))
+    service.begin([f"{JAVA}-0", f"{JAVA}-1"], ["range"])
+    began = right()
+    plan = service.plan("--out", str(service.file))
+    assert plan["baseline"]["clock_ahead_ms"] == pytest.approx(3_600_000, abs=2000)
+    service.refuses(f"{JAVA}-2", ["sticky"], "Inconsistent")
+    words = ["verify", str(service.file), "-b", service.broker.bootstrap, "--probe"]
+    words += ["--request-log", str(service.broker.request_log_path), "--log-timezone", "UTC"]
+    capsys.readouterr()
+    assert app.run(words) == 3
+    said = capsys.readouterr().out
+    assert f"{JAVA}-2" in said
+    assert "this machine's clock is 60 min ahead of the brokers'" in said
+    # The next look is taken on a machine whose clock is right.
+    monkeypatch.setattr(clock, "now", right)
+    assert app.run(words) == 3
+    assert "left out" not in capsys.readouterr().out
+    lines = journal_path(service.file).read_text().splitlines()
+    times = [datetime.fromisoformat(json.loads(line)["at"]) for line in lines]
+    assert len(times) == 2
+    assert began - timedelta(seconds=2) < times[0] < times[1] < right() + timedelta(seconds=2)
