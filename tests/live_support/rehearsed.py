@@ -68,8 +68,8 @@ class Course(NamedTuple):
 class RealGroup(Rolling):
     """A group of real members by name, whose stories are told as the engine's scripts tell them."""
 
-    def __init__(self, *names: Any, partitions: int = 12, session: float = 6.0) -> None:
-        super().__init__(*names, partitions=partitions)
+    def __init__(self, *names: Any, session: float = 6.0) -> None:
+        super().__init__(*names, partitions=12)
         self._session = session
         self._began, self._log_from = 0.0, 0
 
