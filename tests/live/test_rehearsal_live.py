@@ -6,16 +6,21 @@ More stories on 4.1.1 are replayed from captures (tests/planner/rehearsal/test_c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.script import Deed, ScriptEvent
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members
+from tests.kafka.members import Member, Members, wait_assigned
 from tests.live_support.rehearsed import Course, RealGroup, Seed, foretold
+from tests.planner.rehearsal.scenes import play, told
+from tests.planner.rehearsal.test_kip848 import LATE, failing, kip848
 
 RANGE = ("range",)
 MIXED = ("cooperative-sticky", "range")
@@ -24,6 +29,8 @@ FINAL = ("cooperative-sticky",)
 SOFTWARE = {"m-0": "java-3.9.1", "m-1": "java-4.1.1", "m-2": "java-4.1.1"}
 SEEDS = range(5)
 ATTEMPTS = 3
+# Long enough for members to hear of every epoch: their heartbeats come twice a second.
+QUIET = 4.0
 
 
 class Teller:
@@ -104,3 +111,54 @@ def test_a_reload_has_a_static_member_rejected(own41: Broker, teller: Teller) ->
     story = [ScriptEvent(do=Deed.COORDINATOR), restart("m-1", FINAL)]
     real = teller.same(own41, team(BACK, static=True), story, session=8.0)
     assert (real.rejected, real.owned) == (1, (6, 6))
+
+
+def foretold_of(callback: str) -> Rehearsal:
+    """Two members and the same event: one more joins, or m1 does not poll for too long."""
+    if callback == "assigned":
+        late = replace(LATE, name="m1", fails_in=(callback,))
+        return play(kip848(1), ScriptEvent(do=Deed.START, processes=(late,)))
+    where = failing(callback, rebalance=6.0)
+    if callback == "revoked":
+        return play(where, ScriptEvent(do=Deed.START, processes=(LATE,)))
+    return play(where, ScriptEvent(do=Deed.BUSY, members=("m1",), seconds=9.0))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("callback", ["revoked", "assigned", "lost"])
+def test_kip848_member_whose_callback_throws_leaves_as_rehearsed(
+    callback: str, kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    topic = kafka41.create_topic(topic_name, 12)
+
+    def begin(name: str, **settings: str) -> Member:
+        return members.start(
+            "java-4.1.1", kafka41, name, group_id, topics=[topic], protocol="consumer",
+            settings=settings,
+        )  # fmt: skip
+
+    good = begin("m0")
+    running = [good]
+    wait_assigned(running, 12, quiet=QUIET)
+    before = good.generation
+    bad = begin("m1", fails=callback, **{"max.poll.interval.ms": "6000"})
+    if callback != "assigned":
+        wait_assigned([good, bad], 12, quiet=QUIET)
+        before = good.generation
+    if callback == "revoked":
+        running.append(begin("late"))
+    elif callback == "lost":
+        bad.hold(9000)
+    failed = bad.wait_for("error", timeout=60)
+    assert f"callback {callback}" in str(failed.data)
+    # Its session lasts 45 s: the partitions do not wait for that.
+    wait_assigned(running, 12, timeout=15)
+    time.sleep(QUIET)
+    run = foretold_of(callback)
+    assert told(run, "callback failed") == [("m1", callback)]
+    assert told(run, "removed") == []
+    assert good.generation is not None
+    assert before is not None
+    assert good.generation - before == len(run.rebalances)
+    assert [len(one.owned) for one in running] == [one.owned for one in run.members if one.owned]
