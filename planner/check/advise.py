@@ -1,9 +1,12 @@
-"""Paths on which a change of the next start rejects no member, with the settings they need."""
+"""Advice beside the judgement of a changed start: the paths that reject no member, with the
+settings that they need, and the hazards that no admission shows.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
+from rebal.groups.brokers import other_brokers
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
 from rebal.planner.check.starts import BY_BROKERS, GroupWorld, Start, is_unset
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed
@@ -21,6 +24,7 @@ from rebal.planner.goals import NotPlannedError
 from rebal.planner.kinds import PathKind
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import Plan
+from rebal.planner.rules import Trait, has
 from rebal.planner.settings import java_class, settings_for
 from rebal.planner.verdict import BLOCKED, first_reason
 
@@ -48,6 +52,13 @@ class SafePath(Record, frozen=True, kw_only=True):
 
     name: str
     steps: tuple[PathStep, ...] = ()
+
+
+class Hazard(Record, frozen=True, kw_only=True):
+    """A hazard of the change that no admission shows; `source` is a rule's id or a product."""
+
+    source: str
+    text: str
 
 
 def plan_of(world: GroupWorld, live: GroupSnapshot | None = None) -> Plan | None:
@@ -171,3 +182,28 @@ def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
     ]
     # The first line is a comment that names the members, which files do not.
     return tuple("".join(texts[:1]).splitlines()[1:])
+
+
+def hazards_of(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
+    """Yield what products and brokers do under the protocol of the changed starts, and where the
+    group `moves`, what rules say on the code, the clients and the settings.
+    """
+    for start in dict.fromkeys(pair.start for pair in world.changed if not pair.gone):
+        first = [cooperative(name) for name in start.names[:1]]
+        runs = COOPERATIVE if first == [Tri.YES] else start.protocol
+        found: list[tuple[str, str | None, str]] = [
+            (start.library.product_title, *fault) for fault in start.library.faults
+        ]
+        brokers = other_brokers(start.declared.brokers)
+        static = start.declared.instance_id is not None
+        if brokers is not None:
+            found += [
+                (brokers.name, runs, text)
+                for text in brokers.under(start.protocol, {start.family}, static=static)
+            ]
+        yield from (Hazard(source=one, text=text) for one, by, text in found if by == runs)
+    # Rules name a consumer by its file alone.
+    plan = plan_of(world, live or world.planned(copies=1)) if moves else None
+    for one in plan.findings if plan is not None else ():
+        if has(one, Trait.REVIEW):
+            yield Hazard(source=one.rule, text=f"{one.message} {one.fix}".strip())

@@ -26,7 +26,7 @@ from rebal.groups.protocol import group_protocol
 from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
 from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEvent, Needs, admitted
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
-from rebal.planner.check.advise import BRINGS, SafePath, paths_of, plan_of
+from rebal.planner.check.advise import BRINGS, Hazard, SafePath, hazards_of, paths_of, plan_of
 from rebal.planner.check.starts import (
     BY_BROKERS,
     FIRST,
@@ -38,11 +38,12 @@ from rebal.planner.check.starts import (
     aspects,
     is_open,
     is_unset,
+    runnings,
     snapshot_of,
     snapshots_of,
 )
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed, stops_at_repeats
-from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, STREAMS, Context
+from rebal.planner.context import CLASSIC, CONSUMER, STREAMS, Context
 from rebal.planner.facts import STATELESS, listed, read_each_other
 from rebal.planner.plan import Severity
 from rebal.planner.rules import Trait, evaluate, has
@@ -64,8 +65,6 @@ _OLD_SESSION: Final = 10_000
 _OF_SESSIONS: Final = ("library", "product", "heartbeat.interval.ms", "session.timeout.ms")
 # CONFIGURATION.md of librdkafka has group.protocol from this version on.
 _RDKAFKA_READS_PROTOCOL: Final = (2, 4)
-# Consumers whose stages are combined in every way; more are rolled out together.
-_FREE: Final = 3
 _FENCES: Final = (
     "each one that starts fences another (FENCED_INSTANCE_ID). Give each its own, such as the name "
     "of a StatefulSet's pod"
@@ -88,13 +87,6 @@ class Stage(Record, frozen=True, kw_only=True):
 
     assignor: str | None
     protocol: RebalanceProtocol
-
-
-class Hazard(Record, frozen=True, kw_only=True):
-    """A hazard of the change that no admission shows; `source` is a rule's id or a product."""
-
-    source: str
-    text: str
 
 
 class Judgement(Record, frozen=True, kw_only=True):
@@ -132,7 +124,7 @@ def judge(
     pairs = (replace(one, never_ran="" if live else _never_ran(one)) for one in world.pairs)
     world = replace(world, pairs=tuple(pairs))
     news = [pair.start for pair in world.changed if not pair.gone]
-    decisive = min(_answers(world, kept, live), key=lambda each: WORST_FIRST.index(each.verdict))
+    decisive = _decisive(world, kept, live)
     before = _stage(live or snapshot_of(world.befores))
     after = _stage(snapshot_of(world.afters))
     blocking = (
@@ -153,7 +145,7 @@ def judge(
         after=after,
         paths=() if decisive.verdict is Tri.YES else tuple(paths_of(world)),
         rules=() if live else tuple(dict.fromkeys(blocking)),
-        hazards=tuple(_hazards(world, live, moves=before != after)),
+        hazards=tuple(hazards_of(world, live, moves=before != after)),
         live=live is not None,
     )
 
@@ -191,29 +183,27 @@ def _stage(snapshot: GroupSnapshot) -> Stage:
     return Stage(assignor=None if elected is None or is_open(elected) else elected, protocol=runs)
 
 
-def _hazards(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
-    """Yield what products and brokers do under the protocol of the changed starts, and where the
-    group `moves`, what rules say on the code, the clients and the settings.
+def _decisive(world: GroupWorld, kept: Mapping[str, str], live: GroupSnapshot | None) -> Admission:
+    """Return the worst answer; a rejection by consumers whose bootstrap servers are all others is
+    not sure: theirs may be another cluster.
     """
-    for start in dict.fromkeys(pair.start for pair in world.changed if not pair.gone):
-        first = [cooperative(name) for name in start.names[:1]]
-        runs = COOPERATIVE if first == [Tri.YES] else start.protocol
-        found: list[tuple[str, str | None, str]] = [
-            (start.library.product_title, *fault) for fault in start.library.faults
-        ]
-        brokers = other_brokers(start.declared.brokers)
-        static = start.declared.instance_id is not None
-        if brokers is not None:
-            found += [
-                (brokers.name, runs, text)
-                for text in brokers.under(start.protocol, {start.family}, static=static)
-            ]
-        yield from (Hazard(source=one, text=text) for one, by, text in found if by == runs)
-    # Rules name a consumer by its file alone.
-    plan = plan_of(world, live or world.planned(copies=1)) if moves else None
-    for one in plan.findings if plan is not None else ():
-        if has(one, Trait.REVIEW):
-            yield Hazard(source=one.rule, text=f"{one.message} {one.fix}".strip())
+    worst = _worst(_answers(world, kept, live))
+    near = (
+        replace(world, pairs=tuple(p for p in world.pairs if not p.start.is_apart(pair.start)))
+        for pair in world.changed
+    )
+    of_one_cluster = (_worst(_answers(each, kept, live)).verdict for each in near)
+    if worst.verdict is not Tri.NO or live or Tri.NO in of_one_cluster:
+        return worst
+    return Admission(
+        verdict=Tri.CANNOT_TELL,
+        reason=f"{worst.reason}. They name other bootstrap servers: those of two clusters are two "
+        "groups. Ask the live group: add -b HOST:PORT",
+    )
+
+
+def _worst(answers: Iterator[Admission]) -> Admission:
+    return min(answers, key=lambda each: WORST_FIRST.index(each.verdict))
 
 
 def _never_ran(pair: Pair) -> str:
@@ -284,7 +274,7 @@ def _moments(
     """
     if live is None:
         own = "" if pair.ran is None else FIRST
-        for number, running in enumerate(dict.fromkeys(_runnings(world, pair))):
+        for number, running in enumerate(dict.fromkeys(runnings(world, pair))):
             for context in map(Context, snapshots_of(running)):
                 by_lists = context.group.type is GroupType.CLASSIC and context.members
                 # A later moment without a common assignor comes behind a rejection.
@@ -306,29 +296,6 @@ def _moments(
         yield context, events
         if beside:
             yield unlimited, (*beside, *events)
-
-
-def _runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
-    """Yield the starts that may run then.
-
-    Other consumers are before their change, in the middle of it or behind it: services are rolled
-    out in any order. The consumer itself comes first: before its change, or in the middle of it.
-    """
-    own, stages = _stages(pair), [_stages(one) for one in world.pairs if one is not pair]
-    free = sum(len(each) > 1 for each in stages)
-    together = zip(*(each if len(each) > 1 else each * 3 for each in stages), strict=True)
-    for running in product(*stages) if free <= _FREE else together:
-        rest = tuple(start for each in running for start in each)
-        yield from (mine + rest for mine in own[:2])
-
-
-def _stages(pair: Pair) -> list[tuple[Start, ...]]:
-    """Return what a consumer runs before, in the middle of and behind its change."""
-    one = () if pair.ran is None else (pair.ran,)
-    two = () if pair.gone else (pair.start,)
-    # A static member is one process: it is never in the middle.
-    middle = one if any(start.declared.instance_id is not None for start in one) else one + two
-    return [one, middle, two] if any(pair.changes()) else [one]
 
 
 def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]:
@@ -378,7 +345,6 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
     failing = _fails(two) or ""
     hidden = "" if two.declared.group_id else "no file names its group, which may run already"
     unknown = kept.get(two.file) or hidden
-    was, now = one.declared.brokers if one is not None else None, two.declared.brokers
     streams = one is not None and one.family == two.family == "streams"
     old, new = (version_tuple(each.library.version) if each else None for each in (one, two))
     edge = version_tuple(COOPERATIVE_SINCE) or ()
@@ -421,7 +387,7 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         ),
         (one is None and unknown, Tri.CANNOT_TELL, unknown),
         (
-            was and now and {*was.split(",")}.isdisjoint(now.split(",")),
+            one is not None and one.is_apart(two),
             Tri.CANNOT_TELL,
             "no bootstrap server stays: another cluster has no committed offsets of this group",
         ),

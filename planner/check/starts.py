@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from itertools import zip_longest
+from itertools import product, zip_longest
 from typing import Final
 
 from msgspec.structs import replace
@@ -59,6 +59,8 @@ _READS_PROTOCOL: Final = (3, 7)
 _ABSENT: Final = "not declared"
 # Behind so many signs, one counts where one consumer alone has it on each side.
 _SURE: Final = 7
+# Consumers whose stages are combined in every way; more are rolled out together.
+_FREE: Final = 3
 
 
 class Start(Record, frozen=True, kw_only=True):
@@ -95,6 +97,11 @@ class Start(Record, frozen=True, kw_only=True):
     def same_list(self, other: Start) -> bool:
         """Return whether both have one assignor list, and one group.protocol."""
         return (self.protocol, self.names) == (other.protocol, other.names)
+
+    def is_apart(self, other: Start) -> bool:
+        """Return whether both name bootstrap servers, and none that both name."""
+        first, second = self.declared.brokers, other.declared.brokers
+        return bool(first and second and {*first.split(",")}.isdisjoint(second.split(",")))
 
     @property
     def ignores_protocol(self) -> bool:
@@ -477,3 +484,26 @@ def _group(one: Start) -> tuple[str | None, str]:
 def _base(file: str) -> str:
     """Return the beginning that the file's name has in common with those of its profiles."""
     return re.sub(r"[-.][^/]*\Z", "", file)
+
+
+def runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
+    """Yield the starts that may run when a member of this consumer starts.
+
+    Other consumers are before their change, in the middle of it or behind it: services are rolled
+    out in any order. The consumer itself comes first: before its change, or in the middle of it.
+    """
+    own, stages = _stages(pair), [_stages(one) for one in world.pairs if one is not pair]
+    free = sum(len(each) > 1 for each in stages)
+    together = zip(*(each if len(each) > 1 else each * 3 for each in stages), strict=True)
+    for running in product(*stages) if free <= _FREE else together:
+        rest = tuple(start for each in running for start in each)
+        yield from (mine + rest for mine in own[:2])
+
+
+def _stages(pair: Pair) -> list[tuple[Start, ...]]:
+    """Return what a consumer runs before, in the middle of and behind its change."""
+    one = () if pair.ran is None else (pair.ran,)
+    two = () if pair.gone else (pair.start,)
+    # A static member is one process: it is never in the middle.
+    middle = one if any(start.declared.instance_id is not None for start in one) else one + two
+    return [one, middle, two] if any(pair.changes()) else [one]
