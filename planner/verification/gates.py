@@ -78,6 +78,10 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     client = "its client is not proven: one that follows the vote (franz-go)"
     if facts.family_proven:
         client = f"{facts.family} follows the vote and"
+    unmixed = facts.family or "its client"
+    proof = f"no list of {unmixed} holds eager and cooperative assignors together"
+    if facts.member.kept_partitions:
+        proof = "kept its partitions when it rejoined"
     rows = (
         (supports is Tri.NO, Tri.NO, _list(facts) or f"its list has no {target}"),
         (
@@ -93,7 +97,7 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
         (
             supports is Tri.YES and old is Tri.NO,
             Tri.YES,
-            _list(facts) or "kept its partitions when it rejoined",
+            _list(facts) or proof,
         ),
         (
             context.own_class(facts, target),
