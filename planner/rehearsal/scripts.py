@@ -302,7 +302,7 @@ def _copy(process: Process, ending: str) -> Process:
 
 READY: Final[Mapping[str, Ready]] = {
     "rolling": Ready(
-        about="Members restart one after another, each when the group is at rest.",
+        about="Members restart by batches (of one, or --batch), each when the group is at rest.",
         events=_rolling,
     ),
     "all-at-once": Ready(about="All members restart at the same moment.", events=_all_at_once),
