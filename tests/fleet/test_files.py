@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from pyarrow.dataset import ParquetFileFormat
 
 from rebal.inspectors.clock import micros, moment
-from rebal.inspectors.fleet import runs, writer
+from rebal.inspectors.fleet import runs
 from rebal.inspectors.fleet.increments import NO_GROUPS, Piece, carry, tell
 from rebal.inspectors.fleet.intake import only_new, take_in
+from rebal.inspectors.fleet.lake import writer
 from rebal.inspectors.fleet.lake.table import of_groups, read_rows
 from rebal.inspectors.fleet.lake.writer import PartWriter, TaskReport
 from rebal.inspectors.fleet.runs import in_order, pack, runs_of, unpack
