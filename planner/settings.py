@@ -327,11 +327,13 @@ def _librdkafka(wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
     return _texts("librdkafka", _LIBRDKAFKA, wanted, head)
 
 
-def java_class(name: str) -> str | None:
-    """Return Kafka's Java class for an assignor's name; None where Kafka has none."""
+def java_class(name: str, package: str = "org.apache.kafka.") -> str | None:
+    """Return Kafka's Java class for an assignor's name, or its name in another `package` or
+    enumeration; None where that has none.
+    """
     known = assignors().get(name)
     classes = known.spellings if known else ()
-    return next((each for each in classes if each.startswith("org.apache.kafka.")), None)
+    return next((each for each in classes if each.startswith(package)), None)
 
 
 def _class(name: str) -> str:

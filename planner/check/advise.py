@@ -174,9 +174,12 @@ def _runs(start: Start, names: Sequence[str]) -> bool:
 def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
     """Return the setting that gives this client the list; empty where it is not known how."""
     if start.library.product and start.library.list_key:
-        # Java takes no other names than its classes', through any product.
-        own = [(start.family == "java" and java_class(name)) or name for name in names]
-        return (f"{start.library.list_key}: {', '.join(own)}",)
+        # Java takes the names of its classes alone, through any product, and .NET an enumeration's.
+        key = start.library.list_key
+        enum = f"{key.rpartition('.')[2]}."
+        package = "org.apache.kafka." if start.family == "java" else enum
+        own = [(java_class(name, package) or name).removeprefix(enum) for name in names]
+        return (f"{key}: {', '.join(own)}",)
     texts = [
         one.text for one in settings_for(start.family or "", names, start.declared.group_id or "")
     ]

@@ -193,6 +193,13 @@ def test_a_product_on_java_gets_the_names_of_classes() -> None:
     ]
 
 
+def test_dotnet_gets_the_names_of_its_enumeration() -> None:
+    net = lib("librdkafka", "2.3.0", product="Wolverine", list_key="PartitionAssignmentStrategy")
+    found = judged([start("range", lib=net)], [start("cooperative-sticky", lib=net)])
+    shown = {line for path in found.paths for step in path.steps for line in step.setting}
+    assert shown == {"PartitionAssignmentStrategy: CooperativeSticky"}
+
+
 @pytest.mark.parametrize(("version", "verdict"), [("3.6.2", Tri.YES), ("3.7.0", Tri.NO)])
 def test_java_before_3_7_ignores_group_protocol(version: str, verdict: Tri) -> None:
     java = lib("java", version)
