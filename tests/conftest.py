@@ -187,7 +187,7 @@ def without_rights(kafka41: "Broker") -> Iterator[None]:
     kafka41.forbid("limited")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster41() -> Iterator["Cluster"]:
     """Three Kafka 4.1.1 brokers, for tests that one broker cannot serve."""
     from tests.kafka import jars
@@ -197,7 +197,7 @@ def cluster41() -> Iterator["Cluster"]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster39() -> Iterator["Cluster"]:
     """Three Kafka 3.9.1 brokers (Scala group coordinator)."""
     from tests.kafka import jars

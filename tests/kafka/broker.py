@@ -169,10 +169,15 @@ class Broker(Administration):
 
     # --- logs -----------------------------------------------------------------------------------
 
-    def log_requests(self, on: bool) -> None:
-        """Switch the request log on or off in the running broker (KIP-412), until a restart."""
-        level = {"kafka.request.logger": "DEBUG" if on else "INFO"}
-        self._alter(ConfigResourceType.BROKER_LOGGER, str(self.node_id), level)
+    def log_requests(self, on: bool | None = None) -> None:
+        """Switch the request log on or off in the running broker (KIP-412), until a restart.
+
+        None: as it was when the broker was made.
+        """
+        level = self._request_level if on is None else ("DEBUG" if on else "INFO")
+        self._alter(
+            ConfigResourceType.BROKER_LOGGER, str(self.node_id), {"kafka.request.logger": level}
+        )
 
     def set_group(self, group_id: str, settings: dict[str, str]) -> None:
         """Set settings of a group's own configuration (KIP-848)."""
