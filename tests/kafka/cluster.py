@@ -1,9 +1,10 @@
 """`Cluster`: three real Kafka brokers (KRaft, each broker and controller) on 127.0.0.1.
 
 What one broker cannot show: a coordinator that moves while every broker lives, one that is killed
-and has a successor, and request logs of which one is missing.
+and has a successor, a rolling restart, and request logs of which one is missing.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka.admin import PartitionMetadata
@@ -104,6 +105,15 @@ class Cluster(Administration):
         self.brokers[node].start()
         self._forget()
         self.wait_in_sync()
+
+    def rolling_restart(self) -> Iterator[int]:
+        """Restart broker after broker, in the order of node ids; yields each one when it is back.
+
+        The caller must run the iterator to its end: `list(cluster.rolling_restart())`.
+        """
+        for node in NODES:
+            self.restart(node)
+            yield node
 
     def close(self) -> None:
         """End all brokers without ceremony and remove their files."""

@@ -66,6 +66,32 @@ def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
         moved.broker.restart(killed)
 
 
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("cluster", ["cluster41", "cluster39"])
+def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(
+    cluster: str, group_on: GroupOn, request: pytest.FixtureRequest
+) -> None:
+    moved: Moved = group_on(request.getfixturevalue(cluster), Moved)
+    moved.begin(APPS, OLD, session_timeout_ms=45_000)
+    moved.make("--probe", "--expect-members", "3", *moved.logs())
+    assert [step["target_list"] for step in moved.body["steps"]] == [MIXED, FINAL]
+    for step, assignors in ((1, MIXED), (2, FINAL)):
+        moved.restart("app-0", assignors)
+        assert named(moved.stands(), "yes") == {"app-0"}
+        for _ in moved.broker.rolling_restart():
+            moved.settle()
+        told = moved.stands()
+        assert (told["step"], told["exit_code"]) == (step, 4), told
+        assert named(told, "yes") == {"app-0"}
+        moved.restart("app-1", assignors)
+        moved.restart("app-2", assignors)
+        told = moved.stands()
+        assert named(told, "yes") == set(APPS)
+        assert told["gate"] == "yes", told
+    assert told["finished"]
+
+
 def test_without_the_log_of_one_broker_no_member_is_called_done_too_early(moved: Moved) -> None:
     for name in APPS:
         moved.place(name, OLD, instance_id=name, session_timeout_ms=45_000)
