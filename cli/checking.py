@@ -1,6 +1,7 @@
 """The two versions that `rebal check` compares: their files, as the next starts of consumers."""
 
 import re
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -98,7 +99,10 @@ def check(
         else:
             trees = [revision_tree(path, base, Path(into)), work_tree(path)]
         # Both versions of many files are read at once, on two processors.
-        one, two = mapped(_read, trees, worth_it=sum(len(tree.files) for tree in trees) > _MANY)
+        number = sum(len(tree.files) for tree in trees)
+        if number > _MANY and sys.stderr.isatty():
+            say(f"reading {number:,} files …")
+        one, two = mapped(_read, trees, worth_it=number > _MANY)
         return _compared(one, two, source, (base or str(before), after or before or "."))
 
 
