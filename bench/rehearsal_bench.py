@@ -148,7 +148,9 @@ def _roll(members: int, partitions: int, bounces: int, restarted: int) -> float:
     events = [
         event
         for number, list_ in enumerate((BOTH, NEW)[:bounces], 1)
-        for event in restarts(f"step {number}", list_, names[:restarted], batch=1)
+        for event in restarts(
+            f"step {number}", list_, [(name,) for name in names[:restarted]], batch=1
+        )
     ]
     began = process_time()
     rehearse(scene, Script(events=tuple(events)), keep=False)
