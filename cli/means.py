@@ -1,4 +1,4 @@
-"""What the options of a plan state, and its means: what it was made with is the default later.
+"""Options that state facts for a plan, and its means: what it was made with is the default later.
 
 The connection without its secrets, the probe and the paths of evidence stand in the plan's file.
 An option that is given again takes the place of the plan's own; `-X` adds one setting to others.

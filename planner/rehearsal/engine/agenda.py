@@ -60,16 +60,16 @@ class Timer:
         self._agenda, self._number = agenda, 0
 
     def at(self, when: float, event: Callable[..., None], *args: Any) -> None:
-        """Have `event(*args)` happen at `when`, unless this is set again or cancelled before."""
+        """Schedule `event(*args)` at `when`, in place of what was scheduled before."""
         self._number += 1
         self._agenda.at(when, self._happen, self._number, event, args)
 
     def after(self, seconds: float, event: Callable[..., None], *args: Any) -> None:
-        """Have `event(*args)` happen in `seconds`, under the same condition."""
+        """Schedule `event(*args)` in `seconds`, in place of what was scheduled before."""
         self.at(self._agenda.now + seconds, event, *args)
 
     def cancel(self) -> None:
-        """Have nothing happen."""
+        """Drop what was scheduled."""
         self._number += 1
 
     def _happen(self, number: int, event: Callable[..., None], args: tuple[Any, ...]) -> None:
