@@ -315,7 +315,7 @@ def _client(path: _Path, scopes: _Scopes, beside: Flat, place: Place) -> Iterato
         place.note("has a consumer whose next assignor list is not known, which is left out")
         return
     streams = "application.id" in known and "group.id" not in known
-    written = [] if streams else _entries(known.get("partition.assignment.strategy") or "")
+    written = [] if streams else _entries(known.get("partition.assignment.strategy"))
     entries = [each for each in written if each]
     # A program hands what Kafka's own key has to the client.
     dotted = any(f".{key}".endswith(".partition.assignment.strategy") for key in beside)
@@ -350,9 +350,10 @@ def number(value: str | None) -> int | None:
     return int(value) if value and _MILLISECONDS.fullmatch(value) else None
 
 
-def _entries(value: str) -> list[str]:
-    bare = value.strip().removeprefix("[").removesuffix("]")
-    return [part.strip().strip("'\"").strip() for part in bare.split(",")] if bare else []
+def _entries(value: str | None) -> list[str]:
+    """Return the names of a list; one empty name of an empty text, none where it is not set."""
+    names = (value or "").strip().removeprefix("[").removesuffix("]").split(",")
+    return [name.strip().strip("'\"").strip() for name in names if value is not None]
 
 
 def _family(entries: list[str], spring: bool, beside: Flat, dotted: bool) -> str | None:

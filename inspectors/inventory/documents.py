@@ -68,6 +68,11 @@ def words(key: str) -> tuple[str, ...]:
     return tuple(word.lower() for word in _WORD.findall(key))
 
 
+def is_list(key: str) -> bool:
+    """Return whether a key is Kafka's own for an assignor list, which may be empty by mistake."""
+    return key.endswith("partition.assignment.strategy")
+
+
 def mapping(value: object) -> dict[str, Any]:
     """Return a mapping as it is, and an empty one for any other value."""
     return value if isinstance(value, dict) else {}
@@ -82,7 +87,7 @@ def flatten(tree: Tree, name: str) -> Flat:
     """Return a nested document of the file `name` as `a.b[0].c` → text; lists of plain values are
     joined by commas.
 
-    YAML merge keys (`<<`) are followed; null and empty values are left out.
+    YAML merge keys (`<<`) are followed; null and empty values are left out, but for an assignor list.
 
     Raises:
         UnreadableDocument: nested deeper than any configuration, or made too large by aliases.
@@ -115,7 +120,7 @@ def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str,
         case list():
             for index, item in enumerate(tree):
                 yield from _leaves(item, f"{path}[{index}]", depth + 1, name)
-        case str() if tree not in ("", "null", "~"):
+        case str() if tree not in ("", "null", "~") or tree == "" and is_list(path):
             yield path, tree
 
 
@@ -380,6 +385,6 @@ def _properties(text: str, profile: str | None) -> list[ConfigDocument]:
         elif line[0] not in "#!" and raw.endswith("{"):
             # Logstash and HOCON.
             blocks += [begin(key)] if len(blocks) < _DEEPEST else []
-        elif line[0] not in "#!" and key and value:
+        elif line[0] not in "#!" and key and (value or is_list(key)):
             parts[-1][".".join((*blocks, key))] = value
     return [document for flat in parts for document in _by_profile(flat, profile)]

@@ -129,7 +129,8 @@ class Start(Record, frozen=True, kw_only=True):
     @property
     def writes_list(self) -> bool:
         """Return whether its configuration sets the assignor list, or needs none."""
-        return bool(self.declared.list) or self.protocol in BY_BROKERS
+        declared = self.declared
+        return bool(declared.list or declared.spelled) or self.protocol in BY_BROKERS
 
     @property
     def list_text(self) -> str:
