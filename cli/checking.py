@@ -26,6 +26,7 @@ from rebal.planner.check.judge import WORST_FIRST, Judgement, judge, unread
 from rebal.planner.check.starts import Start, StartChange, worlds
 
 _MANY: Final = 500
+_IMAGE: Final = re.compile(r"^[ \t]*(?:- )?(?:image|tag|newTag):[^\n]*", re.MULTILINE)
 # What a text says that declares a consumer's next start, in whatever form.
 _OF_A_START: Final = re.compile(
     r"(?:group|application)[._-]?id|group[._-]?(?:protocol|instance)|assignor|assignment"
@@ -133,13 +134,19 @@ def _compared(
         for file, note in two.notes
         if not (text := two.text(file)) or "kafka" in text.lower() or _OF_A_START.search(text)
     )
+    ours = {start.file for start in two.starts if start.library.family is None}
+    images = (
+        f"{file}: the image changes, and no file here shows its client library."
+        for file in sorted(ours.intersection(both) - known)
+        if _settings(_IMAGE, one.text(file)) != _settings(_IMAGE, two.text(file))
+    )
     return CheckDocument(
         before=names[0],
         after=names[1],
         declared=max(len(groups), len(found)),
         groups=tuple(sorted(located, key=lambda each: WORST_FIRST.index(each.verdict))),
         # Those on files that say a word about Kafka, or that cannot be read as text.
-        notes=(*about, *(note for _, note in two.unread)),
+        notes=(*about, *(note for _, note in two.unread), *images),
     )
 
 
