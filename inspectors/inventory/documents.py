@@ -87,7 +87,8 @@ def flatten(tree: Tree, name: str) -> Flat:
     """Return a nested document of the file `name` as `a.b[0].c` → text; lists of plain values are
     joined by commas.
 
-    YAML merge keys (`<<`) are followed; null and empty values are left out, but for an assignor list.
+    YAML merge keys (`<<`) are followed. Null and empty values are left out, except for an assignor
+    list.
 
     Raises:
         UnreadableDocument: nested deeper than any configuration, or made too large by aliases.
@@ -120,7 +121,7 @@ def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str,
         case list():
             for index, item in enumerate(tree):
                 yield from _leaves(item, f"{path}[{index}]", depth + 1, name)
-        case str() if tree not in ("", "null", "~") or tree == "" and is_list(path):
+        case str() if tree not in ("", "null", "~") or (tree == "" and is_list(path)):
             yield path, tree
 
 
