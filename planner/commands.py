@@ -181,12 +181,11 @@ class Given(Record, frozen=True, kw_only=True):
         if broker is None:
             return
         logger = ("--alter", "--entity-type", "broker-loggers", "--entity-name")
-        name = str(broker)
         for use, change in (
             ("request log on", ("--add-config", "kafka.request.logger=DEBUG")),
             ("request log off", ("--delete-config", "kafka.request.logger")),
         ):
-            yield NamedCommand(use, self.kafka("kafka-configs.sh", *logger, name, *change))
+            yield NamedCommand(use, self.kafka("kafka-configs.sh", *logger, str(broker), *change))
 
     def kafka(self, tool: str, *words: str) -> Command:
         """Return a command of one of Kafka's own tools on this cluster."""

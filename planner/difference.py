@@ -22,8 +22,7 @@ from rebal.groups.model import (
 )
 from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.facts import identity_keys, in_pairs, names, natural
-from rebal.planner.kinds import PathKind
-from rebal.planner.plan import Plan
+from rebal.planner.plan import PathKind, Plan
 
 _LIMITS: Final = (
     "group.max.size",

@@ -207,8 +207,7 @@ def _others(snapshot: GroupSnapshot, target: str) -> bool:
 
 def _elected(snapshot: GroupSnapshot) -> str | None:
     """Return the assignor that members elected; that of a KIP-848 group runs in the broker."""
-    kip848 = snapshot.group.type is GroupType.CONSUMER
-    return None if kip848 else snapshot.group.assignor
+    return None if snapshot.group.type is GroupType.CONSUMER else snapshot.group.assignor
 
 
 def _own_cooperative(snapshot: GroupSnapshot) -> str | None:

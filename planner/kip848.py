@@ -16,8 +16,7 @@ from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupState, GroupType, Record, Tri
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.context import CLASSIC, STREAMS, Context, Facts
-from rebal.planner.plan import Aim, Step
-from rebal.planner.risks import Risk
+from rebal.planner.plan import Aim, Risk, Step
 from rebal.planner.settings import asks_for_range
 from rebal.planner.verdict import opposite, worst
 from rebal.planner.versions import fault
@@ -281,8 +280,7 @@ def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple
         online_alone = (*own, *_lists(context), *_left_behind(context, rest))
         return (fits(context, GroupType.CLASSIC), _families(context)), online_alone
     common = (brokers(context), *clients(context), fits(context, GroupType.CONSUMER))
-    converted = context.group.type is GroupType.CONSUMER
-    return common, own if converted else (*own, user_data(context))
+    return common, own if context.group.type is GroupType.CONSUMER else (*own, user_data(context))
 
 
 def closed_online(context: Context, *, up: bool) -> tuple[Answer, ...]:
@@ -312,8 +310,7 @@ def not_range(context: Context, step: Step) -> str:
     (ConsumerGroup.computePreferredServerAssignor).
     """
     by = context.group.assignor if context.group.type is GroupType.CONSUMER else None
-    asked = step.aim is Aim.CONSUMER and asks_for_range(step.config)
-    if not asked or by in (None, "range"):
+    if not (step.aim is Aim.CONSUMER and asks_for_range(step.config)) or by in (None, "range"):
         return ""
     why = f"the brokers assign by {by}: no member asks for range, or others outvote it"
     return f"{why} ({Risk.NOT_RANGE})"
@@ -404,11 +401,10 @@ def _families(context: Context) -> Answer:
     So only sticky depends on the client, and a guess is not enough.
     """
     others = () if context.target == "sticky" else ("librdkafka", None)
-    sure = {"java", "franz-go", *others}
     doubtful = [
         facts
         for facts in context.members
-        if facts.family not in sure or not (others or facts.family_proven)
+        if facts.family not in {"java", "franz-go", *others} or not (others or facts.family_proven)
     ]
     return _first(
         (
@@ -454,8 +450,7 @@ def _without_faults(context: Context) -> Iterator[Answer]:
     """Yield an answer for each fault of the streams protocol that the brokers have, or may have."""
     version = context.snapshot.cluster.version
     static = any(facts.static for facts in context.members)
-    issues = ["KAFKA-20254", *(["KIP-1071"] if static else [])]
-    for one in map(fault, issues if version else ()):
+    for one in map(fault, ["KAFKA-20254", *(["KIP-1071"] if static else [])] if version else ()):
         there = one.in_broker(version)
         if there is not Tri.NO:
             yield Answer(

@@ -1,8 +1,12 @@
-"""The plan and its parts: steps, gates, findings, costs, and the baseline snapshot.
+"""The plan and its parts: paths, steps, gates, findings, costs, advice, and the baseline snapshot.
 
 `Plan` is the record that the paths return and that the views and `--out` print; `Finding` is the
 record that a rule returns. `dump_plan` and `load_plan` write and read the document `rebal.plan/1`,
 which has every field of these records.
+
+`Risk` is the one table of rule ids outside planner/rules, of what a user accepts with
+`--ignore RULE --reason TEXT`: the admission's answer for people needs to know what was accepted,
+and the rules need that answer for their fixes.
 """
 
 from collections.abc import Mapping
@@ -15,8 +19,122 @@ from msgspec.structs import replace
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record, Tri
 from rebal.groups.snapshot.documents import Format, dumps, loads
-from rebal.planner.commands import Given, NamedCommand
-from rebal.planner.kinds import Action, PathKind
+from rebal.planner.commands import EAGER, Given, NamedCommand
+
+
+class Action(StrEnum):
+    """Action that one piece of advice asks of the operator.
+
+    restart: stop the first of the members cleanly, then start it (the threads of one process, which
+    has one name, together); start: members that are not in
+    the group; temporary: one more member joins, and leaves when the group is Stable; cut-over: all
+    members stop before one starts; evidence: add what decides an open answer; confirm: check by
+    hand what no evidence shows; stop: restart nothing.
+    """
+
+    RESTART = "restart"
+    START = "start"
+    TEMPORARY = "temporary"
+    CUT_OVER = "cut-over"
+    WAIT = "wait"
+    EVIDENCE = "evidence"
+    CONFIRM = "confirm"
+    REPLAN = "replan"
+    STOP = "stop"
+    NONE = "none"
+
+    @property
+    def joins(self) -> bool:
+        """Return whether a member joins the group, so that the admission check decides."""
+        return self in (Action.RESTART, Action.START, Action.TEMPORARY, Action.CUT_OVER)
+
+
+class PathKind(StrEnum):
+    """The path of a plan, as its document names it; a module of planner/paths makes each."""
+
+    NONE = "none"
+    FINISHED = "finished"
+    ALREADY_INCREMENTAL = "already_incremental"
+    TWO_BOUNCES = "two_bounces"
+    ONE_BOUNCE = "one_bounce"
+    MIXED_FAMILIES = "mixed_families"
+    CUT_OVER = "cut_over"
+    START = "start"
+    STREAMS_ONE_BOUNCE = "streams_one_bounce"
+    STREAMS_TWO_BOUNCES = "streams_two_bounces"
+    STREAMS_DOWN = "streams_down"
+    STREAMS_BACK = "streams_back"
+    STREAMS_START = "streams_start"
+    CONNECT = "connect"
+    CONNECT_DOWN = "connect_down"
+    CONNECT_START = "connect_start"
+    KIP848_ONLINE = "kip848_online"
+    KIP848_OFFLINE = "kip848_offline"
+    KIP848_BACK = "kip848_back"
+    KIP848_BACK_OFFLINE = "kip848_back_offline"
+    KIP1071 = "kip1071"
+    KIP1071_BACK = "kip1071_back"
+    LIBRARY = "library"
+    LIBRARY_STOP = "library_stop"
+
+    @property
+    def stops_the_group(self) -> bool:
+        """Return whether the path stops every running member before one starts."""
+        return self in (
+            PathKind.CUT_OVER,
+            PathKind.CONNECT_DOWN,
+            PathKind.KIP848_OFFLINE,
+            PathKind.KIP848_BACK_OFFLINE,
+            PathKind.KIP1071,
+            PathKind.KIP1071_BACK,
+            PathKind.LIBRARY_STOP,
+        )
+
+    @property
+    def reads_lists(self) -> bool:
+        """Return whether a step of the path needs every member's assignor list."""
+        return self in (
+            PathKind.TWO_BOUNCES,
+            PathKind.ONE_BOUNCE,
+            PathKind.MIXED_FAMILIES,
+            PathKind.LIBRARY,
+        )
+
+    @property
+    def of_streams(self) -> bool:
+        """Return whether the members are Kafka Streams programs on the classic protocol."""
+        return self.value.startswith("streams_")
+
+    @property
+    def label(self) -> str:
+        """Return the path in a plan's summary: `two bounces`, `to KIP-848, online`."""
+        return _TITLES.get(self, "")
+
+
+_TITLES = {
+    PathKind.TWO_BOUNCES: "two bounces",
+    PathKind.ONE_BOUNCE: "one bounce",
+    PathKind.MIXED_FAMILIES: "two bounces, with a stop of some clients in between",
+    PathKind.CUT_OVER: "full cut-over",
+    PathKind.START: "back to what the members ran",
+    PathKind.STREAMS_ONE_BOUNCE: "Streams, one bounce",
+    PathKind.STREAMS_TWO_BOUNCES: "Streams, two bounces",
+    PathKind.STREAMS_DOWN: "Streams, down by upgrade.from",
+    PathKind.STREAMS_BACK: "Streams, back to the old version",
+    PathKind.STREAMS_START: "back to what the members ran",
+    PathKind.CONNECT: "Connect workers, one bounce",
+    PathKind.CONNECT_DOWN: "Connect workers, all stopped once",
+    PathKind.CONNECT_START: "back to what the members ran",
+    PathKind.KIP848_ONLINE: "to KIP-848, online",
+    PathKind.KIP848_OFFLINE: "to KIP-848, over a stop",
+    PathKind.KIP848_BACK: "back from KIP-848, online",
+    PathKind.KIP848_BACK_OFFLINE: "back from KIP-848, over a stop",
+    PathKind.KIP1071: "to the streams protocol, over a stop",
+    PathKind.KIP1071_BACK: "back from the streams protocol, over a stop",
+    PathKind.LIBRARY: "another client library, one by one",
+    PathKind.LIBRARY_STOP: "another client library, over a stop",
+}
+
 
 SCHEMA: Final = "rebal.plan/1"
 
@@ -416,3 +534,62 @@ def load_plan(text: str, form: Format, name: str = "plan") -> Plan:
     if plan.next_step is not None and plan.step(plan.next_step) is None:
         raise DocumentError(f"{name}: next_step: there is no step {plan.next_step}.")
     return plan
+
+
+# GroupCoordinatorConfig. Before 4.0 the policy's default was another one.
+_DEFAULTS: Final = {
+    "group.max.size": str(2**31 - 1),
+    "group.consumer.max.size": str(2**31 - 1),
+    "group.min.session.timeout.ms": "6000",
+    "group.max.session.timeout.ms": "1800000",
+}
+_POLICY: Final = {"group.consumer.migration.policy": "bidirectional"}
+
+
+class Risk(StrEnum):
+    """A risk of a step; its value is the id of the rule that asks for it.
+
+    A list lacks the target (RB102), lists are not known (RB901), or the coordinator may have
+    forgotten them in a reload (RB113). The brokers' group settings were not read, and may not be
+    Kafka's defaults (RB908). The brokers assign by another assignor than range, which the plan asks
+    them for (RB408). A client may be too old for KIP-848 (RB412). The whole group is
+    stopped: for a list (RB104), to change its protocol (RB413), to replace its client library
+    (RB123). An assignor class of the application's own supports COOPERATIVE (RB111), or EAGER
+    (RB112).
+    """
+
+    TARGET_MISSING = "RB102"
+    UNKNOWN_LISTS = "RB901"
+    FORGOTTEN_LISTS = "RB113"
+    UNREAD_SETTINGS = "RB908"
+    NOT_RANGE = "RB408"
+    OLD_CLIENT = "RB412"
+    STOP = "RB104"
+    STOP_FOR_PROTOCOL = "RB413"
+    STOP_FOR_CLIENT = "RB123"
+    OWN_COOPERATIVE = "RB111"
+    OWN_EAGER = "RB112"
+
+
+def own_class_risk(goal: str) -> Risk:
+    """Return the risk that the user takes for this goal by trusting a custom class's name."""
+    return Risk.OWN_EAGER if goal == EAGER else Risk.OWN_COOPERATIVE
+
+
+def stop_risk(path: PathKind) -> Risk | None:
+    """Return the risk that the user takes with a path on which the whole group stops."""
+    if not path.stops_the_group:
+        return None
+    own = {PathKind.CUT_OVER: Risk.STOP, PathKind.LIBRARY_STOP: Risk.STOP_FOR_CLIENT}
+    return own.get(path, Risk.STOP_FOR_PROTOCOL)
+
+
+def with_default_settings(snapshot: GroupSnapshot) -> GroupSnapshot:
+    """Return the snapshot with Kafka's defaults, where no setting of the brokers was read."""
+    cluster = snapshot.cluster
+    if cluster.settings:
+        return snapshot
+    newer = (cluster.version or "").partition(".")[0] not in ("", "0", "1", "2", "3")
+    return replace(
+        snapshot, cluster=replace(cluster, settings=_DEFAULTS | (_POLICY if newer else {}))
+    )

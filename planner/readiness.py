@@ -22,7 +22,6 @@ have avoided.
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -33,8 +32,6 @@ from rebal.planner.rehearsal.large import effort
 from rebal.planner.rules.registry import Trait, has
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import gating
-
-_RANK: Final = {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}
 
 
 class Pauses(Record, frozen=True, kw_only=True):
@@ -142,10 +139,9 @@ def readiness(plan: Plan, pauses: Pauses, down: Sequence[str] = ()) -> Readiness
 
 def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
     """Return all groups in the order to change them, each with its place; finished ones last."""
-    ordered = sorted(found, key=_order)
     return tuple(
         one if one.plan.verdict is Verdict.DONE else replace(one, place=place)
-        for place, one in enumerate(ordered, 1)
+        for place, one in enumerate(sorted(found, key=_order), 1)
     )
 
 
@@ -167,7 +163,7 @@ def _order(one: Readiness) -> tuple[int, bool, bool, int, float, float, str]:
     first = verdict is Verdict.READY and one.under_way
     asks = sum(max(1, missing.members) for missing in one.missing)
     return (
-        _RANK[verdict],
+        {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}[verdict],
         bool(one.held),
         not first,
         asks if verdict is Verdict.UNPROVEN else 0,
@@ -215,7 +211,6 @@ def _outlay(plan: Plan) -> Outlay | None:
     costs = [step.cost for step in left if step.cost is not None]
     if plan.next_step is None or not costs:
         return None
-    pause = Speed().rebalance
     return Outlay(
         steps=len(left),
         rebalances=sum(cost.rebalances for cost in costs),
@@ -223,7 +218,7 @@ def _outlay(plan: Plan) -> Outlay | None:
         partitions_moved=sum(cost.partitions_moved for cost in costs),
         partition_seconds=round(
             sum(
-                cost.partitions_stopped * pause
+                cost.partitions_stopped * Speed().rebalance
                 if cost.partition_seconds is None
                 else cost.partition_seconds
                 for cost in costs
@@ -241,5 +236,4 @@ def _saves(plan: Plan, pauses: Pauses) -> float | None:
     if none_left or pauses.per_hour is None or pauses.stopped is None:
         return None
     seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
-    spared = max(0.0, pauses.stopped - (pauses.moved or 0.0))
-    return round(spared * seconds * pauses.per_hour, 2)
+    return round(max(0.0, pauses.stopped - (pauses.moved or 0.0)) * seconds * pauses.per_hour, 2)

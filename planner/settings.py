@@ -71,7 +71,6 @@ _LIBRDKAFKA: Final = (
     _Form(name="JS", line=_OBJECT, mark="//", opens=("Object.assign(config, {",), closes=("});",)),
     _Form(name="confluent-kafka-go", line='config.SetKey("{key}", "{value}")', mark="//"),
 )
-_KAFKAJS: Final = "RoundRobinAssigner"
 """The one assigner that kafkajs brings, as PartitionAssigners.roundRobin."""
 _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS", "Java code"}
 
@@ -345,7 +344,7 @@ def _kafkajs(names: Sequence[str]) -> Iterator[str]:
     """Yield the lines that build a kafkajs assigner of the application under its own name."""
     listed = []
     for name in names:
-        if name == _KAFKAJS:
+        if name == "RoundRobinAssigner":
             listed.append("PartitionAssigners.roundRobin")
             continue
         listed.append(f"assigners[{json.dumps(name)}]")

@@ -17,7 +17,6 @@ BLOCKED: Final = 3
 UNPROVEN: Final = 4
 _WORST_FIRST: Final = (FAILED, BLOCKED, UNPROVEN, SAFE)
 _CODES: Final = MappingProxyType({Tri.YES: SAFE, Tri.NO: BLOCKED, Tri.CANNOT_TELL: UNPROVEN})
-_ANSWERS: Final = MappingProxyType({code: answer for answer, code in _CODES.items()})
 _VERDICTS: Final = MappingProxyType(
     {SAFE: Verdict.READY, BLOCKED: Verdict.BLOCKED, UNPROVEN: Verdict.UNPROVEN}
 )
@@ -88,7 +87,7 @@ def judged(
 
 def answer_of(code: int) -> Tri:
     """Return the answer that gives this exit code."""
-    return _ANSWERS[code]
+    return next(answer for answer, own in _CODES.items() if own == code)
 
 
 def verdict_of(code: int, *, done: bool) -> Verdict:

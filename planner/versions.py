@@ -15,7 +15,6 @@ from rebal.groups.data import load_data
 from rebal.groups.model import Record, Tri
 from rebal.planner.plan import Severity
 
-_PLAIN: Final = re.compile(r"v?(\d+(?:\.\d+)*)")
 _OR_LATER: Final = " or later"
 # Past every patch release of a line.
 _END: Final = 1_000_000
@@ -66,8 +65,7 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _between(self, low: Version, high: Version) -> Tri:
         fixes = () if isinstance(self.fixed, str) else self.fixed
-        edges = [*self.first, *map(numbers, fixes)]
-        between = [edge for edge in edges if low <= edge <= high]
+        between = [edge for edge in [*self.first, *map(numbers, fixes)] if low <= edge <= high]
         answers = {self.in_version(each) for each in (low, high, *between)}
         return answers.pop() if len(answers) == 1 else Tri.CANNOT_TELL
 
@@ -141,7 +139,7 @@ def exact_version(text: str | None) -> Version | None:
     version is not known, or of a vendor that rebal does not know.
     """
     built = apache_version(text or "")
-    match = EMBEDDED.search(built) or _PLAIN.fullmatch(built)
+    match = EMBEDDED.search(built) or re.fullmatch(r"v?(\d+(?:\.\d+)*)", built)
     if match is None:
         return None
     return numbers(match[1])[:2] if built != text and built.count(".") == 1 else numbers(match[1])

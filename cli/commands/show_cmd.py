@@ -12,7 +12,7 @@ import typer
 from rebal.cli import output, params
 from rebal.cli.errors import DONE, UsageError, check_known, refuse
 from rebal.planner.commands import show
-from rebal.planner.kinds import Action
+from rebal.planner.plan import Action
 from rebal.planner.verdict import UNPROVEN
 
 if TYPE_CHECKING:

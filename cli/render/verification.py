@@ -32,8 +32,7 @@ from rebal.groups.commands import Command
 from rebal.groups.model import Tri
 from rebal.planner.advice.wording import by_word
 from rebal.planner.facts import natural
-from rebal.planner.kinds import Action
-from rebal.planner.plan import Finding
+from rebal.planner.plan import Action, Finding
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN
 from rebal.planner.verification.dangers import DangerKind, decides
 from rebal.planner.verification.members import MemberStanding

@@ -27,9 +27,7 @@ from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.commands import ACCEPT, ANSWER
 from rebal.planner.context import CONSUMER, Context, Facts, ids
 from rebal.planner.facts import listed, owned
-from rebal.planner.kinds import Action
-from rebal.planner.plan import Advice, Finding, ValidWhile
-from rebal.planner.risks import Risk
+from rebal.planner.plan import Action, Advice, Finding, Risk, ValidWhile
 from rebal.planner.settings import consumer_change
 
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
@@ -299,8 +297,7 @@ def confirm(context: Context, step: int, members: Sequence[Facts], names: Sequen
     words: tuple[str, ...] = ()
     reason = "looked at each of them"
     if names:
-        shown = options("--member", ids(members[:LISTED]))
-        words = (*shown, *option("--list", ",".join(names)))
+        words = (*options("--member", ids(members[:LISTED])), *option("--list", ",".join(names)))
         reason = f"each process was started with this list after step {step} began"
     return worded(
         Advice(
@@ -436,8 +433,7 @@ def _risks(context: Context, restarted: Sequence[Facts], answer: Admission) -> I
             "reload before the restart has it rejected, so look again right before each restart"
         )
     static = [facts for facts in context.members if facts.static and facts not in restarted]
-    rebalances = not restarted or any(not f.static for f in restarted)
-    if static and rebalances:
+    if static and (not restarted or any(not f.static for f in restarted)):
         yield (
             f"if one of the static members ({context.named(static, 3)}) is down, the rebalance "
             "waits for it up to the rebalance timeout"

@@ -43,11 +43,9 @@ from rebal.planner.advice.actions import (
 from rebal.planner.commands import AGREED
 from rebal.planner.context import CONSUMER, Context, Facts
 from rebal.planner.facts import listed
-from rebal.planner.kinds import Action
 from rebal.planner.kip848 import allows, clients, online
-from rebal.planner.plan import Advice, Aim, Plan, Step, StepKind, Verdict
+from rebal.planner.plan import Action, Advice, Aim, Plan, Risk, Step, StepKind, Verdict, stop_risk
 from rebal.planner.programs import hindered
-from rebal.planner.risks import Risk, stop_risk
 from rebal.planner.settings import classic_change, consumer_change
 from rebal.planner.verdict import BLOCKED, gating, worst
 
@@ -84,8 +82,7 @@ def first_action(plan: Plan, context: Context) -> Actions:
             return _hindered(plan, step, context), ()
         made = start_of(context, ["the members"], [step.target_list])
         return with_setting(made, step), ()
-    open_ = (*step.to_do, *step.unknown)
-    left = [context.by_id[each] for each in open_ if each in context.by_id]
+    left = [context.by_id[each] for each in (*step.to_do, *step.unknown) if each in context.by_id]
     made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
     own = made.assignors == step.target_list or step.aim is Aim.REFRESH
     if step.exit_code and made.recommended and own:
@@ -99,8 +96,7 @@ def first_action(plan: Plan, context: Context) -> Actions:
 
 def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
     """Return what the rules or the step's own precondition ask for first."""
-    number = step.id if step is not None else None
-    blocks = gating(plan.findings, number)
+    blocks = gating(plan.findings, step.id if step is not None else None)
     said = [each for each in blocks if each.result is Tri.YES]
     if said:
         return stop_for(said[0])
@@ -110,8 +106,7 @@ def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
         return stop(step.precondition)
     unseen = [f.name for f in context.members if step and f.member.member_id in step.unknown]
     if step is not None and unseen:
-        why = f"nothing shows the {step.brings} of {listed(unseen)}"
-        return show(context, Needs.LISTS, why)
+        return show(context, Needs.LISTS, f"nothing shows the {step.brings} of {listed(unseen)}")
     if step is None:
         # No look changes a goal that is none of this group.
         return replace(nothing(plan.summary), verdict=Tri.CANNOT_TELL)
@@ -441,8 +436,7 @@ def cut_over_fix(
     """Return the fix that stops `members` together and then starts them, if their start is
     admitted.
     """
-    made = cut_over_of(context, members, assignors)
-    return text.sentence(replace(made, change=change, text=""))
+    return text.sentence(replace(cut_over_of(context, members, assignors), change=change, text=""))
 
 
 def cure_fix(context: Context) -> str:

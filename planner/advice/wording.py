@@ -9,8 +9,7 @@ from typing import Final
 
 from rebal.groups.model import Tri
 from rebal.planner.facts import listed
-from rebal.planner.kinds import Action
-from rebal.planner.plan import Advice
+from rebal.planner.plan import Action, Advice
 from rebal.planner.settings import WITHOUT
 
 _VERBS: Final = {

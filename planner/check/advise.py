@@ -21,9 +21,8 @@ from rebal.planner.context import (
 )
 from rebal.planner.facts import STATELESS, read_each_other
 from rebal.planner.goals import NotPlannedError
-from rebal.planner.kinds import PathKind
 from rebal.planner.paths.choose import make_plan
-from rebal.planner.plan import Plan
+from rebal.planner.plan import PathKind, Plan
 from rebal.planner.rules import Trait, has
 from rebal.planner.settings import java_class, settings_for
 from rebal.planner.verdict import BLOCKED, first_reason
@@ -68,16 +67,17 @@ def plan_of(world: GroupWorld, live: GroupSnapshot | None = None) -> Plan | None
     moves = [
         (one, two)
         for one, two in world.both
-        if one.same_client(two) and not one.same_list(two) and _are_known(one, two)
+        if one.same_client(two) and not one.same_list(two) and _know_lists(one, two)
     ]
     snapshot = live or world.planned()
-    unelected = snapshot.group.type is GroupType.CLASSIC and snapshot.group.assignor is None
-    if not moves or unelected:
+    group = snapshot.group
+    if not moves or (group.type is GroupType.CLASSIC and group.assignor is None):
         return None
     one, two = moves[0]
     with suppress(NotPlannedError):
-        brokers = Given(brokers=two.declared.brokers)
-        return make_plan(snapshot, _goal(one, two), pricing=None, given=brokers)
+        return make_plan(
+            snapshot, _goal(one, two), pricing=None, given=Given(brokers=two.declared.brokers)
+        )
     return None
 
 
@@ -96,7 +96,7 @@ def paths_of(world: GroupWorld) -> Iterator[SafePath]:
     same = all(old.same_client(new) for old, new in differ)
     plan = plan_of(world) if alike else None
     by_lists = BY_BROKERS.keys().isdisjoint((one.protocol, two.protocol))
-    known = by_lists and alike and _are_known(one, two)
+    known = by_lists and alike and _know_lists(one, two)
     read = same or read_each_other(one.family or "", two.family or "")
     kept = not two.declared.list if same else read and {*one.names[:1]} <= {*STATELESS}
     shared = [name for name in STATELESS if name in two.names and not same and read]
@@ -140,8 +140,7 @@ def paths_of(world: GroupWorld) -> Iterator[SafePath]:
     )
 
 
-def _are_known(one: Start, two: Start) -> bool:
-    """Return whether both assignor lists are known."""
+def _know_lists(one: Start, two: Start) -> bool:
     return not any(map(is_unset, (*one.names, *two.names)))
 
 
@@ -162,12 +161,11 @@ def _goal(one: Start, two: Start) -> str:
 
 def _runs(start: Start, names: Sequence[str]) -> bool:
     """Return whether this client is known to run this list, and its product to take it."""
-    brings = BRINGS.get(start.family or "", _JAVAS)
     return (
         bool(_setting(start, names))
         and (start.library.refuses is None or len(names) == 1)
         and not (refuses_mixed(start.family) and is_mixed(names))
-        and ({*names} <= {*start.names} or {*names} <= brings)
+        and ({*names} <= {*start.names} or {*names} <= BRINGS.get(start.family or "", _JAVAS))
     )
 
 
@@ -180,11 +178,9 @@ def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
         package = "org.apache.kafka." if start.family == "java" else enum
         own = [(java_class(name, package) or name).removeprefix(enum) for name in names]
         return (f"{key}: {', '.join(own)}",)
-    texts = [
-        one.text for one in settings_for(start.family or "", names, start.declared.group_id or "")
-    ]
+    settings = settings_for(start.family or "", names, start.declared.group_id or "")
     # The first line is a comment that names the members, which files do not.
-    return tuple("".join(texts[:1]).splitlines()[1:])
+    return tuple("".join(one.text for one in settings[:1]).splitlines()[1:])
 
 
 def hazards_of(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
@@ -192,21 +188,24 @@ def hazards_of(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) ->
     group `moves`, what rules say on the code, the clients and the settings.
     """
     for start in dict.fromkeys(pair.start for pair in world.changed if not pair.gone):
-        first = [cooperative(name) for name in start.names[:1]]
-        runs = COOPERATIVE if first == [Tri.YES] else start.protocol
+        turns = Tri.YES in map(cooperative, start.names[:1])
+        runs = COOPERATIVE if turns else start.protocol
         found: list[tuple[str, str | None, str]] = [
             (start.library.product_title, *fault) for fault in start.library.faults
         ]
         brokers = other_brokers(start.declared.brokers)
-        static = start.declared.instance_id is not None
         if brokers is not None:
             found += [
                 (brokers.name, runs, text)
-                for text in brokers.under(start.protocol, {start.family}, static=static)
+                for text in brokers.under(
+                    start.protocol, {start.family}, static=start.declared.instance_id is not None
+                )
             ]
         yield from (Hazard(source=one, text=text) for one, by, text in found if by == runs)
     # Rules name a consumer by its file alone.
     plan = plan_of(world, live or world.planned(copies=1)) if moves else None
-    for one in plan.findings if plan is not None else ():
-        if has(one, Trait.REVIEW):
-            yield Hazard(source=one.rule, text=f"{one.message} {one.fix}".strip())
+    yield from (
+        Hazard(source=one.rule, text=f"{one.message} {one.fix}".strip())
+        for one in (plan.findings if plan is not None else ())
+        if has(one, Trait.REVIEW)
+    )

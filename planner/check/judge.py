@@ -50,7 +50,6 @@ from rebal.planner.rules import Trait, evaluate, has
 from rebal.planner.timeouts import waits
 from rebal.planner.verdict import answer_of, first_reason
 
-_KAFKAS: Final = "org.apache.kafka.clients.consumer."
 # Java's default in ms, of Connect and Kafka Streams too.
 _HEARTBEAT: Final = 3_000
 # Settings for starts beside others, whose old members leave: they are asked for their lists alone.
@@ -68,14 +67,6 @@ _RDKAFKA_READS_PROTOCOL: Final = (2, 4)
 _FENCES: Final = (
     "each one that starts fences another (FENCED_INSTANCE_ID). Give each its own, such as the name "
     "of a StatefulSet's pod"
-)
-_NEW_IDS: Final = (
-    "group.instance.id is the name of a pod, which is another one after each restart: the old one "
-    "keeps its partitions until its session ends. Set none, or use a StatefulSet"
-)
-_WORKERS_APART: Final = (
-    f"Connect workers and consumers cannot share a group ({INCONSISTENT}): a sink connector's "
-    "group is connect-NAME, or its consumer.override.group.id"
 )
 WORST_FIRST: Final = (Tri.NO, Tri.CANNOT_TELL, Tri.YES)
 
@@ -216,9 +207,7 @@ def _never_ran(pair: Pair) -> str:
 
 
 def _first(*rows: tuple[object, Tri, str]) -> list[Admission]:
-    """Return the first answer whose condition holds, if one does."""
-    found = [Admission(verdict=verdict, reason=text) for holds, verdict, text in rows if holds]
-    return found[:1]
+    return [Admission(verdict=verdict, reason=text) for holds, verdict, text in rows if holds][:1]
 
 
 def _answers(
@@ -226,7 +215,14 @@ def _answers(
 ) -> Iterator[Admission]:
     """Yield the answers to every start with the change, at each moment of the roll-out."""
     workers = {start.family == "connect" for start in (*world.befores, *world.afters)}
-    yield from _first((len(workers) > 1, Tri.NO, _WORKERS_APART))
+    yield from _first(
+        (
+            len(workers) > 1,
+            Tri.NO,
+            f"Connect workers and consumers cannot share a group ({INCONSISTENT}): a sink "
+            "connector's group is connect-NAME, or its consumer.override.group.id",
+        )
+    )
     early = {pair: _early(pair, kept) for pair in world.changed}
     asked = [pair for pair, answers in early.items() if not answers]
     for pair, answers in early.items():
@@ -249,8 +245,10 @@ def _other_libraries(world: GroupWorld) -> Iterator[Admission]:
     )
     old = {start.family for start in sure if start.family is not None}
     new = {start.family for start in world.afters if start.family is not None} - old
-    both = snapshots_of([*world.befores, *world.afters])
-    with_data = sorted({each.group.assignor or "" for each in both} - {"", *STATELESS})
+    with_data = sorted(
+        {each.group.assignor or "" for each in snapshots_of([*world.befores, *world.afters])}
+        - {"", *STATELESS}
+    )
     for one, two in product(sorted(new), sorted(old)):
         yield from _first(
             (
@@ -305,8 +303,11 @@ def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]
     for pair in world.changed:
         was = [pair.ran] if pair.ran is not None else world.befores
         kinds = {start.protocol for start in (pair.start, *was)}
-        back = pair.start.protocol == CLASSIC and STREAMS not in kinds
-        if len(kinds) > 1 and not back and not kinds.isdisjoint(BY_BROKERS):
+        if (
+            len(kinds) > 1
+            and not (pair.start.protocol == CLASSIC and STREAMS not in kinds)
+            and not kinds.isdisjoint(BY_BROKERS)
+        ):
             plan = plan_of(world, live)
             yield Admission(
                 verdict=answer_of(plan.exit_code) if plan is not None else Tri.CANNOT_TELL,
@@ -335,7 +336,12 @@ def _beside(pair: Pair) -> list[Admission]:
             Tri.CANNOT_TELL,
             f"no file says how many processes have this group.instance.id: of several, {_FENCES}",
         ),
-        (not lasts, Tri.CANNOT_TELL, _NEW_IDS),
+        (
+            not lasts,
+            Tri.CANNOT_TELL,
+            "group.instance.id is the name of a pod, which is another one after each restart: the "
+            "old one keeps its partitions until its session ends. Set none, or use a StatefulSet",
+        ),
     )
 
 
@@ -343,8 +349,9 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
     """Return the answer where the coordinator is not asked."""
     one, two = pair.before, pair.start
     failing = _fails(two) or ""
-    hidden = "" if two.declared.group_id else "no file names its group, which may run already"
-    unknown = kept.get(two.file) or hidden
+    unknown = kept.get(two.file) or (
+        "" if two.declared.group_id else "no file names its group, which may run already"
+    )
     streams = one is not None and one.family == two.family == "streams"
     old, new = (version_tuple(each.library.version) if each else None for each in (one, two))
     edge = version_tuple(COOPERATIVE_SINCE) or ()
@@ -429,13 +436,15 @@ def _fails(start: Start) -> str | None:
     brokers = other_brokers(declared.brokers)
     rdkafka, have = start.family == "librdkafka", version_tuple(start.library.version)
     # librdkafka takes no assignor of the application's own, and nobody adds to Kafka's package.
-    foreign = (
-        name
-        for name in names
-        if name.startswith((_KAFKAS, "class "))
-        or (rdkafka and not is_unset(name) and name not in BRINGS["librdkafka"])
+    lacks = next(
+        (
+            name
+            for name in names
+            if name.startswith(("org.apache.kafka.clients.consumer.", "class "))
+            or (rdkafka and not is_unset(name) and name not in BRINGS["librdkafka"])
+        ),
+        None,
     )
-    lacks = next(foreign, None)
     times = waits(Member(member_id="", software=software, declared=declared))
     session, beat = int(times.session * 1000), declared.heartbeat_ms or _HEARTBEAT
     # A version that is not known, and a product's image, may have another default.
@@ -532,11 +541,20 @@ def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admissio
     alone; a name that is not known proves no rejection.
     """
     answer, members = admitted(context.memory, events), context.snapshot.members
-    joins = (event for event in events if isinstance(event, JoinEvent))
-    names = [*dict.fromkeys(name for join in joins for name in join.assignors or ())]
+    names = [
+        *dict.fromkeys(
+            name
+            for event in events
+            if isinstance(event, JoinEvent)
+            for name in event.assignors or ()
+        )
+    ]
     blamed = [m.assignors.list for m in members if not answer.blame or m.member_id in answer.blame]
     sure = any(not any(map(is_open, each)) for each in blamed)
-    met = {*names, *(name for each in blamed for name in each if not sure)}
+    met = {
+        *names,
+        *(name for each in blamed for name in each if not sure),
+    }
     open_ = sorted(filter(is_open, met))
     if open_ and answer.verdict is not Tri.YES and answer.error in (None, INCONSISTENT):
         classes = listed([name for name in open_ if not is_unset(name)])

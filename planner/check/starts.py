@@ -42,7 +42,7 @@ from rebal.groups.vote import elect
 from rebal.planner.clients import custom
 from rebal.planner.context import CLASSIC, CONSUMER, STREAMS
 from rebal.planner.facts import in_pairs
-from rebal.planner.risks import with_default_settings
+from rebal.planner.plan import with_default_settings
 
 # Families whose library is Java's.
 PROGRAMS: Final = ("streams", "connect")
@@ -123,8 +123,12 @@ class Start(Record, frozen=True, kw_only=True):
         if self.protocol in BY_BROKERS:
             return ()
         own = self.library.default_list if self.library.family == self.family else None
-        by_default = own or default_list(self.family, self.library.version)
-        return _taken(self) or by_default or _unknown_list(self)
+        return (
+            _taken(self)
+            or own
+            or default_list(self.family, self.library.version)
+            or _unknown_list(self)
+        )
 
     @property
     def writes_list(self) -> bool:
@@ -258,8 +262,10 @@ def snapshots_of(
         )
     )
     lists = [] if kinds else [member.assignors.list for member in members]
-    votes = elect(lists, CoordinatorKind.UNKNOWN).votes or [None]
-    return [replace(made, group=replace(group, assignor=each)) for each in votes]
+    return [
+        replace(made, group=replace(group, assignor=each))
+        for each in (elect(lists, CoordinatorKind.UNKNOWN).votes or [None])
+    ]
 
 
 def _members(number: int, now: Start, later: Start | None, copies: int) -> Iterator[Member]:
@@ -386,8 +392,11 @@ class GroupWorld(Record, frozen=True, kw_only=True):
         it may be a producer's, or be inherited by a project that has none.
         """
         what = {change.what for pair in self.pairs for change in pair.changes()}
-        same = all(one.same_client(two) for one, two in self.both)
-        return self.group_id is None and same and what <= {"library", "product"}
+        return (
+            self.group_id is None
+            and all(one.same_client(two) for one, two in self.both)
+            and what <= {"library", "product"}
+        )
 
 
 def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[GroupWorld]:
@@ -497,8 +506,7 @@ def runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
     free = sum(len(each) > 1 for each in stages)
     together = zip(*(each if len(each) > 1 else each * 3 for each in stages), strict=True)
     for running in product(*stages) if free <= _FREE else together:
-        rest = tuple(start for each in running for start in each)
-        yield from (mine + rest for mine in own[:2])
+        yield from (mine + tuple(start for each in running for start in each) for mine in own[:2])
 
 
 def _stages(pair: Pair) -> list[tuple[Start, ...]]:

@@ -14,19 +14,25 @@ from rebal.planner.advice.steps import comes_before, first_action
 from rebal.planner.commands import ACCEPT, Given, NamedCommand
 from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, EAGER, STREAMS, Context
 from rebal.planner.goals import SHOWN, goal_of
-from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import allows, online, too_old
-from rebal.planner.paths.by_lists import by_lists
-from rebal.planner.paths.connect import connect
-from rebal.planner.paths.library import library
+from rebal.planner.paths.by_lists import by_lists, library
 from rebal.planner.paths.parts import PlannedPath
-from rebal.planner.paths.protocols import over_kip848, over_kip1071
-from rebal.planner.paths.start_again import start_again, starts_again
-from rebal.planner.paths.streams import streams
-from rebal.planner.plan import Accepted, Finding, Plan, Severity, Step, Verdict
+from rebal.planner.paths.programs import connect, streams
+from rebal.planner.paths.protocols import over_kip848, over_kip1071, start_again, starts_again
+from rebal.planner.plan import (
+    Accepted,
+    Finding,
+    PathKind,
+    Plan,
+    Risk,
+    Severity,
+    Step,
+    Verdict,
+    own_class_risk,
+    with_default_settings,
+)
 from rebal.planner.programs import INCREMENTAL
 from rebal.planner.rehearsal.costs.start import FULL, Pricing
-from rebal.planner.risks import Risk, own_class_risk, with_default_settings
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.rules.version_faults import unchecked_versions
 from rebal.planner.timeouts import Speed
@@ -197,8 +203,7 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
         return streams(context, before)
     consumers = group.protocol_type in (None, "", "consumer") and not context.streams
     ready = context.classic and context.stable
-    empty = group.state is GroupState.EMPTY and consumers
-    if context.goal == CONSUMER and (ready or empty):
+    if context.goal == CONSUMER and (ready or (consumers and group.state is GroupState.EMPTY)):
         return over_kip848(context, back)
     if not ready:
         return PlannedPath(name=PathKind.NONE)
@@ -218,10 +223,9 @@ def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
 def _misnamed(context: Context) -> str:
     """Return why no member here has the assignor that `--to` names; empty where one may."""
     named = f"--to {context.target} names an assignor of"
-    by_streams = context.streams or context.group.type is GroupType.STREAMS
     rows = (
         (context.group.protocol_type == "connect", "Connect workers"),
-        (by_streams, "a Kafka Streams program"),
+        (context.streams or context.group.type is GroupType.STREAMS, "a Kafka Streams program"),
     )
     program = first_reason(rows)
     others = (f.family_proven and f.family != "kafkajs" for f in context.members)
@@ -316,8 +320,7 @@ def _confirming(context: Context, step: Step) -> Iterator[NamedCommand]:
     """Yield the command that confirms what no evidence shows of the step; it needs a kept plan."""
     if step.gate.by_hand and context.given.plan is not None:
         reason = option("--reason", step.gate.by_hand)
-        line = context.given.confirm("--confirm", str(step.id), *reason)
-        yield NamedCommand("confirm it", line)
+        yield NamedCommand("confirm it", context.given.confirm("--confirm", str(step.id), *reason))
 
 
 def _exit_code(
@@ -360,12 +363,11 @@ def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[
     why_not = next(iter(path.reasons), "")
     count = len(context.unsure) or len(context.ahead)
     unknown = f"{count} member{'' if count == 1 else 's'} unknown"
-    counted = not by or Risk.UNKNOWN_LISTS in by
     rows = (
         (code == SAFE, "can start"),
         (code == BLOCKED, f"is blocked: {by or why_not or Risk.TARGET_MISSING}"),
         (why_not and not by, f"cannot be proven yet: {why_not}"),
-        (True, f"cannot be proven yet: {unknown if counted else by}"),
+        (True, f"cannot be proven yet: {unknown if not by or Risk.UNKNOWN_LISTS in by else by}"),
     )
     return f"{path.name.label} · {path.progress} · step {number} {first_reason(rows)}"
 
@@ -389,7 +391,6 @@ def _not_checked(context: Context) -> tuple[str, ...]:
     by_lists = not (context.streams or no_lists or context.group.protocol_type == "connect")
     unprobed = context.snapshot.probe is None or context.snapshot.probe.refused
     sources = {item.source for facts in context.members for item in facts.member.assignors.evidence}
-    logged = sources & {Source.REQUEST_LOG, Source.CLIENT_LOG}
     rows = (
         (
             True,
@@ -418,7 +419,7 @@ def _not_checked(context: Context) -> tuple[str, ...]:
             "whether the coordinator has reloaded since the last rebalance",
         ),
         (
-            not (no_lists or logged),
+            not (no_lists or (sources & {Source.REQUEST_LOG, Source.CLIENT_LOG})),
             "the members' lists in a log: no log was given, or none matched",
         ),
         *((True, version) for version in unchecked_versions(context)),

@@ -32,19 +32,16 @@ from rebal.planner.clients import classes_of, cooperative
 from rebal.planner.commands import AGREED, NamedCommand
 from rebal.planner.context import COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.facts import listed
-from rebal.planner.kinds import PathKind
 from rebal.planner.kip848 import Answer, allows, needed
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.plan import Aim, Cost, Gate, PathKind, Risk, Setting, Step, StepKind
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_assignors, see_it_empty, stop_and_start
-from rebal.planner.risks import Risk
 from rebal.planner.settings import java_class, no_text, noted, plain, settings_for
 from rebal.planner.timeouts import of_families, with_brokers_sessions
 from rebal.planner.verdict import reasons
 
 _KIP_429: Final = "rebalance-total, failed-rebalance-total and last-rebalance-seconds-ago"
 _JAVA: Final = ("java", "streams")
-_WORKLOADS: Final = 2
 _ALL_PODS: Final = '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}'
 _NO_SURGE: Final = (None, "0", "0%")
 
@@ -91,9 +88,8 @@ def gate_of(
     needs = (*needs, *_metrics_lines(context))
     if by_hand:
         needs = (*needs, f"{by_hand}; then confirm it with --confirm")
-    kept = context.given.plan is not None
     return Gate(
-        command=context.given.verify() if kept else context.replan(),
+        command=context.given.verify() if context.given.plan is not None else context.replan(),
         shows=shows,
         needs=needs,
         holds=holds,
@@ -322,7 +318,7 @@ def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) 
         limit = f"; set maxSurge 0 and maxUnavailable 1 (maxSurge is {surge})"
         by_limit["" if surge in _NO_SURGE else limit].append(f"{workload.kind} {workload.name}")
     for limit, named in by_limit.items():
-        yield f"{listed(named, _WORKLOADS)}: pause autoscaler and GitOps sync{limit}"
+        yield f"{listed(named, 2)}: pause autoscaler and GitOps sync{limit}"
 
 
 def request_log(context: Context) -> tuple[NamedCommand, ...]:
@@ -376,10 +372,9 @@ def of_workloads(rest: Sequence[Facts]) -> Iterator[NamedCommand]:
 
 def _workloads(members: Sequence[Facts]) -> dict[KubernetesWorkload, str | None]:
     """Return the Kubernetes workloads of these members, each with its maxSurge."""
-    files = (facts.member.declared for facts in members)
     return {
         declared.evidence.workload: declared.max_surge
-        for declared in files
+        for declared in (facts.member.declared for facts in members)
         if declared is not None and declared.evidence.workload is not None
     }
 

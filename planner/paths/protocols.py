@@ -1,4 +1,5 @@
-"""Paths to another group protocol and back: KIP-848 (consumers) and KIP-1071 (Kafka Streams).
+"""Paths to another group protocol and back: KIP-848 (consumers) and KIP-1071 (Kafka Streams); and
+the way back of a group that has no members.
 
 To KIP-848 (group.protocol=consumer) online: the coordinator converts the group when the first
 member joins with the new protocol, and classic members stay in it until they are restarted, if the
@@ -15,6 +16,10 @@ while the policy is disabled). An Empty group is replaced by a classic one, what
 A Streams program stops every instance to change to the streams protocol or back: no instance of one
 protocol joins a group that has members of the other. An Empty group is replaced, and its committed
 offsets stay; internal topics are plain topics.
+
+A group without members starts again with what they ran before: an Empty group admits any assignor
+list and any protocol, so nothing has to be proven of the coordinator's memory. The first member
+that joins decides which lists are admitted after it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,13 +27,21 @@ from typing import Final
 
 from rebal.groups.clients import family
 from rebal.groups.commands import option
-from rebal.groups.model import GroupType, Tri
+from rebal.groups.model import GroupState, GroupType, Tri
 from rebal.planner.advice.wording import BACK_ONE_BY_ONE
-from rebal.planner.clients import cooperative, speak_kip848
+from rebal.planner.clients import cooperative, is_mixed, speak_kip848
 from rebal.planner.commands import NamedCommand
-from rebal.planner.context import CLASSIC, CONSUMER, STREAMS, Context, Facts, ids
-from rebal.planner.facts import figure, owned
-from rebal.planner.kinds import PathKind
+from rebal.planner.context import (
+    CLASSIC,
+    CONSUMER,
+    COOPERATIVE,
+    EAGER,
+    STREAMS,
+    Context,
+    Facts,
+    ids,
+)
+from rebal.planner.facts import figure, listed, owned
 from rebal.planner.kip848 import (
     Answer,
     allows,
@@ -47,6 +60,7 @@ from rebal.planner.paths.parts import (
     again,
     everyone,
     gate_of,
+    list_settings,
     of_workloads,
     order_of,
     over_a_stop,
@@ -54,11 +68,11 @@ from rebal.planner.paths.parts import (
     request_log,
     stop_cost,
 )
-from rebal.planner.plan import Aim, Cost, Gate, Setting, Step, StepKind
+from rebal.planner.plan import Aim, Cost, Gate, PathKind, Risk, Setting, Step, StepKind
+from rebal.planner.programs import below_cooperative
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import empty_after, move_online
 from rebal.planner.rehearsal.scene import default_server_side
-from rebal.planner.risks import Risk
 from rebal.planner.settings import (
     classic_protocol_for,
     consumer_protocol_for,
@@ -418,3 +432,69 @@ def _streams_cost(context: Context) -> Cost:
         if held
         else "nothing is consumed until the first members have joined",
     )
+
+
+def starts_again(context: Context, before: Context) -> bool:
+    """Return whether `context` has no members, and `before` shows what they ran."""
+    here = context.group
+    return (
+        bool(before.members)
+        and not context.members
+        and here.state is GroupState.EMPTY
+        and here.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
+        and context.goal in (COOPERATIVE, EAGER)
+    )
+
+
+def start_again(context: Context, before: Context) -> PlannedPath:
+    """Return the path of one step: the members start with what they ran in `before`."""
+    group, elected, old = before.group.group_id, before.group.assignor, before.common_list
+    connect = before.group.protocol_type == "connect"
+    assignors: tuple[str, ...] = ()
+    aim, name = _aim(context, before), PathKind.STREAMS_START
+    if connect:
+        # The value of connect.protocol that elects what the workers ran.
+        protocol = "eager" if elected in (None, "default") else elected
+        what, name = f"connect.protocol={protocol}", PathKind.CONNECT_START
+        wanted = {"connect.protocol": protocol}
+        config = program_settings("connect", wanted, f"worker configuration, group {group}")
+    elif before.streams:
+        what = "the old version and its configuration"
+        config = program_settings("streams", {}, f"group {group}: {what}")
+    else:
+        # The list that every member ran, where evidence shows it. A list of eager and cooperative
+        # assignors was a step of the roll-out, and is not gone back to.
+        whole = context.target in old and not is_mixed(old)
+        assignors = old if whole else (context.target,)
+        what, aim, name = f"[{', '.join(assignors)}]", Aim.NARROW, PathKind.START
+        config = list_settings(before, assignors, before.members)
+    step = over_a_stop(
+        context,
+        how=f"with {what}",
+        gate=gate_of(
+            context,
+            shows=f"{everyone(context)} runs {what}",
+            holds=Tri.NO,
+            aim=aim,
+            by_hand="" if assignors else f"check in the log of each member's start: {what}",
+        ),
+        back="the new configuration",
+        config=config,
+        target_list=assignors,
+        why=(
+            "an Empty group has no list to fit, so nothing is rejected; committed offsets stay",
+            f"the members were {listed([facts.name for facts in before.members], 20)}",
+        ),
+        first="a member that joins first with the new configuration decides what is admitted after "
+        "it",
+    )
+    return PlannedPath(name=name, progress="the group has no members", steps=(step,), next_step=1)
+
+
+def _aim(context: Context, before: Context) -> Aim:
+    up = context.goal == COOPERATIVE
+    if not before.streams:
+        return Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER
+    if all(below_cooperative(before, facts) is Tri.YES for facts in before.members):
+        return Aim.STREAMS_OLD
+    return Aim.STREAMS_COOPERATIVE if up else Aim.STREAMS_EAGER

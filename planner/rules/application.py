@@ -2,13 +2,19 @@
 
 from rebal.planner.clients import cooperative
 from rebal.planner.context import CONSUMER
-from rebal.planner.rules.registry import Context, Findings, Severity, Trait, Tri, found, rule
-from rebal.planner.rules.scope import (
+from rebal.planner.rules.registry import (
+    Context,
+    Findings,
+    Severity,
+    Trait,
+    Tri,
     ahead,
     classic,
+    found,
     narrowing_step,
     no_downgrade,
     planning,
+    rule,
     unfinished,
     upgrade,
 )

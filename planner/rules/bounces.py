@@ -15,10 +15,13 @@ from rebal.planner.rules.registry import (
     Severity,
     Trait,
     Tri,
+    by_lists,
     found,
+    planning,
+    probing,
     rule,
+    stable,
 )
-from rebal.planner.rules.scope import by_lists, planning, probing, stable
 from rebal.planner.timeouts import in_words, of_family
 
 
@@ -250,12 +253,10 @@ def many_rebalances(context: Context) -> Findings:
     ahead = [
         facts for facts in context.members if facts not in context.settled and not facts.static
     ]
-    rolling = not any(facts.takes_mixed is Tri.NO for facts in ahead)
-    if len(ahead) < _MANY or not rolling:
+    if len(ahead) < _MANY or any(facts.takes_mixed is Tri.NO for facts in ahead):
         return
     first = 0 if len(context.holding) == len(context.members) else _FIRST * len(ahead)
-    second = _SECOND if context.goal == COOPERATIVE else _FIRST
-    total = first + second * len(ahead)
+    total = first + (_SECOND if context.goal == COOPERATIVE else _FIRST) * len(ahead)
     own = in_words([of_family(facts.member, facts.family) for facts in ahead])
     yield found(
         f"{len(ahead)} members restarted one by one cause about {total} rebalances. Each member "
@@ -304,8 +305,7 @@ def reloaded(context: Context) -> Findings:
         return
     void = any(answer.supported is Tri.NO for answer in context.snapshot.probe_answers)
     narrowing = context.planning and len(context.holding) == len(context.members)
-    under_way = context.holding and context.ahead
-    if not narrowing and not (void and under_way):
+    if not (narrowing or (void and context.holding and context.ahead)):
         return
     sure = context.reloaded is Tri.YES
     if narrowing:

@@ -8,7 +8,7 @@ from rebal.groups.wire.user_data import NO_GENERATION, decode_sticky
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed, speak_kip848, stays_eager
 from rebal.planner.context import COOPERATIVE, EAGER
-from rebal.planner.rules.next_start import will_not_start
+from rebal.planner.rules.assignors import will_not_start
 from rebal.planner.rules.registry import (
     Context,
     Facts,
@@ -19,15 +19,13 @@ from rebal.planner.rules.registry import (
     Severity,
     Trait,
     Tri,
-    found,
-    rule,
-)
-from rebal.planner.rules.scope import (
     answers,
     by_lists,
     classic,
+    found,
     no_downgrade,
     planning,
+    rule,
     stable,
     to_cooperative,
     upgrade,

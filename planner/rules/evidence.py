@@ -12,7 +12,7 @@ from rebal.planner.advice.steps import restart_fix, start_fix
 from rebal.planner.advice.wording import START_EMPTY
 from rebal.planner.commands import NamedCommand, read_more
 from rebal.planner.context import CONSUMER
-from rebal.planner.rules.next_start import unnamed
+from rebal.planner.rules.assignors import unnamed
 from rebal.planner.rules.registry import (
     Context,
     Facts,
@@ -22,17 +22,15 @@ from rebal.planner.rules.registry import (
     Severity,
     Trait,
     Tri,
-    found,
-    rule,
-)
-from rebal.planner.rules.scope import (
     ahead,
     answers,
     by_lists,
     classic,
+    found,
     narrowing_step,
     planning,
     read_brokers,
+    rule,
     stable,
     to_consumer,
     what_decides,
@@ -169,9 +167,6 @@ def contradiction(context: Context) -> Findings:
         )
 
 
-_CLOCKS: Final = timedelta(minutes=1)
-
-
 @rule(
     "RB903",
     Severity.WARN,
@@ -241,7 +236,7 @@ def _started_later(facts: Facts) -> bool:
     declared, since = facts.member.declared, facts.member.assignors.since
     written = declared.evidence.at if declared is not None else None
     # The file's time and the log's are of two clocks.
-    return written is not None and since is not None and since - written > _CLOCKS
+    return written is not None and since is not None and since - written > timedelta(minutes=1)
 
 
 def _elsewhere(facts: Facts, runs: str, declared: tuple[str, ...]) -> Finding:

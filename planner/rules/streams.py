@@ -18,14 +18,12 @@ from rebal.planner.rules.registry import (
     Severity,
     Trait,
     Tri,
-    found,
-    rule,
-)
-from rebal.planner.rules.scope import (
     connect_workers,
     downgrade,
+    found,
     planning,
     read_brokers,
+    rule,
     stable,
     streams_program,
     switching_on,

@@ -13,8 +13,11 @@ from typing import Final
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.context import CONSUMER, STREAMS, Context, Facts
 from rebal.planner.plan import Finding
-from rebal.planner.rules.registry import Rule, Trait, found, register
-from rebal.planner.rules.scope import (
+from rebal.planner.rules.registry import (
+    Rule,
+    Trait,
+    found,
+    register,
     streams_program,
     to_consumer,
     to_cooperative,
@@ -161,8 +164,7 @@ def _bounded_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
 
 
 def _version(facts: Facts, family: str | None) -> Version | None:
-    known = facts.family_proven or family is not None
-    return exact_version(facts.version) if known else None
+    return exact_version(facts.version) if facts.family_proven or family is not None else None
 
 
 def _holds(context: Context, fault: Fault) -> bool:

@@ -23,8 +23,7 @@ from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record
 from rebal.planner.admission.rejected import if_renamed
 from rebal.planner.context import Context
 from rebal.planner.facts import owned
-from rebal.planner.kinds import PathKind
-from rebal.planner.plan import Finding, Plan, Severity, Step
+from rebal.planner.plan import Finding, PathKind, Plan, Severity, Step
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.verification.journal import (
     JournalEntry,

@@ -45,8 +45,7 @@ from rebal.planner.commands import Given
 from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import identity_keys, owned, stated_in
 from rebal.planner.goals import SHOWN
-from rebal.planner.plan import Accepted, Advice, Plan
-from rebal.planner.risks import Risk, own_class_risk, with_default_settings
+from rebal.planner.plan import Accepted, Advice, Plan, Risk, own_class_risk, with_default_settings
 
 JOURNAL_SCHEMA: Final = "rebal.journal/2"
 GOALS: Final = {shown: goal for goal, shown in SHOWN.items()}

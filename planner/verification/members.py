@@ -30,8 +30,7 @@ from rebal.planner.clients import cooperative, is_mixed
 from rebal.planner.context import Context, Facts
 from rebal.planner.facts import listed, owned
 from rebal.planner.kip848 import not_range
-from rebal.planner.plan import Aim, Plan, Step, StepKind
-from rebal.planner.risks import Risk
+from rebal.planner.plan import Aim, Plan, Risk, Step, StepKind
 from rebal.planner.verdict import agreed, first_reason, worst
 from rebal.planner.verification.gates import AnswerLedger
 from rebal.planner.verification.journal import JournalEntry, assumed

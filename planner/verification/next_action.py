@@ -34,8 +34,7 @@ from rebal.planner.clients import is_mixed
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts
 from rebal.planner.difference import elected_since
 from rebal.planner.facts import listed
-from rebal.planner.kinds import Action
-from rebal.planner.plan import Advice, Aim, Finding, Plan, Step, StepKind, Verdict
+from rebal.planner.plan import Action, Advice, Aim, Finding, Plan, Step, StepKind, Verdict
 from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
 from rebal.planner.timeouts import longest_session, until_session_ends

@@ -19,10 +19,10 @@ from rebal.planner.advice.steps import comes_before
 from rebal.planner.commands import Given
 from rebal.planner.context import EAGER, Context
 from rebal.planner.difference import Change, changes_since
-from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import (
     Accepted,
+    Action,
     Advice,
     Aim,
     Finding,

@@ -22,9 +22,8 @@ import pytest
 from rebal.cli import app
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot
-from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import dump_plan
+from rebal.planner.plan import Action, dump_plan
 from rebal.planner.rules.registry import rules
 from tests import pages
 from tests.pages import PAGES, ROOT, Example, without_times

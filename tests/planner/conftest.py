@@ -13,9 +13,8 @@ from msgspec import json
 import rebal.cli.render.verification  # noqa: F401
 from rebal.groups.snapshot.documents import dec_hook, enc_hook
 from rebal.planner.advice.steps import Actions
-from rebal.planner.kinds import Action
 from rebal.planner.paths import choose, make_plan
-from rebal.planner.plan import Plan
+from rebal.planner.plan import Action, Plan
 from rebal.planner.verification import verify
 from rebal.planner.verification.next_action import Look
 from tests.planner.looks import bare, look

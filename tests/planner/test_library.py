@@ -8,9 +8,8 @@ import pytest
 
 from rebal.cli.planning import too_long
 from rebal.planner.goals import NotPlannedError, goal_back
-from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Plan
+from rebal.planner.plan import Accepted, Action, Plan
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.scripts import rollout

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.planner.admission.rejected import member_of, still_out
-from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan
+from rebal.planner.plan import Action, Plan
 from rebal.planner.verification.outsiders import Doubt, OutsiderKind
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import group_of

@@ -14,9 +14,8 @@ from rebal.groups.model import (
     RebalanceProtocol,
     Source,
 )
-from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan, Verdict
+from rebal.planner.plan import Action, Plan, Verdict
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH, DONE, RANGE, plan
 from tests.planner.plans import m as java

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from rebal.groups.model import Coordinator, CoordinatorKind, GroupSnapshot
 from rebal.planner.commands import Given
-from rebal.planner.kinds import Action
 from rebal.planner.paths import make_plan
+from rebal.planner.plan import Action
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.outsiders import OutsiderKind
 from rebal.planner.verification.verify import verify

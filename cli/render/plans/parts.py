@@ -27,8 +27,8 @@ from rebal.groups.model import GroupSnapshot, Tri
 from rebal.groups.protocol import KIPS
 from rebal.planner.commands import ANSWER, READ_MORE, explain
 from rebal.planner.facts import all_partitions, owned
-from rebal.planner.kinds import Action
 from rebal.planner.plan import (
+    Action,
     Advice,
     Cost,
     Finding,
