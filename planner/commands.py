@@ -88,16 +88,18 @@ class Given(Record, frozen=True, kw_only=True):
     @property
     def note(self) -> str:
         """Return the line that names what a printed command leaves out; empty where nothing is."""
-        said = []
-        secrets = [name for name in self.variables if name != OFFLINE]
-        if secrets:
-            said.append(
-                "printed commands leave out what may be secret: set "
-                f"{' and '.join(secrets)} to run them."
-            )
-        if "-" in self.evidence:
-            said.append("a printed command with `-` reads stdin: pipe the log into it again.")
-        return " ".join(said)
+        secrets = " and ".join(name for name in self.variables if name != OFFLINE)
+        rows = (
+            (
+                secrets,
+                f"printed commands leave out what may be secret: set {secrets} to run them.",
+            ),
+            (
+                "-" in self.evidence,
+                "a printed command with `-` reads stdin: pipe the log into it again.",
+            ),
+        )
+        return " ".join(text for holds, text in rows if holds)
 
     def gating(self, seen: GroupSnapshot, *, by_lists: bool) -> Self:
         """Return the words for the gate of a plan of the group `seen`, live where it can be."""
@@ -109,8 +111,8 @@ class Given(Record, frozen=True, kw_only=True):
         """Return the evidence for a gate of the group `seen`: the user's, else --probe where the
         gate needs assignor lists.
         """
-        probes = by_lists and seen.group.type is GroupType.CLASSIC
-        return self.evidence or (("--probe",) if probes else ())
+        asks = by_lists and seen.group.type is GroupType.CLASSIC
+        return self.evidence or (("--probe",) if asks else ())
 
     def inspect(self, group: str | None, *more: str) -> Command:
         """Return the command that shows the group with the same evidence; `more` are its options.
@@ -120,8 +122,8 @@ class Given(Record, frozen=True, kw_only=True):
         """
         if self.snapshot is not None and {"--probe", "--save"}.intersection(more):
             return replace(self, snapshot=None).inspect(group, *more)
-        words = (*more, *(() if group is not None else ("--all",)))
-        return self._of_group("inspect", group, self._with(words))
+        every = () if group is not None else ("--all",)
+        return self._of_group("inspect", group, self._with((*more, *every)))
 
     def look(self, group: str) -> Command:
         """Return the command that shows the group's state; it adds no evidence."""
@@ -137,8 +139,9 @@ class Given(Record, frozen=True, kw_only=True):
         named = "--to-client" if to in libraries() else "--to"
         goal = () if to == COOPERATIVE else option(named, to)
         count = ("--expect-members", str(expected)) if expected else ()
-        words = (*goal, *self._with(()), *count, *self.wishes, *more)
-        return self._of_group("plan-upgrade", group, words)
+        return self._of_group(
+            "plan-upgrade", group, (*goal, *self._with(()), *count, *self.wishes, *more)
+        )
 
     def simulate(self, group: str, *more: str) -> Command:
         """Return the command that simulates an assignor on the group, with the same evidence."""
@@ -148,8 +151,11 @@ class Given(Record, frozen=True, kw_only=True):
         """Return the command that rehearses the plan or a script; None: the plan's own group."""
         where = self._where() if group else ()
         named = option("--group", group) if group and not self.snapshot else ()
-        words = (*named, *more, *where, *self._not_probed())
-        return rebal("rehearse", (self.plan,) if self.plan else (), words)
+        return rebal(
+            "rehearse",
+            (self.plan,) if self.plan else (),
+            (*named, *more, *where, *self._not_probed()),
+        )
 
     def verify(self, *more: str) -> Command:
         """Return the command that checks the plan's file, which keeps how to read the group.
@@ -190,8 +196,9 @@ class Given(Record, frozen=True, kw_only=True):
     def kafka(self, tool: str, *words: str) -> Command:
         """Return a command of one of Kafka's own tools on this cluster."""
         config = option("--command-config", self.properties) if self.properties else ()
-        brokers = option("--bootstrap-server", self.brokers or "HOST:PORT")
-        return Command(tool, *brokers, *config, *words)
+        return Command(
+            tool, *option("--bootstrap-server", self.brokers or "HOST:PORT"), *config, *words
+        )
 
     def remove_static(self, group: str, instances: Iterable[str]) -> Iterator[NamedCommand]:
         """Yield a command for each of these static members that removes its entry from a classic
@@ -207,17 +214,22 @@ class Given(Record, frozen=True, kw_only=True):
         reached = ("python", "-m", "kafka.admin", "-b", self.brokers, *self.client, *words)
         needs = f", and with {' and '.join(login.values())} set" if login else ""
         for instance in instances:
-            member = (*option("-g", group), *option("-i", instance))
             yield NamedCommand(
                 f"only if {instance} is gone for good{needs}: remove its entry",
-                Command(*reached, "groups", "remove-members", *member),
+                Command(
+                    *reached,
+                    "groups",
+                    "remove-members",
+                    *option("-g", group),
+                    *option("-i", instance),
+                ),
             )
 
     def _of_group(self, command: str, group: str | None, words: tuple[str, ...]) -> Command:
         return rebal(command, () if group is None or self.snapshot else (group,), words)
 
     def _with(self, more: tuple[str, ...]) -> tuple[str, ...]:
-        added = tuple(word for word in more if word not in self.evidence)
+        added = (word for word in more if word not in self.evidence)
         return (*added, *self._where(), *self.evidence)
 
     def _not_probed(self) -> tuple[str, ...]:

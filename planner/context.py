@@ -20,6 +20,7 @@ from rebal.planner.clients import (
     cannot_hold,
     cooperative,
     custom,
+    is_mixed,
     refuses_mixed,
     runs_cooperative,
     without_mixed,
@@ -46,7 +47,6 @@ __all__ = [
 ]
 
 
-_BY_NAME: Final = ("range", "roundrobin", "sticky")
 CONSUMER: Final = "consumer"
 STREAMS: Final = "streams"
 CLASSIC: Final = "classic"
@@ -137,13 +137,12 @@ class Context(GroupFacts):
             return self.given.abort(self.given.left, *more)
         # From a COOPERATIVE assignor, `--to eager` finds the old one only while a list shows it.
         left = self.elected is not None and cooperative(self.elected) is Tri.YES
-        by_name = self.goal == EAGER and left and self.target in _BY_NAME
+        by_name = self.goal == EAGER and left and self.target in ("range", "roundrobin", "sticky")
         goal = to or self.client or (self.target if self.only_target or by_name else self.goal)
         count = expected or self.expected or len(self.members)
         out = () if to or not self.given.plan else option("--out", self.given.plan)
-        anew = self.anew if out else ()
         return self.given.plan_upgrade(
-            self.group.group_id, goal, *out, *anew, *more, expected=count
+            self.group.group_id, goal, *out, *(self.anew if out else ()), *more, expected=count
         )
 
     def accepting(self, rule: str, reason: str) -> NamedCommand:
@@ -172,11 +171,12 @@ class Context(GroupFacts):
         said = set(self._said(facts, assignor))
         if len(said) == 1:
             return said.pop()
-        if not said and self.probed(assignor) is Tri.NO:
-            others = (other for other in self.members if other is not facts)
-            if all(set(self._said(other, assignor)) == {Tri.YES} for other in others):
-                return Tri.NO
-        return Tri.CANNOT_TELL
+        lacks = self.probed(assignor) is Tri.NO and all(
+            set(self._said(other, assignor)) == {Tri.YES}
+            for other in self.members
+            if other is not facts
+        )
+        return Tri.NO if lacks and not said else Tri.CANNOT_TELL
 
     def _said(self, facts: Facts, assignor: str) -> Iterable[Tri]:
         """Yield the answer of each piece of evidence that has one."""
@@ -214,13 +214,11 @@ class Context(GroupFacts):
         custom class may run under an eager assignor's name.
         """
         known = facts.member.assignors
-        named = {*known.list, *known.at_least} if known.knowledge is Knowledge.EXACT else None
-        certain = {*known.at_least, *filter(None, [self.elected])}
         says = set()
-        if named is not None:
-            kinds = {self._old_in(facts, name) for name in named}
+        if known.knowledge is Knowledge.EXACT:
+            kinds = {self._old_in(facts, name) for name in (*known.list, *known.at_least)}
             says.add(next((k for k in (Tri.YES, Tri.CANNOT_TELL) if k in kinds), Tri.NO))
-        olds = {name for name in certain if self.old(name) is Tri.YES}
+        olds = {n for n in (*known.at_least, self.elected) if n and self.old(n) is Tri.YES}
         if olds:
             says |= {Tri.YES, Tri.NO} if olds & set(known.lacks) else {Tri.YES}
         if not says:
@@ -240,8 +238,7 @@ class Context(GroupFacts):
         if self.goal == COOPERATIVE and assignor in disproved(facts.member):
             return Tri.YES
         if assignor != self.target:
-            leaves = self.goal == COOPERATIVE or self.only_target
-            return Tri.YES if leaves else Tri.CANNOT_TELL
+            return Tri.YES if self.goal == COOPERATIVE or self.only_target else Tri.CANNOT_TELL
         shown = self.goal == COOPERATIVE and runs_cooperative(facts.member)
         return Tri.NO if shown or self._own_classes else Tri.CANNOT_TELL
 
@@ -252,8 +249,7 @@ class Context(GroupFacts):
         if key is not None and family(key).cooperative(facts.version) is Tri.NO:
             yield Tri.NO if self.goal == EAGER else Tri.YES
             return
-        unmixed = self.takes_mixed(facts) is Tri.NO
-        unmixed = unmixed and self.supports(facts, self.target) is Tri.YES
+        unmixed = (self.takes_mixed(facts), self.supports(facts, self.target)) == (Tri.NO, Tri.YES)
         # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
         named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
         fixed = self.goal == COOPERATIVE and facts.fixes_protocol and named
@@ -358,8 +354,9 @@ class Context(GroupFacts):
 
         It does not in a change from one eager assignor to another.
         """
-        ends = (self.elected, self.target)
-        return not all(name is not None and cooperative(name) is Tri.NO for name in ends)
+        return self.elected is None or not (
+            cooperative(self.elected) is cooperative(self.target) is Tri.NO
+        )
 
     @cached_property
     def ahead(self) -> tuple[Facts, ...]:
@@ -385,8 +382,7 @@ class Context(GroupFacts):
         The evidence counts in this order: the family that the client itself named, a mixed list
         that it was seen with, the family that the user stated.
         """
-        own = proven_family(facts.member.software) is not None
-        if not own and {Tri.YES, Tri.NO} <= set(map(cooperative, self.names_held(facts.member))):
+        if proven_family(facts.member.software) is None and is_mixed(self.names_held(facts.member)):
             return Tri.YES
         if facts.family_proven and facts.family is not None:
             return family(facts.family).mixed

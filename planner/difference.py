@@ -104,8 +104,9 @@ def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
     ]
     for was, now in pairs:
         asked = _names_to_compare(was, now)
-        earlier, later = _member_facts(was, before, asked), _member_facts(now, after, asked)
-        facts = tuple(_compared(earlier, later))
+        facts = tuple(
+            _compared(_member_facts(was, before, asked), _member_facts(now, after, asked))
+        )
         same = was.member_id == now.member_id
         if facts or not same:
             found.append(
@@ -158,14 +159,17 @@ class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 def changes_since(plan: Plan, now: GroupSnapshot, elected: str | None) -> tuple[Change, ...]:
     """Return what has changed since the plan was made; what outdates the plan comes first."""
-    other = elected_since(plan, elected)
-    found = [other] if other is not None else []
+    found = [*filter(None, [elected_since(plan, elected)])]
     for one in environment(plan.baseline, now):
         said = _CHANGES.get(one.what)
         # A topic that came or went says nothing of the plan.
         if said and (one.what != "partitions" or (one.before and one.after)):
-            text = said.format(subject=one.subject, before=one.before, after=one.after)
-            found.append(Change(what=one.what, text=text))
+            found.append(
+                Change(
+                    what=one.what,
+                    text=said.format(subject=one.subject, before=one.before, after=one.after),
+                )
+            )
     return tuple(found)
 
 
@@ -223,12 +227,12 @@ def _group_facts(snapshot: GroupSnapshot) -> _Facts:
 
 def _rejected_since(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Changed]:
     """Yield whom the coordinator has rejected since the earlier snapshot."""
-    for who in dict.fromkeys(
+    who = (
         f"{refusal.instance_id or refusal.client_id} {_list(refusal.list)}"
         for refusal in after.refusals
         if refusal.at is not None and refusal.at > before.captured_at
-    ):
-        yield Changed(what="rejected since", after=who)
+    )
+    yield from (Changed(what="rejected since", after=each) for each in dict.fromkeys(who))
 
 
 def _member_facts(member: Member, snapshot: GroupSnapshot, names: Iterable[str]) -> _Facts:

@@ -57,14 +57,15 @@ _KAFKA_GO: Final = "segmentio"
 # It marks version 0 as 1, and as a leader reads nothing newer than 0 (0.4.51, consumergroup.go,
 # makeMemberProtocolMetadata; RB119).
 _SEND_VERSION_0: Final = frozenset({_KAFKA_GO, "kafkajs", "aiokafka"})
-_STATED: Final = Evidence(source=Source.ASSUMED)
 _Thing = TypeVar("_Thing", bound=Hashable)
 
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Return the key that sorts names as people do: `pod-2` before `pod-10`."""
-    parts = re.split(r"([0-9]{1,18})", name)
-    return [(int(part), "") if i % 2 else (0, part) for i, part in enumerate(parts)]
+    return [
+        (int(part), "") if number % 2 else (0, part)
+        for number, part in enumerate(re.split(r"([0-9]{1,18})", name))
+    ]
 
 
 class Facts(Record, frozen=True, kw_only=True):
@@ -92,8 +93,7 @@ class Facts(Record, frozen=True, kw_only=True):
 
         A single candidate may be a guess; `Context.takes_mixed` counts only proof.
         """
-        keys = (self.family,) if self.family is not None else self.candidates
-        return agreed({family(key).mixed for key in keys})
+        return agreed({family(key).mixed for key in self.guesses})
 
     @property
     def fixes_protocol(self) -> bool:
@@ -163,7 +163,7 @@ class GroupFacts:
     def members(self) -> tuple[Facts, ...]:
         """Return all members, in natural order of their names."""
         labels = names(self.snapshot.members)
-        made = [self._facts(member, labels[member.member_id]) for member in self.snapshot.members]
+        made = (self._facts(member, labels[member.member_id]) for member in self.snapshot.members)
         return tuple(sorted(made, key=lambda facts: (natural(facts.name), facts.member.member_id)))
 
     @cached_property
@@ -175,12 +175,9 @@ class GroupFacts:
         member, software = undisputed(member, self.snapshot), member.software
         family = software.family if software else None
         proven = proven_family(software) is not None
-        if not proven:
-            assumed = self.stated_family(member)
-            if assumed and assumed not in excluded_by_bytes(
-                member.subscription, self.group.assignor
-            ):
-                family, proven = assumed, True
+        assumed = None if proven else self.stated_family(member)
+        if assumed and assumed not in excluded_by_bytes(member.subscription, self.group.assignor):
+            family, proven = assumed, True
         if family is not None and not proven and refuted(family, self.names_held(member)):
             family = None
         # `java >= 3.4 or franz-go` are two.
@@ -197,10 +194,10 @@ class GroupFacts:
         exact = known.list if known.knowledge is Knowledge.EXACT else ()
         # A KIP-848 group's assignor is its broker's: no list holds it.
         voted = self.snapshot.has_assignor_lists and group.state is GroupState.STABLE
-        elected = group.assignor if voted else None
+        elected = (group.assignor,) if voted and group.assignor is not None else ()
         asked = {answer.assignor for answer in self.snapshot.probe_answers}
-        common = {elected, *(name for name in asked if self.probed(name) is Tri.YES)} - {None}
-        return frozenset({*exact, *known.at_least, *(str(name) for name in common)})
+        common = (name for name in asked if self.probed(name) is Tri.YES)
+        return frozenset({*exact, *known.at_least, *elected, *common})
 
     @property
     def restarted(self) -> frozenset[str]:
@@ -223,8 +220,9 @@ class GroupFacts:
 
         A family that the user assumed counts like a proven one.
         """
-        member = replace(facts.member, software=facts.software)
-        return member_protocol(member, self.snapshot, self.borrowed)
+        return member_protocol(
+            replace(facts.member, software=facts.software), self.snapshot, self.borrowed
+        )
 
     @cached_property
     def classic(self) -> bool:
@@ -319,8 +317,7 @@ class GroupFacts:
         While the coordinator may hold what a load left of a list, a "no" proves nothing about the
         members, and the answer is cannot tell.
         """
-        known = self.snapshot.probe_answers
-        answers = {answer.supported for answer in known if answer.assignor == assignor}
+        answers = {one.supported for one in self.snapshot.probe_answers if one.assignor == assignor}
         if answers == {Tri.YES}:
             return Tri.YES
         if answers == {Tri.NO} and has_whole_lists(self.snapshot):
@@ -341,7 +338,9 @@ def by_user(software: Software | None, family: str) -> Software | None:
     # The bounds of `java >= 2.4, < 3.4, franz-go or sarama` are those of the first.
     if (known.family or (*named_families(known.version_range), family)[0]) != family:
         known = replace(known, version=None, version_range=None)
-    return replace(known, family=family, evidence=(*known.evidence, _STATED))
+    return replace(
+        known, family=family, evidence=(*known.evidence, Evidence(source=Source.ASSUMED))
+    )
 
 
 def owned(member: Member) -> int:

@@ -95,7 +95,12 @@ def goal_of(
         aside = elected not in (None, target) and (
             cooperative(str(elected)) is not Tri.YES or snapshot.group.protocol_type == "connect"
         )
-        mixed = elected == target and _others(snapshot, target)
+        # Where an exact list holds another eager assignor, a change is under way.
+        mixed = elected == target and any(
+            name != target and cooperative(name) is Tri.NO
+            for member in snapshot.members
+            for name in member.assignors.list
+        )
         return Goal(kind=EAGER, target=target, only_target=aside or mixed or kip848, back=kip848)
     raise NotPlannedError(
         f"--to {target}: expected cooperative, eager, consumer, streams, classic, or one of "
@@ -152,9 +157,8 @@ def goal_back(
         return before.type.value
     if plan.to == SHOWN[STREAMS]:
         return CLASSIC
-    streams = before.assignor == "stream"
-    if before.protocol_type == "consumer" and before.assignor is not None and not streams:
-        return _old_one(plan.baseline) if _ran_eager_below(plan) else before.assignor
+    if before.protocol_type == "consumer" and before.assignor not in (None, "stream"):
+        return _old_one(plan.baseline) if _ran_eager_below(plan) else str(before.assignor)
     return COOPERATIVE if plan.runs is RebalanceProtocol.COOPERATIVE else EAGER
 
 
@@ -196,15 +200,6 @@ def _left_behind(snapshot: GroupSnapshot) -> bool:
     )
 
 
-def _others(snapshot: GroupSnapshot, target: str) -> bool:
-    """Return whether an exact list holds another eager assignor: a change is under way."""
-    return any(
-        name != target and cooperative(name) is Tri.NO
-        for member in snapshot.members
-        for name in member.assignors.list
-    )
-
-
 def _elected(snapshot: GroupSnapshot) -> str | None:
     """Return the assignor that members elected; that of a KIP-848 group runs in the broker."""
     return None if snapshot.group.type is GroupType.CONSUMER else snapshot.group.assignor
@@ -219,8 +214,11 @@ def _own_cooperative(snapshot: GroupSnapshot) -> str | None:
 
 
 def _lists(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
-    known = (member.assignors for member in snapshot.members)
-    return [one.list for one in known if one.knowledge is Knowledge.EXACT]
+    return [
+        member.assignors.list
+        for member in snapshot.members
+        if member.assignors.knowledge is Knowledge.EXACT
+    ]
 
 
 def _old_one(snapshot: GroupSnapshot) -> str:
@@ -228,8 +226,8 @@ def _old_one(snapshot: GroupSnapshot) -> str:
 
     A custom assignor may be eager: RB112 asks.
     """
-    elected = _elected(snapshot)
-    named = [n for n in (elected, *(n for names in _lists(snapshot) for n in names)) if n]
+    listed = (name for names in _lists(snapshot) for name in names)
+    named = [name for name in (_elected(snapshot), *listed) if name]
     eager = (name for name in named if cooperative(name) is Tri.NO)
     own = None if _own_cooperative(snapshot) else next(filter(custom, named), None)
     return next(eager, own or "range")

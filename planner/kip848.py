@@ -65,7 +65,6 @@ def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
     cluster = context.snapshot.cluster
     proposal, feature, since = _NEEDS[kind]
     other = other_brokers(context.given.brokers, cluster.cluster_id)
-    name = other.name if other is not None and other.kip848 is False else None
     release = version_tuple(cluster.version)
     # Both lose their last zeros: 4.0 is (4,).
     old = release is not None and release < (version_tuple(since) or ())
@@ -74,7 +73,11 @@ def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
     runs = kind.value in [each.strip().lower() for each in protocols.split(",")]
     return _first(
         (context.group.type is kind, Tri.YES, f"the group's type is {kind} already"),
-        (name, Tri.NO, f"the brokers are {name}'s, without {proposal} groups"),
+        (
+            other is not None and other.kip848 is False,
+            Tri.NO,
+            f"the brokers are {other and other.name}'s, without {proposal} groups",
+        ),
         (
             old and " or later" not in (cluster.version or ""),
             Tri.NO,
@@ -95,17 +98,10 @@ def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
     )
 
 
-def _first(*rows: tuple[object, Tri, str], prevent: Sequence[Facts] = ()) -> Answer:
-    """Return the answer of the first row that holds; the last one always does. `prevent` are the
-    members because of which an answer is no.
-    """
-    return _first_answer(*((*row, prevent if row[1] is Tri.NO else ()) for row in rows))
-
-
-def _first_answer(*rows: tuple[object, Tri, str, Sequence[Facts]]) -> Answer:
+def _first(*rows: tuple[object, Tri, str, *tuple[Sequence[Facts], ...]]) -> Answer:
     """Return the answer of the first row that holds, each with the members that it is about."""
-    _, allowed, why, members = next(row for row in rows if row[0])
-    return Answer(allows=allowed, why=why, members=tuple(members))
+    _, allowed, why, *members = next(row for row in rows if row[0])
+    return Answer(allows=allowed, why=why, members=tuple(*members))
 
 
 def policy(context: Context, *, up: bool) -> Answer:
@@ -120,11 +116,14 @@ def policy(context: Context, *, up: bool) -> Answer:
     joins = classic_joins(context.snapshot.cluster)
     converted = up and context.group.type is GroupType.CONSUMER
     classic = [f for f in context.members if f.member.protocol_type == "classic"]
-    # The restart of the only one moves it.
-    moved = converted and (joins is Tri.YES or len(classic) < 2)
     why = f"the brokers' {POLICY} is {said}"
     return _first(
-        (moved, Tri.YES, "the group's type is consumer already"),
+        (
+            # The restart of the only one moves it.
+            converted and (joins is Tri.YES or len(classic) < 2),
+            Tri.YES,
+            "the group's type is consumer already",
+        ),
         (
             said is None,
             Tri.CANNOT_TELL,
@@ -136,8 +135,8 @@ def policy(context: Context, *, up: bool) -> Answer:
             Tri.NO,
             f"{why}, so {_closed(context, joins, up=up)}: set the policy to {wanted} or "
             "bidirectional",
+            classic if converted else (),
         ),
-        prevent=classic if converted else (),
     )
 
 
@@ -203,14 +202,13 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
     static = [facts for facts in ahead if facts.back_in_time(context.speed)]
     returns = static_returns(context.snapshot.cluster)
     rejected = "rejected" if returns is Tri.NO else "rejected before Kafka 4.4.0"
-    return _first_answer(
+    return _first(
         # `fits` cannot tell, and one such answer is enough.
-        (limit is None, Tri.YES, f"whether a member has room to rejoin depends on {_SIZE}", ()),
+        (limit is None, Tri.YES, f"whether a member has room to rejoin depends on {_SIZE}"),
         (
             count != limit or not ahead,
             Tri.YES,
             f"a restarted member can rejoin: the group is not at the limit ({_SIZE})",
-            (),
         ),
         (
             surging,
@@ -230,13 +228,11 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
             returns is Tri.YES and all(facts.static for facts in ahead),
             Tri.YES,
             f"{full}, and these brokers admit a static member that returns",
-            (),
         ),
         (
             True,
             Tri.CANNOT_TELL,
             f"{full}: a member that rejoins before its old process has left is rejected",
-            (),
         ),
     )
 
@@ -249,7 +245,7 @@ def user_data(context: Context) -> Answer:
         for f in context.members
         if f.member.assignment_user_data is None and f.member.subscription is None
     ]
-    return _first_answer(
+    return _first(
         (
             named,
             Tri.NO,
@@ -265,7 +261,7 @@ def user_data(context: Context) -> Answer:
             "conversion: their bytes were not read",
             unread,
         ),
-        (True, Tri.YES, "no member's assignment carries user data", ()),
+        (True, Tri.YES, "no member's assignment carries user data"),
     )
 
 
@@ -275,10 +271,10 @@ def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple
     """
     kind = "consumer" if up else "classic"
     rest = tuple(f for f in context.members if f.member.protocol_type != kind)
-    own = (policy(context, up=up), room(context, rest))
+    own: tuple[Answer, ...] = (policy(context, up=up), room(context, rest))
     if not up:
-        online_alone = (*own, *_lists(context), *_left_behind(context, rest))
-        return (fits(context, GroupType.CLASSIC), _families(context)), online_alone
+        own = (*own, *_lists(context), *_left_behind(context, rest))
+        return (fits(context, GroupType.CLASSIC), _families(context)), own
     common = (brokers(context), *clients(context), fits(context, GroupType.CONSUMER))
     return common, own if context.group.type is GroupType.CONSUMER else (*own, user_data(context))
 
@@ -312,8 +308,10 @@ def not_range(context: Context, step: Step) -> str:
     by = context.group.assignor if context.group.type is GroupType.CONSUMER else None
     if not (step.aim is Aim.CONSUMER and asks_for_range(step.config)) or by in (None, "range"):
         return ""
-    why = f"the brokers assign by {by}: no member asks for range, or others outvote it"
-    return f"{why} ({Risk.NOT_RANGE})"
+    return (
+        f"the brokers assign by {by}: no member asks for range, or others outvote it "
+        f"({Risk.NOT_RANGE})"
+    )
 
 
 def _count(context: Context) -> int:
@@ -327,10 +325,9 @@ def _members(count: int) -> str:
 def _limit(context: Context, key: str) -> int | None:
     """Return the brokers' limit of members; None where no setting was read."""
     settings = context.snapshot.cluster.settings
-    said = settings.get(key, "")
     if not settings:
         return None
-    return int(said) if said.isdigit() else _NO_LIMIT
+    return int(settings[key]) if settings.get(key, "").isdigit() else _NO_LIMIT
 
 
 def clients(context: Context) -> Iterator[Answer]:
@@ -345,8 +342,7 @@ def clients(context: Context) -> Iterator[Answer]:
             why=f"the client library of {context.named(unknown)} is unknown (--assume-family)",
         )
     for key in sorted({facts.family for facts in ahead if facts.family is not None}):
-        known = family(key)
-        since = known.kip848_since if known else UNKNOWN
+        since = family(key).kip848_since
         never = since != UNKNOWN
         says = "has no group.protocol=consumer" if never else "is not known to speak KIP-848"
         for proven in (True, False):
@@ -363,10 +359,8 @@ def clients(context: Context) -> Iterator[Answer]:
 
 def too_old(facts: Facts) -> Tri:
     """Return whether this member's client must be upgraded before the move to KIP-848."""
-    known = family(facts.family)
-    if known is None or version_tuple(known.kip848_since) is None:
-        return Tri.CANNOT_TELL
-    return facts.older_than(known.kip848_since)
+    since = family(facts.family).kip848_since
+    return Tri.CANNOT_TELL if version_tuple(since) is None else facts.older_than(since)
 
 
 def _lists(context: Context) -> Iterator[Answer]:
@@ -469,10 +463,10 @@ def of_clients(context: Context) -> tuple[Answer, ...]:
     has = [(facts, opposite(facts.older_than(since))) for facts in context.members]
     allowed = worst(answer for _, answer in has)
     named = [facts for facts, answer in has if answer is allowed is not Tri.YES]
-    runs = f"Kafka Streams {since} or later"
     why = {
-        Tri.YES: f"every instance runs {runs}",
+        Tri.YES: f"every instance runs Kafka Streams {since} or later",
         Tri.NO: f"{context.named(named)}: the version is below {since}",
-        Tri.CANNOT_TELL: f"{context.named(named)}: it is not verified that {runs} runs there",
+        Tri.CANNOT_TELL: f"{context.named(named)}: it is not verified that Kafka Streams {since} "
+        "or later runs there",
     }
     return (Answer(allows=allowed, why=why[allowed], members=tuple(named)),)

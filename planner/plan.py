@@ -208,9 +208,6 @@ class Aim(StrEnum):
         return self in (Aim.NARROW, Aim.CLIENT)
 
 
-_VERSIONS: Final = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
-
-
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The condition on the live group before the next step: a command and the state it shows.
 
@@ -341,7 +338,8 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
         """Return what a start has to show of the step: a list, a version, another setting."""
         if self.target_list or not self.config:
             return "list"
-        return "version and configuration" if self.aim in _VERSIONS else "configuration"
+        versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
+        return "version and configuration" if self.aim in versions else "configuration"
 
 
 class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -400,8 +398,9 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
     @property
     def changes_nothing(self) -> bool:
         """Return whether the member that joins brings no change: a rebalance is all it is for."""
-        brings = self.assignors or self.change
-        return self.action is Action.TEMPORARY or (self.action is Action.RESTART and not brings)
+        return self.action is Action.TEMPORARY or (
+            self.action is Action.RESTART and not (self.assignors or self.change)
+        )
 
 
 class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -477,8 +476,8 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     @property
     def evidence(self) -> tuple[str, ...]:
         """Return the options that add the evidence for its gates."""
-        no_lists = self.to in ("KIP-848", "KIP-1071", "classic")
-        return self.given.proving(self.baseline, by_lists=not no_lists)
+        by_lists = self.to not in ("KIP-848", "KIP-1071", "classic")
+        return self.given.proving(self.baseline, by_lists=by_lists)
 
     def kept_as(self, file: str) -> Self:
         """Return the plan as it is read from `file`: its gates' commands name that file."""

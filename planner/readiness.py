@@ -126,7 +126,17 @@ def readiness(plan: Plan, pauses: Pauses, down: Sequence[str] = ()) -> Readiness
         steps=len(plan.steps),
         blockers=tuple(_blocker(f) for f in hit if (f.before_step or 0) <= number),
         later=tuple(_blocker(f) for f in hit if (f.before_step or 0) > number),
-        missing=tuple(_missing(f) for f in heard if f.result is Tri.CANNOT_TELL),
+        missing=tuple(
+            MissingEvidence(
+                rule=finding.rule,
+                what=finding.message,
+                how=finding.fix,
+                members=len(finding.members),
+                before_step=finding.before_step,
+            )
+            for finding in heard
+            if finding.result is Tri.CANNOT_TELL
+        ),
         held=tuple(_held(plan, down)) if plan.verdict is Verdict.READY else (),
         under_way=plan.next_step is not None and any(step.done for step in plan.steps),
         outlay=outlay,
@@ -160,12 +170,11 @@ def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
 
 def _order(one: Readiness) -> tuple[int, bool, bool, int, float, float, str]:
     verdict = one.plan.verdict
-    first = verdict is Verdict.READY and one.under_way
     asks = sum(max(1, missing.members) for missing in one.missing)
     return (
         {Verdict.READY: 1, Verdict.UNPROVEN: 2, Verdict.BLOCKED: 3, Verdict.DONE: 4}[verdict],
         bool(one.held),
-        not first,
+        not (verdict is Verdict.READY and one.under_way),
         asks if verdict is Verdict.UNPROVEN else 0,
         inf if one.pays_back is None else one.pays_back,
         inf if one.outlay is None else one.outlay.partition_seconds,
@@ -183,16 +192,6 @@ def _held(plan: Plan, down: Sequence[str]) -> Iterator[str]:
 
 def _blocker(finding: Finding) -> Blocker:
     return Blocker(rule=finding.rule, what=finding.message, before_step=finding.before_step)
-
-
-def _missing(finding: Finding) -> MissingEvidence:
-    return MissingEvidence(
-        rule=finding.rule,
-        what=finding.message,
-        how=finding.fix,
-        members=len(finding.members),
-        before_step=finding.before_step,
-    )
 
 
 def _work(plan: Plan) -> int:

@@ -20,9 +20,6 @@ _SPRING_CODE: Final = (
     "code wins over this: a ConsumerFactory with a map of its own, @KafkaListener(properties = …)"
 )
 _SPRING_VARIABLE: Final = "SPRING_KAFKA_CONSUMER_PROPERTIES"
-_QUARKUS: Final = (
-    "for all channels; for one, put mp.messaging.incoming.CHANNEL before the key instead of kafka"
-)
 _AIOKAFKA_JOINS: Final = (
     "aiokafka joins once for each of these, first with the first alone (seen with 0.14.0): a "
     "rejection in the broker's log, while others lack it, and one more rebalance are normal"
@@ -42,7 +39,7 @@ class _Form(Record, frozen=True, kw_only=True):
     closes: tuple[str, ...] = ()
 
 
-_CONNECTOR: Final = (_Form(name="connector configuration", line="consumer.override.{key}={value}"),)
+_CONNECTOR: Final = _Form(name="connector configuration", line="consumer.override.{key}={value}")
 _JAVA: Final = (
     _Form(name="Java properties"),
     _Form(
@@ -61,7 +58,14 @@ _JAVA: Final = (
         more="; for envFrom of a Spring container",
         opens=(f"# {_SPRING_CODE}", "data:"),
     ),
-    _Form(name="Quarkus properties", line="kafka.{key}={value}", opens=(f"# {_QUARKUS}",)),
+    _Form(
+        name="Quarkus properties",
+        line="kafka.{key}={value}",
+        opens=(
+            "# for all channels; for one, put mp.messaging.incoming.CHANNEL before the key instead "
+            "of kafka",
+        ),
+    ),
     _Form(name="Java code", line='props.put("{key}", "{value}");', mark="//"),
 )
 _OBJECT: Final = '    "{key}": "{value}",'
@@ -71,7 +75,6 @@ _LIBRDKAFKA: Final = (
     _Form(name="JS", line=_OBJECT, mark="//", opens=("Object.assign(config, {",), closes=("});",)),
     _Form(name="confluent-kafka-go", line='config.SetKey("{key}", "{value}")', mark="//"),
 )
-"""The one assigner that kafkajs brings, as PartitionAssigners.roundRobin."""
 _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS", "Java code"}
 
 
@@ -172,8 +175,9 @@ def settings_for(
     names = [plain(name) for name in names]
     head = _head(group_id, members)
     if family == "java":
-        wanted = ",".join(own.get(name) or _class(name) for name in names)
-        return _java({KEY: wanted}, head, connector)
+        return _java(
+            {KEY: ",".join(own.get(name) or _class(name) for name in names)}, head, connector
+        )
     if family == "librdkafka":
         return _librdkafka({KEY: ",".join(names)}, head)
     if family == "kafkajs":
@@ -220,8 +224,8 @@ def consumer_protocol_for(
             "franz-go advises brokers of 4.3 or later: before, a commit can be answered with "
             "STALE_MEMBER_EPOCH, which it does not handle"
         )
-        text = f"kgo.ServerSideBalancer(), {_CODE[family].text(names)}"
-        return (noted(_setting(family, family, text), [advice, _head(group_id, members)]),)
+        code = _setting(family, family, f"kgo.ServerSideBalancer(), {_CODE[family].text(names)}")
+        return (noted(code, [advice, _head(group_id, members)]),)
     return _librdkafka(wanted, head) if family == "librdkafka" else ()
 
 
@@ -255,8 +259,11 @@ def consumer_change(family: str | None, config: Sequence[Setting] = ()) -> str:
 
 def asks_for_range(config: Sequence[Setting]) -> bool:
     """Return whether this configuration of clients for KIP-848 asks the brokers for range."""
-    asking = (_REMOTE_RANGE, "kgo.RangeBalancer()")
-    return any(text in setting.text for setting in config for text in asking)
+    return any(
+        text in setting.text
+        for setting in config
+        for text in (_REMOTE_RANGE, "kgo.RangeBalancer()")
+    )
 
 
 def classic_change(family: str | None) -> str:
@@ -273,15 +280,19 @@ def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple
 
 def no_text(family: str, names: Sequence[str], members: Sequence[str]) -> tuple[Setting, ...]:
     """Return a comment for a client family whose configuration format rebal does not know."""
-    said = f"{plain(', '.join(members))}: how {family} is given [{plain(', '.join(names))}], and"
-    return (_setting(family, "by hand", f"# {said} whether it can be, is not known here"),)
+    text = (
+        f"# {plain(', '.join(members))}: how {family} is given [{plain(', '.join(names))}], and "
+        "whether it can be, is not known here"
+    )
+    return (_setting(family, "by hand", text),)
 
 
 def noted(setting: Setting, notes: Sequence[str]) -> Setting:
     """Return `setting` with `notes` before its text, as comments in the format of the setting."""
     mark = "//" if setting.format in _SLASHES else "#"
-    text = "".join(f"{mark} {note}\n" for note in notes) + setting.text
-    return Setting(family=setting.family, format=setting.format, text=text)
+    return _setting(
+        setting.family, setting.format, "".join(f"{mark} {note}\n" for note in notes) + setting.text
+    )
 
 
 def plain(text: str) -> str:
@@ -319,7 +330,7 @@ def _texts(
 
 
 def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Setting, ...]:
-    return _texts("java", _CONNECTOR if connector else _JAVA, wanted, head)
+    return _texts("java", (_CONNECTOR,) if connector else _JAVA, wanted, head)
 
 
 def _librdkafka(wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
@@ -331,8 +342,7 @@ def java_class(name: str, package: str = "org.apache.kafka.") -> str | None:
     enumeration; None where that has none.
     """
     known = assignors().get(name)
-    classes = known.spellings if known else ()
-    return next((each for each in classes if each.startswith(package)), None)
+    return next((e for e in (known.spellings if known else ()) if e.startswith(package)), None)
 
 
 def _class(name: str) -> str:
@@ -344,6 +354,7 @@ def _kafkajs(names: Sequence[str]) -> Iterator[str]:
     """Yield the lines that build a kafkajs assigner of the application under its own name."""
     listed = []
     for name in names:
+        # The one that it brings.
         if name == "RoundRobinAssigner":
             listed.append("PartitionAssigners.roundRobin")
             continue

@@ -125,9 +125,8 @@ def held_back_in_words(members: Sequence[Member]) -> str:
 
 
 def _held_back_read(member: Member) -> int | None:
-    seen = member.timeouts.held_back_ms if member.timeouts is not None else None
-    declared = member.declared.held_back_ms if member.declared is not None else None
-    return declared if seen is None else seen
+    seen = (member.timeouts or Timeouts()).held_back_ms
+    return member.declared.held_back_ms if seen is None and member.declared is not None else seen
 
 
 def of_family(member: Member, key: str | None) -> Member:
@@ -138,8 +137,10 @@ def of_family(member: Member, key: str | None) -> Member:
 
 def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> GroupSnapshot:
     """Return the snapshot with these client families by member id, assumed ones included."""
-    members = (of_family(member, families.get(member.member_id)) for member in snapshot.members)
-    return replace(snapshot, members=tuple(members))
+    return replace(
+        snapshot,
+        members=tuple(of_family(one, families.get(one.member_id)) for one in snapshot.members),
+    )
 
 
 def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
@@ -147,8 +148,10 @@ def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
     said = snapshot.cluster.settings.get(_BROKERS_SESSION, "")
     if not said.isdigit():
         return snapshot.members
-    by = Evidence(source=Source.DESCRIBE, detail=_BROKERS_SESSION)
-    known = Timeouts(session_ms=int(said), evidence=(by,))
+    known = Timeouts(
+        session_ms=int(said),
+        evidence=(Evidence(source=Source.DESCRIBE, detail=_BROKERS_SESSION),),
+    )
     return tuple(
         replace(member, timeouts=known) if member.protocol_type == "consumer" else member
         for member in snapshot.members
@@ -157,8 +160,10 @@ def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
 
 def slowest(members: Sequence[Member]) -> float:
     """Return the longest time that a rebalance of these members may take, in seconds."""
-    unset = _defaults(None)[1].rebalance / 1000
-    return max((waits(member).rebalance for member in members), default=unset)
+    return max(
+        (waits(member).rebalance for member in members),
+        default=_defaults(None)[1].rebalance / 1000,
+    )
 
 
 def back_in_time(member: Member, restart: float) -> bool:
@@ -171,8 +176,9 @@ def leaves(member: Member) -> bool:
     Streams in the classic protocol. Members of the newer protocols have an epoch.
     """
     client = family(member.software.family if member.software is not None else None)
-    silent = not client.leaves_on_close and member.member_epoch is None
-    return member.instance_id is None and not silent
+    return member.instance_id is None and (
+        client.leaves_on_close or member.member_epoch is not None
+    )
 
 
 def in_words(members: Sequence[Member]) -> str:
@@ -180,8 +186,7 @@ def in_words(members: Sequence[Member]) -> str:
     found = [waits(member) for member in members]
     sessions = sorted({one.session for one in found}) or [_defaults(None)[1].session / 1000]
     span = f"{sessions[0]:g} s" if len(sessions) == 1 else f"{sessions[0]:g} to {sessions[-1]:g} s"
-    longest = max((one.rebalance for one in found), default=slowest(()))
-    first, second = f"session timeout {span}", f"rebalance timeout up to {longest:g} s"
+    first, second = f"session timeout {span}", f"rebalance timeout up to {slowest(members):g} s"
     session = _by([(one.session_by, one.default_of) for one in found])
     rebalance = _by([(one.rebalance_by, one.default_of) for one in found])
     if session == rebalance:
@@ -211,7 +216,7 @@ def _by(sources: Sequence[tuple[tuple[Source, ...], str]]) -> str:
 
 def known_session(member: Member) -> timedelta | None:
     """Return the session timeout that evidence shows; None where none does."""
-    known = member.timeouts.session_ms if member.timeouts is not None else None
+    known = (member.timeouts or Timeouts()).session_ms
     return None if known is None else timedelta(milliseconds=known)
 
 

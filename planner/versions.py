@@ -142,7 +142,7 @@ def exact_version(text: str | None) -> Version | None:
     match = EMBEDDED.search(built) or re.fullmatch(r"v?(\d+(?:\.\d+)*)", built)
     if match is None:
         return None
-    return numbers(match[1])[:2] if built != text and built.count(".") == 1 else numbers(match[1])
+    return numbers(match[1])[: 2 if built != text and built.count(".") == 1 else None]
 
 
 @lru_cache(4096)
