@@ -12,8 +12,7 @@ from rebal.groups.compact import Partitions
 from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Scene, Script
-from rebal.planner.rehearsal.scripts import restarts
+from rebal.planner.rehearsal.scripts import Scene, Script, restarts
 
 OLD, BOTH, NEW = ("range",), ("cooperative-sticky", "range"), ("cooperative-sticky",)
 # Goals of a plan whose costs may add so many seconds for 20 members.

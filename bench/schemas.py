@@ -38,8 +38,7 @@ from rebal.planner.plan import SCHEMA as PLAN
 from rebal.planner.plan import KeptPlan
 from rebal.planner.rehearsal.script_file import SCHEMA as SCRIPT
 from rebal.planner.rehearsal.script_file import ScriptFile
-from rebal.planner.rehearsal.whatif.simulation import Simulation
-from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
+from rebal.planner.rehearsal.whatif.simulation import Simulation, WorkersSimulation
 from rebal.planner.verification.journal import JOURNAL_SCHEMA, JournalEntry
 from rebal.planner.verification.timeline import Timeline
 

@@ -27,9 +27,8 @@ from rebal.groups.snapshot.documents import format_of
 from rebal.planner.commands import Given
 from rebal.planner.facts import names
 from rebal.planner.plan import Plan
-from rebal.planner.rehearsal.large import Rollout
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal
-from rebal.planner.rehearsal.rehearse import distribution, rehearse, rehearse_often
+from rebal.planner.rehearsal.rehearse import Rollout, distribution, rehearse, rehearse_often
 from rebal.planner.rehearsal.scene import (
     METADATA_AGE,
     NOW,
@@ -43,10 +42,11 @@ from rebal.planner.rehearsal.scene import (
     with_parameters,
     without_lists,
 )
-from rebal.planner.rehearsal.script import Scene, Script
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import (
     READY,
+    Scene,
+    Script,
     ScriptPace,
     about,
     processes,

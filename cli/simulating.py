@@ -12,8 +12,7 @@ from rebal.groups.commands import Command, option
 from rebal.groups.model import GroupSnapshot, GroupType
 from rebal.planner.commands import Given
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
-from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
-from rebal.planner.rehearsal.whatif.workers import simulate_workers
+from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate, simulate_workers
 from rebal.planner.verdict import BLOCKED
 
 

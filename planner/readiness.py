@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from rebal.groups.model import RebalanceProtocol, Record, Tri
 from rebal.planner.admission.rejected import label, still_out
 from rebal.planner.plan import Finding, Plan, Step, Verdict
-from rebal.planner.rehearsal.large import effort
+from rebal.planner.rehearsal.rehearse import effort
 from rebal.planner.rules.registry import Trait, has
 from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import gating

@@ -14,7 +14,7 @@ from rebal.groups.assignors import Assignor
 from rebal.planner.rehearsal.costs import rehearsed
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Scene, Script
+from rebal.planner.rehearsal.scripts import Scene, Script
 
 _MADE: dict[bytes, Rehearsal] = {}
 

@@ -1,15 +1,26 @@
-"""Rehearsals: run a script on a scene once, or many times with other seeds."""
+"""Rehearsals: run a script on a scene once, or many times with other seeds.
+
+Roll-outs that are too large to rehearse whole have one restart of each kind count for the others.
+Each begins with the group as the restarts before it leave it, and with the restart in front of it,
+as the costs of a plan do (`restart_kinds` and `chosen` choose for both). Two restarts are of one
+kind where processes of one kind restart and the rest of the group holds the same assignor lists and
+protocols: the coordinator's answer to a join depends on no more.
+"""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignor
 from rebal.groups.clients import WITHOUT_STATIC
-from rebal.planner.rehearsal.engine.agenda import Latency
+from rebal.groups.vote import elect
+from rebal.planner.rehearsal.engine.agenda import Chance, Latency
 from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
@@ -18,13 +29,15 @@ from rebal.planner.rehearsal.outcome import (
     Distribution,
     Measures,
     MemberStory,
+    Note,
     PartitionStory,
     Phase,
     Range,
     Rehearsal,
+    Sampled,
     endangered,
 )
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent
 
 _HOUR: Final = 3600.0
 _REJECTED: Final = "rejected"
@@ -312,3 +325,262 @@ def _range(values: Sequence[float]) -> Range:
         return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
     return Range(p5=at(0.05), median=at(0.5), p95=at(0.95))
+
+
+_ROUNDS: Final = 3
+_A_MEMBER: Final = 8
+
+
+class Chosen(NamedTuple):
+    """For each restart the place of the one that is rehearsed for it.
+
+    Of `left_out` kinds of restart none is rehearsed.
+    """
+
+    places: tuple[int, ...]
+    left_out: int = 0
+
+    @property
+    def rehearsed(self) -> int:
+        """The number of restarts that are rehearsed."""
+        return len(set(self.places))
+
+    @property
+    def whole(self) -> bool:
+        """True if every restart is rehearsed."""
+        return self.rehearsed == len(self.places)
+
+
+def chosen(kinds: Sequence[Hashable], *, each: int = 1, most: int | None = None) -> Chosen:
+    """Return for each restart one of its kind: the middle one, or the nearest of `each` of them.
+
+    Each is rehearsed behind the one in front of it: where that is no less work than all restarts
+    are, every one is chosen. Beyond `most` kinds the rarest have none of their own, and the nearest
+    counts for them; the kinds of the first restart and of the last one always have.
+    """
+    places: dict[Hashable, list[int]] = {}
+    for place, kind in enumerate(kinds):
+        places.setdefault(kind, []).append(place)
+    ends = {kinds[0], kinds[-1]}
+    ranked = sorted(places, key=lambda kind: (kind not in ends, -len(places[kind])))
+    found: dict[int, int] = {}
+    for kind in ranked[:most]:
+        count = len(places[kind])
+        some = min(each, count)
+        spread = [places[kind][(2 * number + 1) * count // (2 * some)] for number in range(some)]
+        for number, place in enumerate(places[kind]):
+            found[place] = spread[number * some // count]
+    rehearsed = set(found.values())
+    if 2 * len(rehearsed) >= len(kinds):
+        return Chosen(tuple(range(len(kinds))))
+
+    def nearest(place: int) -> int:
+        return min(rehearsed, key=lambda other: abs(other - place))
+
+    return Chosen(
+        tuple(found[place] if place in found else nearest(place) for place in range(len(kinds))),
+        left_out=len(ranked[most:]) if most else 0,
+    )
+
+
+def restart_kinds(
+    before: Mapping[str, Process], restarts: Iterable[Mapping[str, Process]], leader: str = ""
+) -> Iterator[Hashable]:
+    """Yield what decides how the coordinator answers each of the restarts, in order.
+
+    Args:
+        before: The group's processes by name.
+        restarts: The processes that each restart starts instead, by name.
+        leader: The name of the member whose restart is like no other's.
+    """
+    now = dict(before)
+    held = Counter(map(_offer, now.values()))
+    for restart in restarts:
+        for name in restart:
+            held[_offer(now[name])] -= 1
+        others = frozenset(offer for offer, count in held.items() if count)
+        kinds = frozenset(
+            (_kind(now[name]), _kind(process), name == leader) for name, process in restart.items()
+        )
+        yield kinds, others
+        now.update(restart)
+        held.update(map(_offer, restart.values()))
+
+
+def total(measures: Sequence[Measures]) -> Measures:
+    """Return the sum of these parts, and the longest gap of all."""
+    return Measures(
+        seconds=sum(one.seconds for one in measures),
+        unowned=sum(one.unowned for one in measures),
+        longest=max(one.longest for one in measures),
+        twice=sum(one.twice for one in measures),
+        twice_past=sum(one.twice_past for one in measures),
+        rebalances=sum(one.rebalances for one in measures),
+        stopped=sum(one.stopped for one in measures),
+        moved=sum(one.moved for one in measures),
+        rejected=sum(one.rejected for one in measures),
+    )
+
+
+def effort(members: int, partitions: int) -> int:
+    """Return the work of one restart: partitions x rebalances, and eight for each member.
+
+    A unit is about seven microseconds of processor time, the plan that is made for it included.
+    """
+    return _ROUNDS * (_A_MEMBER * members + partitions)
+
+
+def _offer(process: Process) -> Hashable:
+    """Return what the coordinator knows of a process that it counts in a vote."""
+    return process.protocol, process.assignors, process.remote_assignor, process.family
+
+
+def _kind(process: Process) -> Hashable:
+    static = None if process.instance_id is None else ""
+    return replace(process, name="", client_id="", instance_id=static, rack=None)
+
+
+Part = tuple[ScriptEvent, ...]
+
+# Seconds of processor time for one unit of `effort`, without the plan.
+_UNIT: Final = 2e-6
+_TOO_LONG: Final = 120.0
+
+
+class Rollout:
+    """A script that only restarts members, each batch when the group is at rest after the last.
+
+    `seconds` is the processor time that all of them take, estimated; `too_long` says whether one of
+    each kind is to count for the others. Other scripts take their whole time.
+    """
+
+    def __init__(self, scene: Scene, script: Script) -> None:
+        self._scene, self._script = scene, script
+        self._parts = _parts(script)
+        work = sum(scene.topics.values()) + sum(1 + tasks for tasks in scene.connectors.values())
+        self.seconds = _UNIT * effort(len(scene.running), work) * len(self._parts)
+
+    @property
+    def too_long(self) -> bool:
+        """Return whether to rehearse one of each kind."""
+        return self.seconds > _TOO_LONG and not self._chosen.whole
+
+    def rehearse(
+        self, *, seed: int = 0, assignors: Mapping[str, Assignor] | None = None
+    ) -> Rehearsal:
+        """Return what one restart of each kind says of the whole."""
+        places = self._chosen.places
+        found = {place: self._one(place, seed + place, assignors) for place in sorted(set(places))}
+        measured = [found[place].phases[-1].measures for place in places]
+        begins = [0.0, *accumulate(one.seconds for one in measured)]
+        named = [(place, event.phase) for place, part in enumerate(self._parts) for event in part]
+        phases = [(place, name) for place, name in named if name]
+        ends = [*(place for place, _ in phases), len(places)][1:]
+        last = found[places[-1]]
+        return Rehearsal(
+            about=self._script.about,
+            seed=seed,
+            at_rest=all(one.at_rest for one in found.values()),
+            state=last.state,
+            assignor=last.assignor,
+            measures=total(measured),
+            phases=tuple(
+                Phase(name=name, began=begins[place], measures=total(measured[place:end]))
+                for (place, name), end in zip(phases, ends, strict=True)
+            ),
+            notes=_notes(found, begins),
+            assumes=tuple(dict.fromkeys(text for one in found.values() for text in one.assumes)),
+            unit=last.unit,
+            sampled=Sampled(rehearsed=len(found), restarts=len(places)),
+        )
+
+    @cached_property
+    def _chosen(self) -> Chosen:
+        scene = self._scene
+        before = {one.process.name: one.process for one in scene.running}
+        now, after = dict(before), []
+        for part in self._parts:
+            after.append(_processes(part, now))
+            now.update(after[-1])
+        # A group that is seated without a leader has its first member lead.
+        leads = next((r for r in scene.running if r.member_id == scene.leader), scene.running[0])
+        kinds = list(enumerate(restart_kinds(before, after, leads.process.name)))
+        # The first and the last restart are like no other.
+        middle = [(None, kind) for _, kind in kinds[1:-1]]
+        return chosen([kinds[0], *middle, *kinds[1:][-1:]])
+
+    def _one(self, place: int, seed: int, assignors: Mapping[str, Assignor] | None) -> Rehearsal:
+        """Return the rehearsal of one restart, which is its last phase."""
+        begin = max(0, place - 1)
+        events = [
+            replace(event, phase="restart" if at == place and not number else "")
+            for at in range(begin, place + 1)
+            for number, event in enumerate(self._parts[at])
+        ]
+        script = replace(self._script, events=tuple(events))
+        return rehearse(self._at(begin), script, seed=seed, keep=False, assignors=assignors)
+
+    def _at(self, begin: int) -> Scene:
+        """Return the group at rest when so many parts are done."""
+        scene = self._scene
+        now = {one.process.name: one.process for one in scene.running}
+        done: set[str] = set()
+        for part in self._parts[:begin]:
+            after = _processes(part, now)
+            now.update(after)
+            done.update(after)
+        if not done:
+            return scene
+        new, running = new_ids(now[one.process.name] for one in scene.running), []
+        for one in scene.running:
+            process = now[one.process.name]
+            id_ = new[process.name] if process.name in done else one.member_id
+            running.append(replace(one, process=process, member_id=id_))
+        offered = [process.assignors for process in now.values() if process.protocol == "classic"]
+        elected = elect(offered, scene.brokers.kind).assignor or scene.assignor
+        return replace(scene, running=tuple(running), assignor=elected)
+
+
+def _parts(script: Script) -> list[Part]:
+    """Return the restarts, each with the stop before it; nothing if other things happen too."""
+    made: list[Part] = []
+    for event in script.events:
+        if event.at is not None or event.after is not None:
+            return []
+        stopped = made[-1] if made and made[-1][-1].do is Deed.STOP else ()
+        if event.do is Deed.RESTART and (not stopped or event.members == stopped[0].members):
+            made[len(made) - bool(stopped) :] = [(*stopped, event)]
+        elif event.do is Deed.STOP and not stopped:
+            made.append((event,))
+        else:
+            return []
+    return [] if made and made[-1][-1].do is Deed.STOP else made
+
+
+def _processes(part: Part, now: Mapping[str, Process]) -> dict[str, Process]:
+    """Return the processes that the part starts, by name."""
+    return {name: as_restarted(now[name], part[-1]) for name in part[-1].members}
+
+
+def new_ids(processes: Iterable[Process]) -> dict[str, str]:
+    """Return member ids after a restart, by name: some assignors go by the order of the ids.
+
+    Every id is drawn, so that a member has the same one in each restart.
+    """
+    chance = Chance(Random(0))
+    return {
+        one.name: chance.kip848_member_id(one.client_id, 0.0)
+        if one.protocol == "consumer"
+        else chance.member_id(one.client_id, one.instance_id, 0.0)
+        for one in processes
+    }
+
+
+def _notes(found: Mapping[int, Rehearsal], begins: Sequence[float]) -> tuple[Note, ...]:
+    """Return what happened, once each, at the estimated time of the restart in the whole."""
+    made: dict[tuple[str, str, str], Note] = {}
+    for place, one in found.items():
+        for note in one.notes:
+            at = max(0.0, begins[place] + note.at - one.phases[-1].began)
+            made.setdefault((note.who, note.what, note.detail), replace(note, at=at))
+    return tuple(sorted(made.values(), key=lambda note: note.at))

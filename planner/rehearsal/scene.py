@@ -30,7 +30,7 @@ from rebal.planner.facts import listed, names
 from rebal.planner.rehearsal.engine.leaders import EAGER
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, RunningProcess
-from rebal.planner.rehearsal.script import Scene, Script
+from rebal.planner.rehearsal.scripts import Scene, Script
 from rebal.planner.rehearsal.spec import spec_of, task_spec_of, work_by_worker
 from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_back, waits
 

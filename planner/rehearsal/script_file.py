@@ -20,8 +20,7 @@ from rebal.groups.snapshot.documents import Format, line_of, loads
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.process import CALLBACKS, Process
 from rebal.planner.rehearsal.scene import METADATA_AGE, MOST_DAYS, PARAMETERS, value_of
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
-from rebal.planner.rehearsal.scripts import restarted, step_events
+from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent, restarted, step_events
 
 SCHEMA: Final = "rebal.script/1"
 EVERYBODY: Final = "all"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rebal.cli.render.simulation.page import rehearsal_html
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent
 from tests.planner.rehearsal.scenes import (
     BOTH,
     DONE,

@@ -24,9 +24,8 @@ from rebal.planner.plan import dump_plan
 from rebal.planner.rehearsal.outcome import Ownership, Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse_often
 from rebal.planner.rehearsal.scene import PARAMETERS, VARIANTS
-from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.script_file import EVENTS
-from rebal.planner.rehearsal.scripts import READY
+from rebal.planner.rehearsal.scripts import READY, Deed, Script, ScriptEvent
 from tests.cli.conftest import flat
 from tests.documents import checked, validator
 from tests.pages import PAGES, ROOT

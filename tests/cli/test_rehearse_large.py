@@ -12,7 +12,6 @@ from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
-from rebal.planner.rehearsal import large
 from tests.cli.conftest import Rebal, Said, flat
 from tests.planner.builder import group_of
 
@@ -32,7 +31,7 @@ def group_with(versions: list[str]) -> GroupSnapshot:
 def rehearse(here: Path, monkeypatch: pytest.MonkeyPatch, rebal: Rebal) -> Rehearse:
     """Rehearse a plan of 30 members as if that took long."""
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(large, "_TOO_LONG", 0.0)
+    monkeypatch.setattr("rebal.planner.rehearsal.rehearse._TOO_LONG", 0.0)
     group = group_with(["4.1.1"] * 30)
     plan = make_plan(group, pricing=None)
     Path("g.rebal.yaml").write_text(dump_snapshot(group))
@@ -63,7 +62,7 @@ def test_the_document_has_the_number_of_restarts(
     assert found["restarts"] == 60
     assert found["rehearsed"] < 30
     assert one["partitions"] == one["members"] == one["rebalances"] == []
-    monkeypatch.setattr(large, "_TOO_LONG", 120.0)
+    monkeypatch.setattr("rebal.planner.rehearsal.rehearse._TOO_LONG", 120.0)
     whole = rehearse("-o", "json").body["runs"][0]["rehearsal"]
     assert whole["sampled"] is None
     assert one["measures"]["unowned"] == pytest.approx(whole["measures"]["unowned"], rel=0.1)

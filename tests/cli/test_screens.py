@@ -47,8 +47,7 @@ from rebal.planner.paths import make_plan
 from rebal.planner.rehearsal.script_file import load_script
 from rebal.planner.rehearsal.scripts import READY
 from rebal.planner.rehearsal.whatif.changes import Changes
-from rebal.planner.rehearsal.whatif.simulation import simulate
-from rebal.planner.rehearsal.whatif.workers import simulate_workers
+from rebal.planner.rehearsal.whatif.simulation import simulate, simulate_workers
 from tests import pages
 from tests.cli.test_doctor import ROWS
 from tests.planner import owners

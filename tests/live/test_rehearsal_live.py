@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.planner.rehearsal.outcome import Rehearsal
-from rebal.planner.rehearsal.script import Deed, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned

@@ -17,7 +17,7 @@ from rebal.inspectors.logs.text_input import files_in
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of, with_parameters
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent
 from rebal.planner.timeouts import Speed
 from tests.kafka.members import Member, wait_assigned
 from tests.kafka.processes import wait_for

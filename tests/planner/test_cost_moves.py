@@ -26,7 +26,7 @@ from rebal.planner.rehearsal.costs.steps import (
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import default_server_side, scene_of
-from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.scripts import restarts as restarted
 from rebal.planner.timeouts import Speed
 from tests.examples import examples

@@ -14,7 +14,7 @@ from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_r
 from rebal.planner.rehearsal.costs import rehearsed
 from rebal.planner.rehearsal.costs.start import Pricing
 from rebal.planner.rehearsal.outcome import Rehearsal
-from rebal.planner.rehearsal.script import Scene
+from rebal.planner.rehearsal.scripts import Scene
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH, m, plan
 

@@ -27,17 +27,19 @@ from rebal.planner.rehearsal.engine.consumer_group import Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.member import SimulatedMember
-from rebal.planner.rehearsal.engine.memory import Brokers, Stored, Watcher
-from rebal.planner.rehearsal.engine.messages import (
+from rebal.planner.rehearsal.engine.memory import (
     Assigned,
     Beat,
     BeatAnswer,
+    Brokers,
     ClassicClient,
     Client,
     Error,
     JoinAnswer,
     JoinRequest,
+    Stored,
     SyncAnswer,
+    Watcher,
 )
 from rebal.planner.rehearsal.engine.process import Process
 from tests.encoders import encode_assignment, encode_subscription

@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 from rebal.cli.render.text import count, duration, listing, moment
 from rebal.groups.wire.user_data import CONNECTOR
-from rebal.planner.rehearsal.lanes import overlaps
 from rebal.planner.rehearsal.outcome import (
     Distribution,
     Note,
@@ -13,6 +12,7 @@ from rebal.planner.rehearsal.outcome import (
     Rebalance,
     Rehearsal,
     Sampled,
+    overlaps,
 )
 
 NEVER: Final = 1e-6

@@ -13,8 +13,7 @@ from rich.text import Text
 from rebal.cli.output import escape
 from rebal.cli.render.pages import ticks
 from rebal.cli.render.text import GAP, cut
-from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
-from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.outcome import Doing, Rehearsal, Stretch, lanes
 
 MOST_LANES: Final = 16
 _WIDEST: Final = 100

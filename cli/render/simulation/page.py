@@ -13,8 +13,7 @@ from rebal.cli.output import shown
 from rebal.cli.render.pages import html_page, ticks
 from rebal.cli.render.simulation.dangers import called, dangers, fine, sample_text, sums
 from rebal.cli.render.text import count, duration
-from rebal.planner.rehearsal.lanes import Doing, Stretch, lanes
-from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.outcome import Doing, Rehearsal, Stretch, lanes
 
 _WIDE: Final = 1000
 _COLUMNS: Final = 1000

@@ -27,8 +27,12 @@ from rebal.cli.render.text import (
 from rebal.groups.commands import Command
 from rebal.planner.facts import natural
 from rebal.planner.plan import Pace
-from rebal.planner.rehearsal.whatif.simulation import Failure, MemberShift, Simulation
-from rebal.planner.rehearsal.whatif.workers import WorkersSimulation
+from rebal.planner.rehearsal.whatif.simulation import (
+    Failure,
+    MemberShift,
+    Simulation,
+    WorkersSimulation,
+)
 
 _BAR: Final = 24
 _FOLD_FROM: Final = 25

@@ -20,11 +20,9 @@ from rebal.planner.facts import names
 from rebal.planner.plan import Cost, Pace
 from rebal.planner.rehearsal.costs.start import CostStart, Roll, batches
 from rebal.planner.rehearsal.engine.world import HELD_BACK
-from rebal.planner.rehearsal.large import Chosen, chosen, effort, restart_kinds, total
 from rebal.planner.rehearsal.outcome import Measures
-from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
-from rebal.planner.rehearsal.scripts import processes
+from rebal.planner.rehearsal.rehearse import Chosen, chosen, effort, rehearse, restart_kinds, total
+from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent, processes
 from rebal.planner.timeouts import (
     back_in_time,
     held_back_in_words,

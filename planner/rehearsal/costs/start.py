@@ -39,7 +39,7 @@ from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.leaders import work_of
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, RunningProcess, fixed_protocol, refusal
-from rebal.planner.rehearsal.large import new_ids
+from rebal.planner.rehearsal.rehearse import new_ids
 from rebal.planner.rehearsal.scene import (
     brokers_of,
     connectors_of,
@@ -47,7 +47,7 @@ from rebal.planner.rehearsal.scene import (
     list_of,
     process_of,
 )
-from rebal.planner.rehearsal.script import Scene
+from rebal.planner.rehearsal.scripts import Scene
 from rebal.planner.rehearsal.spec import work_by_worker
 from rebal.planner.timeouts import Speed, waits
 

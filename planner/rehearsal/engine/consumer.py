@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Owned, SpecMember
 from rebal.groups.model import RebalanceProtocol
+from rebal.planner.rehearsal.engine.leaders import rejoins
 from rebal.planner.rehearsal.engine.member import SimulatedMember, Surroundings
-from rebal.planner.rehearsal.engine.messages import (
+from rebal.planner.rehearsal.engine.memory import (
     Error,
     JoinAnswer,
     JoinRequest,
@@ -33,7 +34,6 @@ from rebal.planner.rehearsal.engine.process import (
     skips_assignment,
     voted_protocol,
 )
-from rebal.planner.rehearsal.engine.rounds import rejoins
 
 _EAGER: Final = RebalanceProtocol.EAGER
 ROUND_TRIP: Final = 0.002

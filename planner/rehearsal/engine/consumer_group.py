@@ -14,23 +14,21 @@ from rebal.groups.model import GroupState
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.memory import (
     COMES_BACK,
-    Brokers,
-    MemberState,
-    MemberTable,
-    MovingCoordinator,
-    ReconcilingMember,
-    Watcher,
-)
-from rebal.planner.rehearsal.engine.messages import (
     Assigned,
     Beat,
     BeatAnswer,
+    Brokers,
     ClassicClient,
     Client,
     Error,
     JoinAnswer,
     JoinRequest,
+    MemberState,
+    MemberTable,
+    MovingCoordinator,
+    ReconcilingMember,
     SyncAnswer,
+    Watcher,
 )
 
 

@@ -16,22 +16,20 @@ from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Timer
 from rebal.planner.rehearsal.engine.memory import (
+    Assigned,
     Brokers,
+    ClassicClient,
     ClassicMember,
     ClassicSeat,
-    MemberTable,
-    MovingCoordinator,
-    Stored,
-    Watcher,
-)
-from rebal.planner.rehearsal.engine.messages import (
-    Assigned,
-    ClassicClient,
     Client,
     Error,
     JoinAnswer,
     JoinRequest,
+    MemberTable,
+    MovingCoordinator,
+    Stored,
     SyncAnswer,
+    Watcher,
 )
 
 _NEW_MEMBER: Final = 300.0

@@ -12,15 +12,17 @@ from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup, Seat, Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
-from rebal.planner.rehearsal.engine.memory import Brokers, ClassicSeat, Watcher
-from rebal.planner.rehearsal.engine.messages import (
+from rebal.planner.rehearsal.engine.memory import (
     Assigned,
     Beat,
     BeatAnswer,
+    Brokers,
     ClassicClient,
+    ClassicSeat,
     Client,
     Error,
     JoinRequest,
+    Watcher,
 )
 
 _UP: Final = ("upgrade", "bidirectional")

@@ -13,8 +13,9 @@ from rebal.groups.assignors import TopicPartition
 from rebal.planner.rehearsal.engine.agenda import Timer
 from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP
 from rebal.planner.rehearsal.engine.member import SimulatedMember, Surroundings
-from rebal.planner.rehearsal.engine.memory import COMES_BACK, LEAVES
-from rebal.planner.rehearsal.engine.messages import (
+from rebal.planner.rehearsal.engine.memory import (
+    COMES_BACK,
+    LEAVES,
     Beat,
     BeatAnswer,
     Error,

@@ -11,7 +11,7 @@ from rebal.groups.assignors import Assignment, Owned, SpecMember
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Latency, Timer
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
 from rebal.planner.rehearsal.engine.ledger import Ledger, TopicPartition
-from rebal.planner.rehearsal.engine.messages import Beat, Error, JoinRequest
+from rebal.planner.rehearsal.engine.memory import Beat, Error, JoinRequest
 from rebal.planner.rehearsal.engine.process import (
     Process,
     Protocols,

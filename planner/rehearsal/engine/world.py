@@ -28,14 +28,15 @@ from rebal.planner.rehearsal.engine.leaders import (
     OF_FAMILY,
     PROTOCOLS,
     WorkerLeaders,
+    assigned,
+    received,
+    sent,
     work_of,
 )
 from rebal.planner.rehearsal.engine.ledger import Ledger, Note, Rebalance
 from rebal.planner.rehearsal.engine.member import SimulatedMember
-from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.messages import JoinRequest
+from rebal.planner.rehearsal.engine.memory import Brokers, JoinRequest
 from rebal.planner.rehearsal.engine.process import Process, Protocols, RunningProcess, refusal
-from rebal.planner.rehearsal.engine.rounds import assigned, received, sent
 
 HELD_BACK: Final = "held back"
 """What happened where a Connect leader keeps lost work for scheduled.rebalance.max.delay.ms."""

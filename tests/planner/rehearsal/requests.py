@@ -8,8 +8,7 @@ from rebal.groups.assignors import SpecMember
 from rebal.groups.model import CoordinatorKind
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
-from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.messages import JoinAnswer, JoinRequest, SyncAnswer
+from rebal.planner.rehearsal.engine.memory import Brokers, JoinAnswer, JoinRequest, SyncAnswer
 
 
 class Named(Chance):

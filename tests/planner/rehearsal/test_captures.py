@@ -9,7 +9,7 @@ import pytest
 
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.coordinator import ClassicTable
-from rebal.planner.rehearsal.engine.messages import Error
+from rebal.planner.rehearsal.engine.memory import Error
 from tests.planner.captured import BUNDLED, FOLDER
 from tests.planner.rehearsal.captures.capture import read
 from tests.planner.rehearsal.captures.replay import Comparison, replay, settled, stories

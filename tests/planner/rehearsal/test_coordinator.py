@@ -11,12 +11,12 @@ from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.planner.rehearsal.engine.memory import (
     FIRST_SIZE,
     FIRST_TIMELINE_SIZE,
+    Error,
     table_order,
     table_size,
     timeline_order,
     timeline_size,
 )
-from rebal.planner.rehearsal.engine.messages import Error
 from tests.planner.rehearsal.requests import Member, Table
 
 JAVA, SCALA = CoordinatorKind.JAVA, CoordinatorKind.SCALA

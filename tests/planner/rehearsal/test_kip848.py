@@ -14,14 +14,13 @@ from rebal.groups.model import CoordinatorKind
 from rebal.planner.rehearsal.engine.agenda import Chance
 from rebal.planner.rehearsal.engine.consumer_group import Seat, Server
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
-from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.messages import Beat
+from rebal.planner.rehearsal.engine.memory import Beat, Brokers
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent
 from tests.planner.builder import group_of
 from tests.planner.rehearsal.requests import Member, Named, Table
 from tests.planner.rehearsal.scenes import (

@@ -1,6 +1,6 @@
 """Lanes show the worst moment of each column."""
 
-from rebal.planner.rehearsal.lanes import Doing, lanes
+from rebal.planner.rehearsal.outcome import Doing, lanes
 from tests.planner.rehearsal.scenes import DONE, RANGE, event, play, restart, scene
 
 

@@ -6,20 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.planner.paths import make_plan
-from rebal.planner.rehearsal import large
-from rebal.planner.rehearsal.large import Rollout
 from rebal.planner.rehearsal.outcome import endangered
-from rebal.planner.rehearsal.rehearse import rehearse
+from rebal.planner.rehearsal.rehearse import Rollout, rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
-from rebal.planner.rehearsal.scripts import restarts, rollout
+from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent, restarts, rollout
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, scene
 from tests.planner.test_cost import sized
 
 
 @pytest.fixture(autouse=True)
 def every_roll_out_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "_TOO_LONG", 0.0)
+    monkeypatch.setattr("rebal.planner.rehearsal.rehearse._TOO_LONG", 0.0)
 
 
 @pytest.mark.parametrize(

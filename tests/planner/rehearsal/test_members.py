@@ -12,7 +12,7 @@ from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.leaders import kafka_go_range
 from rebal.planner.rehearsal.engine.process import Process, retries_after
 from rebal.planner.rehearsal.rehearse import rehearse, rehearse_often
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent
 from tests.planner.rehearsal.scenes import (
     BOTH,
     DONE,

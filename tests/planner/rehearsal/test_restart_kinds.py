@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rebal.planner.rehearsal.engine.process import Process
-from rebal.planner.rehearsal.large import chosen, restart_kinds
+from rebal.planner.rehearsal.rehearse import chosen, restart_kinds
 
 OLD, BOTH = ("range",), ("cooperative-sticky", "range")
 

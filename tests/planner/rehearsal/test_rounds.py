@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, SpecMember, get
 from rebal.groups.model import GroupSnapshot, Partitions, RebalanceProtocol
 from rebal.planner.facts import names
-from rebal.planner.rehearsal.engine.rounds import Rounds
+from rebal.planner.rehearsal.engine.leaders import Rounds
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from tests.planner.builder import group_of

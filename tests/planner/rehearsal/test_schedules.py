@@ -15,7 +15,7 @@ from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.rehearse import rehearse
-from rebal.planner.rehearsal.script import Scene, Script, ScriptEvent
+from rebal.planner.rehearsal.scripts import Scene, Script, ScriptEvent
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, event, restart, scene
 
 SEEDS = range(40)

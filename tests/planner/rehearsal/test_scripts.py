@@ -19,10 +19,12 @@ from rebal.planner.rehearsal.scene import (
     without_lists,
 )
 from rebal.planner.rehearsal.scene import with_parameters as with_
-from rebal.planner.rehearsal.script import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.script_file import ScriptError, load_script, script_of
 from rebal.planner.rehearsal.scripts import (
     READY,
+    Deed,
+    Script,
+    ScriptEvent,
     ScriptPace,
     ready_script,
     rollout,

@@ -17,8 +17,7 @@ from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.script import Scene, Script
-from rebal.planner.rehearsal.scripts import rollout
+from rebal.planner.rehearsal.scripts import Scene, Script, rollout
 from tests.planner.rehearsal.scenes import RANGE, event, play, restart, starts, told
 from tests.planner.worker_groups import WORK
 from tests.planner.worker_groups import workers as captured

@@ -13,9 +13,9 @@ from rebal.groups.assignors import Assignment
 from rebal.groups.clients import version_tuple
 from rebal.planner.rehearsal.engine.leaders import FOREIGN, OF_FAMILY
 from rebal.planner.rehearsal.engine.member import SimulatedMember
-from rebal.planner.rehearsal.engine.messages import Error, JoinRequest
+from rebal.planner.rehearsal.engine.memory import Error, JoinRequest
 from rebal.planner.rehearsal.engine.world import World
-from rebal.planner.rehearsal.script import Deed, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
 from tests.planner.rehearsal.captures.capture import BEAT, Capture, Owned, Record
 from tests.planner.rehearsal.captures.online import OnlineGroup, folded, topic_names
 from tests.planner.rehearsal.captures.story import Story

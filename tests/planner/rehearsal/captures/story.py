@@ -10,7 +10,7 @@ from typing import Any
 
 from rebal.planner.rehearsal.engine.agenda import Chance
 from rebal.planner.rehearsal.engine.process import Process
-from rebal.planner.rehearsal.script import Deed, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
 from tests.planner.rehearsal.captures.capture import (
     BEAT,
     REJECTIONS,
