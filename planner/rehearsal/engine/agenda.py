@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Any, Final
+from uuid import UUID
 
 # AbstractCoordinator's heartbeat thread looks at its timer every retry.backoff.ms, and such waits
 # last a little longer than that: in brokers' request logs 301 ms for 300, 1001 to 1002 ms for 1000.
@@ -105,14 +106,11 @@ class Chance:
 
     def member_id(self, client_id: str, instance_id: str | None, now: float) -> str:  # noqa: ARG002
         """Return the id of a new member: its instance id or client id, and a random UUID."""
-        digits = f"{self._random.getrandbits(128):032x}"
-        text = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-        return f"{instance_id or client_id}-{text}"
+        return f"{instance_id or client_id}-{UUID(int=self._random.getrandbits(128))}"
 
     def kip848_member_id(self, client_id: str, now: float) -> str:  # noqa: ARG002
         """Return the id of a new member of a KIP-848 group: a bare UUID, as Kafka prints it."""
-        raw = self._random.getrandbits(128).to_bytes(16)
-        return urlsafe_b64encode(raw).decode().rstrip("=")
+        return urlsafe_b64encode(self._random.getrandbits(128).to_bytes(16)).decode().rstrip("=")
 
     def phase(self, heartbeat: float) -> float:
         """Return how long ago the last heartbeat of a member was that is in the group already."""

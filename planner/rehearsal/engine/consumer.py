@@ -27,8 +27,6 @@ from rebal.planner.rehearsal.engine.process import (
     fixed_protocol,
     joins_for_topics,
     leaves_on_close,
-    reads_metadata_after,
-    retries,
     retries_after,
     sends_generation,
     skips_assignment,
@@ -38,7 +36,7 @@ from rebal.planner.rehearsal.engine.process import (
 _EAGER: Final = RebalanceProtocol.EAGER
 ROUND_TRIP: Final = 0.002
 """Seconds from a request to its answer, where nothing is waited for."""
-_BACKOFF: Final = 0.1
+BACKOFF: Final = 0.1
 _METADATA_AGE: Final = 300.0
 
 
@@ -47,7 +45,6 @@ class Consumer(SimulatedMember):
 
     def __init__(self, process: Process, around: Surroundings) -> None:
         super().__init__(process, around, interval=process.heartbeat, session=process.session)
-        self.generation = -1
         self.skips_assignment = skips_assignment(process)
         self._fixed = fixed_protocol(process, around.protocols)
         self.protocol = self._fixed or _EAGER
@@ -56,9 +53,7 @@ class Consumer(SimulatedMember):
         )
         self._sends_generation = sends_generation(process)
         self._joining = self._again = self._missed = False
-        self._joined_at = -1.0
-        self._listens_until = 0.0
-        self._elected = ""
+        self._joined_at, self._listens_until, self._elected = -1.0, 0.0, ""
         # Topics of which it has metadata as the leader.
         self._read: set[str] = set()
 
@@ -76,10 +71,8 @@ class Consumer(SimulatedMember):
         # Its last heartbeat was at any time up to one interval ago.
         self._beats_from = -self._chance.phase(self.process.heartbeat)
         request = self._request()
-        if self._sends_generation:
-            # It joined with the generation before.
-            request = request._replace(stamp=None)
-        return request
+        # It joined with the generation before.
+        return request._replace(stamp=None) if self._sends_generation else request
 
     # What a person or a machine does to it
 
@@ -142,7 +135,7 @@ class Consumer(SimulatedMember):
             self._start_anew(error, ROUND_TRIP)
         elif error in (Error.NOT_COORDINATOR, Error.REBALANCE_IN_PROGRESS):
             self.failed += 1
-            self._step.after(_BACKOFF, self._join)
+            self._step.after(BACKOFF, self._join)
         else:
             self._rejected(error)
 
@@ -165,7 +158,7 @@ class Consumer(SimulatedMember):
             self._rejected(error)
             return
         self.failed += 1
-        wait = _BACKOFF if error is Error.NOT_COORDINATOR else ROUND_TRIP
+        wait = BACKOFF if error is Error.NOT_COORDINATOR else ROUND_TRIP
         if error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
             wait += self._forget(error)
         if self.alive:
@@ -226,7 +219,6 @@ class Consumer(SimulatedMember):
         self._join_in(took)
 
     def _join_in(self, seconds: float) -> None:
-        """Join when the listener has returned."""
         if seconds:
             self._joining = True
             self._step.after(seconds, self._join)
@@ -244,7 +236,6 @@ class Consumer(SimulatedMember):
         return gone & self.owned
 
     def _hear(self) -> None:
-        """Send the heartbeat that the coordinator has something new for."""
         self._woken = False
         if self._frozen_until > self._agenda.now:
             return
@@ -255,7 +246,7 @@ class Consumer(SimulatedMember):
             self._set_moving(False)
         elif error is Error.NOT_COORDINATOR:
             self._woken = True
-            self._step.after(_BACKOFF, self._hear)
+            self._step.after(BACKOFF, self._hear)
         elif error is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
         else:
@@ -268,14 +259,13 @@ class Consumer(SimulatedMember):
             self._join_in(wait + took)
 
     def _join_done(self, answer: JoinAnswer) -> None:
-        self.member_id, self.generation = answer.member_id, answer.generation
-        self.last_id = answer.member_id
+        self.member_id = self.last_id = answer.member_id
+        self.generation = answer.generation
         if self._subscription.member_id != self.member_id:
             self._subscription = replace(self._subscription, member_id=self.member_id)
         if self._fixed is None:
             self.protocol = voted_protocol(self.process, answer.assignor, self._around.protocols)
-        self._elected = answer.assignor
-        self._beats_from = self._agenda.now
+        self._elected, self._beats_from = answer.assignor, self._agenda.now
         if not answer.leader:
             self._read.clear()
         if not answer.leader or answer.skip_assignment:
@@ -299,8 +289,7 @@ class Consumer(SimulatedMember):
         """
         topics = {topic for member in members for topic in member.subscription.topics}
         added = topics - self._read - {*self._subscription.topics}
-        late = reads_metadata_after(self.process)
-        self.unread = frozenset(added) if late else frozenset()
+        self.unread = frozenset(added if self.process.family == "kafka-python" else ())
         gone = joins_for_topics(self.process) and self._read > topics
         self._read = topics
         self._again = self._again or bool(self.unread)
@@ -314,21 +303,20 @@ class Consumer(SimulatedMember):
 
     def _receive(self, partitions: Owned) -> None:
         """Take over what was assigned; a COOPERATIVE member revokes the rest and joins again."""
-        now = self._agenda.now
+        now = self._beats_from = self._agenda.now
         self.rejected = 0
-        self._beats_from = now
         self._interval = self._chance.interval(self.process.heartbeat)
         self.rebalances.add(now - max(self._joined_at, 0.0), now)
         self._joined_at = -1.0
-        if joins_for_topics(self.process) and self._foreign(partitions):
+        topics = self._subscription.topics
+        foreign = topics and any(topic not in topics for topic, _ in partitions)
+        if foreign and joins_for_topics(self.process):
             self._subscription = replace(self._subscription, generation=self.generation)
-            self._again_in(_BACKOFF, self._rejoin)
+            self._again_in(BACKOFF, self._rejoin)
             return
         new = self._numbers(partitions)
         revoked = self.owned - new if self.protocol is not _EAGER else frozenset()
-        took = 0.0
-        if revoked:
-            took = self._give_up(revoked, self.revoked, self.process.on_revoked)
+        took = self._give_up(revoked, self.revoked, self.process.on_revoked)
         self._subscription = self._around.received(
             self._elected, self._subscription, partitions, self.generation
         )
@@ -341,10 +329,6 @@ class Consumer(SimulatedMember):
         else:
             self._step.cancel()
             self._take_over(added, bool(revoked))
-
-    def _foreign(self, partitions: Owned) -> bool:
-        topics = self._subscription.topics
-        return bool(topics) and any(topic not in topics for topic, _ in partitions)
 
     def _take_over(self, added: frozenset[int], revoked: bool) -> None:
         self._joining = False
@@ -380,16 +364,16 @@ class Consumer(SimulatedMember):
         self.rejected += 1
         if self.rejected == 1:
             self._around.tell(self, "rejected", error.name)
-        if retries(self.process) and error is not Error.FENCED_INSTANCE_ID:
+        wait = retries_after(self.process, self.rejected)
+        if wait and error is not Error.FENCED_INSTANCE_ID:
             self._set_moving(False)
-            self._again_in(retries_after(self.process, self.rejected), self._join)
-            return
-        self._drop_all()
-        self._end(leaves=False)
+            self._again_in(wait, self._join)
+        else:
+            self._drop_all()
+            self._end(leaves=False)
 
     def _again_in(self, wait: float, join: Callable[[], None]) -> None:
-        at = self._chance.retry(self._client_id, wait, self._agenda.now)
-        self._step.at(at, join)
+        self._step.at(self._chance.retry(self._client_id, wait, self._agenda.now), join)
 
     def _forget(self, error: Error) -> float:
         """Lose membership and with it what it owned (KIP-429, onPartitionsLost).
@@ -442,11 +426,9 @@ class Consumer(SimulatedMember):
         until = max(self._busy_until if self._in_poll else 0.0, self._listens_until)
         busy = until > after
         every = self.process.poll if self._in_poll and not busy else 0.0
-        earliest = until if busy else after
-        return self._chance.poll(self._client_id, earliest, every, self._agenda.now)
+        return self._chance.poll(self._client_id, max(until, after), every, self._agenda.now)
 
     def _poll_too_late(self, until: float) -> None:
-        """Leave the group by itself: the application has not polled (max.poll.interval.ms)."""
         if self.alive and until == self._busy_until and self.member_id:
             self._around.tell(self, "past its poll timeout")
             self._ledger.past(self.process.name, now=self._agenda.now, over=False)

@@ -5,7 +5,8 @@ with the classic protocol join, sync and send heartbeats as in a classic group, 
 answer at once: nobody waits for anybody but for partitions that another member still holds.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from rebal.groups.assignors import Assignment, Owned, SpecMember, TopicPartition
@@ -33,13 +34,15 @@ from rebal.planner.rehearsal.engine.memory import (
 
 
 class Server(Protocol):
-    """Settings and assignors with which the brokers compute targets."""
+    """Settings and assignors with which the brokers compute targets.
+
+    `with_user_data` are the assignors whose assignments carry user data.
+    """
+
+    with_user_data: Collection[str]
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
         """Return each member's target; `owned` of a member is its target until now."""
-
-    def writes_user_data(self, assignor: str | None) -> bool:
-        """Return whether the assignments of this assignor carry user data."""
 
 
 class Seat(NamedTuple):
@@ -60,7 +63,8 @@ class Handover:
 
     def aim(self, member: ReconcilingMember, target: Owned) -> None:
         """Let a member have this target."""
-        member.aim(target)
+        if target != member.target:
+            member.target, member.wanted = target, frozenset(target)
         self.takers.update(dict.fromkeys(target, member.member_id))
 
     def hold(self, member: ReconcilingMember) -> None:
@@ -77,10 +81,6 @@ class Handover:
             member = self._members[id_]
             if member.state is MemberState.UNRELEASED and not member.silent:
                 member.client.wake()
-
-    def waits(self, member: ReconcilingMember) -> bool:
-        """Return whether somebody holds what this member is to get."""
-        return any(pair in self.holders for pair in member.wanted - member.assigned)
 
 
 class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
@@ -128,13 +128,9 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
     @property
     def assignor(self) -> str | None:
         """The server-side assignor that most members ask for, or the brokers' default."""
-        asked: dict[str, int] = {}
-        for member in self._members.values():
-            if member.assignor:
-                asked[member.assignor] = asked.get(member.assignor, 0) + 1
-        if not asked:
-            return self._brokers.consumer_assignor
-        return max(hash_order(asked), key=asked.__getitem__)
+        asked = Counter(one.assignor for one in self._members.values() if one.assignor)
+        usual = self._brokers.consumer_assignor
+        return max(hash_order(asked), key=asked.__getitem__, default=usual)
 
     @property
     def members(self) -> Iterable[ReconcilingMember]:
@@ -181,10 +177,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
             return BeatAnswer(error)
         member = self._enter(request.member_id, request.instance_id, client)
         before = member.assigned
-        changed = self._update(member, request)
-        if changed or self._refresh:
-            self._bump(changed or "topics changed", but=member)
-        self._reconcile(member, request.owned)
+        self._take(member, request, request.owned)
         moved = request.epoch == 0 or member.assigned != before
         return BeatAnswer(Error.NONE, member.epoch, member.assigned if moved else None)
 
@@ -239,11 +232,8 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         request = request._replace(member_id=member_id)
         member = self._enter(member_id, request.instance_id, client)
         member.late.cancel()
-        changed = self._update(member, request)
-        if changed or self._refresh:
-            self._bump(changed or "topics changed", but=member)
         owned = () if request.eager else request.subscription.owned
-        self._reconcile(member, frozenset(owned))
+        self._take(member, request, frozenset(owned))
         if request.instance_id is not None:
             # It may have replaced the last member with group.protocol=consumer.
             self._left("")
@@ -290,11 +280,12 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         member = self._in_step(member_id, generation, client)
         if isinstance(member, Error):
             return member
-        member.heard = self._agenda.now
+        member.heard, holders = self._agenda.now, self._handover.holders
+        missing = (pair in holders for pair in member.wanted - member.assigned)
         if (
             member.epoch < self.number
             or member.state is MemberState.UNREVOKED
-            or (member.state is MemberState.UNRELEASED and not self._handover.waits(member))
+            or (member.state is MemberState.UNRELEASED and not any(missing))
         ):
             self._expect(member, "join")
             return Error.REBALANCE_IN_PROGRESS
@@ -332,7 +323,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         self._wake_all()
 
     def _load(self) -> None:
-        """Know everything: the records hold the group's whole state."""
+        # The records hold the group's whole state.
         self.away = 0.0
         for member in self._members.values():
             member.heard = self._agenda.now
@@ -361,13 +352,15 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         return member
 
     def _replace(self, old: ReconcilingMember, member_id: str, client: Client) -> ReconcilingMember:
-        """Give a restarted static member its old target (KIP-848, "Static Membership")."""
+        # KIP-848, "Static Membership": the restarted member gets its old target.
         del self._members[old.member_id]
         self._behind.discard(old.member_id)
         if old.client is not client and not old.silent:
             old.client.wake()
         member = self._add(member_id, old.instance_id, client)
-        member.replaces(old)
+        member.state, member.topics, member.rack = old.state, old.topics, old.rack
+        member.assigned, member.revoking = old.assigned, old.revoking
+        member.target, member.wanted, member.assignor = old.target, old.wanted, old.assignor
         self._handover.hold(member)
         self._handover.aim(member, old.target)
         return member
@@ -375,7 +368,6 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
     def _update(self, member: ReconcilingMember, request: JoinRequest | Beat) -> str:
         """Take in what a request says, and return why it gives the group a new epoch (or not)."""
         before = member.topics
-        new = not before
         if isinstance(request, Beat):
             member.request, member.session = None, self._brokers.consumer_session
             if request.topics is not None:
@@ -388,7 +380,18 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         member.rebalance = request.rebalance
         if set(member.topics) == set(before):
             return ""
-        return "a member joined" if new else "a subscription changed"
+        return "a subscription changed" if before else "a member joined"
+
+    def _take(
+        self,
+        member: ReconcilingMember,
+        request: JoinRequest | Beat,
+        owned: frozenset[TopicPartition] | None,
+    ) -> None:
+        changed = self._update(member, request)
+        if changed or self._refresh:
+            self._bump(changed or "topics changed", but=member)
+        self._reconcile(member, owned)
 
     def _bump(self, why: str, but: ReconcilingMember | None = None) -> None:
         """Give the group a new epoch: the next that joins or sends a heartbeat has a target made.
@@ -409,9 +412,9 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
                 member.client.wake()
 
     def _make_targets(self, caller: ReconcilingMember) -> None:
-        """Compute the target of the epoch for the table's members, then for who has just joined."""
+        # The targets are for the table's members, then for who has just joined.
         new = [caller] if caller.epoch == 0 else []
-        known = [one for one in self._members.values() if one not in new]
+        known = self.in_table_order(one for one in self._members.values() if one not in new)
         members = [
             SpecMember(
                 member_id=member.member_id,
@@ -420,7 +423,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
                 rack=member.rack,
                 owned=member.target,
             )
-            for member in (*self.in_table_order(known), *new)
+            for member in (*known, *new)
         ]
         made = self._server.targets(self.assignor or "", members)
         self._handover.takers.clear()

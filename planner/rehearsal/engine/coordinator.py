@@ -32,8 +32,8 @@ from rebal.planner.rehearsal.engine.memory import (
     Watcher,
 )
 
+# Seconds for which a new member's join may wait before its session counts.
 _NEW_MEMBER: Final = 300.0
-"""Seconds for which a new member's join may wait before its session counts."""
 
 
 class ClassicTable(MemberTable[ClassicMember]):
@@ -82,13 +82,8 @@ class ClassicTable(MemberTable[ClassicMember]):
         known = self.get(member_id)
         if len(self) < most or not preparing:
             return len(self) < most or known is not None
-        waiting = sum(member.joining for member in self.values())
-        return (known is not None and known.joining) or waiting < most
-
-    @property
-    def all_joined(self) -> bool:
-        """True if every member waits for the next generation."""
-        return all(member.joining for member in self.values())
+        joins = known is not None and known.joining
+        return joins or sum(member.joining for member in self.values()) < most
 
     def next_leader(self, leader: str | None) -> str | None:
         """Return the leader if it has joined again, or the first of the table that has."""
@@ -194,8 +189,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             return Error.NONE
         place = self._members.static.get(request.instance_id)
         if place is None:
-            here = request.member_id in self._members
-            return Error.NONE if here else Error.UNKNOWN_MEMBER_ID
+            return Error.NONE if request.member_id in self._members else Error.UNKNOWN_MEMBER_ID
         return Error.NONE if place == request.member_id else Error.FENCED_INSTANCE_ID
 
     def _join_new(self, request: JoinRequest, client: ClassicClient) -> None:
@@ -207,15 +201,12 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._agenda.at(deadline, self._forget_pending, member_id, deadline)
             client.joined(JoinAnswer(Error.MEMBER_ID_REQUIRED, member_id))
         elif instance in self._members.static:
-            old = self._members[self._members.static[instance]]
-            self._replace_static(old, request, client)
+            self._replace_static(self._members[self._members.static[instance]], request, client)
         else:
             self._enter(request, client)
 
     def _enter(self, request: JoinRequest, client: ClassicClient) -> None:
-        member = self._add(request, client)
-        member.joining = True
-        self._more = True
+        self._add(request, client).joining = self._more = True
         if self.leader is None:
             self.leader = request.member_id
         self.prepare("a member joined")
@@ -228,14 +219,13 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         completing = self.phase is GroupState.COMPLETING_REBALANCE
         if same and (completing or (self.phase is GroupState.STABLE and not leads)):
             self._tell_generation(member)
-            return
-        self._members.join_again(member, request)
-        self.prepare("the leader joined again" if leads else "a member joined again")
+        else:
+            self._members.join_again(member, request)
+            self.prepare("the leader joined again" if leads else "a member joined again")
 
     def _replace_static(
         self, old: ClassicMember, request: JoinRequest, client: ClassicClient
     ) -> None:
-        """Replace a static member by its restarted process (KIP-345)."""
         place = self._add(request, client)
         place.new, place.partitions = False, old.partitions
         self._members.remove(old)
@@ -250,9 +240,9 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._store()
             # KIP-814: an older client is not told that it leads, and assigns nothing.
             self._tell_generation(place, leads=leads and client.skips_assignment, skips=True)
-            return
-        place.joining = True
-        self.prepare("the list of a static member changed the vote")
+        else:
+            place.joining = True
+            self.prepare("the list of a static member changed the vote")
 
     def sync(
         self, member_id: str, number: int, client: ClassicClient, assigned: Assigned | None = None
@@ -281,9 +271,8 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         if generation != self.number:
             return Error.ILLEGAL_GENERATION
         member.heard = self._agenda.now
-        if self.phase is GroupState.PREPARING_REBALANCE:
-            return Error.REBALANCE_IN_PROGRESS
-        return Error.NONE
+        preparing = self.phase is GroupState.PREPARING_REBALANCE
+        return Error.REBALANCE_IN_PROGRESS if preparing else Error.NONE
 
     def commit(self, member_id: str, generation: int, client: Client) -> Error:
         """OffsetCommit: rejected while members wait for the leader's assignment.
@@ -309,8 +298,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         """
         if self.away:
             self.silent(member_id, self._agenda.now, client)
-            return
-        if self._pending.pop(member_id, None) is not None:
+        elif self._pending.pop(member_id, None) is not None:
             stable = self.phase in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
             if stable and self._brokers.kind is CoordinatorKind.JAVA:
                 # The Java coordinator rebalances the whole group for a member that was never in it.
@@ -361,9 +349,8 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             else:
                 client.wake()
         self.phase = GroupState.STABLE if self._members else GroupState.EMPTY
-        for id_ in sorted(here.keys() - self._members.keys()):
-            if not here[id_].silent:
-                here[id_].client.wake()
+        for id_ in sorted(here.keys() - self._members.keys() - silent):
+            here[id_].client.wake()
         if len(self._members) > self._brokers.max_size:
             self.prepare("the group is larger than group.max.size")
 
@@ -394,8 +381,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             member.heard = self._agenda.now
             member.client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         if self._first:
-            self._more = False
-            delay = self._brokers.initial_delay
+            self._more, delay = False, self._brokers.initial_delay
             left = max(self._members.patience - delay, 0.0)
             self._barrier.after(delay, self._first_join_over, left)
         else:
@@ -417,7 +403,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         # The first generation of an Empty group is complete when its delay is over; the Java
         # coordinator completes it too when a member that it waited for has expired.
         first = self._first and not (expired and self._brokers.kind is CoordinatorKind.JAVA)
-        if not first and self._members.all_joined:
+        if not first and all(member.joining for member in self._members.values()):
             self._complete()
 
     def _complete(self) -> None:
@@ -430,8 +416,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._barrier.after(self._members.patience, self._complete)
             return
         self._barrier.cancel()
-        self.leader = leader
-        self.number += 1
+        self.leader, self.number = leader, self.number + 1
         if not self._members:
             self.phase, self.assignor = GroupState.EMPTY, None
             self._store()
@@ -449,13 +434,11 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             member.new, member.unsynced, member.heard = False, True, self._agenda.now
             if member.silent:
                 self._watch(member)
-        for member in list(self._members.values()):
-            if not member.joining:
-                continue
-            member.joining = False
-            self._tell_generation(member)
+        for member in [one for one in self._members.values() if one.joining]:
             if self.phase is not GroupState.COMPLETING_REBALANCE:
                 return
+            member.joining = False
+            self._tell_generation(member)
 
     def _tell_generation(
         self, member: ClassicMember, *, leads: bool | None = None, skips: bool = False
@@ -481,8 +464,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         self._watcher.stable(self.number)
         for member in list(self._members.values()):
             if member.syncing:
-                member.syncing = False
-                member.heard = self._agenda.now
+                member.syncing, member.heard = False, self._agenda.now
                 if member.silent:
                     self._watch(member)
                 member.client.synced(SyncAnswer(Error.NONE, member.partitions))
@@ -508,8 +490,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
     def _remove(self, member: ClassicMember) -> None:
         self._members.remove(member)
         if self.leader == member.member_id:
-            first = self._members.ordered(self._members)[:1]
-            self.leader = first[0].member_id if first else None
+            self.leader = next((m.member_id for m in self._members.ordered(self._members)), None)
         member.turn_away(Error.UNKNOWN_MEMBER_ID)
 
     def _evict(self, member: ClassicMember, why: str) -> None:
@@ -517,15 +498,13 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         self._watcher.removed(member.member_id, why)
 
     def _session(self, member: ClassicMember) -> float:
-        """Return its session; a new member's join may wait longer."""
         return _NEW_MEMBER if member.new and member.joining else member.request.session
 
     def _expire(self, member: ClassicMember) -> None:
-        """Remove a member whose session is over, unless it waits for a generation or partitions."""
-        if (member.joining or member.syncing) and not member.new:
-            return
-        self._evict(member, "its session timed out")
-        self.prepare("a session timed out", expired=True)
+        # One that waits for a generation or for partitions stays.
+        if member.new or not (member.joining or member.syncing):
+            self._evict(member, "its session timed out")
+            self.prepare("a session timed out", expired=True)
 
     def _forget_pending(self, member_id: str, deadline: float) -> None:
         if self._pending.get(member_id) == deadline:
@@ -534,5 +513,5 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
 
     def _store(self) -> None:
         """Write the group's record, with the subscription of each member's last join."""
-        seats = [ClassicSeat(m.request, m.client, m.partitions) for m in self._members.values()]
+        seats = (ClassicSeat(m.request, m.client, m.partitions) for m in self._members.values())
         self.stored = Stored(self.number, self.assignor, self.leader, tuple(seats))

@@ -25,9 +25,7 @@ from rebal.planner.rehearsal.engine.memory import (
     Watcher,
 )
 
-_UP: Final = ("upgrade", "bidirectional")
 _EMPTY: Final = (GroupState.EMPTY, GroupState.DEAD)
-_DOWN: Final = ("downgrade", "bidirectional")
 
 
 class SimulatedGroup:
@@ -119,10 +117,8 @@ class SimulatedGroup:
         """DeleteGroups: only a group without members can be deleted; the next join makes it."""
         if isinstance(self.now, ClassicGroup):
             return self.now.delete()
-        if self.now.away:
-            return Error.NOT_COORDINATOR
-        if self.now.phase is not GroupState.EMPTY:
-            return Error.NON_EMPTY_GROUP
+        if self.now.away or self.now.phase is not GroupState.EMPTY:
+            return Error.NOT_COORDINATOR if self.now.away else Error.NON_EMPTY_GROUP
         self.now = made = self._classic(0)
         return made.delete()
 
@@ -169,23 +165,19 @@ class SimulatedGroup:
             return Error.UNKNOWN_MEMBER_ID
         if group.phase in _EMPTY:
             return Error.NONE
-        if request.streams:
-            return Error.GROUP_ID_NOT_FOUND
-        full = group.size > self._brokers.consumer_max_size
+        converts = self._brokers.migration in ("upgrade", "bidirectional") and not request.streams
+        fits = group.size <= self._brokers.consumer_max_size
         # KAFKA-18134: a KIP-848 member could not be sent its user data.
-        loses = any(group.partitions().values())
-        loses = loses and self._server.writes_user_data(group.stored.assignor)
-        if full or loses or self._brokers.migration not in _UP:
-            return Error.GROUP_ID_NOT_FOUND
-        return Error.NONE
+        user_data = group.stored.assignor in self._server.with_user_data
+        loses = user_data and any(group.partitions().values())
+        return Error.NONE if converts and fits and not loses else Error.GROUP_ID_NOT_FOUND
 
     def _convert_up(self, group: ClassicGroup, *, streams: bool) -> None:
         """Convert the classic group to KIP-848, or to a Streams group; its members keep their
         assignment.
         """
-        empty = group.phase in _EMPTY
         resting = group.phase is GroupState.STABLE
-        epoch = self._brokers.first_epoch if empty else group.number
+        epoch = self._brokers.first_epoch if group.phase in _EMPTY else group.number
         self.now = made = self._consumer(epoch, self._brokers.streams_delay if streams else 0.0)
         members = group.dissolve()
         made.seat([Seat(m.request, m.client, m.partitions) for m in members])
@@ -205,8 +197,8 @@ class SimulatedGroup:
         assert isinstance(group, ConsumerGroup)
         stay = [member for member in group.members if member.member_id != leaving]
         classic = [member for member in stay if member.request is not None]
-        allowed = self._brokers.migration in _DOWN and len(stay) <= self._brokers.max_size
-        if not stay or len(classic) < len(stay) or not allowed:
+        refused = self._brokers.migration not in ("downgrade", "bidirectional")
+        if refused or not 0 < len(classic) == len(stay) <= self._brokers.max_size:
             return False
         resting = group.phase is GroupState.STABLE
         # ClassicGroup.fromConsumerGroup: the first one leads; who has just joined is added last.
@@ -219,8 +211,8 @@ class SimulatedGroup:
             for m in ordered
             if m.request is not None
         ]
-        lists = [request.assignors for request, _, _ in seats]
-        made.seat(seats, elect(lists, self._brokers.kind).assignor or "", None)
+        vote = elect([seat.request.assignors for seat in seats], self._brokers.kind)
+        made.seat(seats, vote.assignor or "", None)
         for member in classic:
             if member.silent:
                 made.silent(member.member_id, member.heard, member.client)

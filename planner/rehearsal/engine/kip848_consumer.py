@@ -7,11 +7,9 @@ at once; what another one revoked it gets with its own next heartbeat. As with t
 a heartbeat that would find nothing new is not simulated.
 """
 
-from typing import Final
-
 from rebal.groups.assignors import TopicPartition
 from rebal.planner.rehearsal.engine.agenda import Timer
-from rebal.planner.rehearsal.engine.consumer import ROUND_TRIP
+from rebal.planner.rehearsal.engine.consumer import BACKOFF, ROUND_TRIP
 from rebal.planner.rehearsal.engine.member import SimulatedMember, Surroundings
 from rebal.planner.rehearsal.engine.memory import (
     COMES_BACK,
@@ -21,9 +19,6 @@ from rebal.planner.rehearsal.engine.memory import (
     Error,
 )
 from rebal.planner.rehearsal.engine.process import Process, RunningProcess
-
-_BACKOFF: Final = 0.1
-_FENCED: Final = (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH)
 
 
 class Kip848Consumer(SimulatedMember):
@@ -139,8 +134,8 @@ class Kip848Consumer(SimulatedMember):
         self.failed += 1
         if error is Error.NOT_COORDINATOR:
             self._woken = True
-            self._heartbeat.after(_BACKOFF, self._beat)
-        elif error in _FENCED:
+            self._heartbeat.after(BACKOFF, self._beat)
+        elif error in (Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH):
             self._around.tell(self, "fenced", error.name)
             self._set_moving(True)
             self._stale = True
@@ -157,7 +152,7 @@ class Kip848Consumer(SimulatedMember):
     # Reconciliation
 
     def _revoke(self) -> None:
-        """Revoke partitions that are not in the target; the listener runs in this poll."""
+        # The listener runs in this poll.
         target = self._target or frozenset()
         revoked = self.owned - self._numbers(target)
         took = self._give_up(revoked, self.revoked, self.process.on_revoked)
@@ -173,7 +168,6 @@ class Kip848Consumer(SimulatedMember):
         self._step.after(took, self._acknowledge, target)
 
     def _acknowledge(self, target: frozenset[TopicPartition]) -> None:
-        """Consume what was added, and tell the coordinator at once."""
         if self._throws_in("assigned"):
             return
         self._own(self._numbers(target) - self.owned)
@@ -202,10 +196,6 @@ class Kip848Consumer(SimulatedMember):
 
     # Partitions
 
-    def _goodbye(self) -> None:
-        epoch = LEAVES if self.instance_id is None else COMES_BACK
-        self._group.beat(self._request(epoch, full=False), self)
-
     def _let_go(self) -> tuple[float, bool]:
         """Revoke all partitions; it leaves when the listener has returned.
 
@@ -218,7 +208,8 @@ class Kip848Consumer(SimulatedMember):
 
     def _depart(self, last: float, *, leaves: bool) -> None:
         if leaves:
-            self._goodbye()
+            epoch = LEAVES if self.instance_id is None else COMES_BACK
+            self._group.beat(self._request(epoch, full=False), self)
         self._group.silent(self.member_id, last, self)
 
     # Time
@@ -229,15 +220,12 @@ class Kip848Consumer(SimulatedMember):
         return self._chance.poll(self._client_id, earliest, every, self._agenda.now)
 
     def _poll_too_late(self, until: float) -> None:
-        """Leave the group by itself: the application has not polled (max.poll.interval.ms)."""
         if self.alive and until == self._busy_until and not self._stale:
             self._around.tell(self, "past its poll timeout")
             self._ledger.past(self.process.name, now=self._agenda.now, over=False)
             self._stale = True
             self._set_moving(True)
-            last = self._last_beat()
-            self._goodbye()
-            self._group.silent(self.member_id, last, self)
+            self._depart(self._last_beat(), leaves=True)
             self._step.at(until, self._lose)
 
     def _under_way(self) -> bool:

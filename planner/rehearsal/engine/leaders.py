@@ -37,8 +37,6 @@ from rebal.groups.model import RebalanceProtocol
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.rehearsal.engine.memory import JoinRequest
 
-_REMEMBERS = "sticky"
-
 
 def sent(assignor: Assignor, member: SpecMember, *, eager: bool) -> SpecMember:
     """Return what the leader reads of a member: an EAGER one owns nothing when it joins (KIP-429).
@@ -47,7 +45,7 @@ def sent(assignor: Assignor, member: SpecMember, *, eager: bool) -> SpecMember:
     when they assign; `sticky` computes it from `owned`, which stays for it.
     """
     if isinstance(assignor, KafkaAssignor):
-        forgets = eager and member.owned and assignor.name != _REMEMBERS
+        forgets = eager and member.owned and assignor.name != "sticky"
         return replace(member, owned=()) if forgets else member
     data = assignor.subscription_user_data(member)
     return replace(member, owned=() if eager else member.owned, user_data=data)
@@ -92,8 +90,7 @@ class Rounds:
     """
 
     def __init__(self, spec: Spec, assignor: Assignor, protocol: RebalanceProtocol) -> None:
-        self.spec = spec
-        self._assignor = assignor
+        self.spec, self._assignor = spec, assignor
         self._eager = protocol is RebalanceProtocol.EAGER
         self._result: Assignment | None = None
         self.undecided = Undecided()
@@ -130,10 +127,9 @@ class Rounds:
 
     def _receive(self) -> None:
         """Take over the last assignment; all members are of one generation then."""
-        result, self._result = self._result, None
+        result, self._result, members = self._result, None, self.spec.members
         if result is None:
             return
-        members = self.spec.members
         generation = max((member.generation or 0 for member in members), default=0) + 1
         self.spec = replace(
             self.spec,
@@ -196,8 +192,10 @@ class WorkerLeaders:
         if protocol == EAGER:
             dealt = eager((one.member_id for one in members), self._configured)
             return {id_: list(work) for id_, work in dealt.items()}, 0.0
+        # A worker's work has the order of its JoinGroup request.
         held: dict[str, Work] = {
-            one.member_id: () if one.eager else _sent(one.subscription.owned) for one in members
+            one.member_id: () if one.eager else work_in(by_connector(tuple(one.subscription.owned)))
+            for one in members
         }
         led = next(one.subscription.generation for one in members if one.member_id == leader)
         given, self._memories[leader] = incremental(
@@ -213,11 +211,6 @@ class WorkerLeaders:
         )
         made = {id_: list(after(held[id_], part)) for id_, part in given.items()}
         return made, max((part.delay_ms for part in given.values()), default=0) / 1000
-
-
-def _sent(work: Owned) -> Work:
-    """Return a worker's work in the order of its JoinGroup request."""
-    return work_in(by_connector(tuple(work)))
 
 
 def kafkajs_round_robin(spec: Spec) -> Assignment:

@@ -3,7 +3,7 @@ of gaps and overlaps.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from rebal.groups.model import Record
@@ -77,23 +77,21 @@ class _OwnedPartition:
 
     def __init__(self, since: float) -> None:
         self.owners: tuple[str, ...] = ()
-        self.since, self.last = since, ""
-        self.gaps = self.longest = 0.0
+        self.since, self.last, self.gaps, self.longest = since, "", 0.0, 0.0
 
 
 class Ledger:
-    """Partitions by number, 0 to n-1, and their owners by name.
+    """Partitions by number, 0 to n-1 in their order, and their owners by name.
 
     Who owned what is kept only where `keep` asks for it: a large group has millions of changes.
     `stopped` counts how often partitions have lost their owner, `moved` how often they got another.
     """
 
-    def __init__(self, numbers: Mapping[TopicPartition, int], *, keep: bool) -> None:
-        self.numbers: Final = dict(numbers)
+    def __init__(self, pairs: Iterable[TopicPartition], *, keep: bool) -> None:
+        self.numbers: Final = {pair: number for number, pair in enumerate(pairs)}
         self._partitions = [_OwnedPartition(0.0) for _ in self.numbers]
-        self._longest_of_phase = 0.0
         self._past: set[str] = set()
-        self._twice = self._twice_past = 0.0
+        self._longest_of_phase = self._twice = self._twice_past = 0.0
         self.stopped = self.moved = 0
         self._keep = keep
         self._open: dict[tuple[int, str], float] = {}

@@ -19,6 +19,7 @@ from rebal.planner.rehearsal.engine.process import (
     rejoins_in_poll,
 )
 
+# What Java's commit throws.
 _THROWN: Final = {
     Error.REBALANCE_IN_PROGRESS: "RebalanceInProgressException",
     Error.UNKNOWN_MEMBER_ID: "CommitFailedException",
@@ -26,7 +27,6 @@ _THROWN: Final = {
     Error.STALE_MEMBER_EPOCH: "CommitFailedException",
     Error.FENCED_INSTANCE_ID: "FencedInstanceIdException",
 }
-"""What Java's commit throws."""
 
 
 class Surroundings(Protocol):
@@ -75,22 +75,18 @@ class SimulatedMember(ABC):
     def __init__(
         self, process: Process, around: Surroundings, *, interval: float, session: float
     ) -> None:
-        self.process = process
+        self.process, self.instance_id, self.alive = process, process.instance_id, True
         self.member_id = self.last_id = ""
-        self.instance_id = process.instance_id
-        self.alive = True
-        self.rejected = 0
+        self.rejected = self.failed = 0
         self.owned: frozenset[int] = frozenset()
         self.rebalances, self.revoked = Latency(), Latency()
         self.assigned, self.lost = Latency(), Latency()
-        self.failed = 0
         self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
         self._around, self._chance = around, around.chance
         self._client_id = process.client_id or process.name
         self._in_poll = rejoins_in_poll(process)
         self._interval, self._session = interval, session
-        self._beats_from = 0.0
-        self._busy_until = self._frozen_until = 0.0
+        self._beats_from = self._busy_until = self._frozen_until = 0.0
         self._woken = self._moving = False
         # What it does next, unless something else comes before.
         self._step = Timer(self._agenda)
@@ -134,12 +130,11 @@ class SimulatedMember(ABC):
 
     def busy(self, seconds: float) -> None:
         """Process records for so long without a poll; heartbeats go on."""
-        if not self.alive:
-            return
-        self._around.tell(self, "busy", f"{seconds:g} s")
-        self._set_moving(True)
-        self._in_application(seconds)
-        self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
+        if self.alive:
+            self._around.tell(self, "busy", f"{seconds:g} s")
+            self._set_moving(True)
+            self._in_application(seconds)
+            self._agenda.at(self._busy_until, self._busy_over, self._busy_until)
 
     def freeze(self, seconds: float) -> None:
         """Stop for `seconds`, heartbeats included (a long garbage collection)."""
@@ -201,8 +196,7 @@ class SimulatedMember(ABC):
 
     def _end(self, *, leaves: bool) -> None:
         last = self._heard_last()
-        self.alive = False
-        self.owned = frozenset()
+        self.alive, self.owned = False, frozenset()
         self._step.cancel()
         self._set_moving(False)
         self._depart(last, leaves=leaves)

@@ -294,20 +294,9 @@ class ReconcilingMember(CountedMember):
         """Partitions that it has not released."""
         return self.assigned | self.revoking if self.revoking else self.assigned
 
-    def aim(self, target: Owned) -> None:
-        """Set the target."""
-        if target != self.target:
-            self.target, self.wanted = target, frozenset(target)
-
     def reconciled(self, epoch: int) -> bool:
         """Return whether it has reached the target of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
-
-    def replaces(self, old: ReconcilingMember) -> None:
-        """Take the place of the static member `old`, which has the same instance id."""
-        self.state, self.topics, self.rack = old.state, old.topics, old.rack
-        self.assigned, self.revoking = old.assigned, old.revoking
-        self.target, self.wanted, self.assignor = old.target, old.wanted, old.assignor
 
     def advance(
         self,
@@ -320,14 +309,13 @@ class ReconcilingMember(CountedMember):
         `owned` is what the member says that it owns (None: it says nothing), `taken` what a member
         of the group has not released.
         """
+        own = self.epoch
         if self.state is MemberState.UNREVOKED:
             if owned is None or owned & self.revoking:
                 return False
-            own = self.epoch + 1
+            own += 1
         elif self.reconciled(epoch):
             return False
-        else:
-            own = self.epoch
         kept = self.assigned & self.wanted
         revoking = self.assigned - kept
         missing = self.wanted - kept
@@ -337,10 +325,8 @@ class ReconcilingMember(CountedMember):
             self.state, self.epoch = MemberState.UNREVOKED, own
             self.assigned, self.revoking = kept, revoking
         else:
-            waits = len(free) < len(missing)
-            self.state = MemberState.UNRELEASED if waits else MemberState.STABLE
-            self.epoch = epoch
-            self.assigned, self.revoking = kept | free, _NOTHING
+            self.state = MemberState.UNRELEASED if len(free) < len(missing) else MemberState.STABLE
+            self.epoch, self.assigned, self.revoking = epoch, kept | free, _NOTHING
         return before != (self.assigned, self.revoking)
 
 
@@ -353,61 +339,39 @@ _SIGN: Final = 0x80000000
 _FIBONACCI: Final = -7046029254386353131
 
 
-def table_size(size: int, members: int, kind: CoordinatorKind) -> int:
+def table_size(size: int, members: int, kind: CoordinatorKind | None) -> int:
     """Return the number of buckets after the table of `size` has got its last of `members`.
 
-    Both double a table that is three quarters full: Java after the entry that is too many, Scala
-    before the one that fills it.
+    Both classic ones double a table that is three quarters full: Java after the entry that is too
+    many, Scala before the one that fills it. A TimelineHashMap (`kind` None) doubles before an
+    element is put that may be one too many (BaseHashTable); each member is put more than once, the
+    last one too: its join, then its assignment.
     """
-    count = members + 1 if kind is CoordinatorKind.SCALA else members
-    while count > size * 3 // 4:
+    count = members if kind is CoordinatorKind.JAVA else members + 1
+    while count > (size * 4 // 3 if kind is None else size * 3 // 4):
         size *= 2
     return size
 
 
-def table_order(member_ids: Iterable[str], size: int, kind: CoordinatorKind) -> list[str]:
+def table_order(member_ids: Sequence[str], size: int, kind: CoordinatorKind | None) -> list[str]:
     """Return the ids in the order of a table with `size` buckets.
 
-    `member_ids` are in the order in which they were added. Buckets of more than eight members,
-    which Java turns into trees, are not modelled.
+    `member_ids` are in the order in which they were added; an iteration of a TimelineHashMap takes
+    each bucket from its end (BaseHashTable.findSlot). Buckets of more than eight members, which
+    Java turns into trees, are not modelled.
     """
-    sorts = kind is CoordinatorKind.SCALA
+    scala, shift = kind is CoordinatorKind.SCALA, 65 - size.bit_length()
 
     def place(member_id: str) -> tuple[int, int]:
         hashed = string_hash(member_id)
+        if kind is None:
+            signed = hashed - 2 * _SIGN if hashed >= _SIGN else hashed
+            return (signed * _FIBONACCI & 2**64 - 1) >> shift, 0
         spread = hashed ^ hashed >> 16
         # Scala compares signed hashes.
-        return spread & (size - 1), spread ^ _SIGN if sorts else 0
+        return spread & (size - 1), spread ^ _SIGN if scala else 0
 
-    return sorted(member_ids, key=place)
-
-
-def timeline_size(size: int, members: int) -> int:
-    """Return the number of buckets after a TimelineHashMap of `size` has got its last of `members`.
-
-    BaseHashTable doubles before an element is put that may be one too many. Each member is put more
-    than once, the last one too: its join, then its assignment.
-    """
-    while (members + 1) * 3 > size * 4:
-        size *= 2
-    return size
-
-
-def timeline_order(member_ids: Sequence[str], size: int) -> list[str]:
-    """Return the ids in the order of a TimelineHashMap with `size` buckets.
-
-    `member_ids` are in the order in which they were added; an iteration takes each bucket from its
-    end. Source: BaseHashTable.findSlot.
-    """
-    shift = 65 - size.bit_length()
-
-    def slot(member_id: str) -> int:
-        hashed = string_hash(member_id)
-        signed = hashed - 2 * _SIGN if hashed >= _SIGN else hashed
-        return (signed * _FIBONACCI & 2**64 - 1) >> shift
-
-    newest_first = list(reversed(member_ids))
-    return sorted(newest_first, key=slot)
+    return sorted(reversed(member_ids) if kind is None else member_ids, key=place)
 
 
 class MemberTable(dict[str, _M]):
@@ -428,10 +392,7 @@ class MemberTable(dict[str, _M]):
         self[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
-        if self._kind is None:
-            self._size = timeline_size(self._size, len(self))
-        else:
-            self._size = table_size(self._size, len(self), self._kind)
+        self._size = table_size(self._size, len(self), self._kind)
 
     def remove(self, member: _M) -> None:
         """Remove a member, and its place if no other one has it."""
@@ -441,11 +402,7 @@ class MemberTable(dict[str, _M]):
 
     def ordered(self, member_ids: Iterable[str]) -> list[_M]:
         """Return these members (ids in the order in which they came) in the table's order."""
-        if self._kind is None:
-            ids = timeline_order([*member_ids], self._size)
-        else:
-            ids = table_order(member_ids, self._size, self._kind)
-        return [self[id_] for id_ in ids]
+        return [self[id_] for id_ in table_order([*member_ids], self._size, self._kind)]
 
 
 class MovingCoordinator(ABC, Generic[_M]):
@@ -465,9 +422,7 @@ class MovingCoordinator(ABC, Generic[_M]):
         number: int,
     ) -> None:
         self._agenda, self._brokers, self._watcher, self._chance = agenda, brokers, watcher, chance
-        self._members = members
-        self.number = number
-        self.away = 0.0
+        self._members, self.number, self.away = members, number, 0.0
         self._loading = Timer(agenda)
 
     @property
@@ -541,5 +496,5 @@ class MovingCoordinator(ABC, Generic[_M]):
 
     def _unknown(self, client: Client) -> Error:
         """Return the answer to a process that is no member; another one may have its place."""
-        instance, taken = getattr(client, "instance_id", None), self._members.static
-        return Error.FENCED_INSTANCE_ID if instance in taken else Error.UNKNOWN_MEMBER_ID
+        taken = getattr(client, "instance_id", None) in self._members.static
+        return Error.FENCED_INSTANCE_ID if taken else Error.UNKNOWN_MEMBER_ID

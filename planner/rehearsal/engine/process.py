@@ -11,11 +11,8 @@ _COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
 _EAGER: Final = RebalanceProtocol.EAGER
 Protocols = Mapping[str, frozenset[RebalanceProtocol]]
 NO_PROTOCOLS: Final[Protocols] = {}
-_STICKY: Final = frozenset({"sticky", "cooperative-sticky"})
 _JAVA: Final = ("java", "streams")
-_RETRIES: Final = ("librdkafka", "franz-go", "sarama")
 CALLBACKS: Final = ("revoked", "assigned", "lost")
-_WITHOUT_POLL: Final = ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
 
 
 class Process(Record, frozen=True, kw_only=True):
@@ -86,7 +83,7 @@ def fixed_protocol(process: Process, own: Protocols = NO_PROTOCOLS) -> Rebalance
     """
     if process.family == "connect" or family(process.family).follows_vote:
         return None
-    supported = [_supported(process, name, own) for name in process.assignors]
+    supported = (_supported(process, name, own) for name in process.assignors)
     return _COOPERATIVE if all(_COOPERATIVE in each for each in supported) else _EAGER
 
 
@@ -101,25 +98,15 @@ def _supported(process: Process, name: str, own: Protocols) -> frozenset[Rebalan
     return own.get(name) or protocols_of(name, process.family) or frozenset({_EAGER})
 
 
-def retries(process: Process) -> bool:
-    """Return whether a client whose join was rejected tries again and again, and does not end."""
-    return process.family in _RETRIES
-
-
 def retries_after(process: Process, rejected: int) -> float:
-    """Return the seconds after which it tries again, once it was `rejected` so often in a row.
+    """Return the seconds after which a client whose join was rejected tries again; 0.0: it ends.
 
-    librdkafka waits 2 s (captured), franz-go from 250 ms twice as long each time, 5 s at the most
-    (kgo.RetryBackoffFn), others about 1 s.
+    It was `rejected` so often in a row. librdkafka waits 2 s (captured), franz-go from 250 ms twice
+    as long each time, 5 s at the most (kgo.RetryBackoffFn), sarama about 1 s.
     """
     if process.family == "franz-go":
         return min(0.25 * 2.0 ** min(rejected - 1, 10), 5.0)
-    return 2.0 if process.family == "librdkafka" else 1.0
-
-
-def reads_metadata_after(process: Process) -> bool:
-    """Return whether the leader assigns nothing of a topic that others brought (captured)."""
-    return process.family == "kafka-python"
+    return {"librdkafka": 2.0, "sarama": 1.0}.get(process.family, 0.0)
 
 
 def joins_for_topics(process: Process) -> bool:
@@ -134,7 +121,7 @@ def joins_for_topics(process: Process) -> bool:
 
 def rejoins_in_poll(process: Process) -> bool:
     """Return whether the client joins again only when the application polls."""
-    return process.family not in _WITHOUT_POLL
+    return process.family not in ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
 
 
 def leaves_on_close(process: Process) -> bool:
@@ -149,9 +136,8 @@ def sends_generation(process: Process) -> bool:
     assignors: so it changes with each generation.
     """
     version = version_tuple(process.version)
-    if _STICKY.intersection(process.assignors):
-        return True
-    return process.family in _JAVA and (version is None or version >= (3, 4))
+    newer = process.family in _JAVA and (version is None or version >= (3, 4))
+    return newer or not {"sticky", "cooperative-sticky"}.isdisjoint(process.assignors)
 
 
 def skips_assignment(process: Process) -> bool:

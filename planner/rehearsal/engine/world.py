@@ -78,7 +78,7 @@ class World:
         pairs = [(topic, number) for topic, count in topics.items() for number in range(count)]
         pairs += work_of(connectors or {})
         self._workers = WorkerLeaders(connectors) if connectors else None
-        self.ledger = Ledger({pair: number for number, pair in enumerate(pairs)}, keep=keep)
+        self.ledger = Ledger(pairs, keep=keep)
         self.group = SimulatedGroup(
             self.agenda, brokers, self, self.chance, server=self, generation=generation
         )
@@ -86,7 +86,7 @@ class World:
         self._work = PROTOCOLS if connectors else {}
         self.protocols: Protocols = {**own, **self._work}
         self._topics = dict(topics)
-        self._with_user_data = frozenset(user_data)
+        self.with_user_data = user_data
         self._spec = Spec(
             members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}
         )
@@ -95,12 +95,11 @@ class World:
         self.opaque: set[str] = set()
         """Elected assignors whose assignment is not modelled: nobody owns anything then."""
         self._moving: set[SimulatedMember] = set()
-        self._coming = 0
         self._loading = Timer(self.agenda)
         self._due: dict[str, Process] = {}
         self._silent: set[str] = set()
         self._taking_over = False
-        self._stopped = self._moved = 0
+        self._coming = self._stopped = self._moved = 0
 
     # Set-up and running
 
@@ -108,8 +107,7 @@ class World:
         self, running: Iterable[RunningProcess], assignor: str, leader: str | None = None
     ) -> None:
         """Begin with these in a Stable group that elected `assignor`."""
-        seats = []
-        running = tuple(running)
+        seats, running = [], tuple(running)
         spoken = {one.process.protocol for one in running}
         known = "consumer" in spoken or assignor in {*self._custom, *ASSIGNORS, *self._work}
         if running and ("streams" in spoken or not known):
@@ -117,8 +115,7 @@ class World:
             running = tuple(replace(one, owned=()) for one in running)
         for one in running:
             consumer = self._consumer(one.process)
-            request = consumer.seat(one, assignor)
-            seats.append(Seat(request, consumer, one.owned))
+            seats.append(Seat(consumer.seat(one, assignor), consumer, one.owned))
         if seats:
             self.group.seat(seats, assignor, leader)
         if self._workers is not None and self.group.now.leader is not None and assignor != EAGER:
@@ -265,8 +262,8 @@ class World:
         """Compute what the leader sends; the time that it takes is not modelled."""
         if self._workers is not None and assignor in self._work:
             return self._assign_work(self._workers, assignor, members, leader)
-        chosen = self._custom.get(assignor) or OF_FAMILY.get((leader.process.family, assignor))
-        chosen = chosen or ASSIGNORS.get(assignor)
+        of_family = OF_FAMILY.get((leader.process.family, assignor))
+        chosen = self._custom.get(assignor) or of_family or ASSIGNORS.get(assignor)
         if chosen is None:
             self._count_no_partitions(assignor)
             return {}
@@ -274,22 +271,16 @@ class World:
             read = tuple(sent(chosen, one.subscription, eager=one.eager) for one in members)
             if assignor in FOREIGN:
                 # kafkajs deals its own topics alone.
-                own_topics = leader.process.topics
-                read = tuple(replace(member, topics=own_topics) for member in read)
+                read = tuple(replace(member, topics=leader.process.topics) for member in read)
             known = {t: count for t, count in self._topics.items() if t not in leader.unread}
-            spec = replace(self._spec, members=read, partitions=known)
-            own = isinstance(chosen, KafkaAssignor)
-            result, _ = assigned(chosen, spec)
+            result, _ = assigned(chosen, replace(self._spec, members=read, partitions=known))
         except RebalError as error:
             return str(error)
         validates = leader.protocol is RebalanceProtocol.COOPERATIVE
+        own = isinstance(chosen, KafkaAssignor)
         if validates and not own and (twice := _handed_over(members, result)):
             return f"{twice[0]}-{twice[1]} would be owned twice (ConsumerCoordinator validates it)"
         return result
-
-    def writes_user_data(self, assignor: str | None) -> bool:
-        """Return whether the assignments of this assignor carry user data."""
-        return assignor in self._with_user_data
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
         """Compute the targets of a KIP-848 group as its brokers do; tasks are not modelled."""
@@ -337,7 +328,7 @@ class World:
             leader.enforce_rebalance()
 
     def _loaded(self) -> None:
-        """Wait for the sessions of members that left after the record was written."""
+        # The sessions of members that left after the record was written are waited for.
         running = {one.member_id for one in self.consumers.values() if one.alive}
         self._silent |= self.group.now.lists().keys() - running
 
@@ -374,10 +365,10 @@ class World:
         why = refusal(process)
         if why:
             self._note(process.name, "did not start", why)
-            return
-        consumer = self._consumer(process)
-        self.tell(consumer, "started")
-        consumer.start()
+        else:
+            consumer = self._consumer(process)
+            self.tell(consumer, "started")
+            consumer.start()
 
     def _note_silent(self, consumer: SimulatedMember) -> None:
         if self.group.now.waits_for(consumer.member_id):
@@ -390,14 +381,11 @@ class World:
             self.agenda.after(noticed, self._metadata_seen, topic)
 
     def _metadata_seen(self, topic: str) -> None:
-        """Make the leader join again, if a member subscribes to the topic."""
+        # The leader joins again if a member subscribes to the topic.
         self._coming -= 1
-        if not self.group.subscribes(topic):
-            return
-        leads = self.group.now.leader
-        alive = (one for one in self.consumers.values() if one.alive)
-        leader = next((one for one in alive if one.member_id == leads), None)
-        if leader is not None:
+        leads = self.group.now.leader if self.group.subscribes(topic) else None
+        alive = [one for one in self.consumers.values() if one.alive and one.member_id == leads]
+        for leader in alive[:1]:
             leader.enforce_rebalance()
 
     def _close(self, number: int) -> None:

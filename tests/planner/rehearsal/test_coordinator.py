@@ -14,8 +14,6 @@ from rebal.planner.rehearsal.engine.memory import (
     Error,
     table_order,
     table_size,
-    timeline_order,
-    timeline_size,
 )
 from tests.planner.rehearsal.requests import Member, Table
 
@@ -206,11 +204,11 @@ def test_hash_order_of_a_kip848_group_is_that_of_kafkas_timeline_map(
     ids = [f"m{number}" for number in range(count) if f"m{number}" not in gone.split()]
     size = FIRST_TIMELINE_SIZE
     for number in range(count):
-        size = timeline_size(size, number + 1)
-    assert timeline_order(ids, size) == order.split()
+        size = table_size(size, number + 1, None)
+    assert table_order(ids, size, None) == order.split()
 
 
 def test_keys_of_one_hash_in_a_timeline_map_come_in_the_reverse_order() -> None:
     ids = ["Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa"]
     ordered = ["BB", "Aa", "BBAa", "AaBB", "BBBB", "AaAa"]
-    assert timeline_order(ids, timeline_size(2, 6)) == ordered
+    assert table_order(ids, table_size(2, 6, None), None) == ordered
