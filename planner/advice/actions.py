@@ -122,7 +122,6 @@ def start_of(
 
 def cut_over_of(context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]) -> Advice:
     """Return the advice to stop all of `stopped`, and only then to start them with the list."""
-    answer = admitted(context.memory, stop_and_start(context, stopped, assignors))
     static = [facts for facts in stopped if facts.static]
     everybody = len(stopped) == len(context.members)
     without = "Empty" if everybody else "Stable without the stopped members"
@@ -139,7 +138,10 @@ def cut_over_of(context: Context, stopped: Sequence[Facts], assignors: tuple[str
             names=tuple(facts.name for facts in stopped),
             assignors=assignors,
             after=tuple(after),
-            **_judged(context, answer),
+            **_judged(
+                context,
+                admitted(context.memory, stop_and_start(context, stopped, assignors)),
+            ),
         )
     )
 
@@ -148,7 +150,6 @@ def stop_and_start(
     context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]
 ) -> list[Event]:
     """Return the events of a cut-over: all leave, the others rebalance, all join."""
-    stops = [LeaveEvent(member_id=facts.member.member_id) for facts in stopped]
     # Every Streams program that goes back to the classic protocol has this one assignor.
     back = ("stream",) if context.group.type is GroupType.STREAMS else None
     joins = [
@@ -160,7 +161,7 @@ def stop_and_start(
         )
         for facts in stopped
     ]
-    return [*stops, Settle(), *joins]
+    return [*(LeaveEvent(member_id=each) for each in ids(stopped)), Settle(), *joins]
 
 
 def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
@@ -198,23 +199,24 @@ def as_it_runs(context: Context, facts: Facts) -> Advice:
     made = restart_of(context, facts, runs.list if named else ())
     if made.verdict is not Tri.YES or exact or not unbound:
         return made
-    reason = (
-        f"no file of the inventory is known to be {facts.name}'s, and one may be, with another list"
+    return show(
+        context,
+        Needs.LISTS,
+        f"no file of the inventory is known to be {facts.name}'s, and one may be, with another "
+        "list",
     )
-    return show(context, Needs.LISTS, reason)
 
 
 def first(found: Iterable[Advice], ignore: Mapping[str, str] | None = None) -> Advice:
     """Return the first that is admitted, or that the user accepts by ignoring a rule; else the
     first.
     """
-    best = None
+    tried = []
     for one in found:
         if one.verdict is Tri.YES or acceptable(one, ignore or {}):
             return one
-        best = best or one
-    assert best is not None
-    return best
+        tried.append(one)
+    return tried[0]
 
 
 def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri:
@@ -247,8 +249,13 @@ def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
 
 def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
     """Return the advice with the command that states `fact` instead, which accepts `risk`."""
-    line = context.accepting(risk, fact).line
-    return worded(replace(made, also=(f"or, if {fact}, say so",), command=line))
+    return worded(
+        replace(
+            made,
+            also=(f"or, if {fact}, say so",),
+            command=context.accepting(risk, fact).line,
+        )
+    )
 
 
 def wait(reason: str) -> Advice:
@@ -258,8 +265,12 @@ def wait(reason: str) -> Advice:
 
 def stop(reason: str, *, until: str = "") -> Advice:
     """Return the advice to restart nothing for this reason, or `until` something is so."""
-    text_ = f"restart nothing until {until}" if until else f"restart nothing: {reason}"
-    return Advice(action=Action.STOP, verdict=Tri.NO, reason=reason, text=text_)
+    return Advice(
+        action=Action.STOP,
+        verdict=Tri.NO,
+        reason=reason,
+        text=f"restart nothing until {until}" if until else f"restart nothing: {reason}",
+    )
 
 
 def nothing(reason: str) -> Advice:
@@ -332,11 +343,13 @@ def count(rejected: Sequence[str], here: int) -> Advice:
     one, more = ("was", "it rejoined", "it belongs"), ("were", "they rejoined", "they belong")
     were, rejoined, belong = one if len(rejected) == 1 else more
     reason = f"{listed(rejected)} {were} rejected and no log shows that {rejoined}"
-    said = (
-        f"give the number of members: {reason}; --expect-members {here + len(rejected)} if "
-        f"{belong} to the service, --expect-members {here} if not"
+    return Advice(
+        action=Action.EVIDENCE,
+        verdict=Tri.CANNOT_TELL,
+        reason=reason,
+        text=f"give the number of members: {reason}; --expect-members {here + len(rejected)} if "
+        f"{belong} to the service, --expect-members {here} if not",
     )
-    return Advice(action=Action.EVIDENCE, verdict=Tri.CANNOT_TELL, reason=reason, text=said)
 
 
 def stop_for(finding: Finding) -> Advice:
@@ -346,9 +359,8 @@ def stop_for(finding: Finding) -> Advice:
 
 def open_question(finding: Finding) -> Advice:
     """Return the advice to settle a rule whose answer is cannot tell."""
-    asks = any(ANSWER in one.line for one in finding.commands)
     what = finding.fix or finding.message
-    if asks:
+    if any(ANSWER in one.line for one in finding.commands):
         what = f"restart nothing before the client is known: {finding.message}"
     return Advice(
         action=Action.EVIDENCE,
@@ -366,8 +378,7 @@ def worded(advice: Advice) -> Advice:
 
 def _judged(context: Context, answer: Admission) -> dict[str, Any]:
     """Return the advice's fields that an admission gives."""
-    group = context.group
-    coordinator = group.coordinator
+    group, coordinator = context.group, context.group.coordinator
     needed = _EVIDENCE[answer.needs] if answer.needs is not None else ()
     return {
         "verdict": answer.verdict,

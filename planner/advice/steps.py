@@ -71,17 +71,14 @@ def first_action(plan: Plan, context: Context) -> Actions:
     start.
     """
     step = plan.step(plan.next_step)
-    if step is None:
-        if plan.verdict is Verdict.DONE:
-            return nothing("nothing is left to do"), ()
-        return _hindered(plan, None, context), ()
-    if context.members and context.group.state is not GroupState.STABLE:
-        return wait(f"the group is {context.group.state}, not Stable"), ()
+    if step is None and plan.verdict is Verdict.DONE:
+        return nothing("nothing is left to do"), ()
+    if step is None or (step.exit_code and not context.members):
+        return _hindered(plan, step, context), ()
     if not context.members:
-        if step.exit_code:
-            return _hindered(plan, step, context), ()
-        made = start_of(context, ["the members"], [step.target_list])
-        return with_setting(made, step), ()
+        return with_setting(start_of(context, ["the members"], [step.target_list]), step), ()
+    if context.group.state is not GroupState.STABLE:
+        return wait(f"the group is {context.group.state}, not Stable"), ()
     left = [context.by_id[each] for each in (*step.to_do, *step.unknown) if each in context.by_id]
     made, withheld = step_action(plan, step, context, left, ignore=plan.accepted.ignore)
     own = made.assignors == step.target_list or step.aim is Aim.REFRESH
@@ -212,15 +209,16 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     unread = by_client or not context.snapshot.cluster.settings
     if verdict is Tri.CANNOT_TELL and against is not None and unread:
         return show(context, Needs.LISTS if by_client else Needs.BROKER, against.why)
-    made = Advice(
-        action=Action.RESTART,
-        members=(to_do[0].member.member_id,),
-        names=(to_do[0].name,),
-        verdict=verdict,
-        reason=against.why if against is not None else "the coordinator converts the group",
-        change=consumer_change(to_do[0].family, step.config),
+    return worded(
+        Advice(
+            action=Action.RESTART,
+            members=(to_do[0].member.member_id,),
+            names=(to_do[0].name,),
+            verdict=verdict,
+            reason=against.why if against is not None else "the coordinator converts the group",
+            change=consumer_change(to_do[0].family, step.config),
+        )
     )
-    return worded(made)
 
 
 def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
@@ -245,17 +243,12 @@ def cutting_over(
     made = cut_over_of(context, stopped, assignors)
     if made.verdict is Tri.YES:
         return made, ()
-    sent = memory_of(context, rejoined=True)
-    whole = [admitted(sent, stop_and_start(context, stopped, assignors))]
+    whole = admitted(memory_of(context, rejoined=True), stop_and_start(context, stopped, assignors))
     others = [facts for facts in context.members if facts not in stopped]
-    if (
-        context.reloaded is Tri.CANNOT_TELL
-        and not context.can_probe
-        and whole[0].verdict is Tri.YES
-    ):
+    if context.reloaded is Tri.CANNOT_TELL and not context.can_probe and whole.verdict is Tri.YES:
         # A probe answers no while the stopped members are in the group: it shows no cure.
         return show(context, Needs.LOAD, made.reason), (made,)
-    remedy = _remedy(context, others, assignors, wide=wide, barred=made, by_lists=whole)
+    remedy = _remedy(context, others, assignors, wide=wide, barred=made, by_lists=[whole])
     return remedy, (made,)
 
 
@@ -274,10 +267,10 @@ def cure_of(context: Context) -> Advice:
     dynamic = [facts for facts in context.members if not facts.static]
     static = [facts for facts in context.members if facts.static]
     rested = not any(facts.member.member_id in context.restarted for facts in dynamic)
-    sent = [facts.member.assignors for facts in context.members]
     # A probe denies an assignor that every member sent: a load came later.
     shortened = context.all_exact and any(
-        all(name in one.list for one in sent) for name in context.memory.not_in_all
+        all(name in facts.member.assignors.list for facts in context.members)
+        for name in context.memory.not_in_all
     )
     open_ = rested or (not static and shortened)
     if dynamic and (context.reloaded is Tri.YES or (context.reloaded is not Tri.NO and open_)):
@@ -289,13 +282,18 @@ def cure_of(context: Context) -> Advice:
         left = [f for f in suspects if f.member.member_id not in context.restarted]
         if left:
             return first(as_it_runs(context, facts) for facts in left[:TRIED])
-        why = f"{context.named(suspects)} joined again, and whether a load came later is not known"
-        return show(context, Needs.LOAD, why)
+        return show(
+            context,
+            Needs.LOAD,
+            f"{context.named(suspects)} joined again, and whether a load came later is not known",
+        )
     if not static:
-        odds = show(context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds")
-        return _or_not_loaded(context, odds)
+        return _or_not_loaded(
+            context,
+            show(context, Needs.CONFLICT, "the coordinator's lists and the logs are at odds"),
+        )
     # Logs show each member's list, and their zone alone would show when it was sent.
-    joined = [facts for facts in context.members if facts.member.joined_at is not None]
+    joined = any(facts.member.joined_at is not None for facts in context.members)
     undated = context.snapshot.undated_logs and context.all_exact and not joined
     if context.reloaded is Tri.CANNOT_TELL and undated:
         return show(
@@ -385,21 +383,28 @@ def _or_not_loaded(context: Context, made: Advice) -> Advice:
     joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
     if len(joined) < len(context.members) or not context.restarted:
         return made
-    fact = (
+    return stated(
+        context,
+        made,
+        Risk.FORGOTTEN_LISTS,
         f"no broker has stopped or moved since {max(joined):%H:%M:%SZ}, nor will until the plan is "
-        "carried out"
+        "carried out",
     )
-    return stated(context, made, Risk.FORGOTTEN_LISTS, fact)
 
 
 def _no_wide_list(context: Context, lacking: Sequence[Facts], wide: Sequence[str]) -> Advice:
     """Return the advice where no client of these members is known to start with the wide list."""
     open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
     if not open_:
-        why = f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
-        return replan(context, why)
-    why = f"the client of {context.named(open_)} is not known, and not every client starts with"
-    return show(context, Needs.LISTS, f"{why} [{', '.join(wide)}] (RB906)")
+        return replan(
+            context, f"{context.named(lacking)} cannot start with [{', '.join(wide)}] (RB104)"
+        )
+    return show(
+        context,
+        Needs.LISTS,
+        f"the client of {context.named(open_)} is not known, and not every client starts with "
+        f"[{', '.join(wide)}] (RB906)",
+    )
 
 
 def restart_fix(

@@ -323,14 +323,15 @@ def _why_narrow(context: Context) -> tuple[str, ...]:
 
 
 def _stop_and_start(context: Context, number: int) -> Step:
-    group = context.group.group_id
     stopped = context.unmixable
     clients = " and ".join(sorted({str(facts.family) for facts in stopped}))
-    left = len(context.members) - len(stopped)
     total = sum(map(owned, context.snapshot.members))
     others = [facts for facts in context.members if facts not in stopped]
+    left = len(others)
     carried = f", and the {left} that stay can carry {all_partitions(total)} for a while"
     holds = worst(context.supports(facts, context.target) for facts in others)
+    # While the target is elected.
+    turned = cooperative(context.target) is Tri.YES
     return Step(
         id=number,
         title=STOP_THEN_START.format(whom=f"{clients} member", how=f"on {context.target}"),
@@ -356,14 +357,21 @@ def _stop_and_start(context: Context, number: int) -> Step:
         ),
         rollback=BACK_FROM_STOP.format(keep=context.keep, goal=back_goal(context)),
         commands=(
-            NamedCommand("see that it is Stable", context.given.inspect(group, "--probe")),
+            NamedCommand(
+                "see that it is Stable",
+                context.given.inspect(context.group.group_id, "--probe"),
+            ),
             again(context),
         ),
         cost=stop_some(
             Roll(
                 snapshot=priced(context),
                 order=ids(stopped),
-                eager=ids(facts for facts in context.members if _runs_eager(context, facts)),
+                eager=ids(
+                    facts
+                    for facts in others
+                    if facts not in context.settled and not (turned and follows_vote(facts))
+                ),
                 target=(context.target,),
                 speed=context.speed,
                 pricing=context.pricing,
@@ -371,12 +379,6 @@ def _stop_and_start(context: Context, number: int) -> Step:
         ),
         exit_code=exit_code(holds),
     )
-
-
-def _runs_eager(context: Context, facts: Facts) -> bool:
-    """Return whether this member, which keeps running, is EAGER while the target is elected."""
-    turned = follows_vote(facts) and cooperative(context.target) is Tri.YES
-    return not turned and facts not in (*context.unmixable, *context.settled)
 
 
 def _cut_over(context: Context) -> Step:
@@ -418,7 +420,9 @@ def library(context: Context, before: Context | None = None) -> PlannedPath:
     bridge = context.bridge
     if bridge.verdict is Tri.CANNOT_TELL:
         return PlannedPath(name=PathKind.NONE, reasons=(bridge.why,))
-    usual = _usual(context, before)
+    usual = families()[context.client or ""].newest_list
+    if before is not None and before.elected:
+        usual = before.common_list or (before.elected,)
     if bridge.verdict is Tri.NO:
         name, steps = PathKind.LIBRARY_STOP, [_over_a_stop(context, usual)]
     else:
@@ -433,13 +437,6 @@ def library(context: Context, before: Context | None = None) -> PlannedPath:
         steps=tuple(steps),
         next_step=1,
     )
-
-
-def _usual(context: Context, before: Context | None) -> tuple[str, ...]:
-    """Return the list that the library ran `before`, else the one that it has by default."""
-    if before is None or not before.elected:
-        return families()[context.client or ""].newest_list
-    return before.common_list or (before.elected,)
 
 
 def _gate(context: Context) -> Gate:
@@ -543,5 +540,6 @@ def _in_a_group_of_its_own(context: Context, new: str) -> Iterator[NamedCommand]
         ("copy them", ("--group", new, *copies, "--execute")),
         ("watch both lags", ("--describe", "--group", old, "--group", new)),
     ):
-        line = context.given.kafka("kafka-consumer-groups.sh", *words)
-        yield NamedCommand(f"without a stop: {use}", line)
+        yield NamedCommand(
+            f"without a stop: {use}", context.given.kafka("kafka-consumer-groups.sh", *words)
+        )

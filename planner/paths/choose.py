@@ -1,6 +1,6 @@
 """The choice of a path for a group, and the plan made of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -127,7 +127,12 @@ def make_plan(
         not_checked=_not_checked(context),
         assumptions=(
             *assumed,
-            *_assumptions(families or {}, ignore or {}),
+            *(
+                f"{'every member whose client is not proven' if key == '*' else f'client id {key}'}"
+                f" is {family}"
+                for key, family in (families or {}).items()
+            ),
+            *(f"{rule} is ignored: {reason}" for rule, reason in (ignore or {}).items()),
             *(f"{name} left for good" for name in departed),
         ),
         accepted=Accepted(
@@ -150,11 +155,14 @@ def _instead(context: Context, path: PlannedPath) -> str:
 
     Brokers, clients and members are all proven to allow KIP-848.
     """
-    begun = any(step.done for step in path.steps)
-    if context.goal != COOPERATIVE or begun or not path.name.reads_lists:
-        return ""
-    can = allows(online(context)) is Tri.YES
-    return CONSUMER if can and all(too_old(one) is Tri.NO for one in context.members) else ""
+    can = (
+        context.goal == COOPERATIVE
+        and path.name.reads_lists
+        and not any(step.done for step in path.steps)
+        and allows(online(context)) is Tri.YES
+        and all(too_old(facts) is Tri.NO for facts in context.members)
+    )
+    return CONSUMER if can else ""
 
 
 def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
@@ -168,16 +176,15 @@ def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
         return made
     answer = Tri.CANNOT_TELL if first or advice.verdict is Tri.YES else advice.verdict
     code = exit_code(answer)
-    steps = tuple(
-        replace(step, exit_code=code, precondition_holds=answer)
-        if step.id == plan.next_step
-        else step
-        for step in plan.steps
-    )
     path = replace(path, reasons=((first or advice).reason, *path.reasons))
     return replace(
         made,
-        steps=steps,
+        steps=tuple(
+            replace(step, exit_code=code, precondition_holds=answer)
+            if step.id == plan.next_step
+            else step
+            for step in plan.steps
+        ),
         verdict=verdict_of(code, done=False),
         exit_code=code,
         summary=_summary(context, path, code, plan.findings),
@@ -223,22 +230,17 @@ def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
 def _misnamed(context: Context) -> str:
     """Return why no member here has the assignor that `--to` names; empty where one may."""
     named = f"--to {context.target} names an assignor of"
-    rows = (
-        (context.group.protocol_type == "connect", "Connect workers"),
-        (context.streams or context.group.type is GroupType.STREAMS, "a Kafka Streams program"),
-    )
-    program = first_reason(rows)
+    program = "Connect workers" if context.group.protocol_type == "connect" else ""
+    if context.streams or context.group.type is GroupType.STREAMS:
+        program = "a Kafka Streams program"
     others = (f.family_proven and f.family != "kafkajs" for f in context.members)
     own = context.target == "RoundRobinAssigner" and not context.holding and all(others)
-    wrong = (
-        (
-            context.only_target and program,
+    if context.only_target and program:
+        return (
             f"{named} consumers, and this is a group of {program}, which takes --to cooperative "
-            "and --to eager",
-        ),
-        (own, f"{named} kafkajs, which no member runs: that of the others is roundrobin"),
-    )
-    return first_reason(wrong) or ""
+            "and --to eager"
+        )
+    return f"{named} kafkajs, which no member runs: that of the others is roundrobin" if own else ""
 
 
 def _findings(
@@ -270,17 +272,6 @@ def _target(context: Context, path: PlannedPath) -> str:
     return first_reason(rows) or context.target
 
 
-def _assumptions(families: Mapping[str, str], ignore: Mapping[str, str]) -> tuple[str, ...]:
-    everybody = "every member whose client is not proven"
-    return (
-        *(
-            f"{everybody if key == '*' else f'client id {key}'} is {family}"
-            for key, family in families.items()
-        ),
-        *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
-    )
-
-
 def _judged(
     context: Context,
     path: PlannedPath,
@@ -294,33 +285,27 @@ def _judged(
     answer and does not count in the exit code.
     """
     narrows = path.name.reads_lists and step.id == context.narrow_step
-    needs_target = narrows and step.target_list == (context.target,)
-    holding = (context.supports(facts, context.target) for facts in context.members)
-    lists = worst(holding) if needs_target else Tri.YES
-    own = answer_of(step.exit_code)
+    lists, own = Tri.YES, answer_of(step.exit_code)
+    if narrows and step.target_list == (context.target,):
+        lists = worst(context.supports(facts, context.target) for facts in context.members)
     answers = map(says, gating(findings, step.id, ignored=True))
-    holds = worst([*answers, lists, own, step.precondition_holds])
     heeded = {own, *map(says, gating(findings, step.id))}
     if lists in _RISKS and _RISKS[lists] not in ignore:
         heeded.add(lists)
     if narrows and step.unknown and not step.to_do and Risk.UNKNOWN_LISTS not in ignore:
         heeded.add(Tri.CANNOT_TELL)
-    return replace(
-        step,
-        precondition_holds=holds,
-        exit_code=exit_code(*heeded),
-        commands=(
-            *(one for one in step.commands if one.use.removeprefix(ACCEPT) not in ignore),
-            *_confirming(context, step),
-        ),
-    )
-
-
-def _confirming(context: Context, step: Step) -> Iterator[NamedCommand]:
-    """Yield the command that confirms what no evidence shows of the step; it needs a kept plan."""
+    commands = list(step.commands)
+    # No evidence shows it, and the confirmation needs a kept plan.
     if step.gate.by_hand and context.given.plan is not None:
         reason = option("--reason", step.gate.by_hand)
-        yield NamedCommand("confirm it", context.given.confirm("--confirm", str(step.id), *reason))
+        line = context.given.confirm("--confirm", str(step.id), *reason)
+        commands.append(NamedCommand("confirm it", line))
+    return replace(
+        step,
+        precondition_holds=worst([*answers, lists, own, step.precondition_holds]),
+        exit_code=exit_code(*heeded),
+        commands=tuple(one for one in commands if one.use.removeprefix(ACCEPT) not in ignore),
+    )
 
 
 def _exit_code(
@@ -350,15 +335,14 @@ def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[
         blocking = [finding for finding in blocking if finding.result is Tri.YES]
     by = ", ".join(sorted({finding.rule for finding in blocking}))
     if path.name is PathKind.NONE:
+        said, rule = next(iter(path.reasons), "the type of the group is not known."), ""
         why = next(iter((*blocking, *gating(findings, ignored=True))), None)
-        said = (
-            why.message if why else next(iter(path.reasons), "the type of the group is not known.")
-        )
-        rule = f" ({why.rule}{', ignored' if why.ignored else ''})" if why else ""
+        if why is not None:
+            said, rule = why.message, f" ({why.rule}{', ignored' if why.ignored else ''})"
         return f"no step can be planned: {said.rstrip('.')}{rule}"
+    if number is None and code == SAFE:
+        return "nothing left to do: every member is proven to be done"
     if number is None:
-        if code == SAFE:
-            return "nothing left to do: every member is proven to be done"
         return f"every present member is done, but: {by or 'some are missing'}"
     why_not = next(iter(path.reasons), "")
     count = len(context.unsure) or len(context.ahead)

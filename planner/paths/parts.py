@@ -19,6 +19,7 @@ from rebal.groups.model import (
     Member,
     RebalanceProtocol,
     Record,
+    Software,
     Tri,
 )
 from rebal.planner.advice.wording import (
@@ -85,13 +86,11 @@ def gate_of(
     must check where no evidence shows it; `rebal verify` then accepts a confirmation. Each gate
     names the client metrics to watch.
     """
-    needs = (*needs, *_metrics_lines(context))
-    if by_hand:
-        needs = (*needs, f"{by_hand}; then confirm it with --confirm")
+    confirm = (f"{by_hand}; then confirm it with --confirm",) if by_hand else ()
     return Gate(
         command=context.given.verify() if context.given.plan is not None else context.replan(),
         shows=shows,
-        needs=needs,
+        needs=(*needs, *_metrics_lines(context), *confirm),
         holds=holds,
         aim=aim,
         by_hand=by_hand,
@@ -163,22 +162,20 @@ def list_settings(
     by_family: dict[str, list[Facts]] = defaultdict(list)
     ranks: dict[str, int] = {}
     for facts in members:
-        for n, key in enumerate(facts.candidates if facts.family is None else (facts.family,)):
+        # A known client comes before a guess, and the likelier guess before the other.
+        for rank, key in enumerate(facts.guesses, 0 if facts.family is not None else 1):
             by_family[key].append(facts)
-            # A known client comes before a guess, and the likelier guess before the other.
-            rank = 0 if facts.family is not None else n + 1
             ranks[key] = min(rank, ranks.get(key, rank))
     made: list[Setting] = []
     for key in sorted(by_family, key=lambda key: (ranks[key], key)):
         mine = by_family[key]
-        whole = len(mine) == len(context.members)
         named = [facts.name for facts in mine]
         notes = tuple(_notes(context, names, key, mine))
         settings = settings_for(
             key,
             names,
             context.group.group_id,
-            () if whole else named,
+            () if len(mine) == len(context.members) else named,
             connector=context.sink is not None,
             classes=classes_of(context.snapshot),
         )
@@ -190,9 +187,12 @@ def _notes(
     context: Context, names: Sequence[str], key: str, members: Sequence[Facts]
 ) -> Iterator[str]:
     """Yield the conditions under which the text works for these clients."""
-    for name in names if key == "java" else ():
-        if java_class(name) is None and name not in classes_of(context.snapshot):
-            yield f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
+    known = classes_of(context.snapshot)
+    yield from (
+        f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
+        for name in names
+        if key == "java" and java_class(name) is None and name not in known
+    )
     if context.sink is not None:
         yield (
             f"set this in the configuration of connector {plain(context.sink)}; the workers need "
@@ -207,7 +207,8 @@ def _notes(
         bounded = [f for f in members if f.family is not None or f.candidates[:1] == (key,)]
         old = [facts for facts in bounded if facts.older_than(since) is Tri.YES]
         if old:
-            now = ", ".join(f"{facts.name}: {_runs(facts)}" for facts in old[:6])
+            runs = ((facts.name, facts.software or Software()) for facts in old[:6])
+            now = ", ".join(f"{name}: {o.version or o.version_range or ''}" for name, o in runs)
             yield f"{needs}: upgrade in this restart ({plain(now)})"
         elif not all(f in bounded and f.older_than(since) is Tri.NO for f in members):
             yield f"{needs}; not every version is known"
@@ -216,18 +217,12 @@ def _notes(
         yield "name range explicitly: it was only the default of versions before 3.0"
 
 
-def _runs(facts: Facts) -> str:
-    software = facts.software
-    return (software.version or software.version_range or "") if software else ""
-
-
 def cost_of(context: Context, rest: Sequence[Facts], names: Sequence[str]) -> Cost | None:
     """Return the cost of restarting `rest` with the list `names` (empty: each with its own list);
     None without a pricing.
     """
-    eager_after = any(cooperative(name) is not Tri.YES for name in names) or not names
-    eager = _eager(context, names, eager_after=eager_after)
-    return roll_cost(context, rest, eager, names, after=eager_after)
+    after = any(cooperative(name) is not Tri.YES for name in names) or not names
+    return roll_cost(context, rest, _eager(context, names, eager_after=after), names, after=after)
 
 
 def roll_cost(
@@ -309,9 +304,9 @@ def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) 
     yield ONE_BY_ONE
     static = [facts for facts in rest if facts.static]
     if static:
-        in_time = by_lists and all(facts.back_in_time(context.speed) for facts in static)
-        vote = "rebalances only if another assignor is elected, check its new id (RB109); "
-        quiet = vote if in_time else ""
+        quiet = ""
+        if by_lists and all(facts.back_in_time(context.speed) for facts in static):
+            quiet = "rebalances only if another assignor is elected, check its new id (RB109); "
         yield f"static ({context.named(static, 3)}): {quiet}never two processes with one id"
     by_limit: dict[str, list[str]] = defaultdict(list)
     for workload, surge in _workloads(rest).items():
@@ -444,5 +439,7 @@ def stopping(context: Context, risk: Risk) -> tuple[NamedCommand, ...]:
     """Return the commands of a stop of all members: the one that accepts it as `risk`, and the one
     that shows whether the group is Empty.
     """
-    look = context.given.look(context.group.group_id)
-    return context.accepting(risk, AGREED), NamedCommand("see the group's state", look)
+    return (
+        context.accepting(risk, AGREED),
+        NamedCommand("see the group's state", context.given.look(context.group.group_id)),
+    )

@@ -487,12 +487,7 @@ def _connect_step(
 ) -> Step:
     rest = [*to_do, *unknown]
     up, together = protocol == "sessioned", turns_eager(context)
-    predict = stop_workers if together else by_workers
     simulation = context.given.simulate(context.group.group_id, "--assignor", "sessioned")
-    log = (
-        "check in the log of each worker's start (DistributedConfig values) that "
-        f"connect.protocol = {protocol}"
-    )
     return Step(
         id=1,
         title=STOP_THEN_START.format(whom="worker", how=f"with connect.protocol={protocol}")
@@ -556,14 +551,15 @@ def _connect_step(
             else ("--client-log of each worker's start, or --request-log across a rebalance",),
             holds=Tri.NO,
             aim=Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER,
-            by_hand=log,
+            by_hand="check in the log of each worker's start (DistributedConfig values) that "
+            f"connect.protocol = {protocol}",
         ),
         rollback="the old setting, one by one" + (AFTER_THE_LAST if up else ""),
         commands=(
             *((NamedCommand("simulate the restarts", simulation),) if up else ()),
             *(stopping(context, Risk.STOP_FOR_PROTOCOL) if together else ()),
         ),
-        cost=predict(
+        cost=(stop_workers if together else by_workers)(
             Roll(
                 snapshot=context.snapshot,
                 eager_after=not up,

@@ -127,14 +127,13 @@ def over_kip848(context: Context, back: bool) -> PlannedPath:
         return PlannedPath(name=PathKind.FINISHED)
     common, own = conditions(context, up=not back)
     closed = closed_online(context, up=not back)
+    answers = (*own, *common) if back else (*common, *own)
     if closed or not everybody:
         name = PathKind.KIP848_BACK_OFFLINE if back else PathKind.KIP848_OFFLINE
         answers, step = common, (_back_over_stop if back else _over_stop)(context, common, closed)
     elif back:
-        answers = (*own, *common)
         name, step = PathKind.KIP848_BACK, _back_online(context, answers)
     else:
-        answers = (*common, *own)
         name, step = PathKind.KIP848_ONLINE, _to_online(context, answers)
     begun = f"{there} of {everybody} done" if there else "not begun"
     return PlannedPath(
@@ -231,8 +230,12 @@ def _why(context: Context) -> list[str]:
         "remove it and ignore RB408 if none does"
     )
     static = "with two processes of one instance id, the second is now rejected (RB407)"
-    has_static = any(facts.static for facts in context.members)
-    return reasons(((context.elected == "range", ranged), (has_static, static)))
+    return reasons(
+        (
+            (context.elected == "range", ranged),
+            (any(facts.static for facts in context.members), static),
+        )
+    )
 
 
 def _server_side(context: Context) -> str:
@@ -241,9 +244,9 @@ def _server_side(context: Context) -> str:
     """
     if context.elected == "range":
         return "range"
-    kip848 = context.group.type is GroupType.CONSUMER
-    default = default_server_side(context.snapshot)
-    return (context.group.assignor or default) if kip848 else default
+    if context.group.type is GroupType.CONSUMER and context.group.assignor:
+        return context.group.assignor
+    return default_server_side(context.snapshot)
 
 
 def _consumer_settings(context: Context, members: Sequence[Facts]) -> tuple[Setting, ...]:
@@ -252,9 +255,8 @@ def _consumer_settings(context: Context, members: Sequence[Facts]) -> tuple[Sett
         mine = [facts for facts in members if facts.family == key]
         known = family(key)
         old = [facts for facts in mine if too_old(facts) is Tri.YES]
-        unsure = any(too_old(facts) is Tri.CANNOT_TELL for facts in mine)
         notes = []
-        if old or unsure:
+        if not all(too_old(facts) is Tri.NO for facts in mine):
             title = "kafka-clients" if key == "java" else known.title
             more = f": upgrade first ({context.named(old)})" if old else ""
             notes.append(f"needs {title} {known.kip848_since} or later{more}")
@@ -380,7 +382,6 @@ def _streams_step(context: Context) -> Step:
     back = CLASSIC if up else STREAMS
     _, aim, again = _WAYS[goal]
     needs = f"; needs Kafka Streams {needed_version(context)} or later" if up else ""
-    head = f"group {context.group.group_id}{needs}"
     return over_a_stop(
         context,
         whom="instance",
@@ -392,7 +393,9 @@ def _streams_step(context: Context) -> Step:
             aim=aim,
         ),
         back=f"group.protocol={back}",
-        config=program_settings("streams", {"group.protocol": goal}, head),
+        config=program_settings(
+            "streams", {"group.protocol": goal}, f"group {context.group.group_id}{needs}"
+        ),
         why=_WHY[goal],
         risk=Risk.STOP_FOR_PROTOCOL,
         answers=(*of_brokers(context), *of_clients(context)),
@@ -413,10 +416,10 @@ def _group_settings(context: Context) -> Iterator[NamedCommand]:
         ("session.timeout.ms", f"{session * 1000:.0f}"),
         ("heartbeat.interval.ms", "5000"),
     ):
-        added = ("--alter", *of_group, "--add-config", f"streams.{setting}={value}")
+        words = ("--alter", *of_group, "--add-config", f"streams.{setting}={value}")
         yield NamedCommand(
             f"before the start, if the program sets {setting}, with its value",
-            context.given.kafka("kafka-configs.sh", *added),
+            context.given.kafka("kafka-configs.sh", *words),
         )
 
 
@@ -449,15 +452,15 @@ def starts_again(context: Context, before: Context) -> bool:
 def start_again(context: Context, before: Context) -> PlannedPath:
     """Return the path of one step: the members start with what they ran in `before`."""
     group, elected, old = before.group.group_id, before.group.assignor, before.common_list
-    connect = before.group.protocol_type == "connect"
     assignors: tuple[str, ...] = ()
     aim, name = _aim(context, before), PathKind.STREAMS_START
-    if connect:
+    if before.group.protocol_type == "connect":
         # The value of connect.protocol that elects what the workers ran.
         protocol = "eager" if elected in (None, "default") else elected
         what, name = f"connect.protocol={protocol}", PathKind.CONNECT_START
-        wanted = {"connect.protocol": protocol}
-        config = program_settings("connect", wanted, f"worker configuration, group {group}")
+        config = program_settings(
+            "connect", {"connect.protocol": protocol}, f"worker configuration, group {group}"
+        )
     elif before.streams:
         what = "the old version and its configuration"
         config = program_settings("streams", {}, f"group {group}: {what}")
