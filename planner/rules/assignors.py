@@ -73,8 +73,8 @@ def same_name(context: Context) -> Findings:
     if context.target in context.borrowed:
         yield from _borrowed(context)
         return
-    done = len(context.settled) == len(context.members)
-    if name != context.target or not custom(name) or not done:
+    unsettled = len(context.settled) < len(context.members)
+    if name != context.target or not custom(name) or unsettled:
         return
     open_ = [facts for facts in context.members if not runs_cooperative(facts.member)]
     old = [
@@ -169,8 +169,8 @@ def custom_assignor(context: Context) -> Findings:
     first bounce of an upgrade, and in the second one of a downgrade.
     """
     ends = [name for name in (context.target, context.keep) if name is not None]
-    known = not custom(context.target) and context.target not in context.borrowed
-    if context.goal == EAGER and not known:
+    names = [name for name in ends if custom(name) or name in context.borrowed]
+    if context.goal == EAGER and context.target in names:
         yield found(
             f"members may not run EAGER at the end of this plan: it ends on {context.target}, "
             f"{_which(context, context.target)}, and its supportedProtocols() decides.",
@@ -178,12 +178,15 @@ def custom_assignor(context: Context) -> Findings:
             fix="If it supports EAGER alone, accept RB112.",
             commands=[context.accepting("RB112", "it supports EAGER alone")],
         )
-    elif COOPERATIVE_STICKY in {*ends} - context.borrowed or not _not_kafkas(context, ends):
+    elif COOPERATIVE_STICKY in {*ends} - context.borrowed or not names:
         return
-    elif (context.lacking or context.unsure) and not _runs_somewhere(context, ends):
+    elif (context.lacking or context.unsure) and not any(
+        known.knowledge is Knowledge.EXACT and {*ends} <= {*known.list}
+        for known in (facts.member.assignors for facts in context.members)
+    ):
         yield found(
             f"a client with [{', '.join(ends)}] may not start: both must support EAGER, or both "
-            f"COOPERATIVE, and {_unknown(context, ends)}.",
+            f"COOPERATIVE, and {' or '.join(names)} is {_which(context, names[0])}.",
             result=Tri.CANNOT_TELL,
             commands=[context.accepting("RB112", "both support EAGER")],
             fix="If both support EAGER, accept RB112. "
@@ -196,26 +199,11 @@ def custom_assignor(context: Context) -> Findings:
         )
 
 
-def _not_kafkas(context: Context, ends: Sequence[str]) -> list[str]:
-    return [name for name in ends if custom(name) or name in context.borrowed]
-
-
-def _unknown(context: Context, ends: Sequence[str]) -> str:
-    names = _not_kafkas(context, ends)
-    return f"{' or '.join(names)} is {_which(context, names[0])}"
-
-
 def _which(context: Context, name: str) -> str:
     if name in context.borrowed:
         shown = classes_of(context.snapshot).get(name)
         return f"here a class that is not Kafka's own{f' ({shown})' if shown else ''}"
     return "an assignor whose protocols are not known"
-
-
-def _runs_somewhere(context: Context, ends: Sequence[str]) -> bool:
-    """Return whether a member is known to run a list with all of these."""
-    known = (facts.member.assignors for facts in context.members)
-    return any(one.knowledge is Knowledge.EXACT and set(ends) <= set(one.list) for one in known)
 
 
 @rule(
@@ -239,8 +227,7 @@ def co_partitioning(context: Context) -> Findings:
 
     How to answer it: if it does, stay on range, or change the application first.
     """
-    moving = "range" in (context.elected, context.keep) and context.target != "range"
-    if not moving:
+    if "range" not in (context.elected, context.keep) or context.target == "range":
         return
     counts = {topic.name: topic.partitions for topic in context.snapshot.topics}
     together: set[str] = set()

@@ -82,7 +82,15 @@ def forgotten_member(context: Context) -> Findings:
             "restart.",
             before_step=context.narrow_step,
         )
-    elif not named and context.unsure and _void_no(context):
+    elif (
+        not named
+        and context.unsure
+        and context.reloaded is not Tri.NO
+        and any(
+            answer.assignor == context.target and answer.supported is Tri.NO
+            for answer in context.snapshot.probe_answers
+        )
+    ):
         yield found(
             f"it is not verified that {context.named(context.unsure)} "
             f"{'supports' if len(context.unsure) == 1 else 'support'} {context.target}: the probe "
@@ -111,15 +119,8 @@ def _who(context: Context, named: tuple[Facts, ...]) -> str:
 
 def _running(facts: Facts, target: str) -> str:
     known = facts.member.assignors
-    if known.knowledge is Knowledge.EXACT:
-        return f"[{', '.join(known.list)}]"
-    return f"no {target}"
-
-
-def _void_no(context: Context) -> bool:
-    answers = context.snapshot.probe_answers
-    denied = any(a.assignor == context.target and a.supported is Tri.NO for a in answers)
-    return denied and context.reloaded is not Tri.NO
+    exact = known.knowledge is Knowledge.EXACT
+    return f"[{', '.join(known.list)}]" if exact else f"no {target}"
 
 
 @rule(
@@ -177,16 +178,12 @@ def target_not_first(context: Context) -> Findings:
         )
 
 
-def _stays_static(context: Context) -> bool:
-    return context.client not in WITHOUT_STATIC
-
-
 @rule(
     "RB109",
     Severity.WARN,
     "A static member that restarts in time causes no rebalance",
     reference="KIP-345; KIP-814; KAFKA-10284; GroupMetadataManager: updateStaticMemberAndRebalance",
-    applies=(planning, by_lists, _stays_static),
+    applies=(planning, by_lists, lambda context: context.client not in WITHOUT_STATIC),
     traits={Trait.PASSING},
 )
 def static_members(context: Context) -> Findings:

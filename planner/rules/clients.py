@@ -201,9 +201,8 @@ def eager_only_client(context: Context) -> Findings:
             members=without,
             fix=_MOVE,
         )
-    left = [facts for facts in context.ahead if facts.candidates]
     maybe = [facts for facts in eager if not facts.family_proven]
-    maybe += [facts for facts in left if all(map(stays_eager, facts.candidates))]
+    maybe += [f for f in context.ahead if f.candidates and all(map(stays_eager, f.candidates))]
     if maybe:
         yield found(
             f"the group may not be able to leave EAGER: {context.named(maybe)} "
@@ -267,7 +266,12 @@ def still_eager(context: Context) -> Findings:
             and facts.family_proven is proven
             and facts.member.assignors.knowledge is Knowledge.EXACT
             and context.holds_old(facts) is Tri.YES
-            and _runs_eager(context, facts)
+            and not facts.member.kept_partitions
+            # One of Kafka's eager assignors in its list leaves it EAGER.
+            and any(
+                cooperative(name) is Tri.NO and not context.own_class(facts, name)
+                for name in facts.member.assignors.list
+            )
         ]
         if not named:
             continue
@@ -282,14 +286,6 @@ def still_eager(context: Context) -> Findings:
             members=named,
             fix=restart_fix(context, named, (context.target,)),
         )
-
-
-def _runs_eager(context: Context, facts: Facts) -> bool:
-    """Return whether one of Kafka's eager assignors in its list leaves this Java member EAGER."""
-    return not facts.member.kept_partitions and any(
-        cooperative(name) is Tri.NO and not context.own_class(facts, name)
-        for name in facts.member.assignors.list
-    )
 
 
 @rule(
@@ -317,7 +313,11 @@ def mixed_languages(context: Context) -> Findings:
     It always answers cannot tell: the coordinator chooses the leader at each generation, and
     describing a group does not show it.
     """
-    java = [facts for facts in context.members if _reads_four_bytes(facts.family, facts.version)]
+    java = [
+        facts
+        for facts in context.members
+        if facts.family == "java" and (2, 8, 2) <= (exact_version(facts.version) or ()) <= (3, 3, 2)
+    ]
     go = [facts for facts in context.members if facts.family == "franz-go"]
     if java and go:
         yield found(
@@ -328,11 +328,6 @@ def mixed_languages(context: Context) -> Findings:
             members=(*java, *go),
             fix="Upgrade the Java members to 3.4 or later.",
         )
-
-
-def _reads_four_bytes(family: str | None, version: str | None) -> bool:
-    known = exact_version(version)
-    return family == "java" and known is not None and (2, 8, 2) <= known <= (3, 3, 2)
 
 
 @rule(
@@ -415,7 +410,13 @@ def unreadable_bytes(context: Context) -> Findings:
 
     Cannot tell: another member's client or its version is unknown or only inferred.
     """
-    short = [facts for facts in context.members if _mislabelled(facts)]
+    short = [
+        facts
+        for facts in context.members
+        if (sent := facts.member.subscription) is not None
+        and sent.version == 1
+        and sent.owned_partitions is None
+    ]
     answers = {f.name: _strict(f) for f in context.members if f not in short} if short else {}
     for result in (Tri.YES, Tri.CANNOT_TELL):
         others = [facts for facts in context.members if answers.get(facts.name) is result]
@@ -434,11 +435,6 @@ def unreadable_bytes(context: Context) -> Findings:
             return
 
 
-def _mislabelled(facts: Facts) -> bool:
-    sent = facts.member.subscription
-    return sent is not None and sent.version == 1 and sent.owned_partitions is None
-
-
 def _strict(facts: Facts) -> Tri:
     """Return whether this member's client, as leader, needs what a v1 subscription must have."""
     if facts.family is None:
@@ -451,17 +447,13 @@ def _strict(facts: Facts) -> Tri:
     return Tri.CANNOT_TELL if untried or not facts.family_proven else opposite(older)
 
 
-def _replaced(context: Context) -> bool:
-    return context.client is not None
-
-
 @rule(
     "RB123",
     Severity.BLOCK,
     "The new client library cannot run beside the members' own",
     reference="Kafka: ClassicGroup.supportsProtocols; confluentinc/confluent-kafka-javascript#208; "
     "RB104, RB119",
-    applies=(planning, stable, _replaced),
+    applies=(planning, stable, lambda context: context.client is not None),
     traits={Trait.OTHER_PATH},
     accepts=Risk.STOP_FOR_CLIENT,
     handled_by={PathKind.LIBRARY_STOP},

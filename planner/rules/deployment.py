@@ -261,8 +261,10 @@ def _fenced(context: Context, *, again: bool) -> Iterator[tuple[Facts, tuple[Ref
     `again`: it was lost twice within ten minutes, the last time not longer ago; else it was not.
     """
     holders = {facts.member.instance_id: facts for facts in context.members if facts.static}
-    every = [one for one in context.snapshot.refusals if one.error == "FENCED_INSTANCE_ID"]
-    every.sort(key=lambda one: (one.instance_id or "", when(one.at)))
+    every = sorted(
+        (one for one in context.snapshot.refusals if one.error == "FENCED_INSTANCE_ID"),
+        key=lambda one: (one.instance_id or "", when(one.at)),
+    )
     for instance, group in groupby(every, key=lambda one: one.instance_id):
         lost = tuple(group)
         recent = [
@@ -409,8 +411,12 @@ def endangering_step(one: Departed, context: Context) -> int | None:
     it holds the old assignor that the first bounce keeps. A list that is not known may hold that
     one alone.
     """
-    no_lists = context.goal == CONSUMER or not context.classic
-    if no_lists or not unfinished(context) or context.target in one.list:
+    if (
+        context.goal == CONSUMER
+        or not context.classic
+        or not unfinished(context)
+        or context.target in one.list
+    ):
         return None
     kept = not one.list or context.keep is None or context.keep in one.list
     if kept or admitted(context.memory, [JoinEvent(assignors=one.list)]).verdict is Tri.NO:
@@ -446,13 +452,12 @@ def answers(gone: list[Departed], context: Context) -> tuple[str, tuple[NamedCom
     """
     here, one = context.expected or len(context.members), len(gone) == 1
     names = [_name(each) for each in gone]
-    ids = [each.member_id for each in gone]
-    known = options("--departed", names if len({*names}) == len(names) else ids)
+    unique = names if len({*names}) == len(names) else [each.member_id for each in gone]
+    known = options("--departed", unique)
     left = known if len(gone) <= NAMED else ("--expect-members", str(here))
-    counted = f"--expect-members {here + len(gone)}"
     who, whose = ("it", "belongs") if one else ("they", "belong")
     uses = f"if {who} {whose} to the service", f"if {who} left for good"
-    return f"Add {counted} {uses[0]}, {' '.join(left)} {uses[1]}.", (
+    return f"Add --expect-members {here + len(gone)} {uses[0]}, {' '.join(left)} {uses[1]}.", (
         context.answering(uses[0], expected=here + len(gone)),
         context.answering(uses[1], *left),
     )

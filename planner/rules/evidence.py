@@ -107,31 +107,23 @@ def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
     one = len(unknown) == 1
     first = before == context.narrow_step
     coordinator = context.group.coordinator
+    other = " Or --probe." if context.can_probe else ""
+    if not first:
+        other = " Or add their configuration (--inventory PATH), and confirm it after the restart."
     risk = f"may lack {context.target}" if first else "may still have the old assignor"
     return found(
         f"{context.named(unknown)} {risk}: the evidence for {'its' if one else 'their'} assignor "
         f"{'list' if one else 'lists'} is missing{least}.",
         result=Tri.CANNOT_TELL,
         members=unknown,
-        fix=_fix(context, first=first),
+        # In the order in which most teams can get it.
+        fix=f"Add the members' own start-up logs: --client-log PATH.{other} Or --request-log FILE: "
+        "the next restart of a dynamic member shows every list there.",
         commands=(
             *context.given.request_log(coordinator.broker_id if coordinator else None),
             read_more("RB901"),
         ),
         before_step=before,
-    )
-
-
-def _fix(context: Context, *, first: bool) -> str:
-    """Return the evidence to add, in the order in which most teams can get it."""
-    logs = "Add the members' own start-up logs: --client-log PATH."
-    if first:
-        other = " Or --probe." if context.can_probe else ""
-    else:
-        other = " Or add their configuration (--inventory PATH), and confirm it after the restart."
-    return (
-        f"{logs}{other} Or --request-log FILE: the next restart of a dynamic member shows every "
-        "list there."
     )
 
 
@@ -221,10 +213,9 @@ def changed_not_restarted(context: Context) -> Findings:
                 f"[{', '.join(declared)}] has no {context.target}.",
             )
     if unknown:
-        one = len(unknown) == 1
         yield found(
-            f"{context.named(unknown)} may change {'its' if one else 'their'} list at the next "
-            "start: the configuration is known, and the running list is not.",
+            f"{context.named(unknown)} may change {'its' if len(unknown) == 1 else 'their'} list "
+            "at the next start: the configuration is known, and the running list is not.",
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix="Add --client-log or --request-log, which show what runs.",
@@ -294,15 +285,13 @@ def unknown_family(context: Context) -> Findings:
     """
     named = [facts for facts in ahead(context) if _matters(context, facts)]
     unknown = [facts for facts in named if facts.family is None]
-    what = "the list of the first bounce"
-    if context.goal == CONSUMER:
-        what = "group.protocol=consumer"
     if unknown:
-        one = len(unknown) == 1
+        online = context.goal == CONSUMER
+        what = "group.protocol=consumer" if online else "the list of the first bounce"
         yield found(
             f"{context.named(unknown)} may not start with {what}: "
-            f"{'its' if one else 'their'} client library, which decides whether it is accepted, is "
-            "unknown.",
+            f"{'its' if len(unknown) == 1 else 'their'} client library, which decides whether it "
+            "is accepted, is unknown.",
             result=Tri.CANNOT_TELL,
             members=unknown,
             fix=what_decides(context, unknown),
@@ -331,9 +320,12 @@ def _matters(context: Context, facts: Facts) -> bool:
         # The list that it runs may prove it, whatever its client is.
         return lacks and Tri.YES not in (facts.takes_mixed, context.takes_mixed(facts))
     # RB104 and RB105 speak of clients that take no list of both kinds.
-    lacks = lacks and context.both_kinds
-    mixes = facts.takes_mixed is Tri.YES
-    return lacks and mixes and context.may_take_mixed(facts) is Tri.CANNOT_TELL
+    return (
+        lacks
+        and context.both_kinds
+        and facts.takes_mixed is Tri.YES
+        and context.may_take_mixed(facts) is Tri.CANNOT_TELL
+    )
 
 
 @rule(
@@ -362,11 +354,11 @@ def guessed_family(context: Context) -> Findings:
         if (facts.family or facts.takes_mixed is Tri.YES) and not facts.family_proven
     ]
     if named:
-        guesses = {facts.family or " or ".join(facts.candidates) for facts in named}
-        families = ", ".join(sorted(guesses))
+        families = sorted({facts.family or " or ".join(facts.candidates) for facts in named})
         yield found(
             f"which client library {'does' if len(named) == 1 else 'do'} {context.named(named)} "
-            f"use? It decides the configuration text, and {families} is inferred, not proven.",
+            f"use? It decides the configuration text, and {', '.join(families)} is inferred, not "
+            "proven.",
             members=named,
             fix=what_decides(context, named),
             commands=answers(context, named),
@@ -417,8 +409,8 @@ def rejected(context: Context) -> Findings:
         causes = [facts for facts in context.members if facts.member.member_id in again.blame]
         blame = ""
         if causes and answer is Tri.YES:
-            verb = "supports" if len(causes) == 1 else "support"
-            blame = f"; {context.named(causes)} {verb} none of it"
+            supports = "supports" if len(causes) == 1 else "support"
+            blame = f"; {context.named(causes)} {supports} none of it"
         count = "once" if item.times == 1 else f"{item.times} times"
         still = "and would be rejected again" if answer is Tri.YES else "and may be rejected again"
         who = label(item)
@@ -449,12 +441,10 @@ def _has_its_place(context: Context, one: Refusal) -> bool:
     if not context.counted or context.missing or one.at is None:
         return False
     members = context.snapshot.members
-    known = None not in map(known_session, members)
-    session = longest_session(members) if known else MOST_SESSION
+    session = MOST_SESSION if None in map(known_session, members) else longest_session(members)
     clocks = timedelta(seconds=5) if context.snapshot.clock_compared else timedelta(days=1)
-    age = context.snapshot.captured_at - one.at
     old = (m for m in members if m.instance_id and (m.joined_at is None or m.joined_at <= one.at))
-    return age > session + clocks and not any(old)
+    return context.snapshot.captured_at - one.at > session + clocks and not any(old)
 
 
 def _stranger(context: Context) -> str:

@@ -2,7 +2,7 @@
 what brokers have to allow for a move to KIP-848 or back, and the stop otherwise.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from rebal.groups.clients import NEVER, UNKNOWN, family
 from rebal.groups.model import GroupType, Member
@@ -101,36 +101,30 @@ def classic_settings(context: Context) -> Findings:
         declared = facts.member.declared
         if declared is None or declared.group_protocol != "consumer":
             continue
-        left = [
-            *([KEY] if declared.list else []),
-            *declared.classic_only,
-        ]
+        left = [*([KEY] if declared.list else []), *declared.classic_only]
+        moved = [f"consumer.{name}" for name in left if name != KEY]
+        now = f" The group's own configuration has {' and '.join(moved)} instead"
+        show = NamedCommand(
+            "show the group's own configuration",
+            context.given.kafka(
+                "kafka-configs.sh",
+                "--describe",
+                "--entity-type",
+                "groups",
+                "--entity-name",
+                context.group.group_id,
+            ),
+        )
         if left:
             yield found(
                 f"{facts.name} will not start again: its configuration has "
                 f"group.protocol=consumer and still sets {', '.join(left)}.",
                 members=(facts,),
                 evidence=(declared.evidence,),
-                fix=f"Remove {', '.join(left)}.{_now_at(left)}",
-                commands=_group_settings(context, left),
+                fix=f"Remove {', '.join(left)}."
+                + (f"{now} (kafka-configs.sh, entity type groups)." if moved else ""),
+                commands=[show] if moved else [],
             )
-
-
-def _now_at(left: Sequence[str]) -> str:
-    """Return where the timeouts are set now."""
-    moved = [f"consumer.{name}" for name in left if name != KEY]
-    said = f" The group's own configuration has {' and '.join(moved)} instead"
-    return f"{said} (kafka-configs.sh, entity type groups)." if moved else ""
-
-
-def _group_settings(context: Context, left: Sequence[str]) -> Iterator[NamedCommand]:
-    """Yield the command that shows the group's own configuration, where a timeout moves there."""
-    if any(name != KEY for name in left):
-        of_group = ("--entity-type", "groups", "--entity-name", context.group.group_id)
-        yield NamedCommand(
-            "show the group's own configuration",
-            context.given.kafka("kafka-configs.sh", "--describe", *of_group),
-        )
 
 
 @rule(
@@ -237,11 +231,9 @@ def assignor_not_kept(context: Context) -> Findings:
     Cannot tell: the topics of a member are not known. It does not fire where the group is not on
     range, where each member has one topic only, or where the broker's default is range.
     """
-    if context.elected != "range":
-        return
     default = context.snapshot.cluster.settings.get("group.consumer.assignors", "uniform")
     first = default.split(",")[0].strip()
-    if first == "range":
+    if context.elected != "range" or first == "range":
         return
     several = [facts for facts in context.members if len(_topics(facts.member)) > 1]
     unknown = [facts for facts in context.members if not _topics(facts.member)]
@@ -352,16 +344,12 @@ def _can(facts: Facts) -> Tri:
     if known.kip848_since == NEVER:
         return Tri.NO
     # The numbers of a vendor's build that rebal does not know are not Apache's.
-    plain = exact_version(facts.version) is not None
-    return known.kip848(facts.version) if plain else known.kip848(None)
+    return known.kip848(facts.version if exact_version(facts.version) else None)
 
 
 def _fix(named: list[Facts]) -> str:
-    first = {}
-    for facts in named:
-        known = family(facts.family)
-        if known.kip848_since not in (NEVER, UNKNOWN):
-            first[known.title] = known.kip848_since
+    known = [family(facts.family) for facts in named]
+    first = {o.title: o.kip848_since for o in known if o.kip848_since not in (NEVER, UNKNOWN)}
     if not first:
         return (
             "Move these members to a client that supports it, or leave the group on the classic "
@@ -461,8 +449,10 @@ def _setting(context: Context) -> Iterator[NamedCommand]:
     coordinator = context.group.coordinator
     if coordinator is not None:
         where = ("--entity-type", "brokers", "--entity-name", str(coordinator.broker_id))
-        tool = context.given.kafka("kafka-configs.sh", "--describe", "--all", *where)
-        yield NamedCommand("show the broker's settings", tool)
+        yield NamedCommand(
+            "show the broker's settings",
+            context.given.kafka("kafka-configs.sh", "--describe", "--all", *where),
+        )
 
 
 @rule(
@@ -535,9 +525,10 @@ def assignment_user_data(context: Context) -> Findings:
             answer, "Take the snapshot again, live, with DESCRIBE on the group."
         )
         return
-    fix = "Move to one of Kafka's own assignors first."
     yield from unless_allowed(
-        answer, fix, [NamedCommand("plan that move", context.replan(to=COOPERATIVE))]
+        answer,
+        "Move to one of Kafka's own assignors first.",
+        [NamedCommand("plan that move", context.replan(to=COOPERATIVE))],
     )
 
 

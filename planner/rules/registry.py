@@ -322,8 +322,10 @@ def to_cooperative(context: Context) -> bool:
 
 def to_or_from_cooperative(context: Context) -> bool:
     """Return whether a plan to or from a COOPERATIVE assignor is being made that has steps left."""
-    leaves = context.goal == EAGER and cooperative(context.elected or "") is Tri.YES
-    return (upgrade(context) or leaves) and _has_steps(context)
+    return _has_steps(context) and (
+        upgrade(context)
+        or (context.goal == EAGER and cooperative(context.elected or "") is Tri.YES)
+    )
 
 
 def _has_steps(context: Context) -> bool:
@@ -346,8 +348,11 @@ def from_consumer(context: Context) -> bool:
 
     The goal `cooperative` alone is no such move: a KIP-848 group already stops only what moves.
     """
-    back = context.goal == EAGER or (context.only_target and context.goal != CONSUMER)
-    return context.planning and context.group.type is GroupType.CONSUMER and back
+    return (
+        context.planning
+        and context.group.type is GroupType.CONSUMER
+        and (context.goal == EAGER or (context.only_target and context.goal != CONSUMER))
+    )
 
 
 def to_or_from_consumer(context: Context) -> bool:
@@ -377,9 +382,12 @@ def unless_allowed(
 ) -> Iterator[Finding]:
     """Yield a finding if the condition `answer` does not allow the path."""
     if answer.allows is not Tri.YES:
-        result = Tri.YES if answer.allows is Tri.NO else Tri.CANNOT_TELL
         yield found(
-            f"{answer.why}.", result=result, members=answer.members, fix=fix, commands=commands
+            f"{answer.why}.",
+            result=Tri.YES if answer.allows is Tri.NO else Tri.CANNOT_TELL,
+            members=answer.members,
+            fix=fix,
+            commands=commands,
         )
 
 

@@ -384,11 +384,15 @@ def brokers_without_streams(context: Context) -> Findings:
     )
     *protocol, size = of_brokers(context)
     for answer in protocol:
-        read = fix if context.asked else read_brokers(context)
-        yield from unless_allowed(answer, read, switching_on(context, "streams.version"))
+        yield from unless_allowed(
+            answer,
+            fix if context.asked else read_brokers(context),
+            switching_on(context, "streams.version"),
+        )
     raised = "Raise that limit, or scale the program down during the change."
-    known = context.snapshot.cluster.settings
-    yield from unless_allowed(size, raised if known else read_brokers(context))
+    yield from unless_allowed(
+        size, raised if context.snapshot.cluster.settings else read_brokers(context)
+    )
 
 
 @rule(

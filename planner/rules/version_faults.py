@@ -78,8 +78,8 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
             f"known faults of the client {'version' if len(open_) == 1 else 'versions'} of "
             f"{context.named(open_)}: no exact version is known"
         )
-    listed = {one.software for one in table().sets}
-    others = sorted({f.family for f in context.members if f.family and f.family not in listed})
+    families = {facts.family for facts in context.members if facts.family}
+    others = sorted(families - {one.software for one in table().sets})
     if others:
         made.append(f"known faults of {', '.join(others)}: rebal has no list of them")
     version = context.snapshot.cluster.version
