@@ -179,7 +179,6 @@ class Stretch(NamedTuple):
 
 
 _RANKS: Final = {doing: rank for rank, doing in enumerate(Doing)}
-_ALWAYS: Final = (Doing.TWICE, Doing.REJECTED)
 _DOWN: Final = ("stopped", "killed", "did not start", "failed as leader", "callback failed")
 
 
@@ -212,9 +211,7 @@ def overlaps(owners: Sequence[Ownership], end: float) -> Iterator[tuple[Ownershi
     latest: list[Ownership] = []
     for span in sorted(owners, key=lambda one: one.start):
         latest = [one for one in latest if _end(one, end) > span.start]
-        for other in latest:
-            if other.owner != span.owner:
-                yield other, span
+        yield from ((other, span) for other in latest if other.owner != span.owner)
         latest.append(span)
 
 
@@ -230,10 +227,9 @@ def _changes(run: Rehearsal) -> dict[str, list[tuple[float, int, int]]]:
     twice: dict[str, dict[float, int]] = defaultdict(lambda: defaultdict(int))
     for story in run.partitions:
         for span in story.owners:
-            of_owner = owned[span.owner]
-            of_owner[span.start] += 1
+            owned[span.owner][span.start] += 1
             if span.end is not None:
-                of_owner[span.end] -= 1
+                owned[span.owner][span.end] -= 1
         for one, other in overlaps(story.owners, end):
             for owner in (one.owner, other.owner):
                 twice[owner][other.start] += 1
@@ -256,14 +252,13 @@ def _moments(
         for note in run.notes
         if note.who == name and note.what in (*_DOWN, "started", "rejected")
     ]
-    born = not notes or notes[0][1] not in ("started", "did not start")
     timed: list[tuple[float, int, int, str]] = [
         *((at, owned, twice, "") for at, owned, twice in changes),
         *((at, 0, 0, what) for at, what in notes),
     ]
     timed.sort(key=lambda one: one[0])
     owned = twice = 0
-    up, rejected = born, False
+    up, rejected = not notes or notes[0][1] not in ("started", "did not start"), False
     stops = [(0.0, 0, 0, ""), *timed, (run.measures.seconds, 0, 0, "")]
     for (at, more, twofold, what), (until, *_) in pairwise(stops):
         owned, twice = owned + more, twice + twofold
@@ -275,10 +270,8 @@ def _moments(
 
 
 def _doing(owned: int, twice: int, *, up: bool, rejected: bool) -> Doing:
-    if twice:
-        return Doing.TWICE
-    if owned:
-        return Doing.OWNS
+    if twice or owned:
+        return Doing.TWICE if twice else Doing.OWNS
     if rejected:
         return Doing.REJECTED
     return Doing.IDLE if up else Doing.DOWN
@@ -305,12 +298,11 @@ def _squeezed(
 
 
 def _worst(cell: dict[tuple[Doing, int], float]) -> tuple[Doing, int]:
-    if not cell:
-        return Doing.DOWN, 0
-    worst = min((doing for doing, _ in cell), key=_RANKS.__getitem__)
-    return worst, min(owned for _, owned in cell)
+    worst = min((doing for doing, _ in cell), key=_RANKS.__getitem__, default=Doing.DOWN)
+    return worst, min((owned for _, owned in cell), default=0)
 
 
 def _usual(cell: dict[tuple[Doing, int], float]) -> tuple[Doing, int]:
     worst = _worst(cell)
-    return worst if worst[0] in _ALWAYS else max(cell, key=cell.__getitem__, default=worst)
+    always = worst[0] in (Doing.TWICE, Doing.REJECTED)
+    return worst if always else max(cell, key=cell.__getitem__, default=worst)

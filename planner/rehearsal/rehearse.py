@@ -40,7 +40,6 @@ from rebal.planner.rehearsal.outcome import (
 from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent
 
 _HOUR: Final = 3600.0
-_REJECTED: Final = "rejected"
 
 
 def rehearse(
@@ -106,8 +105,6 @@ def as_restarted(process: Process, event: ScriptEvent) -> Process:
 
 
 class _Run:
-    """One run."""
-
     def __init__(
         self,
         scene: Scene,
@@ -189,7 +186,9 @@ class _Run:
                 for name in event.members:
                     world.stop(name)
             case Deed.START:
-                self._start(event)
+                for process in event.processes:
+                    self._set[process.name] = process
+                    world.start(process, self._varied(seconds))
             case Deed.KILL:
                 for name in event.members:
                     world.kill(name)
@@ -223,11 +222,6 @@ class _Run:
             else:
                 self._world.start(process, self._varied(takes))
 
-    def _start(self, event: ScriptEvent) -> None:
-        for process in event.processes:
-            self._set[process.name] = process
-            self._world.start(process, self._varied(event.seconds or 0.0))
-
     def _each(self, event: ScriptEvent, deed: Callable[[SimulatedMember], object]) -> None:
         for name in event.members:
             deed(self._world.consumers[name])
@@ -241,7 +235,7 @@ class _Run:
         return replace(
             totals,
             rebalances=sum(one.members > 0 for one in world.rebalances),
-            rejected=sum(one.what == _REJECTED for one in world.happened),
+            rejected=sum(one.what == "rejected" for one in world.happened),
         )
 
     def _close_phase(self) -> None:
@@ -279,22 +273,20 @@ class _Run:
 
 
 def _not_modelled(assignor: str) -> str:
-    what = f"the assignment of {assignor} is"
-    if assignor == "stream":
-        what = "the tasks that Kafka Streams assigns are"
+    streams = "the tasks that Kafka Streams assigns are"
+    what = streams if assignor == "stream" else f"the assignment of {assignor} is"
     return f"{what} not modelled: the rehearsal shows rebalances and rejections, but no downtime"
 
 
 def _member(
     consumer: SimulatedMember, process: Process, now: float, *, modelled: bool
 ) -> MemberStory:
-    """Return a member's state and the metrics that its client would report (KIP-429)."""
+    # The metrics are those that its client would report (KIP-429).
     known = modelled or process.protocol != "classic"
     did, hours = consumer.rebalances, max(now, 1e-9) / _HOUR
-    state = "running" if consumer.alive else "stopped"
     return MemberStory(
         name=process.name,
-        state=_REJECTED if consumer.rejected else state,
+        state="rejected" if consumer.rejected else "running" if consumer.alive else "stopped",
         protocol=str(consumer.protocol) if known else "not modelled",
         owned=len(consumer.owned),
         rebalance_total=did.count,
@@ -312,7 +304,7 @@ def _member(
 
 
 def _callback(kind: Latency) -> CallbackTimes:
-    average = kind.total / kind.count if kind.count else 0.0
+    average = kind.total / max(kind.count, 1)
     return CallbackTimes(count=kind.count, average=average, longest=kind.longest)
 
 
@@ -431,7 +423,7 @@ def effort(members: int, partitions: int) -> int:
 
 
 def _offer(process: Process) -> Hashable:
-    """Return what the coordinator knows of a process that it counts in a vote."""
+    # What the coordinator knows of a process that it counts in a vote.
     return process.protocol, process.assignors, process.remote_assignor, process.family
 
 
@@ -506,8 +498,7 @@ class Rollout:
         leads = next((r for r in scene.running if r.member_id == scene.leader), scene.running[0])
         kinds = list(enumerate(restart_kinds(before, after, leads.process.name)))
         # The first and the last restart are like no other.
-        middle = [(None, kind) for _, kind in kinds[1:-1]]
-        return chosen([kinds[0], *middle, *kinds[1:][-1:]])
+        return chosen([kinds[0], *((None, kind) for _, kind in kinds[1:-1]), *kinds[1:][-1:]])
 
     def _one(self, place: int, seed: int, assignors: Mapping[str, Assignor] | None) -> Rehearsal:
         """Return the rehearsal of one restart, which is its last phase."""
@@ -526,9 +517,8 @@ class Rollout:
         now = {one.process.name: one.process for one in scene.running}
         done: set[str] = set()
         for part in self._parts[:begin]:
-            after = _processes(part, now)
-            now.update(after)
-            done.update(after)
+            now |= _processes(part, now)
+            done.update(part[-1].members)
         if not done:
             return scene
         new, running = new_ids(now[one.process.name] for one in scene.running), []
@@ -558,7 +548,6 @@ def _parts(script: Script) -> list[Part]:
 
 
 def _processes(part: Part, now: Mapping[str, Process]) -> dict[str, Process]:
-    """Return the processes that the part starts, by name."""
     return {name: as_restarted(now[name], part[-1]) for name in part[-1].members}
 
 

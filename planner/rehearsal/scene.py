@@ -6,6 +6,7 @@
 """
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,17 +32,10 @@ from rebal.planner.rehearsal.engine.leaders import EAGER
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.scripts import Scene, Script
-from rebal.planner.rehearsal.spec import spec_of, task_spec_of, work_by_worker
+from rebal.planner.rehearsal.spec import start_of, task_spec_of, work_by_worker
 from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_back, waits
 
-_MAX_SIZE: Final = "group.max.size"
-_MIN_SESSION: Final = "group.min.session.timeout.ms"
-_MAX_SESSION: Final = "group.max.session.timeout.ms"
 _ASSIGNMENT_INTERVAL: Final = "group.consumer.assignment.interval.ms"
-_STREAMS_DELAY: Final = "group.streams.initial.rebalance.delay.ms"
-_CONSUMER_SESSION: Final = "group.consumer.session.timeout.ms"
-_CONSUMER_MAX_SIZE: Final = "group.consumer.max.size"
-_USUAL_LIST: Final = ("range", "cooperative-sticky")
 
 
 def scene_of(
@@ -62,30 +56,30 @@ def scene_of(
     speed = (speed or Speed()).at(snapshot.cluster)
     streams = snapshot.group.type is GroupType.STREAMS
     kip848 = streams or snapshot.group.type is GroupType.CONSUMER
-    spec = task_spec_of(snapshot) or spec_of(snapshot, server_side=kip848)
+    spec = task_spec_of(snapshot) or start_of(snapshot, server_side=kip848)[0]
     called, elected = names(snapshot.members), snapshot.group.assignor or ""
     assumed: dict[str, list[str]] = {"list": [], "offers": [], "family": []}
     running = []
     for member, sent in zip(snapshot.members, spec.members, strict=True):
         name = called[member.member_id]
-        protocol = "consumer" if member.protocol_type == "consumer" else "classic"
-        protocol = "streams" if streams else protocol
+        usual = "consumer" if member.protocol_type == "consumer" else "classic"
+        protocol = "streams" if streams else usual
         given = (lists or {}).get(member.member_id)
         list_, known = list_of(member, "" if kip848 else elected, given)
         if protocol == "classic" and not known:
             assumed["offers" if _is_worker(member) else "list"].append(name)
-        family = (families or {}).get(member.member_id)
-        family = family or (member.software.family if member.software is not None else None)
-        if family is None:
-            assumed["family"].append(name)
         process = replace(
             process_of(member, sent.topics, speed, sent.rack),
             name=name,
             assignors=list_,
-            family=family or "java",
             protocol=protocol,
             remote_assignor="" if protocol == "classic" else elected,
         )
+        family = (families or {}).get(member.member_id)
+        if family:
+            process = replace(process, family=family)
+        elif member.software is None or member.software.family is None:
+            assumed["family"].append(name)
         running.append(
             RunningProcess(
                 process=process,
@@ -118,9 +112,8 @@ def connectors_of(snapshot: GroupSnapshot) -> dict[str, int]:
     Empty where it is not known of each worker what it runs.
     """
     tasks: dict[str, int] = {}
-    for work in (work_by_worker(snapshot) or {}).values():
-        for name, number in work:
-            tasks[name] = max(tasks.get(name, 0), number + 1)
+    for name, number in chain(*(work_by_worker(snapshot) or {}).values()):
+        tasks[name] = max(tasks.get(name, 0), number + 1)
     return tasks
 
 
@@ -129,10 +122,9 @@ def leader_of(snapshot: GroupSnapshot) -> str | None:
 
     Where none does it is the one that a coordinator which loads the group would choose.
     """
-    workers = [member for member in snapshot.members if member.worker is not None]
-    leads = (one.member_id for one in workers if one.worker is not None and one.worker.leader)
-    first = hash_order(one.member_id for one in workers)[:1]
-    return next(leads, first[0] if first else None)
+    workers = {m.member_id: m.worker for m in snapshot.members if m.worker is not None}
+    leads = [id_ for id_, worker in workers.items() if worker.leader]
+    return next(iter(leads or hash_order(workers)), None)
 
 
 def brokers_of(snapshot: GroupSnapshot) -> Brokers:
@@ -148,17 +140,17 @@ def brokers_of(snapshot: GroupSnapshot) -> Brokers:
     return Brokers(
         kind=CoordinatorKind.JAVA if kind is CoordinatorKind.UNKNOWN else kind,
         initial_delay=number(FIRST_DELAY, usual.initial_delay, 1000),
-        max_size=int(number(_MAX_SIZE, usual.max_size, 1)),
-        min_session=number(_MIN_SESSION, usual.min_session, 1000),
-        max_session=number(_MAX_SESSION, usual.max_session, 1000),
+        max_size=int(number("group.max.size", usual.max_size, 1)),
+        min_session=number("group.min.session.timeout.ms", usual.min_session, 1000),
+        max_session=number("group.max.session.timeout.ms", usual.max_session, 1000),
         consumer_heartbeat=number(RECONCILE_INTERVAL, usual.consumer_heartbeat, 1000),
-        consumer_session=number(_CONSUMER_SESSION, usual.consumer_session, 1000),
-        consumer_max_size=int(number(_CONSUMER_MAX_SIZE, usual.consumer_max_size, 1)),
+        consumer_session=number("group.consumer.session.timeout.ms", usual.consumer_session, 1000),
+        consumer_max_size=int(number("group.consumer.max.size", usual.consumer_max_size, 1)),
         consumer_assignor=default_server_side(snapshot),
         migration=read.get(POLICY, usual.migration).lower(),
         classic_joins=classic_joins(snapshot.cluster) is not Tri.NO,
         static_returns=static_returns(snapshot.cluster) is Tri.YES,
-        streams_delay=number(_STREAMS_DELAY, usual.streams_delay, 1000),
+        streams_delay=number("group.streams.initial.rebalance.delay.ms", usual.streams_delay, 1000),
         assignment_interval=number(_ASSIGNMENT_INTERVAL, usual.assignment_interval, 1000),
         # Brokers with this setting begin at 1.
         first_epoch=int(_ASSIGNMENT_INTERVAL in read),
@@ -181,7 +173,7 @@ def list_of(
     software = member.software
     default = default_list(software.family, software.version) if software is not None else None
     if not elected:
-        return default or _USUAL_LIST, False
+        return default or ("range", "cooperative-sticky"), False
     return (default if default and elected in default else (elected,)), False
 
 
@@ -237,7 +229,6 @@ VARIANTS: Final[Mapping[str, str]] = {
     NOW: "the group as it runs now",
 }
 """Every variant that `--compare` takes, and what it is."""
-_EAGER_ALONE: Final = frozenset({RebalanceProtocol.EAGER})
 _BY: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "uniform"}
 
 
@@ -252,7 +243,7 @@ def variant(scene: Scene, name: str) -> Scene:
 
     The eager one keeps today's assignor where that is eager, else it has range.
     """
-    keeps = name == "eager" and protocols_of(scene.assignor) == _EAGER_ALONE
+    keeps = name == "eager" and protocols_of(scene.assignor) == {RebalanceProtocol.EAGER}
     assignor = scene.assignor if keeps else _BY.get(name)
     if assignor is None:
         return scene
@@ -350,8 +341,8 @@ def used(scene: Scene, given: Mapping[str, float]) -> tuple[Used, ...]:
 
 
 def _each(scene: Scene, change: Callable[[Process], Process]) -> Scene:
-    running = tuple(replace(one, process=change(one.process)) for one in scene.running)
-    return replace(scene, running=running)
+    running = (replace(one, process=change(one.process)) for one in scene.running)
+    return replace(scene, running=tuple(running))
 
 
 def _of_members(field: str, about: str, *, least: float = 0.0) -> Parameter:

@@ -24,8 +24,6 @@ from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent, re
 
 SCHEMA: Final = "rebal.script/1"
 EVERYBODY: Final = "all"
-_UNKNOWN: Final = re.compile(r"unknown field `([^`]*)`")
-
 _MOST_PARTITIONS: Final = 1_000_000
 
 Members = str | tuple[str, ...]
@@ -107,8 +105,7 @@ class ScriptText(Record, frozen=True, kw_only=True):
         self, path: str, why: str, word: str = "", known: Collection[str] = ()
     ) -> ScriptError:
         """Return the error for the place `path`, such as `events[2].kill`."""
-        steps = re.findall(r"[^.\[\]]+", path)
-        line = line_of(self.text, steps)
+        line = line_of(self.text, re.findall(r"[^.\[\]]+", path))
         where = f" (line {line})" if line else ""
         return ScriptError(f"{self.name}: {path}: {why}{where}.", word, known)
 
@@ -121,8 +118,12 @@ class ScriptText(Record, frozen=True, kw_only=True):
         made = {}
         for name, value in self.file.set.items():
             if name not in PARAMETERS:
-                why = f"there is no parameter {name[:40]}; there are {', '.join(PARAMETERS)}"
-                raise self.error(f"set.{name}", why, name, PARAMETERS)
+                raise self.error(
+                    f"set.{name}",
+                    f"there is no parameter {name[:40]}; there are {', '.join(PARAMETERS)}",
+                    name,
+                    PARAMETERS,
+                )
             try:
                 made[name] = value_of(name, value)
             except ValueError as error:
@@ -140,7 +141,7 @@ def load_script(text: str, form: Format, name: str) -> ScriptText:
     try:
         file = loads(text, form, name, SCHEMA, ScriptFile, by_hand=True)
     except DocumentError as error:
-        found = _UNKNOWN.search(str(error))
+        found = re.search(r"unknown field `([^`]*)`", str(error))
         if found is None:
             raise
         kind = ScriptItem if "events[" in str(error) else ScriptFile
@@ -176,14 +177,11 @@ def script_of(
     for place, item in enumerate(source.file.events):
         reading.take(place, item)
     script = Script(about=source.file.about, events=tuple(reading.events))
-    if source.file.rests is None:
-        return script
-    return replace(script, rests=reading.seconds("rests", source.file.rests))
+    rests = source.file.rests
+    return script if rests is None else replace(script, rests=reading.seconds("rests", rests))
 
 
 class _Reading:
-    """One pass over a script's events."""
-
     def __init__(
         self,
         source: ScriptText,
@@ -216,9 +214,8 @@ class _Reading:
         events = self._events(f"{here}.{deed}", deed, item, here)
         if not events:
             raise self._error(f"{here}.{deed}", "names nothing that changes")
-        first, *others = events
-        timed = replace(first, phase=item.phase or first.phase, **self._time(here, item))
-        self.events += [timed, *others]
+        phase = item.phase or events[0].phase
+        self.events += [replace(events[0], phase=phase, **self._time(here, item)), *events[1:]]
 
     def seconds(self, path: str, text: Duration) -> float:
         """Return a duration of the script in seconds."""
@@ -233,13 +230,15 @@ class _Reading:
         if not found:
             raise self._error(here, f"nothing happens here: add one of {', '.join(EVENTS)}")
         if len(found) > 1:
-            why = f"{' and '.join(found)} are {len(found)} events: write an item for each"
-            raise self._error(here, why)
+            raise self._error(
+                here, f"{' and '.join(found)} are {len(found)} events: write an item for each"
+            )
         for key in given:
-            if key not in (*found, *_ALWAYS, *EVENTS[found[0]]):
+            if key not in (*found, "at", "after", "phase", *EVENTS[found[0]]):
                 owners = ", ".join(name for name, keys in EVENTS.items() if key in keys)
-                why = f"{found[0]} has no `{key}`; it belongs to {owners}"
-                raise self._error(f"{here}.{key}", why)
+                raise self._error(
+                    f"{here}.{key}", f"{found[0]} has no `{key}`; it belongs to {owners}"
+                )
         return found[0]
 
     def _time(self, here: str, item: ScriptItem) -> dict[str, float]:
@@ -251,8 +250,10 @@ class _Reading:
             return {}
         at = self.seconds(f"{here}.at", item.at)
         if at < self._last:
-            why = f"{at:g} s is earlier than {self._last:g} s, which an event above has"
-            raise self._error(f"{here}.at", why)
+            raise self._error(
+                f"{here}.at",
+                f"{at:g} s is earlier than {self._last:g} s, which an event above has",
+            )
         self._last = at
         return {"at": at}
 
@@ -322,7 +323,7 @@ class _Reading:
         for name in _listed(item.start):
             if name in self._processes:
                 raise self._error(path, f"{name} is in the group already: leave out `like`")
-            made = replace(
+            self._processes[name] = replace(
                 old,
                 name=name,
                 client_id=name,
@@ -331,8 +332,7 @@ class _Reading:
                 protocol=item.protocol or old.protocol,
                 fails_in=old.fails_in if fails_in is None else fails_in,
             )
-            self._processes[name] = made
-            new.append(made)
+            new.append(self._processes[name])
         return ScriptEvent(do=Deed.START, processes=tuple(new), seconds=takes or 0.0)
 
     def _fails_in(
@@ -344,8 +344,9 @@ class _Reading:
         found = self._known(path, given, CALLBACKS, f"expected {', '.join(CALLBACKS)}")
         for name in members:
             if self._processes[name].family != "java":
-                why = f"only what Java consumers do then is modelled, and {name[:60]} is none"
-                raise self._error(path, why)
+                raise self._error(
+                    path, f"only what Java consumers do then is modelled, and {name[:60]} is none"
+                )
         return found
 
     def _step(self, path: str, item: ScriptItem) -> Sequence[ScriptEvent]:
@@ -359,16 +360,14 @@ class _Reading:
             tuple(name for name in threads if name in self._processes)
             for threads in restarted(plan, step)
         )
-        members = [threads for threads in known if threads]
         size = self._batch if item.batch is None else item.batch
-        return step_events(step, members, batch=size)
+        return step_events(step, [*filter(None, known)], batch=size)
 
     def _changed_topics(
         self, path: str, deed: str, item: ScriptItem, here: str
     ) -> Sequence[ScriptEvent]:
-        noticed = self._metadata
-        if item.noticed is not None:
-            noticed = self.seconds(f"{here}.noticed", item.noticed)
+        late = item.noticed
+        noticed = self._metadata if late is None else self.seconds(f"{here}.noticed", late)
         if deed == "delete-topic":
             (topic,) = self._known_topics(path, item.delete_topic or "")
             del self._topics[topic]
@@ -378,15 +377,19 @@ class _Reading:
             here = f"{path}.{topic}"
             now = self._topics[self._known_topics(here, topic)[0]]
             if count <= now:
-                why = f"{topic} has {now} partitions already, and Kafka only adds some"
-                raise self._error(here, why)
+                raise self._error(
+                    here, f"{topic} has {now} partitions already, and Kafka only adds some"
+                )
             if count > _MOST_PARTITIONS:
                 raise self._error(here, f"expected at most {_MOST_PARTITIONS:,} partitions")
             self._topics[topic] = count
-            at_once = 0.0 if made else None
             made.append(
                 ScriptEvent(
-                    do=Deed.PARTITIONS, topic=topic, count=count, seconds=noticed, after=at_once
+                    do=Deed.PARTITIONS,
+                    topic=topic,
+                    count=count,
+                    seconds=noticed,
+                    after=0.0 if made else None,
                 )
             )
         return made
@@ -412,15 +415,10 @@ class _Reading:
         """Return the members that the names and patterns mean, in the group's order."""
         found: dict[str, None] = {}
         for name in _listed(given):
-            if name == EVERYBODY:
-                met = list(self._processes)
-            elif name in self._processes:
-                met = [name]
-            else:
-                met = [one for one in self._processes if fnmatchcase(one, name)]
+            met = [one for one in self._processes if name in (one, EVERYBODY)]
+            met = met or [one for one in self._processes if fnmatchcase(one, name)]
             if not met:
-                pattern = any(char in name for char in "*?[")
-                called = "matches" if pattern else "is called"
+                called = "matches" if {*name}.intersection("*?[") else "is called"
                 raise self._error(path, f"no member {called} {name[:60]}", name, self._processes)
             found.update(dict.fromkeys(met))
         if not found:
@@ -432,7 +430,6 @@ def _listed(given: Members) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-_ALWAYS: Final = ("at", "after", "phase")
 _JOINS: Final = ("assignors", "protocol", "takes", "fails-in")
 EVENTS: Final[Mapping[str, Sequence[str]]] = {
     "restart": (*_JOINS, "batch"),

@@ -117,7 +117,6 @@ _PROTOCOLS: Final = {
     Aim.STREAMS_PROTOCOL: "streams",
     Aim.STREAMS_CLASSIC: "classic",
 }
-_OFFERS: Final = {Aim.CONNECT_INCREMENTAL: "sessioned", Aim.CONNECT_EAGER: "eager"}
 _REMOTE_RANGE: Final = re.compile(r"group\.remote\.assignor\W+range")
 
 
@@ -127,12 +126,9 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
     Each step is a phase of that name. A step begins, and a batch restarts, when the group is at
     rest after what came before, as the plan's gates demand.
     """
-    first = plan.next_step or 1
-    events: list[ScriptEvent] = []
-    for step in plan.steps:
-        if step.id >= first:
-            events += step_events(step, restarted(plan, step), batch=batch)
-    return Script(about=plan.summary, events=tuple(events))
+    rest = (step for step in plan.steps if step.id >= (plan.next_step or 1))
+    events = (step_events(step, restarted(plan, step), batch=batch) for step in rest)
+    return Script(about=plan.summary, events=tuple(chain.from_iterable(events)))
 
 
 def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
@@ -152,7 +148,8 @@ def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
 
 def too_old(scene: Scene, script: Script) -> str:
     """Return which step clients that are too old for KIP-848 block; empty if none does."""
-    old = [one.process.name for one in scene.running if _lacks_kip848(one.process)]
+    here = [one.process for one in scene.running]
+    old = [one.name for one in here if family(one.family).kip848(one.version) is Tri.NO]
     phase = ""
     for event in script.events:
         phase = event.phase or phase
@@ -163,10 +160,6 @@ def too_old(scene: Scene, script: Script) -> str:
                 "consumer says what they need first."
             )
     return ""
-
-
-def _lacks_kip848(process: Process) -> bool:
-    return family(process.family).kip848(process.version) is Tri.NO
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:
@@ -188,17 +181,17 @@ def processes(snapshot: GroupSnapshot, ids: Iterable[str]) -> list[tuple[str, ..
 
 def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -> list[ScriptEvent]:
     """Return the events of one step for processes, in the order of their restarts."""
-    protocol = _PROTOCOLS.get(step.aim, "")
     asked = any(_REMOTE_RANGE.search(setting.text) for setting in step.config)
     # The brokers have one assignor for Streams groups (KIP-1071).
     tasks = "sticky" if step.aim is Aim.STREAMS_PROTOCOL else ""
+    offers = {Aim.CONNECT_INCREMENTAL: "sessioned", Aim.CONNECT_EAGER: "eager"}.get(step.aim, "")
     together = step.kind is StepKind.CUT_OVER
     events = restarts(
         "" if together else f"step {step.id}",
-        step.target_list or worker_list(_OFFERS.get(step.aim, "")) or (),
+        step.target_list or worker_list(offers) or (),
         members,
         batch=0 if together else batch,
-        protocol=protocol,
+        protocol=_PROTOCOLS.get(step.aim, ""),
         remote_assignor="range" if asked else tasks,
         family=step.config[0].family if step.config and step.aim is Aim.CLIENT else "",
     )
@@ -291,18 +284,13 @@ def _names(scene: Scene) -> list[str]:
 
 
 def _largest(scene: Scene) -> Process:
-    """Return the member that owns most partitions, the first of several."""
     return max(scene.running, key=lambda one: len(one.owned)).process
 
 
 def _rolling(scene: Scene, pace: ScriptPace) -> Sequence[ScriptEvent]:
-    batch = 1 if pace.batch is None else pace.batch
     alone = [(name,) for name in _names(scene)]
+    batch = 1 if pace.batch is None else pace.batch
     return restarts("", (), pace.processes or alone, batch=batch)
-
-
-def _all_at_once(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
-    return restarts("", (), [tuple(_names(scene))], batch=0)
 
 
 def _by_host(scene: Scene, pace: ScriptPace) -> Sequence[ScriptEvent]:
@@ -353,15 +341,6 @@ def _scale(scene: Scene, pace: ScriptPace) -> Sequence[ScriptEvent]:
     )
 
 
-def _broker_restart(_: Scene, __: ScriptPace) -> Sequence[ScriptEvent]:
-    return (
-        ScriptEvent(do=Deed.COORDINATOR, seconds=_LOADING, at=0.0, phase="broker stops"),
-        ScriptEvent(
-            do=Deed.COORDINATOR, seconds=_LOADING, at=_BROKER_IS_BACK, phase="broker is back"
-        ),
-    )
-
-
 def _rebalance_storm(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
     member = _largest(scene)
     return [
@@ -382,7 +361,6 @@ def _slow_member(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
 
 
 def _copy(process: Process, ending: str) -> Process:
-    """Return another process with the same settings: a new name, and a new identity."""
     return replace(
         process,
         name=f"{process.name}-{ending}",
@@ -396,7 +374,10 @@ READY: Final[Mapping[str, Ready]] = {
         about="Members restart by batches (of one, or --batch), each when the group is at rest.",
         events=_rolling,
     ),
-    "all-at-once": Ready(about="All members restart at the same moment.", events=_all_at_once),
+    "all-at-once": Ready(
+        about="All members restart at the same moment.",
+        events=lambda scene, _: restarts("", (), [tuple(_names(scene))], batch=0),
+    ),
     "by-host": Ready(
         about="The members of one host restart together, host after host.", events=_by_host
     ),
@@ -411,7 +392,12 @@ READY: Final[Mapping[str, Ready]] = {
     "broker-restart": Ready(
         about="The coordinator's broker restarts: another broker loads the group, and 5 minutes "
         "later it moves back.",
-        events=_broker_restart,
+        events=lambda _, __: (
+            ScriptEvent(do=Deed.COORDINATOR, seconds=_LOADING, at=0.0, phase="broker stops"),
+            ScriptEvent(
+                do=Deed.COORDINATOR, seconds=_LOADING, at=_BROKER_IS_BACK, phase="broker is back"
+            ),
+        ),
     ),
     "rebalance-storm": Ready(
         about="One member restarts ten times, once a minute, whether or not the group is at rest.",

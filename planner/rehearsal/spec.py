@@ -11,13 +11,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from rebal.groups.assignors import Spec, SpecMember
+from rebal.groups.assignors import Spec, SpecMember, TopicPartition
 from rebal.groups.assignors.connect import Work, held_of
 from rebal.groups.compact import Partitions
 from rebal.groups.errors import RebalError
 from rebal.groups.model import GroupSnapshot, GroupType, Member, TopicPartitions
-
-TopicPartition = tuple[str, int]
 
 
 class Owners:
@@ -86,21 +84,6 @@ class CannotSimulateError(RebalError):
     """The snapshot does not hold what an assignor needs; says what is missing and what to do."""
 
 
-def spec_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> Spec:
-    """Return the input of the assignor if the group rebalanced now.
-
-    Members are in the order of the snapshot, each with the partitions it owns now (topics, then
-    partitions ascending, as they are sent) and the group's generation; `user_data` is left out.
-    `server_side`: the assignor is the coordinator's, which looks at target assignments (KIP-848).
-
-    Raises:
-        CannotSimulateError: no consumer group that has such assignors, no members, a subscription
-            that is not known, no topic that is, partitions of a topic that the snapshot does not
-            describe, or a partition with two owners.
-    """
-    return start_of(snapshot, server_side=server_side)[0]
-
-
 def task_spec_of(snapshot: GroupSnapshot) -> Spec | None:
     """Return a group whose members assign tasks: Connect workers with what they run, or Streams.
 
@@ -132,10 +115,8 @@ def task_spec_of(snapshot: GroupSnapshot) -> Spec | None:
 
 def assigns_tasks(snapshot: GroupSnapshot) -> bool:
     """Return whether it is a group of Kafka Streams, or a classic one of Connect workers."""
-    if snapshot.group.type is GroupType.STREAMS:
-        return True
-    if snapshot.group.type in (GroupType.CONSUMER, GroupType.SHARE):
-        return False
+    if snapshot.group.type in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
+        return snapshot.group.type is GroupType.STREAMS
     return snapshot.group.protocol_type == "connect" or _is_streams(snapshot)
 
 
@@ -156,7 +137,18 @@ def _is_streams(snapshot: GroupSnapshot) -> bool:
 
 
 def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spec, Owners]:
-    """`spec_of`, and who owns what, by the members' places in it."""
+    """Return the input of the assignor if the group rebalanced now, and who owns what.
+
+    Members are in the order of the snapshot, each with the partitions it owns now (topics, then
+    partitions ascending, as they are sent) and the group's generation; `user_data` is left out.
+    Owners are by the members' places. `server_side`: the assignor is the coordinator's, which looks
+    at target assignments (KIP-848).
+
+    Raises:
+        CannotSimulateError: no consumer group that has such assignors, no members, a subscription
+            that is not known, no topic that is, partitions of a topic that the snapshot does not
+            describe, or a partition with two owners.
+    """
     _check_group(snapshot, server_side)
     generation = snapshot.group.generation
     counts = {topic.name: topic.partitions for topic in snapshot.topics}
@@ -178,11 +170,6 @@ def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spe
     )
     _check_topics(snapshot, spec)
     return spec, _owners(snapshot, spec)
-
-
-def left_out(spec: Spec) -> tuple[str, ...]:
-    """Topics that members subscribe to and the input does not describe, sorted."""
-    return tuple(sorted(wanted(member.topics for member in spec.members) - spec.partitions.keys()))
 
 
 def wanted(subscriptions: Iterable[tuple[str, ...]]) -> set[str]:
@@ -250,9 +237,8 @@ def _topics(snapshot: GroupSnapshot, member: Member) -> tuple[str, ...]:
 
 
 def _rack(member: Member) -> str | None:
-    if member.rack is not None:
-        return member.rack
-    return member.subscription.rack_id if member.subscription is not None else None
+    read = member.subscription
+    return member.rack if member.rack is not None or read is None else read.rack_id
 
 
 def _check_topics(snapshot: GroupSnapshot, spec: Spec) -> None:
@@ -287,9 +273,8 @@ def _owners(snapshot: GroupSnapshot, spec: Spec) -> Owners:
 def _owned(
     snapshot: GroupSnapshot, member: Member, counts: dict[str, int], server_side: bool
 ) -> Sequence[TopicPartition]:
-    now = member.assignment
-    if server_side and member.target_assignment is not None:
-        now = member.target_assignment
+    target = member.target_assignment
+    now = target if server_side and target is not None else member.assignment
     unknown = sorted(topic for topic in now.keys() - counts.keys() if now[topic])
     if unknown:
         raise _refusal(
@@ -297,9 +282,7 @@ def _owned(
             f"member {member.member_id} owns partitions of {', '.join(unknown[:3])}, which the "
             "snapshot does not describe; capture the group with the right to DESCRIBE its topics",
         )
-    owned = [(topic, number) for topic, numbers in now.items() for number in numbers]
-    owned.sort()
-    return tuple(owned)
+    return tuple(sorted((topic, number) for topic, some in now.items() for number in some))
 
 
 def _refusal(snapshot: GroupSnapshot, why: str) -> CannotSimulateError:

@@ -18,7 +18,7 @@ from rebal.groups.model import (
     Subscription,
     Topic,
 )
-from rebal.planner.rehearsal.spec import spec_of
+from rebal.planner.rehearsal.spec import start_of
 from rebal.planner.rehearsal.whatif.assignors import leader_time
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
@@ -183,7 +183,7 @@ def test_the_leaders_time_is_said_for_large_mixed_groups_only() -> None:
                 Topic(name="payments", partitions=4),
             ),
         )
-        return leader_time(spec_of(snapshot), assignor, 300)
+        return leader_time(start_of(snapshot)[0], assignor, 300)
 
     assert of(50_000, "payments orders", "sticky") is None
     assert of(50_000, "orders", "range") is None
@@ -245,7 +245,7 @@ def test_what_always_holds(assignor: str, case: tuple[GroupSnapshot, Changes]) -
 
 
 @examples(80)
-@given(spec=what_ifs().map(lambda case: spec_of(case[0], server_side=True)))
+@given(spec=what_ifs().map(lambda case: start_of(case[0], server_side=True)[0]))
 def test_uniform_is_balanced_and_at_rest_once_computed(spec) -> None:
     assignor = server_assignor("uniform")
     made = assignor.assign(spec)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from rebal.groups.assignors import NAMES, Assignor, Spec, UnknownAssignorError, get
 from rebal.groups.assignors.server import SERVER_NAMES, Undecided, server_assignor
 from rebal.groups.model import GroupSnapshot, GroupType, RebalanceProtocol, Record
-from rebal.planner.rehearsal.spec import left_out, wanted
+from rebal.planner.rehearsal.spec import wanted
 
 CustomAssignors = Mapping[str, Assignor]
 _PREFIX: Final = "consumer:"
@@ -80,7 +80,7 @@ def assumes(
             f"the snapshot is redacted: {choice.name} goes by hashes of the real member ids, "
             "so other, equally good partitions may move"
         )
-    unknown = left_out(spec)
+    unknown = wanted(member.topics for member in spec.members) - spec.partitions.keys()
     if unknown:
         made.append(
             "there are no more topics than the snapshot describes: members also subscribe to "
