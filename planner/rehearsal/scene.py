@@ -243,7 +243,7 @@ def variant(scene: Scene, name: str) -> Scene:
 
     The eager one keeps today's assignor where that is eager, else it has range.
     """
-    keeps = name == "eager" and protocols_of(scene.assignor) == {RebalanceProtocol.EAGER}
+    keeps = name == "eager" and protocols_of(scene.assignor) == frozenset({RebalanceProtocol.EAGER})
     assignor = scene.assignor if keeps else _BY.get(name)
     if assignor is None:
         return scene

@@ -76,7 +76,6 @@ def size_of(roll: Roll) -> int:
     return sum(topic.partitions for topic in roll.snapshot.topics)
 
 
-_FAILED: Final = "failed as leader"
 _RESTS: Final = 86_400.0
 # Work (`effort`) within which all restarts are rehearsed, about a fifth of a second.
 _ENOUGH: Final = 30_000
@@ -84,7 +83,6 @@ _FEWEST: Final = 6
 # In a KIP-848 group so many restarts of each kind are rehearsed: chance decides how much moves,
 # because range goes by the restarted member's new id.
 _EACH_KIP848: Final = 8
-_PAIR: Final = 2
 # Work of one batch of a KIP-848 group, about half a second.
 _MOST: Final = 500_000
 
@@ -129,13 +127,10 @@ class RehearsedRoll:
     """A roll-out with its stand-ins; `notes` name what stands in for what is not known."""
 
     def __init__(self, roll: Roll, *, rough: bool = False) -> None:
-        self._rough = rough
-        snapshot = roll.snapshot
-        roll = replace(roll, snapshot=replace(snapshot, members=with_brokers_sessions(snapshot)))
-        self._roll = roll
+        members = with_brokers_sessions(roll.snapshot)
+        roll = replace(roll, snapshot=replace(roll.snapshot, members=members))
+        self._roll, self._rough, self._held_back = roll, rough, False
         self._start = CostStart(roll)
-        self._held_back = False
-        members = roll.snapshot.members
         called = names(members)
         self._order = [called[id_] for id_ in roll.order]
         self._units = processes(roll.snapshot, roll.order)
@@ -185,11 +180,10 @@ class RehearsedRoll:
         return Paced(pace, expected.stopped, some.rehearsed, len(cut))
 
     def _chosen(self, cut: Sequence[tuple[str, ...]]) -> Chosen:
-        """Return which batches to rehearse."""
         start, count = self._start, len(cut)
         most = max(_FEWEST, _ENOUGH // effort(len(start.lists), len(start.partitions)))
         if self._rough:
-            return Chosen((count // 2,) * count) if count > _PAIR else Chosen(tuple(range(count)))
+            return Chosen((count // 2,) * count) if count > 2 else Chosen(tuple(range(count)))
         if most >= count:
             return Chosen(tuple(range(count)))
         before = {name: start.process(name, done=False, killed=False) for name in start.lists}
@@ -224,12 +218,10 @@ class RehearsedRoll:
         return total([made[place] for place in some.places])
 
     def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool) -> Measures:
-        """Return the measures of one batch."""
         # The restarts before let the members' heartbeats fall together as a rebalance does; those
         # of a KIP-848 group are less often.
         begin = max(0, place - (2 if self._roll.kip848 else 1))
-        done = [name for each in cut[:begin] for name in each]
-        scene = self._start.scene(done, killed)
+        scene = self._start.scene([*chain(*cut[:begin])], killed)
         return self._run(scene, cut[begin : place + 1], begin, killed, seed=begin)
 
     def _run(
@@ -258,7 +250,9 @@ class RehearsedRoll:
             events += [replace(more[0], phase=str(number)), *more[1:]]
         script = Script(events=tuple(events), rests=_RESTS)
         made = rehearse(scene, script, seed=seed, keep=False, assignors=self._start.assignors)
-        if not self._start.assignors and any(note.what == _FAILED for note in made.notes):
+        if not self._start.assignors and any(
+            note.what == "failed as leader" for note in made.notes
+        ):
             self._start.stand_in_for_leader()
             made = rehearse(scene, script, seed=seed, keep=False, assignors=self._start.assignors)
         self._held_back |= any(note.what == HELD_BACK for note in made.notes)
@@ -269,9 +263,8 @@ class RehearsedRoll:
 
     def _stop(self, members: Sequence[str], killed: bool) -> list[ScriptEvent]:
         """Return the end of these; what comes next begins at the earliest after a restart."""
-        do = Deed.KILL if killed else Deed.STOP
         return [
-            ScriptEvent(do=do, members=tuple(members)),
+            ScriptEvent(do=Deed.KILL if killed else Deed.STOP, members=tuple(members)),
             ScriptEvent(do=Deed.WAIT, after=0.0, seconds=self._roll.speed.restart),
         ]
 
@@ -356,7 +349,6 @@ def priced(roll: Roll, text: str) -> Cost | None:
 
 
 def _roughly(roll: Roll) -> tuple[list[Paced], list[str], int]:
-    """Return the rough cost, what stands in, and the number of partitions."""
     rehearsed = RehearsedRoll(roll, rough=True)
     return rehearsed.paces(), rehearsed.notes, size_of(roll)
 

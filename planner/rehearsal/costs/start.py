@@ -166,7 +166,6 @@ class CostStart:
 
     @cached_property
     def _new_ids(self) -> dict[str, str]:
-        """Member ids after the restart, by name."""
         return new_ids(self.process(name, done=True, killed=False) for name in self._members)
 
     @cached_property
@@ -197,8 +196,7 @@ class CostStart:
         elected = elect([one.assignors for one in processes.values()], kind).assignor or ""
         kip848 = any(one.protocol == _CONSUMER for one in processes.values())
         owned = self._shared(here, elected, kip848=kip848) if later else self.owned
-        group = roll.snapshot.group
-        now = group.assignor or ""
+        group, now = roll.snapshot.group, roll.snapshot.group.assignor or ""
         if not done and all(now in one.assignors for one in processes.values()):
             # The next rebalance may change it.
             elected = now
@@ -250,7 +248,7 @@ class CostStart:
         return member.subscribed_topics or self._everything
 
     def _brokers(self) -> Brokers:
-        """Return the brokers; they let these members in, and convert the group where asked to."""
+        # They let these members in, and convert the group where asked to.
         roll = self._roll
         read, members = brokers_of(roll.snapshot), roll.snapshot.members
         sessions = [waits(member).session for member in members]
@@ -279,22 +277,16 @@ class CostStart:
         """Return what the group's assignor gives to members of which some have not started yet."""
         if self.connectors:
             return eager((member.member_id for member in members), self.partitions)
-        if kip848:
-            return self._assigned(server_assignor(self._server, self._ids), members)
-        return self._assigned(self.assignors.get(elected) or get(elected), members)
+        custom = self.assignors.get(elected)
+        by = server_assignor(self._server, self._ids) if kip848 else custom or get(elected)
+        sent = tuple(SpecMember(member_id=m.member_id, topics=self._subscribed(m)) for m in members)
+        made = by.assign(Spec(members=sent, partitions=self.topics))
+        return {id_: tuple(owned) for id_, owned in made.items()}
 
     def stand_in_for_leader(self) -> None:
         """Assign by range: the elected assignor fails for these members, as Java's sticky may."""
-        used = {*chain.from_iterable(self.lists.values()), *self.then}
-        self.assignors = dict.fromkeys(used, get(_EAGER))
+        self.assignors = dict.fromkeys({*chain(*self.lists.values()), *self.then}, get(_EAGER))
         self.notes.append(f"the leader's assignor would fail; {_EAGER} stands in for it")
-
-    def _assigned(
-        self, assignor: Assignor, members: Sequence[Member]
-    ) -> dict[str, tuple[TopicPartition, ...]]:
-        sent = tuple(SpecMember(member_id=m.member_id, topics=self._subscribed(m)) for m in members)
-        made = assignor.assign(Spec(members=sent, partitions=self.topics))
-        return {id_: tuple(owned) for id_, owned in made.items()}
 
     # Lists
 
@@ -305,8 +297,7 @@ class CostStart:
         if roll.snapshot.group.protocol_type == "connect":
             members = roll.snapshot.members
             return {called[m.member_id]: list_of(m, elected)[0] for m in members}, roll.target
-        cooperative = set(ids) - set(roll.eager)
-        calm = bool(cooperative) or (bool(roll.target) and not roll.eager_after)
+        calm = bool(set(ids) - set(roll.eager)) or (bool(roll.target) and not roll.eager_after)
         other = _COOPERATIVE if calm else _EAGER
         # A KIP-848 group elects none, and who is restarted with the classic protocol has a list.
         kip848 = roll.snapshot.group.type is GroupType.CONSUMER
@@ -337,11 +328,8 @@ class CostStart:
             }
         if lists and not set.intersection(*map(set, lists.values())):
             lists = {id_: tuple(dict.fromkeys((*found, other))) for id_, found in lists.items()}
-        none = target or (other,)
-        return {
-            called[id_]: self._as(lists[id_], eager=id_ in roll.eager) if id_ in lists else none
-            for id_ in ids
-        }, target
+        now = {id_: self._as(found, eager=id_ in roll.eager) for id_, found in lists.items()}
+        return {called[id_]: now.get(id_, target or (other,)) for id_ in ids}, target
 
     def _stands_in(self, other: str, *unknown: str) -> None:
         these = ", ".join(name or "the elected assignor" for name in unknown)
@@ -350,15 +338,13 @@ class CostStart:
     def _as(self, found: tuple[str, ...], *, eager: bool) -> tuple[str, ...]:
         """Return the list with which a Java consumer is EAGER, or COOPERATIVE."""
         now = fixed_protocol(Process(name="", assignors=found)) is RebalanceProtocol.EAGER
-        if now is eager:
-            return found
-        if eager:
-            return (*found, _EAGER)
+        if now is eager or eager:
+            return found if now is eager else (*found, _EAGER)
         return tuple(name for name in found if name == _COOPERATIVE) or (_COOPERATIVE,)
 
 
 def _merged(members: Sequence[Member]) -> Member:
-    """Return the first of these with the partitions of all."""
+    # The first of these with the partitions of all.
     owned: dict[str, list[int]] = {}
     for member in members:
         for topic, numbers in _target(member).items():
@@ -387,12 +373,10 @@ def _owned(
     owned: dict[str, tuple[TopicPartition, ...]] = {}
     seen: set[TopicPartition] = set()
     for member in snapshot.members:
-        mine = []
-        for topic, numbers in sorted(_target(member).items()):
-            for number in numbers:
-                if (topic, number) not in seen:
-                    seen.add((topic, number))
-                    mine.append((topic, number))
-                    topics[topic] = max(topics.get(topic, 0), number + 1)
-        owned[member.member_id] = tuple(mine)
+        given = sorted(_target(member).items())
+        pairs = dict.fromkeys((topic, number) for topic, numbers in given for number in numbers)
+        owned[member.member_id] = mine = tuple(pair for pair in pairs if pair not in seen)
+        seen.update(mine)
+        for topic, number in mine:
+            topics[topic] = max(topics.get(topic, 0), number + 1)
     return topics, owned

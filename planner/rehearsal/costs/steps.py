@@ -43,15 +43,13 @@ from rebal.planner.timeouts import (
 
 def by_assignors(roll: Roll) -> Cost | None:
     """Return the cost of these restarts, rehearsed."""
-    if roll.snapshot.group.protocol_type == "connect":
-        return by_workers(roll)
-    return priced(roll, _batches_text(roll))
+    connect = roll.snapshot.group.protocol_type == "connect"
+    return by_workers(roll) if connect else priced(roll, _batches_text(roll))
 
 
 def _batches_text(roll: Roll) -> str:
     if roll.eager_after and len(roll.eager) == len(roll.snapshot.members):
-        everything = sum(map(owned, roll.snapshot.members))
-        how = f"each rebalance stops {all_partitions(everything)}"
+        how = f"each rebalance stops {all_partitions(sum(map(owned, roll.snapshot.members)))}"
     elif roll.eager_after:
         how = "members that run EAGER stop all they own at each rebalance"
     elif roll.eager:
@@ -169,9 +167,12 @@ def stop_some(roll: Roll) -> Cost | None:
         f"{figure(roll.speed.rebalance)} s; they stop together at any pace, so the paces are those "
         f"of the start; {at_worst(roll.snapshot.members)}"
     )
-    eager_after = cooperative(roll.target[0]) is not Tri.YES
-    eager = (*roll.eager, *roll.order)
-    stopped = replace(roll, eager=eager, eager_after=eager_after, together=True)
+    stopped = replace(
+        roll,
+        eager=(*roll.eager, *roll.order),
+        eager_after=cooperative(roll.target[0]) is not Tri.YES,
+        together=True,
+    )
     return priced(stopped, text)
 
 
@@ -277,7 +278,7 @@ def _workers_text(roll: Roll) -> str:
 
 
 def _doubts(members: Sequence[Member]) -> Iterator[str]:
-    """Yield what the figures leave out, or may have wrong."""
+    # What the figures leave out, or may have wrong.
     if any(m.worker is not None and m.worker.held_back_ms for m in members):
         yield "what a lost worker ran is held back right now, and not counted"
     old = [m for m in members if m.software is not None and older(m.software, "3.4") is Tri.YES]

@@ -48,10 +48,8 @@ def chosen(name: str, snapshot: GroupSnapshot, custom: CustomAssignors) -> Choic
         return Choice(name, get(name), _cooperative(get(name)))
     if name in custom:
         return Choice(name, custom[name], _cooperative(custom[name]), custom=True)
-    known = (*NAMES, *SERVER_SIDE, *sorted(custom))
-    raise UnknownAssignorError(
-        f"no assignor is called {name[:100]!r}; there are {', '.join(known)}."
-    )
+    known = ", ".join((*NAMES, *SERVER_SIDE, *sorted(custom)))
+    raise UnknownAssignorError(f"no assignor is called {name[:100]!r}; there are {known}.")
 
 
 def _cooperative(assignor: Assignor) -> bool:
@@ -113,9 +111,8 @@ def _client_side(snapshot: GroupSnapshot, choice: Choice) -> list[str]:
 def _memory(choice: Choice) -> str:
     if choice.custom:
         return ", an assignor that is not Kafka's own"
-    if "sticky" in choice.name:
-        return " and tells the leader what it owns now"
-    return ", which does not ask what they own now"
+    tells = " and tells the leader what it owns now"
+    return tells if "sticky" in choice.name else ", which does not ask what they own now"
 
 
 def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: Undecided) -> list[str]:
@@ -146,7 +143,6 @@ def _server_side(snapshot: GroupSnapshot, choice: Choice, undecided: Undecided) 
 
 
 def _some(names: Collection[str]) -> str:
-    """Return the first five by name."""
     more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
     return ", ".join(sorted(names)[:5]) + more
 
@@ -197,10 +193,9 @@ def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTi
     another. Other subscriptions can lie outside, and a group that is balanced already takes next to
     nothing: it is an estimate of the order of magnitude, no promise.
     """
-    if assignor not in ("sticky", "cooperative-sticky"):
-        return None
     subscriptions = {member.topics for member in spec.members}
-    if len(set(map(frozenset, subscriptions))) < 2:
+    general = len(set(map(frozenset, subscriptions))) > 1
+    if not general or assignor not in ("sticky", "cooperative-sticky"):
         return None
     partitions = sum(spec.partitions.get(topic, 0) for topic in wanted(subscriptions))
     most = _MOST * partitions**2

@@ -68,8 +68,10 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
     find = Finder(snapshot)
     notes: list[str] = []
     steps: list[ChangeStep] = []
-    numbers = range(1, changes.add_members + 1)
-    added = {f"new-{n}-00000000-0000-4000-8000-{n:012}": f"new-{n}" for n in numbers}
+    added = {
+        f"new-{n}-00000000-0000-4000-8000-{n:012}": f"new-{n}"
+        for n in range(1, changes.add_members + 1)
+    }
     spec = _with_racks(spec, changes, find)
     by_id = {member.member_id: member for member in spec.members}
     known = wanted(member.topics for member in spec.members)
@@ -89,9 +91,11 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
             )
             continue
         back = f"{member_id}-back"
-        steps.append(ChangeStep(f"{label} stops", _without(member_id)))
         started = _back(by_id[member_id], back, everybody)
-        steps.append(ChangeStep(f"{label} is back", started, {back: member_id}))
+        steps += [
+            ChangeStep(f"{label} stops", _without(member_id)),
+            ChangeStep(f"{label} is back", started, {back: member_id}),
+        ]
         notes.append(
             f"{label} rejoins with a made-up member id: where ties are broken by member id, "
             "other, equally good partitions may move"
@@ -116,8 +120,7 @@ class Finder:
     """Members by whatever a person calls them."""
 
     def __init__(self, snapshot: GroupSnapshot) -> None:
-        self.labels = names(snapshot.members)
-        self._members = snapshot.members
+        self.labels, self._members = names(snapshot.members), snapshot.members
 
     def __call__(self, text: str) -> str:
         """Return the one member that is called so.
@@ -164,10 +167,8 @@ def _with_racks(spec: Spec, changes: Changes, find: Finder) -> Spec:
                 f"no broker in the snapshot is on rack {rack[:100]}"
                 + (f"; there are {', '.join(sorted(known))}." if known else ": none has a rack.")
             )
-    members = tuple(
-        replace(m, rack=racks[m.member_id]) if m.member_id in racks else m for m in spec.members
-    )
-    return replace(spec, members=members)
+    members = (replace(m, rack=racks.get(m.member_id, m.rack)) for m in spec.members)
+    return replace(spec, members=tuple(members))
 
 
 def _topics_step(
@@ -213,7 +214,6 @@ def _without(*member_ids: str) -> Callable[[Spec], Spec]:
 
 
 def _back(member: SpecMember, new_id: str, more: Sequence[str]) -> Callable[[Spec], Spec]:
-    """Put a member that left back, as one that has just started."""
     started = SpecMember(member_id=new_id, topics=(*member.topics, *more), rack=member.rack)
     return lambda spec: replace(spec, members=(*spec.members, started))
 
@@ -238,6 +238,5 @@ def _join_step(
         notes.append(f"added members subscribe to what most members do: {_listed(topics)}")
     rack = changes.racks.get("new")
     fresh = tuple(SpecMember(member_id=new, topics=topics, rack=rack) for new in added)
-    labels = list(added.values())
-    why = f"{_listed(labels)} {'joins' if len(labels) == 1 else 'join'}"
+    why = f"{_listed([*added.values()])} {'joins' if len(added) == 1 else 'join'}"
     return ChangeStep(why, lambda before: replace(before, members=(*before.members, *fresh)))

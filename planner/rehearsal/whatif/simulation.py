@@ -104,9 +104,7 @@ class Walk:
         *,
         most_rounds: int,
     ) -> None:
-        self._choice = choice
-        self._most_rounds = most_rounds
-        self._numbers = numbers
+        self._choice, self._numbers, self._most_rounds = choice, numbers, most_rounds
         self.group = Rounds(start, choice.assignor, choice.protocol)
         self.before = self.after = first
         self.rounds: list[Round] = []
@@ -152,10 +150,10 @@ class Walk:
             for one in violations(sent, result, cooperative=choice.cooperative):
                 self.violations.setdefault(one.rule, one)
         after = self._state(sent, result)
-        made, self._gone = self._round(why, self._gone, after), 0
+        made = self._round(why, after)
         self.rounds.append(made)
         self.stops += made.revoked
-        self.after = after
+        self.after, self._gone = after, 0
         # A KIP-848 member reaches its target alone.
         return not choice.server_side and rejoins(choice.protocol, made.revoked)
 
@@ -171,7 +169,7 @@ class Walk:
             _, result = self.group.next()
             self.again = self.after.without(self._state(self.group.spec, result)).total
 
-    def _round(self, why: str, gone: int, after: Owners) -> Round:
+    def _round(self, why: str, after: Owners) -> Round:
         before, calm = self.after, self._choice.cooperative
         gives = before.without(after) if calm else before
         gets = after.without(before) if calm else after
@@ -181,7 +179,7 @@ class Walk:
         return Round(
             number=len(self.rounds) + 1,
             why=why,
-            gone=gone,
+            gone=self._gone,
             revoked=gives.total,
             assigned=gets.total,
             still_owned=before.total - gives.total,
@@ -373,7 +371,7 @@ def _named(made: Walk, labels: Mapping[str, str], numbers: Mapping[str, int]) ->
 
 
 def _numbers(spec: Spec, plan: Course) -> Mapping[str, int]:
-    """Return a number for each member; one that is restarted keeps its own."""
+    # One that is restarted keeps its number.
     everyone = [*(member.member_id for member in spec.members), *plan.added]
     numbers = {member_id: n for n, member_id in enumerate(everyone)}
     for step in plan.steps:
@@ -438,8 +436,7 @@ def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
 
 def _topic_spreads(start: Spec, made: Walk, numbers: Mapping[str, int]) -> tuple[TopicSpread, ...]:
     """Over a topic's subscribers, and whoever owns some of it all the same."""
-    spec = made.group.spec
-    counts = spec.partitions
+    spec, counts = made.group.spec, made.group.spec.partitions
     states = [
         (owners.by_topic, _takers((numbers[member.member_id], member) for member in of.members))
         for of, owners in ((start, made.before), (spec, made.after))
@@ -451,13 +448,13 @@ def _topic_spreads(start: Spec, made: Walk, numbers: Mapping[str, int]) -> tuple
             owned = by_topic.get(topic, Counter[int]())
             sizes.append([owned[n] for n in owned.keys() | takers.get(topic, set())])
         if any(sizes):
-            spread = TopicSpread(topic=topic, partitions=counts[topic], balance=_spread(*sizes))
-            spreads.append(spread)
+            spreads.append(
+                TopicSpread(topic=topic, partitions=counts[topic], balance=_spread(*sizes))
+            )
     return tuple(spreads)
 
 
 def _takers(members: Iterable[tuple[int, SpecMember]]) -> dict[str, set[int]]:
-    """Return the subscribers of each topic."""
     takers: dict[str, set[int]] = {}
     for n, member in members:
         for topic in member.topics:
@@ -530,7 +527,7 @@ def simulate_workers(
 
 
 def _under(snapshot: GroupSnapshot, protocol: str) -> GroupSnapshot:
-    """Return the group as if every worker had this connect.protocol."""
+    # The group as if every worker had this connect.protocol.
     offers = worker_list(protocol) or ()
     all_offer = AssignorList(knowledge=Knowledge.EXACT, list=offers)
     return replace(
