@@ -14,8 +14,8 @@ from rebal.groups.clients import family, proven_family
 from rebal.groups.commands import Command, option
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import GroupSnapshot, GroupType, Knowledge, RebalanceProtocol, Tri
+from rebal.planner.admission.check import joined_since, member_of, still_out
 from rebal.planner.admission.memory import CoordinatorMemory, memory_of
-from rebal.planner.admission.rejected import joined_since, member_of, still_out
 from rebal.planner.clients import (
     cannot_hold,
     cooperative,

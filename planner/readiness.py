@@ -26,7 +26,7 @@ from math import inf
 from msgspec.structs import replace
 
 from rebal.groups.model import RebalanceProtocol, Record, Tri
-from rebal.planner.admission.rejected import label, still_out
+from rebal.planner.admission.check import label, still_out
 from rebal.planner.plan import Finding, Plan, Step, Verdict
 from rebal.planner.rehearsal.rehearse import effort
 from rebal.planner.rules.registry import Trait, has

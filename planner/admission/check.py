@@ -26,6 +26,8 @@ rebalance ends without it, a static one until its session expires. After a leave
 others join again; a member whose list a coordinator load has shortened then sends its whole list,
 so a list that is rejected at once may be admitted a moment later: the answer is no only where both
 joins fail.
+
+`still_out` are the clients that were rejected and have not rejoined: one rejection for each.
 """
 
 from collections import defaultdict
@@ -37,7 +39,19 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupState, GroupType, Record, Tri
+from rebal.groups.clients import is_automatic
+from rebal.groups.evidence.absent import clocks_apart
+from rebal.groups.evidence.exact import when
+from rebal.groups.model import (
+    Departed,
+    GroupSnapshot,
+    GroupState,
+    GroupType,
+    Member,
+    Record,
+    Refusal,
+    Tri,
+)
 from rebal.planner.admission.memory import INCONSISTENT, POLICY, CoordinatorMemory, Entry, Held
 from rebal.planner.admission.memory import worlds as worlds_of
 from rebal.planner.facts import listed
@@ -45,7 +59,6 @@ from rebal.planner.verdict import agreed, first_reason
 
 FULL: Final = "GROUP_MAX_SIZE_REACHED"
 SESSION: Final = "INVALID_SESSION_TIMEOUT"
-DEAD: Final = "COORDINATOR_NOT_AVAILABLE"
 
 
 class LeaveEvent(Record, frozen=True, kw_only=True):
@@ -172,16 +185,17 @@ def restart(
     session ends. A static member does not leave; its entry is replaced by the join.
     """
     entry = next(one for one in memory.everybody if one.member_id == member_id)
-    join = JoinEvent(
-        assignors=assignors,
-        name=entry.name,
-        instance_id=entry.instance_id,
-        protocol_type=memory.protocol_type or "consumer",
-        session_ms=session_ms,
+    leaves = entry.instance_id is None and not killed
+    return (
+        *([LeaveEvent(member_id=member_id)] if leaves else []),
+        JoinEvent(
+            assignors=assignors,
+            name=entry.name,
+            instance_id=entry.instance_id,
+            protocol_type=memory.protocol_type or "consumer",
+            session_ms=session_ms,
+        ),
     )
-    if entry.instance_id is not None or killed:
-        return (join,)
-    return (LeaveEvent(member_id=member_id), join)
 
 
 def _join(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
@@ -189,15 +203,18 @@ def _join(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
         return Admission(
             verdict=Tri.CANNOT_TELL,
             reason="the group is Dead: the coordinator asks the client to try again",
-            error=DEAD,
+            error="COORDINATOR_NOT_AVAILABLE",
         )
     closed = not (join.kip848 or memory.empty or memory.classic_joins is Tri.YES)
-    checks = (
-        _out_of_bounds(memory, join),
-        _rejects_classic(memory, "it joins with the classic protocol") if closed else None,
-        _too_many(memory, join),
-    )
-    early = [one for one in checks if one is not None]
+    early = [
+        one
+        for one in (
+            _out_of_bounds(memory, join),
+            _rejects_classic(memory, "it joins with the classic protocol") if closed else None,
+            _too_many(memory, join),
+        )
+        if one is not None
+    ]
     sure = [one for one in early if one.verdict is Tri.NO]
     answer = sure[0] if sure else _by_lists(memory, join)
     if sure or not early:
@@ -207,22 +224,20 @@ def _join(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
 
 
 def _out_of_bounds(memory: CoordinatorMemory, join: JoinEvent) -> Admission | None:
-    if join.session_ms is None:
+    asked, bounds = join.session_ms, memory.session_ms
+    if asked is None or (bounds is not None and bounds[0] <= asked <= bounds[1]):
         return None
-    if memory.session_ms is None:
+    if bounds is None:
         return Admission(
             verdict=Tri.CANNOT_TELL,
             needs=Needs.BROKER,
             reason="the brokers' bounds of session.timeout.ms were not read",
         )
-    low, high = memory.session_ms
-    if low <= join.session_ms <= high:
-        return None
     return Admission(
         verdict=Tri.NO,
         error=SESSION,
-        reason=f"its session.timeout.ms is {join.session_ms}, and the brokers accept {low} to "
-        f"{high} ({SESSION})",
+        reason=f"its session.timeout.ms is {asked}, and the brokers accept {bounds[0]} to "
+        f"{bounds[1]} ({SESSION})",
     )
 
 
@@ -231,9 +246,8 @@ def _ended(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission | No
     if memory.classic_joins is Tri.YES:
         return None
     later = reduce(after, action, memory)
-    stay = [entry for entry in later.entries if entry not in later.came]
-    why = f"the rebalance makes {_named(stay)} join again"
-    return _rejects_classic(memory, why) if stay else None
+    stay = _named([entry for entry in later.entries if entry not in later.came])
+    return _rejects_classic(memory, f"the rebalance makes {stay} join again") if stay else None
 
 
 def _rejects_classic(memory: CoordinatorMemory, why: str) -> Admission:
@@ -329,8 +343,9 @@ def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
     by = next((name for name in (elected, *names) if name in names and name in kept), None)
     if by is not None:
         # What the broker says itself stands, whatever a log says of a member.
-        why = _why_yes(memory, by, elected)
-        return Admission(verdict=Tri.YES, elected=by == elected, reason=why)
+        return Admission(
+            verdict=Tri.YES, elected=by == elected, reason=_why_yes(memory, by, elected)
+        )
     if join.assignors is None:
         return Admission(
             verdict=Tri.CANNOT_TELL, needs=Needs.LISTS, reason="its present list is not known"
@@ -344,8 +359,8 @@ def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
         )
     shown = f"[{', '.join(join.assignors)}]"
     if all(least for least, _ in worlds):
-        always = frozenset.intersection(*(least for least, _ in worlds))
-        name = next((each for each in join.assignors if each in always), None)
+        named = (each for each in join.assignors if all(each in least for least, _ in worlds))
+        name = next(named, None)
         return Admission(verdict=Tri.YES, reason=_why_yes(memory, name, elected))
     holding = list(_holding(memory, join.assignors))
     if not any(most for _, most in worlds):
@@ -357,8 +372,7 @@ def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
             reason=_why_no(memory, join.assignors, guilty) + f": {shown} is rejected "
             f"({INCONSISTENT})",
         )
-    open_ = [entry for entry, says in holding if Tri.CANNOT_TELL in says]
-    unsure = _named(open_ or memory.entries)
+    unsure = _named([e for e, says in holding if Tri.CANNOT_TELL in says] or memory.entries)
     if not any(least for least, _ in worlds):
         return Admission(
             verdict=Tri.CANNOT_TELL,
@@ -375,9 +389,8 @@ def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
 
 
 def _same_instance(memory: CoordinatorMemory, join: JoinEvent) -> Entry | None:
-    if join.instance_id is None:
-        return None
-    return next((e for e in memory.everybody if e.instance_id == join.instance_id), None)
+    same = (e for e in memory.everybody if e.instance_id == join.instance_id is not None)
+    return next(same, None)
 
 
 def _holding(memory: CoordinatorMemory, names: Sequence[str]) -> Iterator[tuple[Entry, set[Tri]]]:
@@ -389,20 +402,24 @@ def _holding(memory: CoordinatorMemory, names: Sequence[str]) -> Iterator[tuple[
     for entry in memory.entries:
         sure = memory.in_all if entry.member_id not in came else frozenset[str]()
         held = lists[entry.member_id]
-        said = {agreed(one.holds(name) for one in held) for name in names if name not in sure}
-        yield entry, said | {Tri.YES for name in names if name in sure}
+        yield (
+            entry,
+            {Tri.YES if n in sure else agreed(one.holds(n) for one in held) for n in names},
+        )
 
 
 def _needs(memory: CoordinatorMemory, names: Sequence[str]) -> Needs:
-    asked = {*memory.in_all, *memory.not_in_all}
     own = memory.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
-    if own and memory.protocol_type == "consumer" and not set(names) & asked:
+    if (
+        own
+        and memory.protocol_type == "consumer"
+        and not ((memory.in_all | memory.not_in_all).intersection(names))
+    ):
         return Needs.PROBE
     return Needs.RELOAD if len(memory.cases) > 1 else Needs.LISTS
 
 
 def _why_yes(memory: CoordinatorMemory, name: str | None, elected: str | None) -> str:
-    probed = " (probe)" if name in memory.in_all else ""
     rows = (
         (name is None, "every list that the coordinator may remember holds one of its assignors"),
         (
@@ -410,7 +427,10 @@ def _why_yes(memory: CoordinatorMemory, name: str | None, elected: str | None) -
             f"{name} is elected, so every list that the coordinator remembers holds it",
         ),
     )
-    return first_reason(rows) or f"every list that the coordinator remembers holds {name}{probed}"
+    return first_reason(rows) or (
+        f"every list that the coordinator remembers holds {name}"
+        f"{' (probe)' if name in memory.in_all else ''}"
+    )
 
 
 def _why_no(memory: CoordinatorMemory, names: Sequence[str], guilty: Sequence[Entry]) -> str:
@@ -429,3 +449,97 @@ def _why_no(memory: CoordinatorMemory, names: Sequence[str], guilty: Sequence[En
 
 def _named(entries: Sequence[Entry]) -> str:
     return listed([entry.name or entry.member_id for entry in entries])
+
+
+def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
+    """Return the newest rejection of each client that has not rejoined, the oldest first.
+
+    `times` includes the client's earlier rejections with the same list.
+    """
+    newest: dict[tuple[str, ...], Refusal] = {}
+    for one in sorted(snapshot.refusals, key=lambda each: when(each.at)):
+        before = newest.get(client_key(one))
+        often = before.times if before is not None and before.list == one.list else 0
+        newest[client_key(one)] = replace(one, times=one.times + often)
+    return tuple(
+        one
+        for one in newest.values()
+        if one.rejoined_as is None and joined_since(member_of(snapshot, one), one) is not Tri.YES
+    )
+
+
+def rejected_again(memory: CoordinatorMemory, one: Refusal, *, stranger: bool = False) -> Admission:
+    """Return whether the coordinator would admit the join that it rejected, if the client repeated
+    it; a `stranger` is another program than the members.
+    """
+    if not one.list:
+        return Admission(verdict=Tri.CANNOT_TELL, reason="its list is not known")
+    # Error 23 comes after the check of the group's size (81): there was room for it.
+    return admitted(
+        replace(memory, room=max(memory.room, 1)),
+        [
+            JoinEvent(
+                assignors=one.list,
+                instance_id=one.instance_id,
+                protocol_type="consumer" if stranger else memory.protocol_type or "consumer",
+            )
+        ],
+    )
+
+
+def label(one: Refusal) -> str:
+    """Return the client's name for texts."""
+    name = one.instance_id or one.client_id or "a client"
+    return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
+
+
+def if_renamed(instance_id: str | None) -> str:
+    """Return the sentence with the option that ends an instance id; empty for a dynamic client."""
+    return (
+        f" If {instance_id} left for good, or was renamed: --departed {instance_id}."
+        if instance_id
+        else ""
+    )
+
+
+def client_key(one: Refusal | Departed) -> tuple[str, ...]:
+    """Return what tells the client: its instance id, else its client id and address."""
+    # A client in a crash loop comes from a new connection each time: its address stays.
+    return (one.instance_id,) if one.instance_id else (one.client_id, one.host)
+
+
+def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
+    """Return the only member with the rejected client's name, from its address; None if there is no
+    such member, or if several clients have that name.
+    """
+    same = [each for each in snapshot.members if each.instance_id == (one.instance_id or None)]
+    if not one.instance_id:
+        named = [member for member in same if member.client_id == one.client_id != ""]
+        same = [member for member in named if address(member.host) in ("", address(one.host))]
+        alike = (each for each in snapshot.refusals if each.client_id == one.client_id)
+        # A client's own log has no address; each of its rejections stands on a line of that log.
+        several = len({(o.host, o.evidence.detail.rpartition(":")[0]) for o in alike}) > 1
+        if not one.host:
+            same = [] if several or is_automatic(snapshot.group.group_id, one.client_id) else named
+    return same[0] if len(same) == 1 else None
+
+
+def joined_since(member: Member | None, one: Refusal) -> Tri:
+    """Return whether the member with the rejected client's name joined after the rejection; no
+    where there is none.
+
+    A member id that was there before is another process of that client id, or its own old entry.
+    """
+    if member is None:
+        return Tri.NO
+    came = member.joined_at if one.instance_id is not None else member.first_joined_at
+    if came is None or one.at is None:
+        return Tri.CANNOT_TELL
+    if came <= one.at:
+        return Tri.NO
+    return Tri.YES if came - one.at > clocks_apart(one) else Tri.CANNOT_TELL
+
+
+def address(host: str) -> str:
+    """Return the address without the slash that Java prints before it."""
+    return host.removeprefix("/")

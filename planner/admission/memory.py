@@ -20,11 +20,9 @@ from typing import Final, TypeAlias
 from rebal.groups.clients import assignors
 from rebal.groups.model import (
     Cluster,
-    GroupSnapshot,
     GroupState,
     GroupType,
     Knowledge,
-    ProbeAnswer,
     Record,
     Source,
     Tri,
@@ -37,7 +35,6 @@ from rebal.planner.versions import fault
 
 INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
 POLICY: Final = "group.consumer.migration.policy"
-_BOUNDS: Final = ("group.min.session.timeout.ms", "group.max.session.timeout.ms")
 _Names: TypeAlias = frozenset[str]
 _Met: TypeAlias = tuple[_Names, _Names, _Names]
 
@@ -185,8 +182,9 @@ def _choices(memory: CoordinatorMemory, entry: Entry, said: _Names) -> Iterator[
         for look in _options(held, said, memory.in_all):
             wholes = [look]
             if again and entry.whole is not None and entry.whole != held:
-                sent = _options(entry.whole, said, memory.in_all)
-                wholes = [whole for whole in sent if look <= whole]
+                wholes = [
+                    whole for whole in _options(entry.whole, said, memory.in_all) if look <= whole
+                ]
             for whole in wholes:
                 yield look, whole if memory.settled else look, whole
                 if memory.settled and entry.instance_id is not None:
@@ -208,11 +206,11 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
     `rejoined`: return instead what it would remember once every member has joined again.
     """
     snapshot, group = context.snapshot, context.group
-    answers = _answers(snapshot)
-    known = {*assignors(), *(one.assignor for one in answers), context.target}
-    for member in snapshot.members:
-        known |= {*member.assignors.list, *member.assignors.at_least}
-    stable = group.state is GroupState.STABLE and bool(snapshot.members)
+    probe, stable = snapshot.probe, group.state is GroupState.STABLE and bool(snapshot.members)
+    answers = () if probe is None or probe.refused else probe.answers
+    known = {*assignors(), *(one.assignor for one in answers), context.target}.union(
+        *((*one.assignors.list, *one.assignors.at_least) for one in snapshot.members)
+    )
     online = group.type in (GroupType.CONSUMER, GroupType.STREAMS)
     elected = group.assignor if stable and not online else None
     counted = [f for f in context.members if not online or f.member.protocol_type == "classic"]
@@ -222,10 +220,10 @@ def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemo
         if online
         else _cases(context, counted, known, elected, rejoined=rejoined)
     )
-    counts = [] if online or rejoined else answers
+    counts = () if online or rejoined else answers
     settings = snapshot.cluster.settings
     size = settings.get("group.consumer.max.size" if online else "group.max.size", "")
-    low, high = (settings.get(key, "") for key in _BOUNDS)
+    low, high = (settings.get(f"group.{end}.session.timeout.ms", "") for end in ("min", "max"))
     return CoordinatorMemory(
         state=group.state,
         type=group.type,
@@ -265,11 +263,6 @@ def static_returns(cluster: Cluster) -> Tri:
     return opposite(fault("KAFKA-20601").in_broker(cluster.version))
 
 
-def _answers(snapshot: GroupSnapshot) -> list[ProbeAnswer]:
-    probe = snapshot.probe
-    return [] if probe is None or probe.refused else list(probe.answers)
-
-
 def _cases(
     context: GroupFacts,
     counted: list[Facts],
@@ -286,12 +279,11 @@ def _cases(
     rebalanced, loaded = [], []
     for facts in counted:
         mine = own[facts.member.member_id]
-        static, since = facts.static, _joined_since(context, facts)
         # No history makes such a list one of this group: the contradiction must stay visible.
         at_odds = elected in mine.lacks or (mine.exact and elected not in mine.names)
-        whole = since or (elected is not None and at_odds)
-        left = (mine, forgotten) if static else (forgotten,)
-        rebalanced.append(_entry(facts, left if static and not whole else (mine,), mine))
+        whole = _joined_since(context, facts) or (elected is not None and at_odds)
+        left = (mine, forgotten) if facts.static else (forgotten,)
+        rebalanced.append(_entry(facts, left if facts.static and not whole else (mine,), mine))
         loaded.append(_entry(facts, (mine,) if whole else left, mine))
     cases = {
         Tri.NO: (tuple(rebalanced),),
@@ -327,8 +319,9 @@ def _joined_since(context: GroupFacts, facts: Facts) -> bool:
     coordinator = context.group.coordinator
     in_epoch = coordinator is not None and coordinator.leader_epoch is not None
     # No clock is needed: an id that came after a look in this epoch came after its load.
-    came = in_epoch and facts.member.member_id in context.restarted
-    return came or joined_since_load(context.snapshot, facts.member)
+    return (in_epoch and facts.member.member_id in context.restarted) or joined_since_load(
+        context.snapshot, facts.member
+    )
 
 
 def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
@@ -338,10 +331,10 @@ def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
         return Held(names=frozenset(known.list), exact=True)
     lacks = set(known.lacks)
     if facts.family is not None and facts.family_proven:
-        own = facts.family, facts.version
-        lacks |= {name for name in names if cannot_hold(*own, name, elected)}
-    at_least = {*known.at_least, *filter(None, [elected])}
-    return Held(names=frozenset(at_least), lacks=frozenset(lacks))
+        lacks |= {name for name in names if cannot_hold(facts.family, facts.version, name, elected)}
+    return Held(
+        names=frozenset([*known.at_least, *filter(None, [elected])]), lacks=frozenset(lacks)
+    )
 
 
 # The id that a classic join gets in a KIP-848 group: a bare UUID, in either spelling. In a classic

@@ -16,8 +16,7 @@ from rebal.groups.clients import assignor_of
 from rebal.groups.commands import options
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import Departed, GroupType, Member, Refusal
-from rebal.planner.admission.check import JoinEvent, admitted
-from rebal.planner.admission.rejected import still_out
+from rebal.planner.admission.check import JoinEvent, admitted, still_out
 from rebal.planner.advice.steps import start_fix
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CLASSIC, CONSUMER

@@ -5,8 +5,8 @@ from typing import Final
 
 from rebal.groups.clients import default_list
 from rebal.groups.model import GroupState, GroupType, Knowledge, Refusal
+from rebal.planner.admission.check import if_renamed, label, rejected_again, still_out
 from rebal.planner.admission.memory import INCONSISTENT
-from rebal.planner.admission.rejected import if_renamed, label, rejected_again, still_out
 from rebal.planner.advice.actions import DEFAULTS
 from rebal.planner.advice.steps import restart_fix, start_fix
 from rebal.planner.advice.wording import START_EMPTY

@@ -20,7 +20,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, Member, Moment, Record, Tri
-from rebal.planner.admission.rejected import if_renamed
+from rebal.planner.admission.check import if_renamed
 from rebal.planner.context import Context
 from rebal.planner.facts import owned
 from rebal.planner.plan import Finding, PathKind, Plan, Severity, Step

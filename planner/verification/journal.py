@@ -40,7 +40,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import undisputed
-from rebal.planner.admission.rejected import client_key, joined_since, member_of
+from rebal.planner.admission.check import client_key, joined_since, member_of
 from rebal.planner.commands import Given
 from rebal.planner.context import COOPERATIVE, EAGER, Context
 from rebal.planner.facts import identity_keys, owned, stated_in

@@ -25,8 +25,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from rebal.groups.model import GroupType, Knowledge, Tri
-from rebal.planner.admission.check import Needs
-from rebal.planner.admission.rejected import address, rejected_again, still_out
+from rebal.planner.admission.check import Needs, address, rejected_again, still_out
 from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
 from rebal.planner.advice.wording import by_word

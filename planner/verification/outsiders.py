@@ -26,7 +26,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.reloads import CLOCKS
-from rebal.planner.admission.rejected import address, still_out
+from rebal.planner.admission.check import address, still_out
 from rebal.planner.context import Context, names
 from rebal.planner.facts import KEYS, natural, stated_in
 from rebal.planner.plan import Plan

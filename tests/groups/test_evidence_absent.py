@@ -16,7 +16,7 @@ from rebal.groups.evidence.absent import MOST_REFUSALS
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Joined, Left, Refused
 from rebal.groups.model import Evidence, Refusal, Source
-from rebal.planner.admission.rejected import still_out
+from rebal.planner.admission.check import still_out
 from tests.groups import observed
 from tests.groups.observed import COOP, JAVA, at, group, joined, member
 

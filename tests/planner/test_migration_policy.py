@@ -8,14 +8,20 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.model import Cluster, Evidence, GroupSnapshot, GroupType, Refusal, Source, Tri
-from rebal.planner.admission.check import JoinEvent, LeaveEvent, Needs, admitted, restart
+from rebal.planner.admission.check import (
+    JoinEvent,
+    LeaveEvent,
+    Needs,
+    admitted,
+    rejected_again,
+    restart,
+)
 from rebal.planner.admission.memory import (
     CoordinatorMemory,
     classic_joins,
     memory_of,
     static_returns,
 )
-from rebal.planner.admission.rejected import rejected_again
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.verify import Standing

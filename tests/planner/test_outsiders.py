@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.planner.admission.rejected import member_of, still_out
+from rebal.planner.admission.check import member_of, still_out
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Action, Plan
 from rebal.planner.verification.outsiders import Doubt, OutsiderKind

@@ -22,7 +22,7 @@ from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.inspectors.logs.client import reader
 from rebal.inspectors.logs.client.configs import Lookup
 from rebal.inspectors.logs.client.identity import Lives
-from rebal.planner.admission import check, memory, rejected
+from rebal.planner.admission import check, memory
 from rebal.planner.advice import actions as advice
 from rebal.planner.advice import steps
 from rebal.planner.commands import Given
@@ -209,7 +209,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     20: _defect((verify, "outsiders_of", _without(OutsiderKind.REJECTED))),
     # A client that was rejected is never back.
     21: _defect(
-        (rejected, "member_of", _always(None)),
+        (check, "member_of", _always(None)),
         (journal, "_resolved", _value(lambda _, one, *__: one)),
         (absent, "_rejoined", _value(lambda one, _: one)),
     ),
