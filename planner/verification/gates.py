@@ -1,7 +1,7 @@
 """Proof that a member completed a step: of one look (`GATES`), and of all (`AnswerLedger`).
 
-`proof_of` calls the function of the step's aim in `GATES`. To add a kind of step, add an `Aim` and
-its function. Each function judges one member by the evidence of one look; `AnswerLedger` adds what
+`GATES` has the function of each step's aim. To add a kind of step, add an `Aim` and its function.
+Each function judges one member by the evidence of one look; `AnswerLedger` adds what
 earlier looks proved of the same member id.
 
 Kafka Streams: the version comes from the member's own bytes (groups/streams.py) or a log;
@@ -30,17 +30,8 @@ from rebal.groups.model import (
 from rebal.planner.context import COOPERATIVE, Context, Facts
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, excluded, offers
-from rebal.planner.verdict import agreed, opposite
+from rebal.planner.verdict import opposite
 from rebal.planner.verification.journal import JournalEntry, PlanContext, assumed, looks_of
-
-_NOT_SHOWN: Final = (
-    "its rebalance protocol is not known: add --client-log of its start, or --request-log across "
-    "the next rebalance"
-)
-_PROTOCOLS: Final = {
-    Aim.CONSUMER: GroupType.CONSUMER,
-    Aim.STREAMS_PROTOCOL: GroupType.STREAMS,
-}
 
 
 class Proof(Record, frozen=True, kw_only=True):
@@ -53,11 +44,6 @@ class Proof(Record, frozen=True, kw_only=True):
     done: Tri
     why: str = ""
     by_hand: bool = False
-
-
-def proof_of(context: Context, step: Step, facts: Facts) -> Proof:
-    """Return whether this member has completed `step`, by the evidence in `context` alone."""
-    return GATES[step.aim](context, step, facts)
 
 
 def _widen(context: Context, _: Step, facts: Facts) -> Proof:
@@ -75,13 +61,17 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     target, told = context.target, context.runs(facts)
     supports, old = context.supports(facts, target), context.holds_old(facts)
     runs_cooperative = told.value is RebalanceProtocol.COOPERATIVE
-    client = "its client is not proven: one that follows the vote (franz-go)"
-    if facts.family_proven:
-        client = f"{facts.family} follows the vote and"
-    unmixed = facts.family or "its client"
-    proof = f"no list of {unmixed} holds eager and cooperative assignors together"
-    if facts.member.kept_partitions:
-        proof = "kept its partitions when it rejoined"
+    client = (
+        f"{facts.family} follows the vote and"
+        if facts.family_proven
+        else "its client is not proven: one that follows the vote (franz-go)"
+    )
+    proof = (
+        "kept its partitions when it rejoined"
+        if facts.member.kept_partitions
+        else f"no list of {facts.family or 'its client'} holds eager and cooperative assignors "
+        "together"
+    )
     rows = (
         (supports is Tri.NO, Tri.NO, _list(facts) or f"its list has no {target}"),
         (
@@ -118,12 +108,14 @@ def _group_protocol(context: Context, step: Step, facts: Facts) -> Proof:
     """Return the proof of a step to another group protocol: of the member in a KIP-848 group, else
     of the group, as all its members have one.
     """
-    kind, wanted = context.group.type, _PROTOCOLS.get(step.aim, GroupType.CLASSIC)
+    brings = {Aim.CONSUMER: GroupType.CONSUMER, Aim.STREAMS_PROTOCOL: GroupType.STREAMS}
+    kind, wanted = context.group.type, brings.get(step.aim, GroupType.CLASSIC)
     protocol = facts.member.protocol_type if kind is GroupType.CONSUMER else str(kind)
     if protocol not in ("classic", "consumer", "streams"):
         return Proof(done=Tri.CANNOT_TELL)
-    done = Tri.YES if protocol == wanted else Tri.NO
-    return Proof(done=done, why=f"speaks the {protocol} protocol")
+    return Proof(
+        done=Tri.YES if protocol == wanted else Tri.NO, why=f"speaks the {protocol} protocol"
+    )
 
 
 def _classic(context: Context, step: Step, facts: Facts) -> Proof:
@@ -142,17 +134,17 @@ def _classic(context: Context, step: Step, facts: Facts) -> Proof:
 def _client(context: Context, step: Step, facts: Facts) -> Proof:
     """Return the proof of a step that replaces the library: the new one, with the target."""
     done, new = context.replaced(facts), context.client
-    by_word = "" if proven_family(facts.member.software) else " (--assume-family)"
-    runs = f"runs {facts.family}{by_word}" if facts.family_proven else f"its bytes are not {new}'s"
     if done is Tri.CANNOT_TELL:
         return Proof(done=done, why=f"no evidence shows whether it runs {new}", by_hand=True)
     if done is Tri.YES and context.supports(facts, context.target) is not Tri.YES:
         return _widen(context, step, facts)
-    return Proof(done=done, why=runs)
-
-
-def _refresh(_: Context, __: Step, ___: Facts) -> Proof:
-    return Proof(done=Tri.CANNOT_TELL, why="changes nothing in this step")
+    by_word = "" if proven_family(facts.member.software) else " (--assume-family)"
+    return Proof(
+        done=done,
+        why=f"runs {facts.family}{by_word}"
+        if facts.family_proven
+        else f"its bytes are not {new}'s",
+    )
 
 
 def _list(facts: Facts) -> str:
@@ -166,16 +158,19 @@ def _version(context: Context, step: Step, facts: Facts) -> Proof:
     4.0, or of 4.0 or later.
     """
     by_2_4 = step.aim in (Aim.STREAMS_NEW, Aim.STREAMS_OLD)
-    latest = opposite(above_eager(context, facts))
-    below = below_cooperative(context, facts) if by_2_4 else latest
+    below = below_cooperative(context, facts) if by_2_4 else opposite(above_eager(context, facts))
     done = below if step.aim in (Aim.STREAMS_OLD, Aim.STREAMS_BRIDGE) else opposite(below)
     software, ran = facts.member.software, facts.member.ran
     shown = (software.version or software.version_range) if software is not None else None
     if shown is None and ran is not None:
         shown = f"of a version that runs {ran.value}"
     if done is Tri.CANNOT_TELL:
-        why = f"its version is not known exactly ({shown or 'no evidence'})"
-        return Proof(done=done, why=f"{why}: add --client-log or --request-log", by_hand=True)
+        return Proof(
+            done=done,
+            why=f"its version is not known exactly ({shown or 'no evidence'}): add --client-log or "
+            "--request-log",
+            by_hand=True,
+        )
     return Proof(done=done, why=f"runs Kafka Streams {shown}")
 
 
@@ -186,7 +181,12 @@ def _protocol(context: Context, step: Step, facts: Facts) -> Proof:
     """
     up, told = step.aim is Aim.STREAMS_COOPERATIVE, context.runs(facts)
     if told.value is RebalanceProtocol.CANNOT_TELL:
-        return Proof(done=Tri.CANNOT_TELL, why=_NOT_SHOWN, by_hand=True)
+        return Proof(
+            done=Tri.CANNOT_TELL,
+            why="its rebalance protocol is not known: add --client-log of its start, or "
+            "--request-log across the next rebalance",
+            by_hand=True,
+        )
     if told.value is not (RebalanceProtocol.COOPERATIVE if up else RebalanceProtocol.EAGER):
         return Proof(done=Tri.NO, why=told.why)
     unable = excluded(context, step.aim)[Tri.YES]
@@ -206,13 +206,15 @@ def _worker(context: Context, step: Step, facts: Facts) -> Proof:
     known, elected = facts.member.assignors.list, context.group.assignor
     if done is Tri.CANNOT_TELL:
         all_offer = f" ({elected} is elected, which every worker offers)" if elected else ""
-        why = (
-            f"its protocols are not known{all_offer}: add its --client-log, or --request-log "
-            "across a rebalance"
+        return Proof(
+            done=done,
+            why=f"its protocols are not known{all_offer}: add its --client-log, or --request-log "
+            "across a rebalance",
+            by_hand=True,
         )
-        return Proof(done=done, why=why, by_hand=True)
-    shown = f"offers [{', '.join(known)}]" if known else f"{elected} is elected"
-    return Proof(done=done, why=shown)
+    return Proof(
+        done=done, why=f"offers [{', '.join(known)}]" if known else f"{elected} is elected"
+    )
 
 
 def _offers_incremental(context: Context, facts: Facts) -> Tri:
@@ -226,8 +228,9 @@ def _offers_incremental(context: Context, facts: Facts) -> Tri:
     elected = context.group.assignor if context.group.state is GroupState.STABLE else None
     if answer is not Tri.CANNOT_TELL or not elected:
         return answer
-    others = (each for each in context.members if each is not facts)
-    told = all(offers(context, each, INCREMENTAL) is Tri.YES for each in others)
+    told = all(
+        each is facts or offers(context, each, INCREMENTAL) is Tri.YES for each in context.members
+    )
     return Tri.NO if told else answer
 
 
@@ -235,7 +238,7 @@ GATES: Final[Mapping[Aim, Callable[[Context, Step, Facts], Proof]]] = MappingPro
     {
         Aim.WIDEN: _widen,
         Aim.NARROW: _narrow,
-        Aim.REFRESH: _refresh,
+        Aim.REFRESH: lambda *_: Proof(done=Tri.CANNOT_TELL, why="changes nothing in this step"),
         Aim.CONSUMER: _group_protocol,
         Aim.CLASSIC: _classic,
         Aim.STREAMS_PROTOCOL: _group_protocol,
@@ -324,8 +327,10 @@ class AnswerLedger:
         if entry.confirmed is not None:
             word = entry.confirmed
             runs = f"[{', '.join(word.list)}], " if word.list else ""
-            who = word.by or "the operator"
-            said = f"confirmed by {who}, {entry.at:%b %d %H:%MZ}: {runs}{word.reason}"
+            said = (
+                f"confirmed by {word.by or 'the operator'}, {entry.at:%b %d %H:%MZ}: "
+                f"{runs}{word.reason}"
+            )
             self.words |= {(word.step, member_id): said for member_id in word.members}
 
     def _add(self, context: Context, where: str) -> Mapping[tuple[int, str], Proof]:
@@ -333,7 +338,7 @@ class AnswerLedger:
         for step in self._plan.steps:
             for facts in context.members:
                 key = step.id, facts.member.member_id
-                found[key] = proof = proof_of(context, step, facts)
+                found[key] = proof = GATES[step.aim](context, step, facts)
                 if proof.done is not Tri.CANNOT_TELL:
                     self._said[key][proof.done] = where
                     if assumed(facts.member):
@@ -344,10 +349,6 @@ class AnswerLedger:
         """Return answer → source (empty text: this look)."""
         return self._said.get((step, member_id), {})
 
-    def answer(self, step: int, member_id: str) -> Tri:
-        """Return the answer; cannot tell if there is none, or if several answers differ."""
-        return agreed(self.answers(step, member_id))
-
     def came_finished(self, step: Step, facts: Facts) -> bool:
         """Return whether this member may have got its final list before `step` began.
 
@@ -356,5 +357,6 @@ class AnswerLedger:
         """
         aside = {family for each in self._plan.steps for family in each.left_out}
         stops = [s.id for s in self._plan.steps if s.kind is StepKind.CUT_OVER and s.id < step.id]
-        maybe = facts.family is None or facts.family in aside
-        return maybe and any(facts.member.member_id not in self.before[number] for number in stops)
+        return (facts.family is None or facts.family in aside) and any(
+            facts.member.member_id not in self.before[number] for number in stops
+        )

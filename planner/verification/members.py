@@ -13,7 +13,6 @@ confirmation is bound to the member id, and evidence overrules it at every later
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.model import (
@@ -83,18 +82,22 @@ def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts
     found = ledger.answers(step.id, member.member_id)
     proof = ledger.now[step.id, member.member_id]
     word = ledger.words.get((step.id, member.member_id))
-    done = ledger.answer(step.id, member.member_id)
+    done = agreed(found)
     names, concerned = confirmable_list(step), not left_out(step, facts)
     newer = written_later(facts, ledger.first_seen[member.member_id])
     doubt = not_confirmable(
         facts, step, restarted=not there, opened=step.id in ledger.opened, newer=newer
     )
     claimed = names and not found and (word is not None or doubt is None)
-    kept = ledger.kept.get(member.member_id, "")
-    against = contrary_evidence(context, facts, names, kept) if claimed else None
+    against = (
+        contrary_evidence(context, facts, names, ledger.kept.get(member.member_id, ""))
+        if claimed
+        else None
+    )
     # It may have had the step's setting before the step began.
-    unknown = proof.by_hand and member.member_id in step.unknown
-    may_be_done = unknown or ledger.came_finished(step, facts)
+    may_be_done = (proof.by_hand and member.member_id in step.unknown) or ledger.came_finished(
+        step, facts
+    )
     if step.aim is Aim.CONNECT_INCREMENTAL and member.member_id in ledger.fell_back:
         done, why = Tri.NO, "the group ran default meanwhile: its tasks may run twice (RB507)"
     elif len(found) > 1:
@@ -104,8 +107,8 @@ def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts
     elif not concerned and done is not Tri.YES:
         why = "takes no part in this step"
     elif found:
-        before = "proven done" if done is Tri.YES else "proven not done"
-        why = proof.why if proof.done is done else f"{before} ({found[done]})"
+        before = f"proven {'done' if done is Tri.YES else 'not done'} ({found[done]})"
+        why = proof.why if proof.done is done else before
         if done is Tri.NO and not there and newer is None:
             why += _against_its_file(step, facts)
         if there and done is Tri.NO:
@@ -207,11 +210,12 @@ def step_standing(
     by_hand = [member for member in by[Tri.CANNOT_TELL] if member.by_hand]
     unseen = [member for member in by[Tri.CANNOT_TELL] if not member.by_hand]
     unknown, rule = f"not known: {_named(unseen)}", Risk.UNKNOWN_LISTS
-    reads_lists = aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
-    passes = reads_lists and rule in ignore and not any(member.proven for member in unseen)
-    look = step.gate.by_hand or "look at what the step changes"
+    passes = (
+        aim in (Aim.WIDEN, Aim.NARROW, Aim.CLASSIC)
+        and rule in ignore
+        and not any(member.proven for member in unseen)
+    )
     state, online = context.group.state, context.group.type is GroupType.CONSUMER
-    known = {None, *_ids(members)}
     rows = (
         (context.missing, Tri.NO, missing),
         (not members, Tri.NO, f"the group has no member ({state})"),
@@ -231,7 +235,8 @@ def step_standing(
         (
             by_hand and not by_list,
             Tri.CANNOT_TELL,
-            f"no evidence shows it for {_named(by_hand)}: {look}",
+            f"no evidence shows it for {_named(by_hand)}: "
+            f"{step.gate.by_hand or 'look at what the step changes'}",
         ),
         (
             members and state is not GroupState.STABLE,
@@ -239,7 +244,7 @@ def step_standing(
             f"the group is not Stable ({state})",
         ),
         (
-            any(item.member_id in known for item in context.snapshot.contradictions),
+            {None, *_ids(members)} & {item.member_id for item in context.snapshot.contradictions},
             Tri.CANNOT_TELL,
             "evidence on its members contradicts itself: see rebal inspect",
         ),
@@ -287,33 +292,24 @@ def begun_step(
     here = context.by_id.keys()
     current = plan.steps[0].id
     for before, step in zip(plan.steps, plan.steps[1:], strict=False):
-        own = {f.member.member_id for f in context.members if _tells(plan, step, f)}
-        made = any(ledger.answer(step.id, member_id) is Tri.YES for member_id in own)
+        # Where a step stops some clients together and starts them with the last list, only their
+        # answers count for that step, and none of theirs for the step after it.
+        stops = step.kind is StepKind.CUT_OVER and any(each.left_out for each in plan.steps)
+        made = any(
+            agreed(ledger.answers(step.id, facts.member.member_id)) is Tri.YES
+            for facts in context.members
+            if any(left_out(each, facts) for each in plan.steps) is stops
+        )
         reached = any(entry.step >= step.id for entry in seen)
         held = [entry for entry in seen if entry.step == before.id and entry.gate is Tri.YES]
-        opened, there = step.id in ledger.opened, ledger.before[step.id]
-        came = bool(there) and bool(here - there)
+        there = ledger.before[step.id]
+        # Those that a step stops together, as they were when the gate before it held.
+        stopped = held[-1].left_out if held else frozenset(step.to_do)
+        moved = (there and here - there) or (step.kind is StepKind.CUT_OVER and stopped - here)
         passed = all(gates[each.id].gate is Tri.YES for each in (before, step))
-        if made or reached or passed or (opened and (came or bool(_stopped(step, held) - here))):
+        if made or reached or passed or (step.id in ledger.opened and moved):
             current = step.id
     return current
-
-
-def _tells(plan: Plan, step: Step, facts: Facts) -> bool:
-    """Return whether this member's answer to `step` shows that the step has begun.
-
-    Where a step stops some clients together and starts them with the last list, only their answers
-    count for that step, and none of theirs for the step after it.
-    """
-    stops = step.kind is StepKind.CUT_OVER and any(each.left_out for each in plan.steps)
-    return any(left_out(each, facts) for each in plan.steps) is stops
-
-
-def _stopped(step: Step, held: Sequence[JournalEntry]) -> frozenset[str]:
-    """Return the ids that a step stops together, as they were when the gate before it held."""
-    if step.kind is not StepKind.CUT_OVER:
-        return frozenset()
-    return held[-1].left_out if held else frozenset(step.to_do)
 
 
 def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]) -> str | None:
@@ -324,9 +320,9 @@ def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, s
     if later is None or not later.aim.leaves_old or not context.ahead:
         return None
     one = first((restart_of(context, f, later.target_list) for f in context.ahead[:TRIED]), ignore)
-    admitted = one.verdict is Tri.YES or acceptable(one, ignore)
-    why = f"step {later.id} is not proven to be admitted: {one.reason}"
-    return None if admitted else f"{why} ({Risk.FORGOTTEN_LISTS})"
+    if one.verdict is Tri.YES or acceptable(one, ignore):
+        return None
+    return f"step {later.id} is not proven to be admitted: {one.reason} ({Risk.FORGOTTEN_LISTS})"
 
 
 def _named(members: Sequence[MemberStanding]) -> str:
@@ -335,11 +331,6 @@ def _named(members: Sequence[MemberStanding]) -> str:
 
 def _ids(members: Sequence[MemberStanding]) -> tuple[str, ...]:
     return tuple(member.member_id for member in members)
-
-
-_PROTOCOLS: Final[Mapping[Tri, RebalanceProtocol]] = MappingProxyType(
-    {Tri.YES: RebalanceProtocol.COOPERATIVE, Tri.NO: RebalanceProtocol.EAGER}
-)
 
 
 def confirmable_list(step: Step) -> tuple[str, ...]:
@@ -361,21 +352,22 @@ def not_confirmable(
     names, declared = confirmable_list(step), facts.member.declared
     file = declared.evidence.detail if declared is not None else ""
     says = declared.list if declared is not None else ()
-    rows = (
-        (not names, "no evidence shows whether it is done"),
-        (not restarted, "not restarted since the step began: the same member id"),
-        (not opened, "no earlier look shows the members that were there when the step began"),
+    return first_reason(
         (
-            declared is not None and declared.group_protocol == "consumer",
-            f"{file} says group.protocol=consumer",
-        ),
-        (
-            says not in ((), names),
-            f"{file} says [{', '.join(says)}], and the step brings [{', '.join(names)}]",
-        ),
-        (newer, newer or ""),
+            (not names, "no evidence shows whether it is done"),
+            (not restarted, "not restarted since the step began: the same member id"),
+            (not opened, "no earlier look shows the members that were there when the step began"),
+            (
+                declared is not None and declared.group_protocol == "consumer",
+                f"{file} says group.protocol=consumer",
+            ),
+            (
+                says not in ((), names),
+                f"{file} says [{', '.join(says)}], and the step brings [{', '.join(names)}]",
+            ),
+            (newer, newer or ""),
+        )
     )
-    return first_reason(rows)
 
 
 def written_later(facts: Facts, first_seen: datetime) -> str | None:
@@ -388,13 +380,12 @@ def written_later(facts: Facts, first_seen: datetime) -> str | None:
     if declared is None:
         return None
     times = ((declared.evidence.at, "written"), (declared.created_at, "created"))
-    begun = first_seen.replace(microsecond=0)
     reasons = (
         f"{declared.evidence.detail} was {what} at {at:%b %d %H:%M:%SZ}, after this member "
         f"was first seen at {first_seen:%b %d %H:%M:%SZ}: the file does not show what the "
         "process was started with"
         for at, what in times
-        if at is not None and at > begun
+        if at is not None and at > first_seen.replace(microsecond=0)
     )
     return next(reasons, None)
 
@@ -409,49 +400,51 @@ def contrary_evidence(
     changes, so that stays evidence.
     """
     member, known, told = facts.member, facts.member.assignors, context.runs(facts)
-    wanted = _PROTOCOLS.get(agreed(map(cooperative, names)))
+    protocols = {Tri.YES: RebalanceProtocol.COOPERATIVE, Tri.NO: RebalanceProtocol.EAGER}
+    wanted = protocols.get(agreed(map(cooperative, names)))
     eager = wanted is RebalanceProtocol.EAGER
     admission = restart_of(context, facts, names)
     at_odds = {None, member.member_id} & {c.member_id for c in context.snapshot.contradictions}
     exact = known.knowledge is Knowledge.EXACT and not assumed(member)
-    rows: list[tuple[object, str]] = [
-        (at_odds, "the evidence on it contradicts itself"),
-        (exact, f"evidence shows its list: [{', '.join(known.list)}]"),
-        *(
+    return first_reason(
+        [
+            (at_odds, "the evidence on it contradicts itself"),
+            (exact, f"evidence shows its list: [{', '.join(known.list)}]"),
+            *(
+                (
+                    name in known.lacks or context.supports(facts, name) is Tri.NO,
+                    f"evidence shows that its list has no {name}",
+                )
+                for name in names
+            ),
+            *(
+                (context.own_class(facts, name), f"the class behind {name} is not Kafka's own")
+                for name in names
+            ),
+            *(
+                (name, f"evidence shows that its list holds {name}")
+                for name in sorted(context.names_held(member) - {*names})
+            ),
             (
-                name in known.lacks or context.supports(facts, name) is Tri.NO,
-                f"evidence shows that its list has no {name}",
-            )
-            for name in names
-        ),
-        *(
-            (context.own_class(facts, name), f"the class behind {name} is not Kafka's own")
-            for name in names
-        ),
-        *(
-            (name, f"evidence shows that its list holds {name}")
-            for name in sorted(context.names_held(member) - {*names})
-        ),
-        (
-            is_mixed(names) and context.takes_mixed(facts) is Tri.NO,
-            "its client does not start with eager and cooperative assignors in one list",
-        ),
-        (
-            wanted and told.value not in (wanted, RebalanceProtocol.CANNOT_TELL),
-            f"it runs {told.value}: {told.why}",
-        ),
-        (
-            eager and member.kept_partitions,
-            f"it kept {member.kept_partitions} partitions when it last joined, as no EAGER member "
-            "does",
-        ),
-        (
-            eager and kept,
-            f"it had kept partitions when it joined, as no EAGER member does ({kept})",
-        ),
-        (
-            admission.verdict is Tri.NO,
-            f"the coordinator rejects this list now: {admission.reason}",
-        ),
-    ]
-    return first_reason(rows)
+                is_mixed(names) and context.takes_mixed(facts) is Tri.NO,
+                "its client does not start with eager and cooperative assignors in one list",
+            ),
+            (
+                wanted and told.value not in (wanted, RebalanceProtocol.CANNOT_TELL),
+                f"it runs {told.value}: {told.why}",
+            ),
+            (
+                eager and member.kept_partitions,
+                f"it kept {member.kept_partitions} partitions when it last joined, as no EAGER "
+                "member does",
+            ),
+            (
+                eager and kept,
+                f"it had kept partitions when it joined, as no EAGER member does ({kept})",
+            ),
+            (
+                admission.verdict is Tri.NO,
+                f"the coordinator rejects this list now: {admission.reason}",
+            ),
+        ]
+    )
