@@ -46,22 +46,15 @@ def is_mixed(names: Iterable[str]) -> bool:
     return {Tri.YES, Tri.NO} <= {cooperative(name) for name in names}
 
 
-@lru_cache(1)
-def without_mixed() -> frozenset[str]:
-    """Return the families that are not known to take a list of eager and cooperative assignors."""
-    return frozenset(key for key, known in families().items() if known.mixed is not Tri.YES)
-
-
 def refuted(guess: str, held: Collection[str]) -> bool:
     """Return whether a list that holds these assignors disproves a guessed family.
 
     It does if the list holds a cooperative assignor and no version of the client has one, or if the
     list is mixed and the client rejects mixed lists.
     """
-    kinds = set(map(cooperative, held))
     if stays_eager(guess):
-        return Tri.YES in kinds
-    return refuses_mixed(guess) and {Tri.YES, Tri.NO} <= kinds
+        return Tri.YES in map(cooperative, held)
+    return refuses_mixed(guess) and is_mixed(held)
 
 
 def assumed(client_id: str, key: str) -> str:

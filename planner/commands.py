@@ -237,9 +237,8 @@ class Given(Record, frozen=True, kw_only=True):
         return _without(self.evidence, "--assignor")
 
     def _where(self) -> tuple[str, ...]:
-        if self.snapshot is None:
-            return self.connection
-        return (*self.connection, *option("--snapshot", self.snapshot))
+        saved = option("--snapshot", self.snapshot) if self.snapshot is not None else ()
+        return (*self.connection, *saved)
 
 
 def read_more(rule: str) -> NamedCommand:

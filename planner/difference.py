@@ -103,7 +103,9 @@ def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
         *_alone([there[one] for one in came], MemberEvent.CAME, labels),
     ]
     for was, now in pairs:
-        asked = _names_to_compare(was, now)
+        # Where one list is not known: one look may have had a probe and the other none.
+        lists = () if _both_exact(was, now) else (was.assignors, now.assignors)
+        asked = sorted({name for one in lists for name in (*one.list, *one.at_least)})
         facts = tuple(
             _compared(_member_facts(was, before, asked), _member_facts(now, after, asked))
         )
@@ -118,10 +120,15 @@ def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
                     changes=facts,
                 )
             )
+    rejected = (
+        f"{refusal.instance_id or refusal.client_id} {_list(refusal.list)}"
+        for refusal in after.refusals
+        if refusal.at is not None and refusal.at > before.captured_at
+    )
     return Difference(
         group=(
             *_compared(_group_facts(before), _group_facts(after)),
-            *_rejected_since(before, after),
+            *(Changed(what="rejected since", after=who) for who in dict.fromkeys(rejected)),
         ),
         members=tuple(
             sorted(found, key=lambda one: (list(MemberEvent).index(one.event), natural(one.name)))
@@ -225,16 +232,6 @@ def _group_facts(snapshot: GroupSnapshot) -> _Facts:
     }
 
 
-def _rejected_since(before: GroupSnapshot, after: GroupSnapshot) -> Iterator[Changed]:
-    """Yield whom the coordinator has rejected since the earlier snapshot."""
-    who = (
-        f"{refusal.instance_id or refusal.client_id} {_list(refusal.list)}"
-        for refusal in after.refusals
-        if refusal.at is not None and refusal.at > before.captured_at
-    )
-    yield from (Changed(what="rejected since", after=each) for each in dict.fromkeys(who))
-
-
 def _member_facts(member: Member, snapshot: GroupSnapshot, names: Iterable[str]) -> _Facts:
     """Return what is shown of one member; `names` are the assignors that its list may hold."""
     software, known = member.software, member.assignors
@@ -258,14 +255,6 @@ def _member_facts(member: Member, snapshot: GroupSnapshot, names: Iterable[str])
     }
 
 
-def _names_to_compare(was: Member, now: Member) -> list[str]:
-    """Return the assignors to ask for where one list is not known: one look may have had a probe
-    and the other none.
-    """
-    lists = () if _both_exact(was, now) else (was.assignors, now.assignors)
-    return sorted({name for one in lists for name in (*one.list, *one.at_least)})
-
-
 def _compared(was: _Facts, now: _Facts) -> Iterator[Changed]:
     """Yield what differs of the facts that both snapshots show."""
     for what, after in now.items():
@@ -279,7 +268,6 @@ def _text(value: object) -> str | None:
 
 
 def _certain(value: StrEnum) -> str | None:
-    """Return an answer; None for `cannot tell`."""
     return None if value == Tri.CANNOT_TELL else value
 
 

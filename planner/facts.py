@@ -195,8 +195,11 @@ class GroupFacts:
         # A KIP-848 group's assignor is its broker's: no list holds it.
         voted = self.snapshot.has_assignor_lists and group.state is GroupState.STABLE
         elected = (group.assignor,) if voted and group.assignor is not None else ()
-        asked = {answer.assignor for answer in self.snapshot.probe_answers}
-        common = (name for name in asked if self.probed(name) is Tri.YES)
+        common = (
+            answer.assignor
+            for answer in self.snapshot.probe_answers
+            if self.probed(answer.assignor) is Tri.YES
+        )
         return frozenset({*exact, *known.at_least, *elected, *common})
 
     @property
@@ -320,9 +323,8 @@ class GroupFacts:
         answers = {one.supported for one in self.snapshot.probe_answers if one.assignor == assignor}
         if answers == {Tri.YES}:
             return Tri.YES
-        if answers == {Tri.NO} and has_whole_lists(self.snapshot):
-            return Tri.NO
-        return Tri.CANNOT_TELL
+        sure = answers == {Tri.NO} and has_whole_lists(self.snapshot)
+        return Tri.NO if sure else Tri.CANNOT_TELL
 
 
 def stated_in(families: Mapping[str, str], member: Member) -> str | None:

@@ -149,8 +149,10 @@ def goal_back(
     before, now = plan.baseline.group, now or plan.baseline
     if now.members and plan.to in libraries():
         library = _library_before(plan)
-        members = GroupFacts(now, target="", families=families).members
-        returned = all(one.family_proven and one.family == library for one in members)
+        returned = all(
+            facts.family_proven and facts.family == library
+            for facts in GroupFacts(now, target="", families=families).members
+        )
         if not returned or now.group.assignor == before.assignor:
             return library
     if before.type in (GroupType.CONSUMER, GroupType.STREAMS):

@@ -271,10 +271,12 @@ def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple
     """
     kind = "consumer" if up else "classic"
     rest = tuple(f for f in context.members if f.member.protocol_type != kind)
-    own: tuple[Answer, ...] = (policy(context, up=up), room(context, rest))
+    own = (policy(context, up=up), room(context, rest))
     if not up:
-        own = (*own, *_lists(context), *_left_behind(context, rest))
-        return (fits(context, GroupType.CLASSIC), _families(context)), own
+        return (
+            (fits(context, GroupType.CLASSIC), _families(context)),
+            (*own, *_lists(context), *_left_behind(context, rest)),
+        )
     common = (brokers(context), *clients(context), fits(context, GroupType.CONSUMER))
     return common, own if context.group.type is GroupType.CONSUMER else (*own, user_data(context))
 
@@ -287,8 +289,11 @@ def closed_online(context: Context, *, up: bool) -> tuple[Answer, ...]:
     what the operator can cure.
     """
     common, own = conditions(context, up=up)
-    converted = up and context.group.type is GroupType.CONSUMER
-    if not context.members or converted or allows(common) is Tri.NO:
+    if (
+        not context.members
+        or (up and context.group.type is GroupType.CONSUMER)
+        or allows(common) is Tri.NO
+    ):
         return ()
     return tuple(answer for answer in own if answer.allows is Tri.NO)
 

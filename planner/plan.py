@@ -101,11 +101,6 @@ class PathKind(StrEnum):
         )
 
     @property
-    def of_streams(self) -> bool:
-        """Return whether the members are Kafka Streams programs on the classic protocol."""
-        return self.value.startswith("streams_")
-
-    @property
     def label(self) -> str:
         """Return the path in a plan's summary: `two bounces`, `to KIP-848, online`."""
         return _TITLES.get(self, "")
@@ -476,8 +471,9 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     @property
     def evidence(self) -> tuple[str, ...]:
         """Return the options that add the evidence for its gates."""
-        by_lists = self.to not in ("KIP-848", "KIP-1071", "classic")
-        return self.given.proving(self.baseline, by_lists=by_lists)
+        return self.given.proving(
+            self.baseline, by_lists=self.to not in ("KIP-848", "KIP-1071", "classic")
+        )
 
     def kept_as(self, file: str) -> Self:
         """Return the plan as it is read from `file`: its gates' commands name that file."""
@@ -542,7 +538,6 @@ _DEFAULTS: Final = {
     "group.min.session.timeout.ms": "6000",
     "group.max.session.timeout.ms": "1800000",
 }
-_POLICY: Final = {"group.consumer.migration.policy": "bidirectional"}
 
 
 class Risk(StrEnum):
@@ -588,7 +583,7 @@ def with_default_settings(snapshot: GroupSnapshot) -> GroupSnapshot:
     cluster = snapshot.cluster
     if cluster.settings:
         return snapshot
-    newer = (cluster.version or "").partition(".")[0] not in ("", "0", "1", "2", "3")
-    return replace(
-        snapshot, cluster=replace(cluster, settings=_DEFAULTS | (_POLICY if newer else {}))
-    )
+    settings = dict(_DEFAULTS)
+    if (cluster.version or "").partition(".")[0] not in ("", "0", "1", "2", "3"):
+        settings["group.consumer.migration.policy"] = "bidirectional"
+    return replace(snapshot, cluster=replace(cluster, settings=settings))

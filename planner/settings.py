@@ -307,8 +307,6 @@ def _head(group_id: str, members: Sequence[str]) -> str:
 def _texts(
     family: str, forms: Sequence[_Form], wanted: Mapping[str, str], head: str
 ) -> tuple[Setting, ...]:
-    """Return these settings in each format."""
-    variables = {key: key.upper().replace(".", "_") for key in wanted}
     return tuple(
         _setting(
             family,
@@ -318,7 +316,9 @@ def _texts(
                     f"{form.mark} {head}{form.more}",
                     *form.opens,
                     *(
-                        form.line.format(key=key, value=value, variable=variables[key])
+                        form.line.format(
+                            key=key, value=value, variable=key.upper().replace(".", "_")
+                        )
                         for key, value in wanted.items()
                     ),
                     *form.closes,

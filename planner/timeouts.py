@@ -204,14 +204,11 @@ def at_worst(members: Sequence[Member]) -> str:
 
 def _by(sources: Sequence[tuple[tuple[Source, ...], str]]) -> str:
     unread = [key for read, key in sources if not read]
-    keys = sorted(set(unread)) or [_UNKNOWN_FAMILY]
-    whose = " and ".join(_CALLED.get(key, key) for key in keys)
+    whose = " and ".join(_CALLED.get(key, key) for key in sorted({*unread} or {_UNKNOWN_FAMILY}))
     if len(unread) == len(sources):
         return f"by default of {whose}: nothing shows the members' own"
     named = ", ".join(sorted({source for read, _ in sources for source in read}))
-    if unread:
-        return f"{named}; of {len(unread)} not known, and a default of {whose}"
-    return named
+    return f"{named}; of {len(unread)} not known, and a default of {whose}" if unread else named
 
 
 def known_session(member: Member) -> timedelta | None:

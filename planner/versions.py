@@ -112,11 +112,6 @@ def table() -> FaultTable:
     return load_data("version_faults.yaml", FaultTable, "rebal.planner.rules")
 
 
-def faults_of(rule_id: str) -> FaultSet:
-    """Return the faults that a rule reports."""
-    return next(one for one in table().sets if one.id == rule_id)
-
-
 def fault(issue: str) -> Fault:
     """Return the known fault that this issue describes."""
     return next(each for one in table().sets for each in one.faults if each.issue == issue)

@@ -41,11 +41,10 @@ from rebal.planner.advice.actions import (
     worded,
 )
 from rebal.planner.commands import AGREED
-from rebal.planner.context import CONSUMER, Context, Facts
+from rebal.planner.context import CONSUMER, Context, Facts, hindered
 from rebal.planner.facts import listed
 from rebal.planner.kip848 import allows, clients, online
 from rebal.planner.plan import Action, Advice, Aim, Plan, Risk, Step, StepKind, Verdict, stop_risk
-from rebal.planner.programs import hindered
 from rebal.planner.settings import classic_change, consumer_change
 from rebal.planner.verdict import BLOCKED, gating, worst
 
@@ -206,8 +205,11 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
     if verdict is Tri.NO and against is not None:
         return stop(against.why)
     by_client = against in list(clients(context))
-    unread = by_client or not context.snapshot.cluster.settings
-    if verdict is Tri.CANNOT_TELL and against is not None and unread:
+    if (
+        verdict is Tri.CANNOT_TELL
+        and against is not None
+        and (by_client or not context.snapshot.cluster.settings)
+    ):
         return show(context, Needs.LISTS if by_client else Needs.BROKER, against.why)
     return worded(
         Advice(

@@ -104,7 +104,6 @@ def by_lists(context: Context) -> PlannedPath:
 
 
 def _progress(context: Context, path: PathKind) -> str:
-    """Return how far a path by assignor lists has come."""
     everybody, settled, holding = map(len, (context.members, context.settled, context.holding))
     stops = path is PathKind.CUT_OVER
     others = [facts for facts in context.lacking if facts not in context.unmixable]
@@ -451,7 +450,6 @@ def _gate(context: Context) -> Gate:
 
 
 def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
-    """Return the step that replaces the members one by one, with the common assignor alone."""
     names, rest = (context.target,), context.ahead
     loses_ids = _loses_ids(context, rest)
     # The common assignor may not be in the list that the library has by default, or ran before.
@@ -508,7 +506,6 @@ def _loses_ids(context: Context, rest: Sequence[Facts]) -> Cost | None:
 
 
 def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
-    """Return the step on which all members stop before the new library starts."""
     apart = f"{context.group.group_id}-{context.client}"
     return over_a_stop(
         context,

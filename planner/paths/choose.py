@@ -12,13 +12,21 @@ from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Source, Tri
 from rebal.groups.protocol import group_protocol
 from rebal.planner.advice.steps import comes_before, first_action
 from rebal.planner.commands import ACCEPT, Given, NamedCommand
-from rebal.planner.context import CLASSIC, CONSUMER, COOPERATIVE, EAGER, STREAMS, Context
+from rebal.planner.context import (
+    CLASSIC,
+    CONSUMER,
+    COOPERATIVE,
+    EAGER,
+    INCREMENTAL,
+    STREAMS,
+    Context,
+)
 from rebal.planner.goals import SHOWN, goal_of
 from rebal.planner.kip848 import allows, online, too_old
 from rebal.planner.paths.by_lists import by_lists, library
 from rebal.planner.paths.parts import PlannedPath
 from rebal.planner.paths.programs import connect, streams
-from rebal.planner.paths.protocols import over_kip848, over_kip1071, start_again, starts_again
+from rebal.planner.paths.protocols import over_kip848, over_kip1071, start_again
 from rebal.planner.plan import (
     Accepted,
     Finding,
@@ -31,7 +39,6 @@ from rebal.planner.plan import (
     own_class_risk,
     with_default_settings,
 )
-from rebal.planner.programs import INCREMENTAL
 from rebal.planner.rehearsal.costs.start import FULL, Pricing
 from rebal.planner.rules import Trait, evaluate, has, rules
 from rebal.planner.rules.version_faults import unchecked_versions
@@ -194,8 +201,8 @@ def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
 def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
     """Return the path that this group can take; `before` is what it ran before another plan."""
     group = context.group
-    if before is not None and starts_again(context, before):
-        return start_again(context, before)
+    if before is not None and (again := start_again(context, before)) is not None:
+        return again
     if context.goal in (STREAMS, CLASSIC):
         return over_kip1071(context)
     if misnamed := _misnamed(context):
@@ -214,8 +221,7 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
         return over_kip848(context, back)
     if not ready:
         return PlannedPath(name=PathKind.NONE)
-    lists = context.client is None
-    return _until(by_lists(context), before) if lists else library(context, before)
+    return library(context, before) if context.client else _until(by_lists(context), before)
 
 
 def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
@@ -247,12 +253,16 @@ def _findings(
     context: Context, path: PlannedPath, ignore: Mapping[str, str] | None
 ) -> tuple[Finding, ...]:
     """Return the findings that this path leaves open (no path: those about the group as it is)."""
-    from_empty = path.next_step is not None and not context.members
     said = tuple(
         finding
         for finding in evaluate(context, ignore=ignore)
         if not rules()[finding.rule].dealt_with(path.name, context, finding)
-        and not (from_empty and has(finding, Trait.MISSING_MEMBERS))
+        # A step from an Empty group expects none.
+        and not (
+            path.next_step is not None
+            and not context.members
+            and has(finding, Trait.MISSING_MEMBERS)
+        )
     )
     if path.name is not PathKind.NONE:
         return said
@@ -264,7 +274,7 @@ def _target(context: Context, path: PlannedPath) -> str:
     workers = context.group.protocol_type == "connect"
     rows = (
         (context.goal in (CONSUMER, STREAMS), context.goal),
-        (context.goal == CLASSIC or context.streams or path.name.of_streams, "stream"),
+        (context.goal == CLASSIC or context.streams or path.name.startswith("streams_"), "stream"),
         (workers and context.goal == EAGER, "default"),
         (workers and elected in INCREMENTAL, str(elected)),
         (workers, "sessioned"),
@@ -298,8 +308,9 @@ def _judged(
     # No evidence shows it, and the confirmation needs a kept plan.
     if step.gate.by_hand and context.given.plan is not None:
         reason = option("--reason", step.gate.by_hand)
-        line = context.given.confirm("--confirm", str(step.id), *reason)
-        commands.append(NamedCommand("confirm it", line))
+        commands.append(
+            NamedCommand("confirm it", context.given.confirm("--confirm", str(step.id), *reason))
+        )
     return replace(
         step,
         precondition_holds=worst([*answers, lists, own, step.precondition_holds]),
@@ -369,7 +380,6 @@ def _kip848(context: Context) -> str:
 
 
 def _not_checked(context: Context) -> tuple[str, ...]:
-    """Return what the plan did not check."""
     # The coordinator's memory of lists matters only where members choose by lists.
     no_lists = context.group.type is GroupType.STREAMS
     by_lists = not (context.streams or no_lists or context.group.protocol_type == "connect")

@@ -212,8 +212,12 @@ def _notes(
             yield f"{needs}: upgrade in this restart ({plain(now)})"
         elif not all(f in bounded and f.older_than(since) is Tri.NO for f in members):
             yield f"{needs}; not every version is known"
-    default = len(names) > 1 and "range" in names and key == "java"
-    if default and any(facts.older_than("3.0") is not Tri.NO for facts in members):
+    if (
+        len(names) > 1
+        and "range" in names
+        and key == "java"
+        and any(facts.older_than("3.0") is not Tri.NO for facts in members)
+    ):
         yield "name range explicitly: it was only the default of versions before 3.0"
 
 
@@ -274,8 +278,7 @@ def _eager(context: Context, names: Sequence[str], *, eager_after: bool) -> list
             if context.runs(facts).value is RebalanceProtocol.EAGER
             or (last and context.supports(facts, context.target) is not Tri.YES)
         ]
-    narrows = last and not eager_after
-    return [facts for facts in context.ahead if not (narrows and follows_vote(facts))]
+    return [facts for facts in context.ahead if eager_after or not last or not follows_vote(facts)]
 
 
 def priced(context: Context) -> GroupSnapshot:
@@ -366,7 +369,6 @@ def of_workloads(rest: Sequence[Facts]) -> Iterator[NamedCommand]:
 
 
 def _workloads(members: Sequence[Facts]) -> dict[KubernetesWorkload, str | None]:
-    """Return the Kubernetes workloads of these members, each with its maxSurge."""
     return {
         declared.evidence.workload: declared.max_surge
         for declared in (facts.member.declared for facts in members)

@@ -26,7 +26,19 @@ from rebal.planner.advice.wording import (
     STOP_THEN_START,
 )
 from rebal.planner.commands import NamedCommand
-from rebal.planner.context import EAGER, Context, Facts, ids
+from rebal.planner.context import (
+    EAGER,
+    INCREMENTAL,
+    Context,
+    Facts,
+    above_eager,
+    below_cooperative,
+    comes_from,
+    ids,
+    offers,
+    running,
+    turns_eager,
+)
 from rebal.planner.paths.parts import (
     PlannedPath,
     agreed,
@@ -37,15 +49,6 @@ from rebal.planner.paths.parts import (
     stopping,
 )
 from rebal.planner.plan import Aim, PathKind, Risk, Step, StepKind
-from rebal.planner.programs import (
-    INCREMENTAL,
-    above_eager,
-    below_cooperative,
-    comes_from,
-    offers,
-    running,
-    turns_eager,
-)
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_workers, stop_workers
 from rebal.planner.settings import program_settings

@@ -39,6 +39,7 @@ from rebal.planner.context import (
     STREAMS,
     Context,
     Facts,
+    below_cooperative,
     ids,
 )
 from rebal.planner.facts import figure, listed, owned
@@ -69,7 +70,6 @@ from rebal.planner.paths.parts import (
     stop_cost,
 )
 from rebal.planner.plan import Aim, Cost, Gate, PathKind, Risk, Setting, Step, StepKind
-from rebal.planner.programs import below_cooperative
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import empty_after, move_online
 from rebal.planner.rehearsal.scene import default_server_side
@@ -82,33 +82,41 @@ from rebal.planner.settings import (
 from rebal.planner.timeouts import waits
 from rebal.planner.verdict import exit_code, reasons
 
-_WHY: Final = {
+# To each protocol: its path, its aim, what an instance does that starts first with the other, and
+# why the step has its form.
+_WAYS: Final = {
     STREAMS: (
-        "there is no online path: while one classic member is in the group, an instance with "
-        "group.protocol=streams is rejected",
-        "an Empty classic group is replaced by a streams group: committed offsets stay, and so do "
-        "the internal topics",
-        "change neither the topology nor the version of the program in this step: a streams group "
-        "keeps the topology of its first member",
-        "the streams protocol has no topics by regular expression, no warm-up replicas and no task "
-        "assignor of your own (RB510)",
+        PathKind.KIP1071,
+        Aim.STREAMS_PROTOCOL,
+        "makes the group classic again",
+        (
+            "there is no online path: while one classic member is in the group, an instance with "
+            "group.protocol=streams is rejected",
+            "an Empty classic group is replaced by a streams group: committed offsets stay, and so "
+            "do the internal topics",
+            "change neither the topology nor the version of the program in this step: a streams "
+            "group keeps the topology of its first member",
+            "the streams protocol has no topics by regular expression, no warm-up replicas and no "
+            "task assignor of your own (RB510)",
+        ),
     ),
     CLASSIC: (
-        "there is no online path: a classic member is rejected while the streams group has members",
-        "an Empty streams group is replaced by a classic one: committed offsets stay, and so do "
-        "the internal topics",
-        "classic Streams of 4.0 and later is COOPERATIVE and has no EAGER",
+        PathKind.KIP1071_BACK,
+        Aim.STREAMS_CLASSIC,
+        "makes it a streams group again",
+        (
+            "there is no online path: a classic member is rejected while the streams group has "
+            "members",
+            "an Empty streams group is replaced by a classic one: committed offsets stay, and so "
+            "do the internal topics",
+            "classic Streams of 4.0 and later is COOPERATIVE and has no EAGER",
+        ),
     ),
 }
 _NO_USER_DATA: Final = (
     "members no longer receive the user data of the assignor: check that the application works "
     "without it",
 )
-# To each protocol: its path, its aim, and what an instance does that starts first with the other.
-_WAYS: Final = {
-    STREAMS: (PathKind.KIP1071, Aim.STREAMS_PROTOCOL, "makes the group classic again"),
-    CLASSIC: (PathKind.KIP1071_BACK, Aim.STREAMS_CLASSIC, "makes it a streams group again"),
-}
 _SETTINGS_FIRST: Final = (
     "first give the group the settings that the program loses: --details has commands"
 )
@@ -274,7 +282,6 @@ def _consumer_settings(context: Context, members: Sequence[Facts]) -> tuple[Sett
 
 
 def _back_online(context: Context, answers: tuple[Answer, ...]) -> Step:
-    """Return the step that moves the members one by one; `answers` are all conditions of it."""
     done = [facts for facts in context.members if facts.member.protocol_type == "classic"]
     rest = [facts for facts in context.members if facts not in done]
     answer = allows(answers)
@@ -322,7 +329,6 @@ def _back_online(context: Context, answers: tuple[Answer, ...]) -> Step:
 def _back_over_stop(
     context: Context, common: tuple[Answer, ...], closed: tuple[Answer, ...]
 ) -> Step:
-    """Return the step over a stop; `closed` is empty in a group without members."""
     return over_a_stop(
         context,
         how=f"with group.protocol=classic and {context.target}",
@@ -345,10 +351,9 @@ def _back_over_stop(
 
 
 def _classic_settings(context: Context) -> tuple[Setting, ...]:
-    known = {facts.family for facts in context.members if facts.family}
     return tuple(
         setting
-        for key in sorted(known or speak_kip848())
+        for key in sorted({f.family for f in context.members if f.family} or speak_kip848())
         for setting in classic_protocol_for(key, [context.target], context.group.group_id)
     )
 
@@ -380,7 +385,7 @@ def _streams_step(context: Context) -> Step:
     """Return the step; in a group without members there is nothing to stop and to agree on."""
     goal, up = context.goal, context.goal == STREAMS
     back = CLASSIC if up else STREAMS
-    _, aim, again = _WAYS[goal]
+    _, aim, again, why = _WAYS[goal]
     needs = f"; needs Kafka Streams {needed_version(context)} or later" if up else ""
     return over_a_stop(
         context,
@@ -396,7 +401,7 @@ def _streams_step(context: Context) -> Step:
         config=program_settings(
             "streams", {"group.protocol": goal}, f"group {context.group.group_id}{needs}"
         ),
-        why=_WHY[goal],
+        why=why,
         risk=Risk.STOP_FOR_PROTOCOL,
         answers=(*of_brokers(context), *of_clients(context)),
         prepare=(_SETTINGS_FIRST,) if up else (),
@@ -437,20 +442,18 @@ def _streams_cost(context: Context) -> Cost:
     )
 
 
-def starts_again(context: Context, before: Context) -> bool:
-    """Return whether `context` has no members, and `before` shows what they ran."""
-    here = context.group
-    return (
-        bool(before.members)
-        and not context.members
-        and here.state is GroupState.EMPTY
-        and here.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
-        and context.goal in (COOPERATIVE, EAGER)
-    )
-
-
-def start_again(context: Context, before: Context) -> PlannedPath:
-    """Return the path of one step: the members start with what they ran in `before`."""
+def start_again(context: Context, before: Context) -> PlannedPath | None:
+    """Return the path of one step: the members start with what they ran in `before`; None where
+    that does not show it, or `context` has members.
+    """
+    if (
+        not before.members
+        or context.members
+        or context.group.state is not GroupState.EMPTY
+        or context.group.type not in (GroupType.CLASSIC, GroupType.UNKNOWN)
+        or context.goal not in (COOPERATIVE, EAGER)
+    ):
+        return None
     group, elected, old = before.group.group_id, before.group.assignor, before.common_list
     assignors: tuple[str, ...] = ()
     aim, name = _aim(context, before), PathKind.STREAMS_START

@@ -73,8 +73,7 @@ def same_name(context: Context) -> Findings:
     if context.target in context.borrowed:
         yield from _borrowed(context)
         return
-    unsettled = len(context.settled) < len(context.members)
-    if name != context.target or not custom(name) or unsettled:
+    if name != context.target or not custom(name) or len(context.settled) < len(context.members):
         return
     open_ = [facts for facts in context.members if not runs_cooperative(facts.member)]
     old = [

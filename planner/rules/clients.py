@@ -74,20 +74,29 @@ def no_mixed_list(context: Context) -> Findings:
     yield from _next_starts(context)
     bounces = context.goal in (COOPERATIVE, EAGER) and context.both_kinds
     # A group that is not Stable has no path yet, and may get one that stops these clients alone.
-    if not context.planning or not bounces or not context.stable:
-        return
-    if context.goal == COOPERATIVE and any(stays_eager(facts.family) for facts in context.ahead):
+    if (
+        not context.planning
+        or not bounces
+        or not context.stable
+        or (context.goal == COOPERATIVE and any(stays_eager(f.family) for f in context.ahead))
+    ):
         return
     named, undecided = context.unmixable, context.undecided
     if undecided:
         yield _question(context, named, undecided)
     elif named:
+        online = (
+            " Or move online to KIP-848 (group.protocol=consumer, librdkafka 2.12 or later, "
+            "brokers 4.0 or later)."
+        )
+        speak = {facts.family for facts in context.members} <= speak_kip848()
         yield found(
             f"the two bounces are not possible in this group: {context.named(named)} "
             f"({_families(named)}) {'does' if len(named) == 1 else 'do'} not accept eager and "
             "cooperative assignors together.",
             members=named,
-            fix=f"{cut_over_fix(context, context.members, (context.target,))}{_online(context)}",
+            fix=cut_over_fix(context, context.members, (context.target,))
+            + (online if speak else ""),
         )
 
 
@@ -149,15 +158,6 @@ def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Fact
 
 def _families(members: Sequence[Facts]) -> str:
     return ", ".join(sorted({facts.family or "its client" for facts in members}))
-
-
-def _online(context: Context) -> str:
-    if not {facts.family for facts in context.members} <= speak_kip848():
-        return ""
-    return (
-        " Or move online to KIP-848 (group.protocol=consumer, librdkafka 2.12 or later, brokers "
-        "4.0 or later)."
-    )
 
 
 _MOVE: Final = (

@@ -276,7 +276,6 @@ def _fenced(context: Context, *, again: bool) -> Iterator[tuple[Facts, tuple[Ref
 
 
 def _fenced_by(member: Member, lost: Sequence[Refusal]) -> str:
-    """Return who was fenced by this member, with both addresses."""
     last = lost[-1]
     at = "" if last.at is None else f" at {last.at:%H:%M:%SZ}"
     times = f", {len(lost)} times in all" if len(lost) > 1 else ""
@@ -452,8 +451,8 @@ def answers(gone: list[Departed], context: Context) -> tuple[str, tuple[NamedCom
     here, one = context.expected or len(context.members), len(gone) == 1
     names = [_name(each) for each in gone]
     unique = names if len({*names}) == len(names) else [each.member_id for each in gone]
-    known = options("--departed", unique)
-    left = known if len(gone) <= NAMED else ("--expect-members", str(here))
+    few = len(gone) <= NAMED
+    left = options("--departed", unique) if few else ("--expect-members", str(here))
     who, whose = ("it", "belongs") if one else ("they", "belong")
     uses = f"if {who} {whose} to the service", f"if {who} left for good"
     return f"Add --expect-members {here + len(gone)} {uses[0]}, {' '.join(left)} {uses[1]}.", (

@@ -537,8 +537,11 @@ def unread_settings(context: Context) -> Findings:
     is bidirectional), say so: --ignore RB908 --reason TEXT.
     """
     static = [facts for facts in ahead(context) if facts.static]
-    full = static and not context.memory.room
-    if context.asked and not context.snapshot.cluster.settings and (full or to_consumer(context)):
+    if (
+        context.asked
+        and not context.snapshot.cluster.settings
+        and ((static and not context.memory.room) or to_consumer(context))
+    ):
         yield found(
             "the brokers' limits of members were not read: a restart may find the group full.",
             result=Tri.CANNOT_TELL,

@@ -8,9 +8,8 @@ from rebal.groups.clients import NEVER, UNKNOWN, family
 from rebal.groups.model import GroupType, Member
 from rebal.planner.admission.memory import POLICY
 from rebal.planner.commands import COOPERATIVE, NamedCommand
-from rebal.planner.context import STREAMS
+from rebal.planner.context import STREAMS, turns_eager
 from rebal.planner.kip848 import brokers, closed_online, crosses, fits, policy, room, user_data
-from rebal.planner.programs import turns_eager
 from rebal.planner.rules.registry import (
     Context,
     Facts,
@@ -445,7 +444,6 @@ def brokers_do_not_move(context: Context) -> Findings:
 
 
 def _setting(context: Context) -> Iterator[NamedCommand]:
-    """Yield the command that shows the coordinator's settings."""
     coordinator = context.group.coordinator
     if coordinator is not None:
         where = ("--entity-type", "brokers", "--entity-name", str(coordinator.broker_id))

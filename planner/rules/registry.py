@@ -292,11 +292,6 @@ def upgrade(context: Context) -> bool:
     return context.goal == COOPERATIVE
 
 
-def downgrade(context: Context) -> bool:
-    """Return whether the goal is EAGER."""
-    return context.goal == EAGER
-
-
 def no_downgrade(context: Context) -> bool:
     """Return whether the goal is COOPERATIVE or KIP-848."""
     return context.goal != EAGER

@@ -7,9 +7,17 @@ from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
 from rebal.planner.commands import read_more
-from rebal.planner.context import CONSUMER, EAGER, STREAMS
+from rebal.planner.context import (
+    CONSUMER,
+    EAGER,
+    INCREMENTAL,
+    STREAMS,
+    above_eager,
+    below_cooperative,
+    offers,
+    running,
+)
 from rebal.planner.kip848 import crosses, needed_version, of_brokers, of_clients
-from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, offers, running
 from rebal.planner.rules.registry import (
     Context,
     Facts,
@@ -19,7 +27,6 @@ from rebal.planner.rules.registry import (
     Trait,
     Tri,
     connect_workers,
-    downgrade,
     found,
     planning,
     read_brokers,
@@ -30,7 +37,7 @@ from rebal.planner.rules.registry import (
     unless_allowed,
 )
 from rebal.planner.rules.version_faults import version_findings
-from rebal.planner.versions import faults_of
+from rebal.planner.versions import table
 
 
 @rule(
@@ -290,7 +297,8 @@ def connect(context: Context) -> Findings:
         members=eager,
         fix=restart_fix(context, eager or context.members, change="Remove connect.protocol=eager."),
     )
-    yield from version_findings(context, faults_of("RB504"))
+    (known,) = (one for one in table().sets if one.id == "RB504")
+    yield from version_findings(context, known)
 
 
 @rule(
@@ -298,7 +306,7 @@ def connect(context: Context) -> Findings:
     Severity.WARN,
     "Tasks run twice while Connect workers change to eager one by one",
     reference="KAFKA-13816 (open; seen on 4.1.1)",
-    applies=(planning, connect_workers, downgrade),
+    applies=(planning, connect_workers, lambda context: context.goal == EAGER),
 )
 def run_twice(context: Context) -> Findings:
     """Workers on compatible or sessioned are to become eager.

@@ -213,7 +213,6 @@ def _upgrade(
 
 
 def _documented(one: FaultRule) -> str:
-    """Return the documentation that `rebal explain` prints."""
     paragraphs = (
         one.summary,
         f"Why it matters: {one.why}",

@@ -27,9 +27,17 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
-from rebal.planner.context import COOPERATIVE, Context, Facts
+from rebal.planner.context import (
+    COOPERATIVE,
+    INCREMENTAL,
+    Context,
+    Facts,
+    above_eager,
+    below_cooperative,
+    excluded,
+    offers,
+)
 from rebal.planner.plan import Aim, Plan, Step, StepKind
-from rebal.planner.programs import INCREMENTAL, above_eager, below_cooperative, excluded, offers
 from rebal.planner.verdict import opposite
 from rebal.planner.verification.journal import JournalEntry, PlanContext, assumed, looks_of
 

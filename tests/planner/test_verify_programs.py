@@ -23,10 +23,9 @@ from rebal.groups.model import (
 )
 from rebal.groups.processes import process_names
 from rebal.groups.wire.user_data import StreamsUserData
-from rebal.planner.context import Context, names
+from rebal.planner.context import Context, comes_from, names
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan, Step
-from rebal.planner.programs import comes_from
 from rebal.planner.rehearsal.scripts import rollout
 from rebal.planner.verification.verify import verify
 from tests.encoders import encode_streams
