@@ -28,7 +28,7 @@ nothing bridges the two, all members stop once, or the new library takes a group
 which the offsets are copied.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.clients import WITHOUT_STATIC, families
@@ -506,13 +506,14 @@ def _loses_ids(context: Context, rest: Sequence[Facts]) -> Cost | None:
 
 
 def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
-    apart = f"{context.group.group_id}-{context.client}"
+    old = context.group.group_id
+    apart, copies = f"{old}-{context.client}", ("--reset-offsets", "--from-file", _OFFSETS)
     return over_a_stop(
         context,
         how=f"as {context.client} on {context.target}",
         gate=_gate(context),
         back="the old library",
-        config=settings_for(context.client or "", usual, context.group.group_id),
+        config=settings_for(context.client or "", usual, old),
         target_list=usual,
         why=(
             f"nothing bridges the two libraries: {context.bridge.why}",
@@ -521,22 +522,17 @@ def _over_a_stop(context: Context, usual: tuple[str, ...]) -> Step:
         ),
         risk=Risk.STOP_FOR_CLIENT,
         done=context.settled,
-        commands=_in_a_group_of_its_own(context, apart),
+        # Those of Kafka's own tool with which it consumes in a group of its own instead.
+        commands=[
+            NamedCommand(
+                f"without a stop: {use}", context.given.kafka("kafka-consumer-groups.sh", *words)
+            )
+            for use, words in (
+                ("see the offsets to copy", ("--describe", "--offsets", "--group", old)),
+                ("try the copy", ("--group", apart, *copies, "--dry-run")),
+                ("copy them", ("--group", apart, *copies, "--execute")),
+                ("watch both lags", ("--describe", "--group", old, "--group", apart)),
+            )
+        ],
         cost=stop_cost(context),
     )
-
-
-def _in_a_group_of_its_own(context: Context, new: str) -> Iterator[NamedCommand]:
-    """Yield the commands of Kafka's own tool with which the new library consumes in the group
-    `new`, from copied offsets and without a stop.
-    """
-    old, copies = context.group.group_id, ("--reset-offsets", "--from-file", _OFFSETS)
-    for use, words in (
-        ("see the offsets to copy", ("--describe", "--offsets", "--group", old)),
-        ("try the copy", ("--group", new, *copies, "--dry-run")),
-        ("copy them", ("--group", new, *copies, "--execute")),
-        ("watch both lags", ("--describe", "--group", old, "--group", new)),
-    ):
-        yield NamedCommand(
-            f"without a stop: {use}", context.given.kafka("kafka-consumer-groups.sh", *words)
-        )

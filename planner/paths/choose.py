@@ -117,6 +117,15 @@ def make_plan(
     findings = _findings(context, path, ignore)
     steps = tuple(_judged(context, path, step, findings, ignore or {}) for step in path.steps)
     code = _exit_code(context, path, findings, steps)
+    # One online roll-out in place of bounces that have not begun: brokers, clients and members are
+    # all proven to allow KIP-848.
+    online_first = (
+        context.goal == COOPERATIVE
+        and path.name.reads_lists
+        and not any(step.done for step in path.steps)
+        and allows(online(context)) is Tri.YES
+        and all(too_old(facts) is Tri.NO for facts in context.members)
+    )
     plan = Plan(
         group_id=snapshot.group.group_id,
         runs=group_protocol(snapshot).value,
@@ -129,7 +138,7 @@ def make_plan(
         summary=_summary(context, path, code, findings),
         next_step=path.next_step,
         steps=steps,
-        instead=_instead(context, path),
+        instead=CONSUMER if online_first else "",
         findings=findings,
         not_checked=_not_checked(context),
         assumptions=(
@@ -155,21 +164,6 @@ def make_plan(
         exit_code=code,
     )
     return _with_advice(plan, context, path)
-
-
-def _instead(context: Context, path: PlannedPath) -> str:
-    """Return the goal that one online roll-out reaches in place of bounces that have not begun.
-
-    Brokers, clients and members are all proven to allow KIP-848.
-    """
-    can = (
-        context.goal == COOPERATIVE
-        and path.name.reads_lists
-        and not any(step.done for step in path.steps)
-        and allows(online(context)) is Tri.YES
-        and all(too_old(facts) is Tri.NO for facts in context.members)
-    )
-    return CONSUMER if can else ""
 
 
 def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:

@@ -387,6 +387,8 @@ def _streams_step(context: Context) -> Step:
     back = CLASSIC if up else STREAMS
     _, aim, again, why = _WAYS[goal]
     needs = f"; needs Kafka Streams {needed_version(context)} or later" if up else ""
+    members = priced(context).members
+    held = empty_after(members)
     return over_a_stop(
         context,
         whom="instance",
@@ -407,7 +409,15 @@ def _streams_step(context: Context) -> Step:
         prepare=(_SETTINGS_FIRST,) if up else (),
         first=f"an instance that starts first with group.protocol={back} {again}",
         commands=_group_settings(context) if up else (),
-        cost=_streams_cost(context),
+        # As far as it is known: the streams protocol is not rehearsed.
+        cost=Cost(
+            rebalances=1,
+            partitions_stopped=sum(map(owned, members)),
+            partitions_moved=0,
+            text=f"nothing is consumed for {figure(held)} s and the start at least"
+            if held
+            else "nothing is consumed until the first members have joined",
+        ),
     )
 
 
@@ -428,20 +438,6 @@ def _group_settings(context: Context) -> Iterator[NamedCommand]:
         )
 
 
-def _streams_cost(context: Context) -> Cost:
-    """Return the cost as far as it is known; the streams protocol is not rehearsed."""
-    members = priced(context).members
-    held = empty_after(members)
-    return Cost(
-        rebalances=1,
-        partitions_stopped=sum(map(owned, members)),
-        partitions_moved=0,
-        text=f"nothing is consumed for {figure(held)} s and the start at least"
-        if held
-        else "nothing is consumed until the first members have joined",
-    )
-
-
 def start_again(context: Context, before: Context) -> PlannedPath | None:
     """Return the path of one step: the members start with what they ran in `before`; None where
     that does not show it, or `context` has members.
@@ -456,8 +452,10 @@ def start_again(context: Context, before: Context) -> PlannedPath | None:
         return None
     group, elected, old = before.group.group_id, before.group.assignor, before.common_list
     assignors: tuple[str, ...] = ()
-    aim, name = _aim(context, before), PathKind.STREAMS_START
+    up, name = context.goal == COOPERATIVE, PathKind.STREAMS_START
+    aim = Aim.STREAMS_COOPERATIVE if up else Aim.STREAMS_EAGER
     if before.group.protocol_type == "connect":
+        aim = Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER
         # The value of connect.protocol that elects what the workers ran.
         protocol = "eager" if elected in (None, "default") else elected
         what, name = f"connect.protocol={protocol}", PathKind.CONNECT_START
@@ -465,6 +463,8 @@ def start_again(context: Context, before: Context) -> PlannedPath | None:
             "connect", {"connect.protocol": protocol}, f"worker configuration, group {group}"
         )
     elif before.streams:
+        if all(below_cooperative(before, facts) is Tri.YES for facts in before.members):
+            aim = Aim.STREAMS_OLD
         what = "the old version and its configuration"
         config = program_settings("streams", {}, f"group {group}: {what}")
     else:
@@ -495,12 +495,3 @@ def start_again(context: Context, before: Context) -> PlannedPath | None:
         "it",
     )
     return PlannedPath(name=name, progress="the group has no members", steps=(step,), next_step=1)
-
-
-def _aim(context: Context, before: Context) -> Aim:
-    up = context.goal == COOPERATIVE
-    if not before.streams:
-        return Aim.CONNECT_INCREMENTAL if up else Aim.CONNECT_EAGER
-    if all(below_cooperative(before, facts) is Tri.YES for facts in before.members):
-        return Aim.STREAMS_OLD
-    return Aim.STREAMS_COOPERATIVE if up else Aim.STREAMS_EAGER

@@ -5,7 +5,7 @@ from typing import Final
 from rebal.groups.clients import WITHOUT_STATIC
 from rebal.groups.model import Knowledge
 from rebal.planner.advice.steps import cure_fix, restart_fix
-from rebal.planner.commands import read_more
+from rebal.planner.commands import NamedCommand, read_more
 from rebal.planner.context import COOPERATIVE
 from rebal.planner.rules.registry import (
     Context,
@@ -18,7 +18,6 @@ from rebal.planner.rules.registry import (
     by_lists,
     found,
     planning,
-    probing,
     rule,
     stable,
 )
@@ -322,7 +321,7 @@ def reloaded(context: Context) -> Findings:
         result=context.reloaded,
         fix=f"{how}{cure_fix(context)} Wait until the group is Stable; then a probe shows what the "
         "coordinator remembers.",
-        commands=[probing(context)],
+        commands=[NamedCommand("probe", context.given.inspect(context.group.group_id, "--probe"))],
         before_step=context.narrow_step,
     )
 

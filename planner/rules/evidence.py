@@ -399,12 +399,10 @@ def rejected(context: Context) -> Findings:
     members that you counted (`--expect-members`) and no stopped member's entry can be one of them.
     """
     for item in still_out(context.snapshot):
-        if _has_its_place(context, item):
-            continue
         stranger = context.is_stranger(item.list)
         again = rejected_again(context.memory, item, stranger=stranger)
         answer = opposite(again.verdict) if item.error == INCONSISTENT else Tri.CANNOT_TELL
-        if answer is Tri.NO:
+        if answer is Tri.NO or _has_its_place(context, item):
             continue
         causes = [facts for facts in context.members if facts.member.member_id in again.blame]
         blame = ""

@@ -338,21 +338,16 @@ def to_consumer(context: Context) -> bool:
     )
 
 
-def from_consumer(context: Context) -> bool:
-    """Return whether a plan is being made to move a KIP-848 group back to a classic assignor.
+def to_or_from_consumer(context: Context) -> bool:
+    """Return whether a plan is being made that crosses between classic and KIP-848.
 
-    The goal `cooperative` alone is no such move: a KIP-848 group already stops only what moves.
+    The goal `cooperative` alone leads back nowhere: a KIP-848 group already stops only what moves.
     """
-    return (
+    return to_consumer(context) or (
         context.planning
         and context.group.type is GroupType.CONSUMER
         and (context.goal == EAGER or (context.only_target and context.goal != CONSUMER))
     )
-
-
-def to_or_from_consumer(context: Context) -> bool:
-    """Return whether a plan is being made that crosses between classic and KIP-848."""
-    return to_consumer(context) or from_consumer(context)
 
 
 def still_classic(context: Context) -> tuple[Facts, ...]:
@@ -384,11 +379,6 @@ def unless_allowed(
             fix=fix,
             commands=commands,
         )
-
-
-def probing(context: Context) -> NamedCommand:
-    """Return the command that probes the live group."""
-    return NamedCommand("probe", context.given.inspect(context.group.group_id, "--probe"))
 
 
 def switching_on(context: Context, feature: str) -> Iterator[NamedCommand]:
