@@ -258,10 +258,15 @@ class GroupFacts:
         tasks.
         """
         name = self.group.group_id.removeprefix("connect-")
-        ours = f"connector-consumer-{name}-"
-        if name == self.group.group_id or not self.classic or not self.members:
-            return None
-        return name if all(f.member.client_id.startswith(ours) for f in self.members) else None
+        ours = (
+            name != self.group.group_id
+            and self.classic
+            and bool(self.members)
+            and all(
+                f.member.client_id.startswith(f"connector-consumer-{name}-") for f in self.members
+            )
+        )
+        return name if ours else None
 
     @cached_property
     def stable(self) -> bool:
@@ -467,12 +472,17 @@ def bridge_of(group: GroupFacts, client: str) -> Bridge:
     held = [group.names_held(facts.member) for facts in group.members]
     usual = families()[client].newest_list
 
-    def steps_to(name: str) -> tuple[bool, bool, bool]:
-        return name != elected, not all(name in names for names in held), name not in usual
-
     # A custom class under one of these names may need user data.
     known = [name for name in STATELESS if name not in group.borrowed]
-    return Bridge(verdict=Tri.YES, assignor=min(known or STATELESS, key=steps_to))
+    nearest = min(
+        known or STATELESS,
+        key=lambda name: (
+            name != elected,
+            not all(name in names for names in held),
+            name not in usual,
+        ),
+    )
+    return Bridge(verdict=Tri.YES, assignor=nearest)
 
 
 def _reads(facts: Facts, client: str) -> Tri:

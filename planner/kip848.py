@@ -424,8 +424,11 @@ def crosses(context: Context) -> bool:
     group = context.group
     ran_other = {STREAMS: context.streams, CLASSIC: group.type is GroupType.STREAMS}
     if not context.members:
-        empty = group.state is GroupState.EMPTY and group.protocol_type in _PROGRAM_TYPES
-        return empty and context.goal in ran_other
+        return (
+            group.state is GroupState.EMPTY
+            and group.protocol_type in _PROGRAM_TYPES
+            and context.goal in ran_other
+        )
     return ran_other.get(context.goal, False)
 
 

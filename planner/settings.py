@@ -40,41 +40,51 @@ class _Form(Record, frozen=True, kw_only=True):
 
 
 _CONNECTOR: Final = _Form(name="connector configuration", line="consumer.override.{key}={value}")
-_JAVA: Final = (
-    _Form(name="Java properties"),
-    _Form(
-        name="Spring YAML",
-        line='        {key}: "{value}"',
-        opens=(f"# {_SPRING_CODE}", "spring:", "  kafka:", "    consumer:", "      properties:"),
-    ),
-    _Form(
-        name="Spring environment",
-        line=f"{_SPRING_VARIABLE}_{{variable}}={{value}}",
-        opens=(f"# {_SPRING_CODE}",),
-    ),
-    _Form(
-        name="Kubernetes ConfigMap",
-        line=f'  {_SPRING_VARIABLE}_{{variable}}: "{{value}}"',
-        more="; for envFrom of a Spring container",
-        opens=(f"# {_SPRING_CODE}", "data:"),
-    ),
-    _Form(
-        name="Quarkus properties",
-        line="kafka.{key}={value}",
-        opens=(
-            "# for all channels; for one, put mp.messaging.incoming.CHANNEL before the key instead "
-            "of kafka",
-        ),
-    ),
-    _Form(name="Java code", line='props.put("{key}", "{value}");', mark="//"),
-)
 _OBJECT: Final = '    "{key}": "{value}",'
-_LIBRDKAFKA: Final = (
-    _Form(name="librdkafka properties"),
-    _Form(name="Python", line=_OBJECT, opens=("config |= {",), closes=("}",)),
-    _Form(name="JS", line=_OBJECT, mark="//", opens=("Object.assign(config, {",), closes=("});",)),
-    _Form(name="confluent-kafka-go", line='config.SetKey("{key}", "{value}")', mark="//"),
-)
+_FORMS: Final = {
+    "java": (
+        _Form(name="Java properties"),
+        _Form(
+            name="Spring YAML",
+            line='        {key}: "{value}"',
+            opens=(
+                f"# {_SPRING_CODE}",
+                "spring:",
+                "  kafka:",
+                "    consumer:",
+                "      properties:",
+            ),
+        ),
+        _Form(
+            name="Spring environment",
+            line=f"{_SPRING_VARIABLE}_{{variable}}={{value}}",
+            opens=(f"# {_SPRING_CODE}",),
+        ),
+        _Form(
+            name="Kubernetes ConfigMap",
+            line=f'  {_SPRING_VARIABLE}_{{variable}}: "{{value}}"',
+            more="; for envFrom of a Spring container",
+            opens=(f"# {_SPRING_CODE}", "data:"),
+        ),
+        _Form(
+            name="Quarkus properties",
+            line="kafka.{key}={value}",
+            opens=(
+                "# for all channels; for one, put mp.messaging.incoming.CHANNEL before the key "
+                "instead of kafka",
+            ),
+        ),
+        _Form(name="Java code", line='props.put("{key}", "{value}");', mark="//"),
+    ),
+    "librdkafka": (
+        _Form(name="librdkafka properties"),
+        _Form(name="Python", line=_OBJECT, opens=("config |= {",), closes=("}",)),
+        _Form(
+            name="JS", line=_OBJECT, mark="//", opens=("Object.assign(config, {",), closes=("});",)
+        ),
+        _Form(name="confluent-kafka-go", line='config.SetKey("{key}", "{value}")', mark="//"),
+    ),
+}
 _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS", "Java code"}
 
 
@@ -174,12 +184,10 @@ def settings_for(
     own = {plain(name): plain(each) for name, each in classes.items()}
     names = [plain(name) for name in names]
     head = _head(group_id, members)
-    if family == "java":
-        return _java(
-            {KEY: ",".join(own.get(name) or _class(name) for name in names)}, head, connector
-        )
-    if family == "librdkafka":
-        return _librdkafka({KEY: ",".join(names)}, head)
+    if family in _FORMS:
+        java = (own.get(name) or _class(name) for name in names)
+        written = ",".join(java if family == "java" else names)
+        return _texts(family, {KEY: written}, head, connector=connector)
     if family == "kafkajs":
         return (_setting(family, "JS", "\n".join([f"// {head}", *_kafkajs(names)])),)
     notes = [_AIOKAFKA_JOINS] if family == "aiokafka" and len(names) > 1 else []
@@ -214,8 +222,8 @@ def consumer_protocol_for(
     wanted = {"group.protocol": "consumer"}
     if remote_assignor is not None:
         wanted["group.remote.assignor"] = remote_assignor
-    if family == "java":
-        return _java(wanted, head, connector)
+    if family in _FORMS:
+        return _texts(family, wanted, head, connector=connector)
     if family == "franz-go":
         # It asks for the broker's uniform by its sticky balancer; with a cooperative one first it
         # stays on the classic protocol and does not say so.
@@ -226,20 +234,16 @@ def consumer_protocol_for(
         )
         code = _setting(family, family, f"kgo.ServerSideBalancer(), {_CODE[family].text(names)}")
         return (noted(code, [advice, _head(group_id, members)]),)
-    return _librdkafka(wanted, head) if family == "librdkafka" else ()
+    return ()
 
 
-def classic_protocol_for(
-    family: str, names: Sequence[str], group_id: str, *, connector: bool = False
-) -> tuple[Setting, ...]:
+def classic_protocol_for(family: str, names: Sequence[str], group_id: str) -> tuple[Setting, ...]:
     """Return the configuration that brings `family` back to the classic protocol."""
-    head = f"{_head(group_id, ())}; remove group.remote.assignor"
     names = [plain(name) for name in names]
-    if family == "java":
-        wanted = {"group.protocol": "classic", KEY: ",".join(map(_class, names))}
-        return _java(wanted, head, connector)
-    if family == "librdkafka":
-        return _librdkafka({"group.protocol": "classic", KEY: ",".join(names)}, head)
+    if family in _FORMS:
+        written = ",".join(map(_class, names) if family == "java" else names)
+        head = f"{_head(group_id, ())}; remove group.remote.assignor"
+        return _texts(family, {"group.protocol": "classic", KEY: written}, head)
     if family == "franz-go":
         return _in_code(family, names, [f"{_head(group_id, ())}; remove kgo.ServerSideBalancer()"])
     return ()
@@ -305,7 +309,7 @@ def _head(group_id: str, members: Sequence[str]) -> str:
 
 
 def _texts(
-    family: str, forms: Sequence[_Form], wanted: Mapping[str, str], head: str
+    family: str, wanted: Mapping[str, str], head: str, *, connector: bool = False
 ) -> tuple[Setting, ...]:
     return tuple(
         _setting(
@@ -325,16 +329,8 @@ def _texts(
                 ]
             ),
         )
-        for form in forms
+        for form in ((_CONNECTOR,) if connector and family == "java" else _FORMS[family])
     )
-
-
-def _java(wanted: Mapping[str, str], head: str, connector: bool) -> tuple[Setting, ...]:
-    return _texts("java", (_CONNECTOR,) if connector else _JAVA, wanted, head)
-
-
-def _librdkafka(wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
-    return _texts("librdkafka", _LIBRDKAFKA, wanted, head)
 
 
 def java_class(name: str, package: str = "org.apache.kafka.") -> str | None:

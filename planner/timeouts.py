@@ -158,14 +158,6 @@ def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
     )
 
 
-def slowest(members: Sequence[Member]) -> float:
-    """Return the longest time that a rebalance of these members may take, in seconds."""
-    return max(
-        (waits(member).rebalance for member in members),
-        default=_defaults(None)[1].rebalance / 1000,
-    )
-
-
 def back_in_time(member: Member, restart: float) -> bool:
     """Return whether the member is static and a restart of so many seconds ends in its session."""
     return member.instance_id is not None and restart <= waits(member).session
@@ -184,9 +176,11 @@ def leaves(member: Member) -> bool:
 def in_words(members: Sequence[Member]) -> str:
     """`session timeout 6 s, rebalance timeout up to 300 s (request log)`."""
     found = [waits(member) for member in members]
-    sessions = sorted({one.session for one in found}) or [_defaults(None)[1].session / 1000]
+    _, unset = _defaults(None)
+    sessions = sorted({one.session for one in found}) or [unset.session / 1000]
     span = f"{sessions[0]:g} s" if len(sessions) == 1 else f"{sessions[0]:g} to {sessions[-1]:g} s"
-    first, second = f"session timeout {span}", f"rebalance timeout up to {slowest(members):g} s"
+    longest = max((one.rebalance for one in found), default=unset.rebalance / 1000)
+    first, second = f"session timeout {span}", f"rebalance timeout up to {longest:g} s"
     session = _by([(one.session_by, one.default_of) for one in found])
     rebalance = _by([(one.rebalance_by, one.default_of) for one in found])
     if session == rebalance:

@@ -144,8 +144,10 @@ def _of_aim(
         return _converted(context, to_do, step), ()
     risk = stop_risk(plan.path)
     if risk is not None and risk not in ignore:
-        stops = stop(step.precondition, until=f"the interruption is agreed ({risk})")
-        return replace(stops, command=context.accepting(risk, AGREED).line), ()
+        return replace(
+            stop(step.precondition, until=f"the interruption is agreed ({risk})"),
+            command=context.accepting(risk, AGREED).line,
+        ), ()
     if step.kind is StepKind.CUT_OVER:
         if not to_do:
             return replan(context, "no member is left to stop"), ()

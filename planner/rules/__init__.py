@@ -1,7 +1,6 @@
 """Rules, one module a hazard: `evaluate` returns their findings on a group."""
 
 from rebal.planner.rules.registry import (
-    DuplicateRuleError,
     Rule,
     Trait,
     evaluate,
@@ -11,7 +10,6 @@ from rebal.planner.rules.registry import (
 )
 
 __all__ = [
-    "DuplicateRuleError",
     "Rule",
     "Trait",
     "evaluate",

@@ -35,7 +35,6 @@ from rebal.planner.plan import Finding, PathKind, Risk, Severity
 
 __all__ = [
     "Context",
-    "DuplicateRuleError",
     "Facts",
     "Finding",
     "Findings",
@@ -132,10 +131,6 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         return path in paths and not (self.stays is not None and self.stays(context, finding))
 
 
-class DuplicateRuleError(Exception):
-    """A second rule with an id that a rule already has."""
-
-
 _registered: Final[dict[str, Rule]] = {}
 
 
@@ -169,13 +164,12 @@ def register(made: Rule) -> None:
     """Add a rule to those that `rules` returns.
 
     Raises:
-        DuplicateRuleError: the id is taken.
-        ValueError: the id is malformed, or the rule has no documentation.
+        ValueError: the id is malformed or taken, or the rule has no documentation.
     """
     if not re.fullmatch(r"RB\d{3}", made.id) or not made.doc:
         raise ValueError(f"{made.id}: a rule needs an id such as RB102 and a docstring")
     if made.id in _registered:
-        raise DuplicateRuleError(f"{made.id} is already: {_registered[made.id].title}")
+        raise ValueError(f"{made.id} is already: {_registered[made.id].title}")
     _registered[made.id] = made
 
 
@@ -195,8 +189,7 @@ def rule(
     """Register the decorated condition as the rule `id_`; its docstring documents the rule.
 
     Raises:
-        DuplicateRuleError: the id is taken.
-        ValueError: the id is malformed, or the function has no docstring.
+        ValueError: the id is malformed or taken, or the function has no docstring.
     """
 
     def decorate(condition: Check) -> Check:
@@ -245,15 +238,15 @@ def evaluate(
     of these rules are marked, come last, and change no verdict.
     """
     context = group if isinstance(group, Context) else Context(group)
-    made = [finding for known in rules().values() for finding in known.check(context)]
-    if ignore:
-        made = [
-            msgspec.structs.replace(finding, ignored=ignore[finding.rule])
-            if finding.rule in ignore
-            and not (finding.result is Tri.YES and has(finding, Trait.STATED))
-            else finding
-            for finding in made
-        ]
+    ignored = ignore or {}
+    made = [
+        msgspec.structs.replace(finding, ignored=ignored[finding.rule])
+        if finding.rule in ignored
+        and not (finding.result is Tri.YES and has(finding, Trait.STATED))
+        else finding
+        for known in rules().values()
+        for finding in known.check(context)
+    ]
     return tuple(sorted(made, key=_rank))
 
 
