@@ -9,15 +9,13 @@ still run the earlier version, so a dynamic consumer counts as two members, howe
 say.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from itertools import product, zip_longest
-from typing import Final
+from typing import Final, Self
 
 from msgspec.structs import replace
 
@@ -90,15 +88,15 @@ class Start(Record, frozen=True, kw_only=True):
         """Return the client family, or the product where its library is not known."""
         return self.family or self.library.product or None
 
-    def same_client(self, other: Start) -> bool:
+    def same_client(self, other: Self) -> bool:
         """Return whether both may be one client; where one is not known, nothing says otherwise."""
         return None in (self.client, other.client) or self.client == other.client
 
-    def same_list(self, other: Start) -> bool:
+    def same_list(self, other: Self) -> bool:
         """Return whether both have one assignor list, and one group.protocol."""
         return (self.protocol, self.names) == (other.protocol, other.names)
 
-    def is_apart(self, other: Start) -> bool:
+    def is_apart(self, other: Self) -> bool:
         """Return whether both name bootstrap servers, and none that both name."""
         first, second = self.declared.brokers, other.declared.brokers
         return bool(first and second and {*first.split(",")}.isdisjoint(second.split(",")))

@@ -1,7 +1,6 @@
-"""What the roll-out of a changed next start does: one case a cause."""
+"""What the roll-out of a changed next start does, and what differs in two snapshots of a group."""
 
-from __future__ import annotations
-
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,13 +9,27 @@ import pytest
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from rebal.groups.compact import NO_LAG, Lag, Lags, Partitions
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.libraries import Library
-from rebal.groups.model import CoordinatorKind, Evidence, Source, Tri
+from rebal.groups.model import (
+    AssignorList,
+    CoordinatorKind,
+    Evidence,
+    GroupSnapshot,
+    GroupState,
+    Knowledge,
+    Member,
+    Source,
+    Topic,
+    Tri,
+)
 from rebal.groups.vote import candidates, elect
 from rebal.planner.check.judge import Judgement, judge
 from rebal.planner.check.starts import Start, start_of, worlds
+from rebal.planner.difference import Changed, MemberEvent, difference, environment
 from tests.examples import examples
 from tests.planner.builder import group_of
 from tests.planner.plans import BOTH
@@ -150,34 +163,29 @@ def test_kafka_go_gets_no_bridge_to_a_client_that_cannot_read_it(new: str) -> No
     assert named(apart) == APART
 
 
-def test_no_path_gives_a_client_a_list_that_it_does_not_start_with() -> None:
-    found = judged(
+ELSE, OTHER = (start("range", lib=lib(n), file="bill/app.yaml") for n in ("java", "sarama"))
+LOGSTASH = lib("java", "3.9.0", product="Logstash", list_key="strategy", refuses="One string.")
+UNFIT: dict[str, tuple[list[Start], list[Start], list[str]]] = {
+    "a client does not start with both lists": (
         [start(lib=lib("java", "3.9.0"))],
         [start("cooperative-sticky", lib=lib("librdkafka", "2.6.0"))],
-    )
-    brought = [step.brings for path in found.paths for step in path.steps]
-    assert "[range, cooperative-sticky]" not in brought
-    assert named(found) == APART
+        APART,
+    ),
+    "another service changes otherwise": (
+        [start("range"), ELSE], [start("cooperative-sticky"), OTHER], APART
+    ),
+    "nothing names the client any more": ([start("range")], [start(family=None)], APART[:1]),
+    "the product takes one assignor": (
+        [start("range", lib=LOGSTASH)], [start("cooperative-sticky", lib=LOGSTASH)], APART[:1]
+    ),
+}  # fmt: skip
 
 
-def test_a_service_that_changes_otherwise_gets_no_path_of_another_one() -> None:
-    one, two = (start("range", lib=lib(n), file="bill/app.yaml") for n in ("java", "sarama"))
-    found = judged([start("range"), one], [start("cooperative-sticky"), two])
-    assert named(found) == APART
-
-
-def test_a_client_that_nothing_names_any_more_is_no_other_client() -> None:
-    found = judged([start("range")], [start(family=None)])
-    assert named(found) == ["cut-over"]
-
-
-def test_a_product_that_takes_one_assignor_gets_no_path_with_two() -> None:
-    logstash = lib("java", "3.9.0", product="Logstash", list_key="strategy", refuses="One string.")
-    found = judged(
-        [start("range", lib=logstash, family="java")],
-        [start("cooperative-sticky", lib=logstash, family="java")],
-    )
-    assert named(found) == ["cut-over"]
+@pytest.mark.parametrize(("before", "after", "paths"), UNFIT.values(), ids=UNFIT)
+def test_a_path_that_a_service_cannot_take_is_not_named(
+    before: list[Start], after: list[Start], paths: list[str]
+) -> None:
+    assert named(judged(before, after)) == paths
 
 
 def test_a_product_on_java_gets_the_names_of_classes() -> None:
@@ -322,3 +330,149 @@ def test_no_roll_out_of_a_safe_change_is_rejected(services: list[Service], chanc
     rejected = any(is_rejected(services, chance) for _ in range(tries))
     assert found.verdict is not Tri.YES or not rejected
     assert found.verdict is not Tri.NO or rejected
+
+
+GROUP = {
+    "members": [
+        {"id": name, "list": ["range"], "host": f"/10.0.0.{number}"}
+        for number, name in enumerate("abc")
+    ]
+}
+
+
+SEEN = group_of(GROUP)
+
+
+def with_members(*members: Member) -> GroupSnapshot:
+    return replace(SEEN, members=members)
+
+
+def test_equal_groups_do_not_differ_whatever_the_time_and_the_lag() -> None:
+    later = replace(
+        SEEN,
+        captured_at=SEEN.captured_at + timedelta(days=1),
+        lag=Lags([Lag(topic="orders", partition=0, committed=1, end=9)]),
+    )
+    found = difference(replace(SEEN, lag=NO_LAG), later)
+    assert not found.found
+    assert found.unchanged == 3
+
+
+def test_static_member_is_recognised_by_its_instance_id_on_another_host() -> None:
+    a = replace(SEEN.members[0], instance_id="pod-a")
+    b = replace(SEEN.members[1], instance_id="pod-b")
+    moved = replace(a, member_id="a-2", client_id="b", host=b.host)
+    found = difference(with_members(a, b), with_members(moved, b))
+    (one,) = found.members
+    assert (one.event, one.was, one.now) == (MemberEvent.RESTARTED, "a-0f0f", "a-2")
+    assert [change.what for change in one.changes] == ["client id", "host"]
+
+
+def test_members_that_share_client_id_and_host_are_not_paired_by_chance() -> None:
+    lists = [AssignorList(knowledge=Knowledge.EXACT, list=(n,)) for n in ("range", "roundrobin")]
+    twins = [
+        replace(SEEN.members[0], member_id=f"x-{n}", assignors=names)
+        for n, names in enumerate(lists)
+    ]
+    again = [replace(twin, member_id=f"{twin.member_id}-new") for twin in twins]
+    events = [one.event for one in difference(
+        with_members(*twins), with_members(*again)
+    ).members]  # fmt: skip
+    assert events == [MemberEvent.CAME] * 2 + [MemberEvent.LEFT] * 2
+
+
+def test_list_that_one_side_does_not_know_is_not_compared() -> None:
+    unknown = [replace(member, assignors=AssignorList()) for member in SEEN.members]
+    found = difference(SEEN, with_members(*unknown))
+    assert not found.found
+    assert found.not_compared == 3
+
+
+def test_owned_partitions_are_compared_in_stable_alone() -> None:
+    bare = [replace(member, assignment={}) for member in SEEN.members]
+    stable = difference(SEEN, with_members(*bare))
+    assert [change.what for one in stable.members for change in one.changes] == [
+        "owned partitions"
+    ] * 3
+    moving = with_members(*bare)
+    moving = replace(
+        moving, group=replace(moving.group, state=GroupState.PREPARING_REBALANCE, assignor=None)
+    )
+    found = difference(SEEN, moving)
+    assert found.members == ()
+    assert [change.what for change in found.group] == ["state"]
+
+
+def test_another_order_of_the_same_owned_partitions_is_no_difference() -> None:
+    turned = [
+        replace(m, assignment={t: Partitions(reversed([*n])) for t, n in m.assignment.items()})
+        for m in SEEN.members
+    ]
+    assert any(len(n) > 1 for m in turned for n in m.assignment.values())
+    assert not difference(SEEN, with_members(*turned)).found
+
+
+def test_group_topics_and_brokers_are_compared() -> None:
+    before = replace(
+        SEEN,
+        topics=(Topic(name="orders", partitions=12), Topic(name="old", partitions=1)),
+        cluster=replace(SEEN.cluster, version="3.9", settings={"group.max.size": "10", "a": "1"}),
+    )
+    after = replace(
+        SEEN,
+        group=replace(SEEN.group, assignor="roundrobin"),
+        topics=(Topic(name="orders", partitions=24), Topic(name="new", partitions=2)),
+        cluster=replace(SEEN.cluster, version="4.1", settings={"group.max.size": "20", "b": "1"}),
+    )
+    found = difference(before, after)
+    assert Changed(what="assignor", before="range", after="roundrobin") in found.group
+    assert list(environment(before, after)) == list(found.environment)
+    assert set(found.environment) == {
+        Changed(what="partitions", subject="orders", before="12", after="24"),
+        Changed(what="partitions", subject="new", after="2"),
+        Changed(what="partitions", subject="old", before="1"),
+        Changed(what="version", before="3.9", after="4.1"),
+        Changed(what="group.max.size", before="10", after="20"),
+    }
+
+
+def test_what_the_coordinator_holds_is_compared_and_whom_it_rejected() -> None:
+    """The members are the same, and a restart that was admitted before would be rejected now."""
+    before = group_of({**GROUP, "reloaded": False, "probe": {"range": True, "sticky": None}})
+    again = {"client": "d", "list": ["sticky"], "at": 1}
+    news = {"reloaded": True, "probe": {"range": False, "sticky": False}}
+    after = group_of({**GROUP, **news, "refusals": [again, again, {**again, "at": -1}]})
+    coordinator = after.group.coordinator
+    after = replace(after, captured_at=after.captured_at + timedelta(minutes=2))
+    assert difference(before, after).group == (
+        Changed(what="rebalanced since the coordinator's load", before="yes", after="no"),
+        Changed(what="probe: every list holds range", before="yes", after="no"),
+        Changed(what="rejected since", after="d [sticky]"),
+    )
+    epochs = [
+        replace(after, group=replace(after.group, coordinator=replace(coordinator, leader_epoch=n)))
+        for n in (5, 7)
+    ]
+    (load,) = difference(*epochs).group
+    assert (load.before, load.after) == ("5", "7")
+
+
+def test_racks_and_bounds_of_lists_are_compared() -> None:
+    def seen(**member: object) -> GroupSnapshot:
+        return group_of({"members": [{"id": "a", **member}]})
+
+    def changes(was: GroupSnapshot, now: GroupSnapshot) -> dict[str, tuple[str | None, str | None]]:
+        found = difference(was, now).members
+        return {one.what: (one.before, one.after) for each in found for one in each.changes}
+
+    moved = changes(seen(list=["range"], rack="a"), seen(list=["range"], rack="b"))
+    assert moved == {"rack": ("a", "b")}
+    bounds = changes(
+        seen(at_least=["range"], lacks=["cooperative-sticky"]),
+        seen(at_least=["range", "cooperative-sticky"]),
+    )
+    assert bounds == {"list holds cooperative-sticky": ("no", "yes")}
+    probed = seen(at_least=["range"], lacks=["cooperative-sticky"])
+    assert changes(seen(at_least=["range"]), probed) == {}, "one look had a probe"
+    assert changes(probed, seen(at_least=["range"])) == {}
+    assert changes(seen(at_least=["range"]), seen(list=["range"])) == {}

@@ -1,7 +1,5 @@
 """What it costs to move a group to KIP-848 and back, or to stop it and start it again."""
 
-from __future__ import annotations
-
 from itertools import chain
 from typing import Any
 

@@ -1,6 +1,7 @@
-"""To KIP-848 and back: what the brokers, the clients and the group say to it."""
+"""To KIP-848 and back: what the brokers, the clients and the group say to it.
 
-from __future__ import annotations
+Brokers differ by version: KAFKA-20640 (a disabled policy) and KAFKA-20601 (a full group).
+"""
 
 from typing import Any
 
@@ -9,11 +10,27 @@ from msgspec.structs import replace
 
 from rebal.cli.output import render
 from rebal.cli.render.plans.screen import plan_view
-from rebal.groups.model import GroupSnapshot, Source, Tri
+from rebal.groups.model import Cluster, Evidence, GroupSnapshot, GroupType, Refusal, Source, Tri
+from rebal.planner.admission.check import (
+    JoinEvent,
+    LeaveEvent,
+    Needs,
+    admitted,
+    rejected_again,
+    restart,
+)
+from rebal.planner.admission.memory import (
+    CoordinatorMemory,
+    classic_joins,
+    memory_of,
+    static_returns,
+)
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan
-from rebal.planner.verification.verify import verify
-from tests.planner.builder import group_of, seen
+from rebal.planner.plan import Accepted, Plan
+from rebal.planner.verification.verify import Standing, verify
+from tests.planner.builder import context_of, group_of, seen
+from tests.planner.looks import Story, look
+from tests.planner.plans import COOP, DONE, entry
 
 ONLINE = {"type": "consumer", "elected": "uniform"}
 READY = {
@@ -192,3 +209,243 @@ def test_bounces_that_have_not_begun_name_the_one_roll_out_that_replaces_them(
     assert (made.path, made.instead) == ("two_bounces", instead)
     line = "or     move to KIP-848 in one online roll-out: --to consumer"
     assert (line in render(plan_view(made), width=100)) is bool(instead)
+
+
+POLICY = "group.consumer.migration.policy"
+
+
+@pytest.mark.parametrize(
+    ("version", "policy", "answer"),
+    [
+        *((free, "disabled", Tri.YES) for free in ("4.0.0", "4.1.2", "4.2.0", "4.2.1", "4.3.0")),
+        *((closed, "disabled", Tri.NO) for closed in ("4.2.2", "4.3.1", "4.4.0", "4.4", "4.5.1")),
+        *((open_, "Disabled", Tri.CANNOT_TELL) for open_ in ("4.1", "4.2", "4.3", "4.0 or later")),
+        (None, "disabled", Tri.CANNOT_TELL),
+        *(("4.4.0", policy, Tri.YES) for policy in ("upgrade", "downgrade", "bidirectional")),
+        (None, "bidirectional", Tri.YES),
+        ("4.4.0", None, Tri.CANNOT_TELL),
+        ("4.3.0", None, Tri.YES),
+    ],
+)
+def test_the_version_decides_whether_a_disabled_policy_rejects_classic_joins(
+    version: str | None, policy: str | None, answer: Tri
+) -> None:
+    cluster = Cluster(version=version, settings={POLICY: policy} if policy else {})
+    assert classic_joins(cluster) is answer
+
+
+@pytest.mark.parametrize(
+    ("version", "answer"),
+    [("4.3.1", Tri.NO), ("4.3", Tri.NO), ("4.4", Tri.YES), ("4.1 or later", Tri.CANNOT_TELL),
+     (None, Tri.CANNOT_TELL)],
+)  # fmt: skip
+def test_since_4_4_a_static_member_needs_no_place_in_a_kip848_group(
+    version: str | None, answer: Tri
+) -> None:
+    assert static_returns(Cluster(version=version)) is answer
+    members = [{"id": "a", "instance": "a", "protocol_type": "consumer"}]
+    spec = {"members": members, "type": "consumer", "elected": "uniform"}
+    found = memory_of(context_of({**spec, "cluster": {"version": version}}))
+    assert found.static_returns is answer
+
+
+def test_no_list_holds_the_assignor_of_a_kip848_groups_brokers() -> None:
+    members = [{"id": "a", "protocol_type": "classic"}, {"id": "b", "protocol_type": "consumer"}]
+    found = context_of({"members": members, "type": "consumer", "elected": "uniform"})
+    assert [found.names_held(one.member) for one in found.members] == [frozenset(), frozenset()]
+
+
+def half_way(joins: Tri = Tri.NO, **more: Any) -> CoordinatorMemory:
+    """A KIP-848 group of the classic members a and b, and x."""
+    found = CoordinatorMemory(
+        type=GroupType.CONSUMER,
+        cases=((entry("a", "range"), entry("b", "range")),),
+        others=(entry("x"),),
+        max_size=10,
+        classic_joins=joins,
+    )
+    return replace(found, **more)
+
+
+def test_a_classic_join_is_rejected_whatever_its_list() -> None:
+    alone = half_way(cases=((),))
+    answer = admitted(alone, [JoinEvent(assignors=("range",))])
+    assert (answer.verdict, answer.needs) == (Tri.NO, None)
+    assert answer.error == "INCONSISTENT_GROUP_PROTOCOL"
+    assert "KAFKA-20640" in answer.reason
+    unsure = admitted(
+        replace(alone, classic_joins=Tri.CANNOT_TELL), [JoinEvent(assignors=("range",))]
+    )
+    assert (unsure.verdict, unsure.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
+    assert admitted(alone, restart(alone, "x", ("range",))).verdict is Tri.YES, "it empties it"
+    assert admitted(alone, [JoinEvent(assignors=None, kip848=True)]).verdict is Tri.YES
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        [JoinEvent(assignors=None, name="temporary", kip848=True)],
+        [LeaveEvent(member_id="x"), JoinEvent(assignors=None, name="x", kip848=True)],
+        [LeaveEvent(member_id="b"), JoinEvent(assignors=None, name="b", kip848=True)],
+        [JoinEvent(assignors=None, name="i", instance_id="i", kip848=True)],
+    ],
+)
+def test_a_rebalance_ends_the_classic_members_that_stay(action: list[Any]) -> None:
+    answer = admitted(half_way(), action)
+    assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
+    assert "the rebalance makes a" in answer.reason
+    assert admitted(half_way(Tri.CANNOT_TELL), action).verdict is Tri.CANNOT_TELL
+    assert admitted(half_way(Tri.YES), action).verdict is Tri.YES
+
+
+def test_the_last_classic_member_moves_and_a_stop_of_all_ends_nobody() -> None:
+    last = half_way(cases=((entry("a", "range"),),))
+    move = [LeaveEvent(member_id="a"), JoinEvent(assignors=None, name="a", kip848=True)]
+    assert admitted(last, move).verdict is Tri.YES
+    stop = [LeaveEvent(member_id=each) for each in "abx"]
+    assert admitted(half_way(), [*stop, JoinEvent(assignors=("sticky",))]).verdict is Tri.YES
+
+
+@pytest.mark.parametrize("answer", Tri)
+@pytest.mark.parametrize("who", ["s", "t"])
+def test_a_static_member_returns_to_a_full_kip848_group(who: str, answer: Tri) -> None:
+    """`s` uses the classic protocol, `t` group.protocol=consumer."""
+    full = CoordinatorMemory(
+        type=GroupType.CONSUMER,
+        cases=((entry("s", "range", instance="s"),),),
+        others=(entry("t", instance="t"), entry("d")),
+        max_size=3,
+        static_returns=answer,
+    )
+    log = Evidence(source=Source.REQUEST_LOG)
+    rejected = Refusal(list=("range",), instance_id=who, evidence=log)
+    for asked in (admitted(full, restart(full, who, ("range",))), rejected_again(full, rejected)):
+        assert asked.verdict is answer
+        assert asked.needs is (Needs.BROKER if answer is Tri.CANNOT_TELL else None)
+    two = [JoinEvent(assignors=None, kip848=True)] * 2
+    assert admitted(replace(full, max_size=4), two).verdict is Tri.NO
+    # A dynamic member leaves first; a newcomer finds no place.
+    assert admitted(full, restart(full, "d", ("range",))).verdict is Tri.YES
+    assert admitted(full, [JoinEvent(assignors=("range",), instance_id="u")]).verdict is Tri.NO
+
+
+def brokers(policy: str, version: str | None = "4.4") -> dict[str, Any]:
+    settings = {POLICY: policy, "group.consumer.max.size": "100"}
+    return {"version": version, "features": {"group.version": 1}, "settings": settings}
+
+
+def old(number: int) -> dict[str, Any]:
+    return {"id": f"m-{number}.1", "client": f"m-{number}", "list": DONE, "version": "4.1.1"}
+
+
+def new(number: int) -> dict[str, Any]:
+    return {"id": f"m-{number}.2", "client": f"m-{number}", "protocol_type": "consumer"}
+
+
+def classic(number: int) -> dict[str, Any]:
+    return old(number) | {"protocol_type": "classic"}
+
+
+def up(policy: str = "bidirectional", **more: Any) -> Plan:
+    group = look(0, [old(n) for n in range(3)], cluster=brokers(policy), **COOP)
+    return make_plan(group, "consumer", expect_members=3, **more)
+
+
+def online(
+    minutes: int, members: list[dict[str, Any]], policy: str, version: str | None = "4.4"
+) -> GroupSnapshot:
+    cluster = brokers(policy, version)
+    return look(minutes, members, type="consumer", elected="uniform", cluster=cluster)
+
+
+@pytest.mark.parametrize("version", ["4.4", "4.4.0", "4.3", "4.2.2", None])
+def test_nothing_is_restarted_while_the_policy_is_disabled(version: str | None) -> None:
+    tell = Story(up())
+    members = [new(0), classic(1), classic(2)]
+    before = tell(online(1, members, "bidirectional", version))
+    assert before.advice.names == ("m-1",)
+    shut = tell(online(2, members, "disabled", version))
+    assert (shut.exit_code, shut.advice.action, shut.withheld) == (3, "stop", ())
+    again = make_plan(online(2, members, "disabled", version), "consumer")
+    assert (again.path, again.exit_code, again.advice.action) == ("kip848_online", 3, "stop")
+    back = tell(online(3, members, "bidirectional", version))
+    assert (back.exit_code, back.advice.action, back.advice.names) == (4, "restart", ("m-1",))
+
+
+def test_a_member_that_was_ended_starts_with_the_new_protocol() -> None:
+    tell = Story(up())
+    tell(online(1, [new(0), classic(1), classic(2)], "bidirectional"))
+    gone = tell(online(2, [new(0)], "disabled"))
+    assert gone.advice.action == "start"
+    assert gone.advice.change.startswith("group.protocol=consumer and without ")
+    assert gone.advice.recommended
+    stays = tell(online(3, [new(0), classic(1)], "disabled"))
+    assert (stays.advice.recommended, stays.exit_code) == (False, 3)
+    assert "makes m-1 join again" in stays.next
+
+
+def test_a_stop_that_is_agreed_goes_on_whatever_the_policy_becomes() -> None:
+    shut = brokers("disabled")
+    members = [old(n) for n in range(3)]
+    tell = Story(up("disabled", ignore={"RB413": "agreed"}))
+    before = tell(look(1, members, cluster=shut, **COOP))
+    assert (before.exit_code, before.advice.action, before.findings) == (4, "cut-over", ())
+    # The policy opens the online path: a stop that nobody agreed to stays so.
+    opened = look(1, members, cluster=brokers("upgrade"), **COOP)
+    assert Story(up("disabled"))(opened).exit_code == 3
+    empty = tell(look(2, [], state="Empty", elected=None, cluster=shut))
+    assert (empty.advice.action, empty.advice.recommended) == ("start", True)
+    first = tell(online(3, [new(0)], "disabled", "4.3.0"))
+    assert first.advice.action == "start"
+    assert first.advice.change.startswith("group.protocol=consumer and without ")
+    assert tell(online(4, [new(0), new(1), new(2)], "disabled")).finished
+
+
+def test_a_group_that_was_not_converted_back_is_stopped_once() -> None:
+    start = online(0, [new(0), new(1)], "bidirectional")
+    tell = Story(make_plan(start, "cooperative-sticky", expect_members=2))
+    stays = online(1, [classic(0), classic(1)], "bidirectional")
+    told = tell(stays)
+    assert (told.gate, told.advice.action) == (Tri.NO, "replan")
+    made = make_plan(stays, "cooperative-sticky", expect_members=2, ignore={"RB413": "agreed"})
+    assert (made.path, made.advice.action) == ("kip848_back_offline", "cut-over")
+    (stop,) = (one for one in made.findings if one.rule == "RB413")
+    assert stop.fix == "Agree on the interruption and record it."
+
+
+@pytest.mark.parametrize("policy", ["bidirectional", "disabled"])
+def test_members_that_do_not_ask_the_brokers_for_range_have_not_made_the_move(policy: str) -> None:
+    cluster, rest = brokers(policy), {"list": ["range"], "version": "4.1.1"}
+    start = look(0, [old(n) | rest for n in range(2)], cluster=cluster)
+    tell = Story(make_plan(start, "consumer", expect_members=2, ignore={"RB413": "agreed"}))
+
+    def moved(minutes: int, assignor: str, *there: dict[str, Any], **more: Any) -> Standing:
+        group = {"type": "consumer", "elected": assignor, "cluster": cluster}
+        return tell(look(minutes, list(there), **group), **more)
+
+    assert moved(1, "uniform", new(0)).advice.action == "start"
+    wrong = moved(2, "uniform", new(0), new(1))
+    assert (wrong.exit_code, wrong.advice.action, wrong.advice.names) == (4, "restart", ("m-0",))
+    assert wrong.why == (
+        "the brokers assign by uniform: no member asks for range, or others outvote it (RB408)",
+    )
+    assert "group.remote.assignor=range" in wrong.advice.change
+    assert moved(3, "range", new(0) | {"id": "m-0.3"}, new(1)).finished
+    agreed = Accepted(ignore={"RB408": "nothing relies on range"})
+    assert moved(4, "uniform", new(0), new(1), accepted=agreed).finished
+
+
+@pytest.mark.parametrize("version", ["4.1.1", "4.4"])
+def test_the_way_back_over_a_stop_is_agreed_too(version: str) -> None:
+    members, agreed = [new(0), new(1)], {"RB413": "agreed"}
+    start = online(0, members, "disabled", version)
+    plan = make_plan(start, "cooperative-sticky", expect_members=2, ignore=agreed)
+    assert (plan.exit_code, plan.advice.action) == (0, "cut-over")
+    tell = Story(plan)
+    # Classic members that joined one by one are stopped with the others: the group stays KIP-848's.
+    both = [classic(n) | {"id": f"m-{n}.3"} for n in range(2)]
+    for minutes, there in enumerate((members, [members[0], both[1]], both), 1):
+        told = tell(online(minutes, there, "disabled", version))
+        said = (told.exit_code, told.advice.action, told.advice.verdict, len(told.advice.names))
+        assert said == (4, "cut-over", Tri.YES, 2), told.next
+        assert "check that the group is Empty" in told.next

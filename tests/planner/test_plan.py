@@ -1,13 +1,23 @@
-"""The plan of a group: its route, its next step, and the exit code of that step."""
-
-from __future__ import annotations
+"""The plan of a group: its route, its next step and exit code, what the clients make of it; and the
+plans of many groups side by side.
+"""
 
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from rebal.groups.compact import Partitions
 from rebal.groups.model import Tri
-from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Verdict
+from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
+from rebal.planner.rehearsal.costs import rehearsed
+from rebal.planner.rehearsal.costs.start import Pricing
+from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.scripts import Scene
+from tests.planner.builder import group_of
+from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan, rules
 
 
 def test_one_unknown_member_keeps_bounce_two_shut() -> None:
@@ -118,3 +128,223 @@ def test_who_is_left_behind_in_a_kip_848_group_is_taken_along(
         assert "--to consumer" in made.steps[0].gate.command
     else:
         assert "--to" not in made.summary
+
+
+def test_texts_for_java() -> None:
+    made = plan([m("a", RANGE, version="2.8.2")], group_id="check\nout")
+    properties, *_, code = made.steps[0].config
+    assert "name range explicitly" in properties.text
+    assert "group check\\nout" in properties.text
+    assert code.text.startswith("// name range explicitly")
+
+
+@pytest.mark.parametrize(
+    ("left", "known"), [("java >= 3.4 or franz-go", True), ("java < 2.4 or franz-go", False)]
+)
+def test_a_range_of_versions_is_enough(left: str, known: bool) -> None:
+    made = plan([m("a", family=None, left=left)])
+    assert made.exit_code == 0
+    java = next(s.text for s in made.steps[0].config if s.family == "java")
+    assert ("name range explicitly" in java) is not known
+    assert ("upgrade in this restart" in java) is not known
+    assert "not every version" not in java
+
+
+def test_clients_that_stay_eager_get_their_text_from_one_assignor_to_another() -> None:
+    families = ("aiokafka", "segmentio", "kafkajs")
+    made = plan([m(key, RANGE, family=key) for key in families], "roundrobin")
+    texts = {setting.family: setting.text for setting in made.steps[0].config}
+    assert (
+        "from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor\n"
+        in texts["aiokafka"]
+    )
+    assert "=[RoundRobinPartitionAssignor, RangePartitionAssignor])" in texts["aiokafka"]
+    assert (
+        "[]kafka.GroupBalancer{kafka.RoundRobinGroupBalancer{}, kafka.RangeGroupBalancer{}}"
+        in texts["segmentio"]
+    )
+    assert 'kafkajs has no roundrobin: assigners["roundrobin"] stands for' in texts["kafkajs"]
+    assert '[assigners["roundrobin"], assigners["range"]] });' in texts["kafkajs"]
+    own = plan([m("kafkajs", ["RoundRobinAssigner"], family="kafkajs")], "range",
+               elected="RoundRobinAssigner")  # fmt: skip
+    (text,) = (setting.text for setting in own.steps[0].config)
+    assert text.endswith('[assigners["range"], PartitionAssigners.roundRobin] });')
+    assert "RB101" in made.steps[0].why[2]
+    assert not any("RB108" in line for line in made.steps[0].why)
+
+
+@pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
+def test_clients_that_refuse_mixed_lists_get_a_cut_over_and_no_bounces(family: str) -> None:
+    made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)])
+    assert (made.path, made.exit_code) == ("cut_over", 3)
+    online = family == "librdkafka"
+    assert any("KIP-848" in one.use for one in made.steps[0].commands) is online
+    assert any("KIP-848" in (finding.fix or "") for finding in made.findings) is online
+    assert "RB104" in rules(made)
+    assert not any("range" in setting.text.lower() for setting in made.steps[0].config)
+    done = plan([{"id": "a", "at_least": DONE, "family": family}], elected="cooperative-sticky")
+    assert (done.path, done.exit_code) == ("finished", 0)
+
+
+@pytest.mark.parametrize("family", ["kafkajs", "aiokafka", "segmentio"])
+def test_eager_only_clients_block(family: str) -> None:
+    members = [m("a", RANGE), m("b", RANGE, family=family)]
+    made = plan(members)
+    assert (made.path, made.steps, made.exit_code) == ("none", (), 3)
+    why = f"the group cannot leave EAGER while b is in it: no cooperative assignor in {family}"
+    assert made.summary.startswith(f"no step can be planned: {why}")
+    assert "(RB105)" in made.summary
+    assert not [f.rule for f in made.findings if f.severity == "ask" or f.before_step]
+    # What the client cannot do is not done by looking away.
+    ignored = plan(members, ignore={"RB105": "we know"})
+    assert (ignored.steps, ignored.verdict, ignored.exit_code) == ((), "unproven", 4)
+    assert "(RB105, ignored)" in ignored.summary
+    assert plan(members, "eager").path == "finished"
+
+
+@pytest.mark.parametrize(
+    ("family", "version", "first"),
+    [("librdkafka", "1.5.0", "1.6"), ("kafka-python", "2.3.3", "3.0")],
+)
+def test_a_client_that_is_stopped_is_upgraded_in_the_stop(
+    family: str, version: str, first: str
+) -> None:
+    old = [m("b", RANGE, family=family, version=version)]
+    alone, mixed = plan(old), plan([m("a", RANGE), *old])
+    assert (alone.path, alone.exit_code) == ("cut_over", 3)
+    assert (mixed.path, mixed.exit_code) == ("mixed_families", 0)
+    for step in (alone.steps[0], mixed.steps[1]):
+        (said,) = {s.text.splitlines()[0].lstrip("#/ ") for s in step.config}
+        assert said.startswith("needs ")
+        assert f" {first} or later: upgrade in this restart (b: {version})" in said
+
+
+@pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
+def test_from_one_eager_assignor_to_another_nobody_has_to_stop(family: str) -> None:
+    made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)], "roundrobin")
+    assert (made.path, made.exit_code) == ("two_bounces", 0)
+    assert made.steps[0].target_list == ("roundrobin", "range")
+    assert "accepts two assignors" in made.steps[0].precondition
+    assert len(made.steps[1].why) == 1, "all members stay EAGER"
+    half = plan([m("a", ["roundrobin", "range"], family=family)], "roundrobin",
+                elected="roundrobin")  # fmt: skip
+    assert (half.path, half.next_step, half.exit_code) == ("two_bounces", 2, 0)
+
+
+EVERY_MINUTE = Pauses(per_hour=60, seconds=2.0, stopped=12, moved=2)
+
+
+def ready_of(
+    name: str, lists: list[list[str] | None], pauses: Pauses = EVERY_MINUTE, **more: Any
+) -> Readiness:
+    members = [m(f"{name}-{n}", names) for n, names in enumerate(lists)]
+    return readiness(plan(members, group_id=name, reloaded=False, **more), pauses)
+
+
+@pytest.mark.parametrize(
+    ("pauses", "saves", "assumed"),
+    [
+        (Pauses(), None, False),
+        (Pauses(per_hour=60), None, False),
+        (Pauses(stopped=12), None, False),
+        (Pauses(per_hour=60, stopped=12), 12 * 3.0 * 60, True),
+        (Pauses(per_hour=60, seconds=1, stopped=2, moved=9), 0, False),
+        (Pauses(per_hour=0, seconds=1, stopped=2), 0, False),
+    ],
+)
+def test_what_was_not_seen_saves_nothing_that_is_known(
+    pauses: Pauses, saves: float | None, assumed: bool
+) -> None:
+    found = ready_of("g", [["range"]] * 3, pauses)
+    assert (found.saves, found.assumed) == (saves, assumed)
+    assert (found.pays_back is None) == (not saves)
+
+
+def test_blockers_of_now_and_of_later_and_what_is_missing_are_told_apart() -> None:
+    half = ready_of("half", [BOTH, ["range"], None])
+    assert [one.rule for one in half.blockers] == []
+    assert {one.rule for one in half.later} == {"RB102"}
+    (missing,) = half.missing
+    assert (missing.rule, missing.members, missing.before_step) == ("RB901", 1, 2)
+    assert missing.how
+
+
+def test_a_rough_pricing_says_what_rehearsing_all_restarts_is_worth() -> None:
+    rough: dict[str, Any] = {"pricing": Pricing(rough=True)}
+    fresh, twice = (ready_of(n, [RANGE] * s, **rough) for n, s in (("fresh", 3), ("twice", 6)))
+    assert fresh.work > 0
+    assert twice.work > 2 * fresh.work
+    plain = ready_of("fresh", [RANGE] * 3)
+    assert (fresh.outlay.estimated, plain.outlay.estimated, plain.work) == (True, False, 0)
+    done = ready_of("done", [DONE] * 2, elected=DONE[0], **rough)
+    assert (done.work, done.outlay) == (0, None)
+    ordered = in_order([twice, fresh, done])
+    assert to_rehearse(ordered, twice.work + fresh.work) == ("fresh", "twice")
+    assert to_rehearse(ordered, twice.work) == ("fresh",)
+    assert to_rehearse(ordered, fresh.work - 1) == ()
+
+
+def test_groups_of_one_shape_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[str] = []
+    rehearse = rehearsed.rehearse
+
+    def counted(scene: Scene, *more: Any, **named: Any) -> Rehearsal:
+        runs.append(scene.assignor)
+        return rehearse(scene, *more, **named)
+
+    monkeypatch.setattr(rehearsed, "rehearse", counted)
+    rough = Pricing(rough=True)
+
+    def estimated(name: str, per: int, shared: Pricing = rough, **more: Any) -> Readiness:
+        """Four members on range, each with so many partitions."""
+        members = [{"id": f"{name}-{n}", "list": ["range"], **more} for n in range(4)]
+        spec = {"group_id": name, "members": members, "topics": {name: 4 * per}}
+        made = group_of(spec)
+        owners = [
+            replace(member, assignment={name: Partitions(range(per * n, per * n + per))})
+            for n, member in enumerate(made.members)
+        ]
+        owned = replace(made, members=tuple(owners))
+        return readiness(make_plan(owned, pricing=shared), EVERY_MINUTE)
+
+    first = estimated("first", 3)
+    assert len(runs) == 2, "one for each bounce"
+    second, third = estimated("second", 3), estimated("third", 9)
+    assert len(runs) == 2
+    assert (second.outlay, second.work) == (first.outlay, first.work)
+    apart = estimated("third", 9, Pricing(rough=True)).outlay
+    assert third.outlay.partition_seconds == pytest.approx(apart.partition_seconds, rel=0.15)
+    estimated("slow", 3, timeouts=[60_000, 600_000])
+    assert len(runs) == 6, "its members have other timeouts"
+
+
+def test_the_order() -> None:
+    done = ready_of("a-done", [["cooperative-sticky"]] * 2, elected="cooperative-sticky")
+    native = {"id": "m", "list": ["range"], "family": "librdkafka", "version": "2.6.0"}
+    blocked = readiness(plan([native], group_id="b-blocked"), EVERY_MINUTE)
+    slow = ready_of("c-slow", [["range"]] * 3, Pauses(per_hour=1, seconds=2, stopped=12))
+    unseen = ready_of("d-unseen", [["range"]] * 3, Pauses())
+    soon = ready_of("e-soon", [["range"]] * 3)
+    begun = ready_of("f-begun", [BOTH, ["range"], ["range"]], Pauses())
+    moving = ready_of("g-moving", [["range"]], state="PreparingRebalance")
+    assert done.plan.verdict is Verdict.DONE
+    assert blocked.plan.verdict is Verdict.BLOCKED
+    assert moving.plan.verdict is Verdict.UNPROVEN
+    assert begun.under_way
+    ordered = in_order([done, blocked, slow, unseen, soon, begun, moving])
+    assert [(one.plan.group_id, one.place) for one in ordered] == [
+        ("f-begun", 1),
+        ("e-soon", 2),
+        ("c-slow", 3),
+        ("d-unseen", 4),
+        ("g-moving", 5),
+        ("b-blocked", 6),
+        ("a-done", None),
+    ]
+
+
+def test_the_cost_of_connect_workers_counts_tasks() -> None:
+    workers = [{"id": f"w-{n}", "list": ["default"]} for n in range(2)]
+    made = plan(workers, protocol_type="connect", elected="default")
+    found = readiness(made, EVERY_MINUTE)
+    assert found.outlay.unit == "task"

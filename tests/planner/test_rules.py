@@ -1,6 +1,4 @@
-"""Every rule on its cases, and the documentation and declarations that every rule must have."""
-
-from __future__ import annotations
+"""Every rule on its cases, what every rule must declare, and the known faults of versions."""
 
 import ast
 import re
@@ -8,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from rebal.groups.clients import families
 from rebal.groups.model import Tri
 from rebal.planner.plan import Finding, Risk, Severity
 from rebal.planner.rules import Trait, evaluate, rule, rules
+from rebal.planner.rules.version_faults import BROKER, table, unchecked_versions
+from rebal.planner.versions import Fault, exact_version, numbers
 from tests.house.modules import ROOMS, ROOT, files, tree
 from tests.planner.builder import context_of, group_of
 from tests.planner.rule_cases import RULES, cases_of, document_of
@@ -18,17 +19,15 @@ from tests.planner.rule_cases import RULES, cases_of, document_of
 OUTCOMES = {"fires": Tri.YES, "does_not_fire": Tri.NO, "cannot_tell": Tri.CANNOT_TELL}
 
 
-def cases() -> list[Any]:
-    found = []
-    for rule_id in RULES:
-        for outcome in OUTCOMES:
-            for case in cases_of(rule_id, outcome):
-                name = f"{rule_id} {outcome}: {case['case']}"
-                found.append(pytest.param(rule_id, outcome, case, id=name))
-    return found
+CASES = [
+    pytest.param(rule_id, outcome, case, id=f"{rule_id} {outcome}: {case['case']}")
+    for rule_id in RULES
+    for outcome in OUTCOMES
+    for case in cases_of(rule_id, outcome)
+]
 
 
-@pytest.mark.parametrize(("rule_id", "outcome", "case"), cases())
+@pytest.mark.parametrize(("rule_id", "outcome", "case"), CASES)
 def test_case(rule_id: str, outcome: str, case: dict[str, Any]) -> None:
     found = rules()[rule_id].check(context_of(case["group"]))
     assert {finding.result for finding in found} == (
@@ -67,14 +66,12 @@ def test_no_cases_without_a_rule() -> None:
 def test_every_rule_is_documented(rule_id: str) -> None:
     found = rules()[rule_id]
     assert found.id == rule_id
-    assert found.title
     assert found.title[-1] not in ".!"
     assert found.reference
-    doc = found.doc
-    assert "Why it matters:" in doc
-    assert "How to find out" in doc
-    assert re.search(r"How to (fix|answer) it", doc)
-    assert len(doc.splitlines()) >= 6
+    assert "Why it matters:" in found.doc
+    assert "How to find out" in found.doc
+    assert re.search(r"How to (fix|answer) it", found.doc)
+    assert len(found.doc.splitlines()) >= 6
 
 
 def test_no_other_module_names_a_rule_to_treat_it_in_its_own_way() -> None:
@@ -139,3 +136,103 @@ def test_blocks_come_first_and_ignored_findings_last() -> None:
 def test_a_healthy_eager_group_of_known_lists_has_no_findings() -> None:
     group = group_of({"members": [{"id": "a", "list": ["range"]}, {"id": "b", "list": ["range"]}]})
     assert evaluate(group) == ()
+
+
+def fault(fixed: Any, since: str = "2.4.0") -> Fault:
+    return Fault(issue="none", since=since, fixed=fixed, effect="it breaks", source="none")
+
+
+@pytest.mark.parametrize(
+    ("there", "versions"),
+    [(Tri.YES, "2.4.0 2.7.1 2.8.0 2.9.0"), (Tri.NO, "2.3.1 2.7.2 2.7.9 2.8.1 3.0.0 4.1.1")],
+)
+def test_a_fix_counts_in_its_own_line_and_in_all_after_the_newest(
+    there: Tri, versions: str
+) -> None:
+    known = fault(("2.7.2", "2.8.1", "3.0.0"))
+    assert {known.in_version(numbers(each)) for each in versions.split()} == {there}
+
+
+def test_faults_without_a_known_fix() -> None:
+    assert fault("open").in_version((9, 0, 0)) is Tri.YES
+    assert fault("open").in_version((2, 3, 0)) is Tri.NO
+    assert fault("unknown").in_version((2, 4, 0)) is Tri.YES
+    assert fault("unknown").in_version((2, 4, 1)) is Tri.CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("2.8.2", (2, 8, 2)), ("3.0", (3, 0, 0)), ("v1.21.6", (1, 21, 6)),
+        ("2.16.1-rdkafka-2.16.0", (2, 16, 0)), ("7.5.1-ccs", (3, 5)), ("8.1.1-ce", (4, 1)),
+        ("3.7.x", (3, 7)), ("3.9.x.kraft", (3, 9)), ("2.8.2.tiered", (2, 8)),
+        ("0.45.0-kafka-3.9.0", (3, 9, 0)),
+        *((text, None) for text in ("99.0.0-ccs", "3.4.0.redhat-00006", "unknown", "", None)),
+    ],
+)  # fmt: skip
+def test_exact_versions(text: str | None, version: tuple[int, ...] | None) -> None:
+    assert exact_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (Tri.YES, ["4.0.1"]),
+        (Tri.NO, ["3.9", "4.0.2", "4.2", "4.2 or later", "8.2.0-ce"]),
+        (Tri.CANNOT_TELL, ["4.0", "4.1", "3.9 or later", "8.0.1-ce", "99.0.0-ce", None]),
+    ],
+)
+def test_a_broker_that_says_its_line_only(there: Tri, said: list[str | None]) -> None:
+    known = fault(("4.0.2", "4.1.1"), since="4.0.0")
+    assert {known.in_broker(each) for each in said} == {there}
+
+
+def test_the_table_names_rules_and_clients_that_exist() -> None:
+    sets = table().sets
+    assert {one.id for one in sets} <= set(rules())
+    assert len({one.id for one in sets}) == len(sets)
+    assert {one.software for one in sets} <= {*families(), BROKER}
+    for known in sets:
+        assert len({one.issue for one in known.faults}) == len(known.faults) > 0
+    for one in (each for known in sets for each in known.faults):
+        assert one.source
+        assert one.effect
+        if isinstance(one.fixed, tuple):
+            assert list(one.fixed) == sorted(one.fixed, key=exact_version)
+            assert one.in_version(exact_version(one.fixed[-1]) or ()) is Tri.NO
+            assert exact_version(one.since) < exact_version(one.fixed[0])
+
+
+def test_every_old_member_is_in_one_finding_per_rule() -> None:
+    members = [{"id": f"m{n:02}", "list": ["range"], "version": "2.8.0"} for n in range(30)]
+    found = evaluate(context_of({"planning": True, "members": members}))
+    by_rule = [finding for finding in found if finding.rule.startswith("RB2")]
+    assert len(by_rule) == len({finding.rule for finding in by_rule}) > 3
+    assert all(len(finding.members) == 30 for finding in by_rule)
+    assert all("and 24 more" in finding.message for finding in by_rule)
+
+
+def test_what_was_not_checked_is_named() -> None:
+    known = {"cluster": {"version": "3.9"}, "members": [{"id": "a"}]}
+    assert unchecked_versions(context_of(known)) == ()
+    assert unchecked_versions(context_of({**known, "cluster": {"version": "4.0"}})) == ()
+    assert unchecked_versions(context_of({**known, "cluster": {"version": "2.8"}})) == (
+        "known faults of the broker's patch release: only 2.8 is known",
+    )
+    spec = {
+        "goal": "consumer",
+        "cluster": {"version": "4.0"},
+        "members": [
+            {"id": "a", "guess": True, "instance": "a"},
+            {"id": "k", "family": "kafkajs", "version": "2.2"},
+        ],
+    }
+    said = unchecked_versions(context_of(spec))
+    assert said == (
+        "known faults of the client version of a: no exact version is known",
+        "known faults of kafkajs: rebal has no list of them",
+        "known faults of the broker's patch release: only 4.0 is known",
+    )
+    assert unchecked_versions(context_of({"members": [{"id": "a"}]})) == (
+        "known faults of the broker version: the version is unknown",
+    )
