@@ -54,13 +54,10 @@ def test_a_forgetful_coordinator_gets_the_cheapest_cure(
     advice = plan(members, reloaded=True, probe=NO).advice
     assert (advice.action, advice.verdict) == (action, Tri.YES)
     assert advice.names == ((who,) if who else ())
-    assert any("it leaves when the group is Stable" in text for text in advice.after) is (
-        who is None
-    )
+    leaves = any("it leaves when the group is Stable" in text for text in advice.after)
+    assert leaves is (who is None)
     assert "cooperative-sticky]" not in advice.text.replace("[range, cooperative-sticky]", "")
-    assert advice.assignors == (() if who else tuple(BOTH)), (
-        "a temporary member has the common list"
-    )
+    assert advice.assignors == (() if who else tuple(BOTH)), "the common list"
 
 
 @pytest.mark.parametrize("may_start", [True, False])

@@ -153,9 +153,8 @@ def test_an_unknown_assignor_is_rehearsed_with_a_stand_in_that_is_named() -> Non
 def test_a_client_that_is_too_old_for_the_list_is_upgraded_with_it(
     family: str, old: str, new: str
 ) -> None:
-    was, now = (
-        by_assignors(restarts(on("range", 4, family=family, version=v), MIXED)) for v in (old, new)
-    )
+    groups = (on("range", 4, family=family, version=version) for version in (old, new))
+    was, now = (by_assignors(restarts(each, MIXED)) for each in groups)
     assert (was.rebalances, was.seconds) == (now.rebalances, now.seconds)
     assert was.rebalances == 8
 
@@ -187,11 +186,9 @@ def sized(count: int, partitions: int, elected: str) -> GroupSnapshot:
 
 
 GOALS = (
-    ("range", "cooperative"),
-    ("cooperative-sticky", "eager"),
-    ("range", "consumer"),
-    ("uniform", "cooperative-sticky"),
-)
+    ("range", "cooperative"), ("cooperative-sticky", "eager"),
+    ("range", "consumer"), ("uniform", "cooperative-sticky"),
+)  # fmt: skip
 
 
 @pytest.mark.slow

@@ -273,9 +273,8 @@ def test_a_classic_join_is_rejected_whatever_its_list() -> None:
     assert (answer.verdict, answer.needs) == (Tri.NO, None)
     assert answer.error == "INCONSISTENT_GROUP_PROTOCOL"
     assert "KAFKA-20640" in answer.reason
-    unsure = admitted(
-        replace(alone, classic_joins=Tri.CANNOT_TELL), [JoinEvent(assignors=("range",))]
-    )
+    open_ = replace(alone, classic_joins=Tri.CANNOT_TELL)
+    unsure = admitted(open_, [JoinEvent(assignors=("range",))])
     assert (unsure.verdict, unsure.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
     assert admitted(alone, restart(alone, "x", ("range",))).verdict is Tri.YES, "it empties it"
     assert admitted(alone, [JoinEvent(assignors=None, kip848=True)]).verdict is Tri.YES

@@ -103,11 +103,8 @@ def test_an_assignor_that_no_member_can_have_is_no_goal(
 
 
 def test_connect_workers_that_run_the_wished_protocol_are_done() -> None:
-    for elected, goal in (
-        ("compatible", "cooperative"),
-        ("sessioned", "cooperative"),
-        ("default", "eager"),
-    ):
+    goals = {"compatible": "cooperative", "sessioned": "cooperative", "default": "eager"}
+    for elected, goal in goals.items():
         workers = [{"id": "a", "list": [elected], "topics": []}]
         made = plan(workers, goal, protocol_type="connect", elected=elected)
         assert (made.path, made.target, made.exit_code) == ("finished", elected, 0)
@@ -293,10 +290,8 @@ def test_a_client_that_decides_it_must_be_known() -> None:
     assert {"java", "librdkafka"} <= {*answers}
     # A stop is agreed to when the plan says that there is one.
     assert "--ignore" not in answers["librdkafka"]
-    known = {"java": "library", "librdkafka": "library_stop"}
-    for family, path in known.items():
-        stated = swap(None, DONE, "franz-go", families={"*": family})
-        assert stated.path == path
+    for family, path in (("java", "library"), ("librdkafka", "library_stop")):
+        assert swap(None, DONE, "franz-go", families={"*": family}).path == path
 
 
 def test_unread_bytes_may_be_those_of_kafka_go() -> None:
@@ -309,9 +304,8 @@ def test_unread_bytes_may_be_those_of_kafka_go() -> None:
 def test_other_groups_are_refused() -> None:
     streams = pods(1, list=["stream"], family="streams")
     kip848 = {"type": "consumer", "elected": "uniform", "members": pods(1)}
-    for group in (
-        group_of(kip848), group_of({"members": streams, "elected": "stream"}), workers("default"),
-    ):  # fmt: skip
+    stream = group_of({"members": streams, "elected": "stream"})
+    for group in (group_of(kip848), stream, workers("default")):
         with pytest.raises(NotPlannedError, match="only a classic group of consumers"):
             make_plan(group, "franz-go")
 
@@ -503,9 +497,8 @@ def test_other_groups_have_no_such_goal() -> None:
         assert (made.path, made.exit_code, made.advice.action) == ("none", 4, "none")
         assert "no step can be planned: --to streams needs a Kafka Streams program" in made.summary
         assert "goes back with --to cooperative-sticky or --to range" in made.summary
-    restless = plan(
-        classic(1), "streams", **{**CLASSIC, "state": "PreparingRebalance", "ignore": STOPS}
-    )
+    moving = {**CLASSIC, "state": "PreparingRebalance", "ignore": STOPS}
+    restless = plan(classic(1), "streams", **moving)
     assert (restless.exit_code, rules(restless) & {"RB905"}) == (4, {"RB905"})
 
 
