@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
 from rebal.planner.paths import make_plan
-from rebal.planner.rehearsal.engine.process import Process, RunningProcess
+from rebal.planner.rehearsal.engine.member import Process, RunningProcess
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scripts import Scene, Script, restarts
 

@@ -21,8 +21,7 @@ from rebal.groups.assignors import Assignor
 from rebal.groups.clients import WITHOUT_STATIC
 from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Chance, Latency
-from rebal.planner.rehearsal.engine.member import SimulatedMember
-from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.engine.member import Process, SimulatedMember
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.outcome import (
     CallbackTimes,
@@ -182,16 +181,14 @@ class _Run:
         match event.do:
             case Deed.RESTART:
                 self._restart(event)
-            case Deed.STOP:
+            case Deed.STOP | Deed.KILL:
+                end = world.stop if event.do is Deed.STOP else world.kill
                 for name in event.members:
-                    world.stop(name)
+                    end(name)
             case Deed.START:
                 for process in event.processes:
                     self._set[process.name] = process
                     world.start(process, self._varied(seconds))
-            case Deed.KILL:
-                for name in event.members:
-                    world.kill(name)
             case Deed.BUSY:
                 self._each(event, lambda consumer: consumer.busy(seconds))
             case Deed.FREEZE:

@@ -29,8 +29,8 @@ from rebal.groups.model import (
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.facts import listed, names
 from rebal.planner.rehearsal.engine.leaders import EAGER
+from rebal.planner.rehearsal.engine.member import Process, RunningProcess
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.scripts import Scene, Script
 from rebal.planner.rehearsal.spec import start_of, task_spec_of, work_by_worker
 from rebal.planner.timeouts import FIRST_DELAY, RECONCILE_INTERVAL, Speed, held_back, waits
@@ -103,7 +103,15 @@ def scene_of(
         generation=1 if generation is None else generation,
         restart=speed.restart,
     )
-    return scene, tuple(_sentences(assumed))
+    said = {
+        "list": "the assignor list of {} is not known: its client's default, or the elected "
+        "assignor alone, stands in for it",
+        "offers": "what {} offers is not known: the elected protocol and those below it stand in "
+        "for it",
+        "family": "the client of {} is not known: it is taken for a Java consumer",
+    }
+    assumes = (said[key].format(listed(found, 3)) for key, found in assumed.items() if found)
+    return scene, tuple(assumes)
 
 
 def connectors_of(snapshot: GroupSnapshot) -> dict[str, int]:
@@ -199,17 +207,6 @@ def process_of(
         heartbeat=min(speed.rebalance, patience.session / 3),
         held_back=held_back(member),
     )
-
-
-def _sentences(assumed: Mapping[str, list[str]]) -> list[str]:
-    said = {
-        "list": "the assignor list of {} is not known: its client's default, or the elected "
-        "assignor alone, stands in for it",
-        "offers": "what {} offers is not known: the elected protocol and those below it stand in "
-        "for it",
-        "family": "the client of {} is not known: it is taken for a Java consumer",
-    }
-    return [said[key].format(listed(found, 3)) for key, found in assumed.items() if found]
 
 
 def default_server_side(snapshot: GroupSnapshot) -> str:

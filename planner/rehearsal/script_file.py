@@ -18,7 +18,7 @@ from rebal.groups.errors import DocumentError
 from rebal.groups.model import Record
 from rebal.groups.snapshot.documents import Format, line_of, loads
 from rebal.planner.plan import Plan
-from rebal.planner.rehearsal.engine.process import CALLBACKS, Process
+from rebal.planner.rehearsal.engine.member import CALLBACKS, Process
 from rebal.planner.rehearsal.scene import METADATA_AGE, MOST_DAYS, PARAMETERS, value_of
 from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent, restarted, step_events
 

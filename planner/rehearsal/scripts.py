@@ -18,8 +18,8 @@ from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.groups.processes import threads_of
 from rebal.planner.facts import listed, names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
+from rebal.planner.rehearsal.engine.member import Process, RunningProcess, refusal
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process, RunningProcess, refusal
 
 
 class Deed(StrEnum):

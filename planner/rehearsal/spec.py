@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
 from rebal.groups.assignors import Spec, SpecMember, TopicPartition
 from rebal.groups.assignors.connect import Work, held_of
@@ -55,9 +54,8 @@ class Owners:
 
     def without(self, other: Owners) -> Owners:
         """Return the partitions that have another owner, or none, in `other`."""
-        there = other.by_partition
-        differ = ((n, (pair,)) for pair, n in self.by_partition.items() if there.get(pair) != n)
-        return Owners(differ)
+        there = other.by_partition.get
+        return Owners((n, (pair,)) for pair, n in self.by_partition.items() if there(pair) != n)
 
 
 def _by_topic(pairs: Iterable[TopicPartition]) -> TopicPartitions:
@@ -65,19 +63,6 @@ def _by_topic(pairs: Iterable[TopicPartition]) -> TopicPartitions:
         topic: Partitions(partition for _, partition in some)
         for topic, some in groupby(pairs, key=itemgetter(0))
     }
-
-
-class Kept(NamedTuple):
-    """Partition counts of two states: kept by each member, and with any owner in both."""
-
-    by_member: Counter[int]
-    owned: int
-
-
-def compare(before: Owners, after: Owners) -> Kept:
-    """Count the partitions that keep their owner."""
-    both = before.by_partition.keys() & after.by_partition.keys()
-    return Kept(before.sizes - before.without(after).sizes, len(both))
 
 
 class CannotSimulateError(RebalError):

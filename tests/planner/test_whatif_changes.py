@@ -19,8 +19,7 @@ from rebal.groups.model import (
     Topic,
 )
 from rebal.planner.rehearsal.spec import start_of
-from rebal.planner.rehearsal.whatif.assignors import leader_time
-from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError
+from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError, leader_time
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from tests.examples import examples
 from tests.planner.owners import group, member, snapshots

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from rebal.groups.evidence.observations import Declared
 from rebal.inspectors.inventory.reader import read_inventory
-from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.engine.member import Process
 from tests.search.sources import CLASSES, GROUP, Book
 
 

@@ -26,7 +26,7 @@ from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.consumer_group import Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
-from rebal.planner.rehearsal.engine.member import SimulatedMember
+from rebal.planner.rehearsal.engine.member import Process, SimulatedMember
 from rebal.planner.rehearsal.engine.memory import (
     Assigned,
     Beat,
@@ -41,7 +41,6 @@ from rebal.planner.rehearsal.engine.memory import (
     SyncAnswer,
     Watcher,
 )
-from rebal.planner.rehearsal.engine.process import Process
 from tests.encoders import encode_assignment, encode_subscription
 from tests.groups.test_offsets_records import written_group
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.consumer import Consumer
+from rebal.planner.rehearsal.engine.member import Process as Settings
 from rebal.planner.rehearsal.engine.member import SimulatedMember
-from rebal.planner.rehearsal.engine.process import Process as Settings
 from rebal.planner.rehearsal.engine.world import World
 from tests.live.obey import Process
 from tests.search.evidence import Operator

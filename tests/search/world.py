@@ -15,9 +15,9 @@ from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.engine.ledger import Note
+from rebal.planner.rehearsal.engine.member import Process as Settings
 from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process as Settings
 from rebal.planner.verification.journal import JournalEntry
 from rebal.planner.verification.verify import (
     AnsweredError,

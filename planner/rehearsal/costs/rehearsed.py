@@ -269,7 +269,6 @@ class RehearsedRoll:
         ]
 
     def _start_again(self, some: Sequence[str], killed: bool, *, empty: bool) -> list[ScriptEvent]:
-        """Return the start of members that have stopped with all the others."""
         takes = 0.0 if empty or some[0] == self._order[0] else self._roll.speed.restart
         return [
             ScriptEvent(

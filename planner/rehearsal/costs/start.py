@@ -37,8 +37,8 @@ from rebal.groups.model import (
 from rebal.groups.vote import elect
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.leaders import work_of
+from rebal.planner.rehearsal.engine.member import Process, RunningProcess, fixed_protocol, refusal
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process, RunningProcess, fixed_protocol, refusal
 from rebal.planner.rehearsal.rehearse import new_ids
 from rebal.planner.rehearsal.scene import (
     brokers_of,
@@ -337,7 +337,7 @@ class CostStart:
 
     def _as(self, found: tuple[str, ...], *, eager: bool) -> tuple[str, ...]:
         """Return the list with which a Java consumer is EAGER, or COOPERATIVE."""
-        now = fixed_protocol(Process(name="", assignors=found)) is RebalanceProtocol.EAGER
+        now = fixed_protocol(Process(name="", assignors=found), {}) is RebalanceProtocol.EAGER
         if now is eager or eager:
             return found if now is eager else (*found, _EAGER)
         return tuple(name for name in found if name == _COOPERATIVE) or (_COOPERATIVE,)

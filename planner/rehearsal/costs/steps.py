@@ -43,11 +43,8 @@ from rebal.planner.timeouts import (
 
 def by_assignors(roll: Roll) -> Cost | None:
     """Return the cost of these restarts, rehearsed."""
-    connect = roll.snapshot.group.protocol_type == "connect"
-    return by_workers(roll) if connect else priced(roll, _batches_text(roll))
-
-
-def _batches_text(roll: Roll) -> str:
+    if roll.snapshot.group.protocol_type == "connect":
+        return by_workers(roll)
     if roll.eager_after and len(roll.eager) == len(roll.snapshot.members):
         how = f"each rebalance stops {all_partitions(sum(map(owned, roll.snapshot.members)))}"
     elif roll.eager_after:
@@ -56,11 +53,12 @@ def _batches_text(roll: Roll) -> str:
         how = "members that are not restarted yet stop all they own at each rebalance"
     else:
         how = "at each rebalance only what moves stops"
-    return (
+    return priced(
+        roll,
         f"{how}{_counts_on(roll.snapshot.members)}, if a restart takes "
         f"{figure(roll.speed.restart)} s and members send a heartbeat every "
         f"{figure(roll.speed.rebalance)} s (the members' own, and what their listeners do, is "
-        f"not visible); {at_worst(roll.snapshot.members)}"
+        f"not visible); {at_worst(roll.snapshot.members)}",
     )
 
 
@@ -77,10 +75,6 @@ def _counts_on(members: Sequence[Member]) -> str:
 
 def move_online(roll: Roll) -> Cost | None:
     """Return the cost at each pace; the figures are those of one restart after another."""
-    return priced(roll, _online_text(roll))
-
-
-def _online_text(roll: Roll) -> str:
     up = roll.protocol == "consumer"
     members = with_brokers_sessions(roll.snapshot)
     static = sum(m.member_id in roll.order and back_in_time(m, roll.speed.restart) for m in members)
@@ -108,10 +102,11 @@ def _online_text(roll: Roll) -> str:
         parts.append(
             f"{static} static: their partitions wait for them, and no other member rejoins"
         )
-    return (
+    return priced(
+        roll,
         f"{'; '.join(parts)}, if a restart takes {figure(roll.speed.restart)} s and what moves "
         f"stops for up to {figure(roll.speed.reconcile)} s ({_set(RECONCILE_INTERVAL, roll)}); "
-        f"{at_worst(members)}"
+        f"{at_worst(members)}",
     )
 
 
@@ -221,8 +216,22 @@ def by_workers(roll: Roll) -> Cost | None:
     What stops and moves are connectors and tasks: `unit` is `task`, and a connector counts as one.
     Where it is not known what the workers run, only rebalances and times are predicted.
     """
-    cost = priced(roll, _workers_text(roll))
-    if cost is None or work_by_worker(roll.snapshot) is not None or not cost.paces:
+    snapshot, speed = roll.snapshot, roll.speed
+    now, then = snapshot.group.assignor == EAGER, roll.eager_after
+    how = f"each rebalance stops all {work_of_all(snapshot):,} connectors and tasks"
+    if now and roll.target and not then:
+        how += " until no worker is eager any more, then only what moves"
+    elif then and not now:
+        how = f"once a worker is eager, {how}"
+    elif not now:
+        how = "at each rebalance only what moves stops"
+    said = (
+        f"{how} (a connector counts as a task), if a restart takes {figure(speed.restart)} s and "
+        f"workers send a heartbeat every {figure(speed.rebalance)} s (how long tasks take to stop "
+        f"and to start is not visible); {at_worst(snapshot.members)}"
+    )
+    cost = priced(roll, "; ".join([said, *_doubts(snapshot.members)]))
+    if cost is None or work_by_worker(snapshot) is not None or not cost.paces:
         return cost
     return Cost(
         rebalances=cost.rebalances,
@@ -257,24 +266,6 @@ def stop_workers(roll: Roll) -> Cost | None:
 def work_of_all(snapshot: GroupSnapshot) -> int:
     """Return how many connectors and tasks the workers run."""
     return sum(map(len, (work_by_worker(snapshot) or {}).values()))
-
-
-def _workers_text(roll: Roll) -> str:
-    snapshot, speed = roll.snapshot, roll.speed
-    now, then = snapshot.group.assignor == EAGER, roll.eager_after
-    how = f"each rebalance stops all {work_of_all(snapshot):,} connectors and tasks"
-    if now and roll.target and not then:
-        how += " until no worker is eager any more, then only what moves"
-    elif then and not now:
-        how = f"once a worker is eager, {how}"
-    elif not now:
-        how = "at each rebalance only what moves stops"
-    said = (
-        f"{how} (a connector counts as a task), if a restart takes {figure(speed.restart)} s and "
-        f"workers send a heartbeat every {figure(speed.rebalance)} s (how long tasks take to stop "
-        f"and to start is not visible); {at_worst(snapshot.members)}"
-    )
-    return "; ".join([said, *_doubts(snapshot.members)])
 
 
 def _doubts(members: Sequence[Member]) -> Iterator[str]:

@@ -13,17 +13,12 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Owned, SpecMember
 from rebal.groups.model import RebalanceProtocol
-from rebal.planner.rehearsal.engine.leaders import rejoins
-from rebal.planner.rehearsal.engine.member import SimulatedMember, Surroundings
-from rebal.planner.rehearsal.engine.memory import (
-    Error,
-    JoinAnswer,
-    JoinRequest,
-    SyncAnswer,
-)
-from rebal.planner.rehearsal.engine.process import (
+from rebal.planner.rehearsal.engine.leaders import received, rejoins
+from rebal.planner.rehearsal.engine.member import (
     Process,
     RunningProcess,
+    SimulatedMember,
+    Surroundings,
     fixed_protocol,
     joins_for_topics,
     leaves_on_close,
@@ -31,6 +26,12 @@ from rebal.planner.rehearsal.engine.process import (
     sends_generation,
     skips_assignment,
     voted_protocol,
+)
+from rebal.planner.rehearsal.engine.memory import (
+    Error,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
 )
 
 _EAGER: Final = RebalanceProtocol.EAGER
@@ -168,12 +169,10 @@ class Consumer(SimulatedMember):
         """Find out at the next heartbeat what there is to know."""
         if not self.alive or self._woken:
             return
-        if self._joining:
-            self._missed = True
-            return
-        self._woken, self._missed = True, False
-        self._set_moving(True)
-        self._step.at(self._next_poll(self._next_beat()), self._hear)
+        self._missed, self._woken = self._joining, not self._joining
+        if self._woken:
+            self._set_moving(True)
+            self._step.at(self._next_poll(self._next_beat()), self._hear)
 
     # Joining
 
@@ -253,7 +252,6 @@ class Consumer(SimulatedMember):
             self._start_anew(error)
 
     def _start_anew(self, error: Error, wait: float = 0.0) -> None:
-        """Lose membership and partitions, and join when the listener is done with them."""
         took = self._forget(error)
         if self.alive:
             self._join_in(wait + took)
@@ -317,9 +315,8 @@ class Consumer(SimulatedMember):
         new = self._numbers(partitions)
         revoked = self.owned - new if self.protocol is not _EAGER else frozenset()
         took = self._give_up(revoked, self.revoked, self.process.on_revoked)
-        self._subscription = self._around.received(
-            self._elected, self._subscription, partitions, self.generation
-        )
+        by = self._around.custom.get(self._elected)
+        self._subscription = received(by, self._subscription, partitions, self.generation)
         added = new - self.owned
         if took:
             # One poll calls both listeners in turn: new partitions wait for the first.
@@ -401,18 +398,15 @@ class Consumer(SimulatedMember):
         the coordinator counts the member until its session is over. Offsets are committed before
         (ConsumerCoordinator.close, enable.auto.commit), which counts as a heartbeat.
         """
-        leaves = leaves_on_close(self.process)
-        if self.owned and not self._joining and self.generation >= 0:
-            self._group.commit(self.member_id, self.generation, self)
-        if self.owned and (self._joining or self.generation < 0):
+        leaves, fails_in = leaves_on_close(self.process), self.process.fails_in
+        if not self.owned:
+            return 0.0, leaves
+        if self._joining or self.generation < 0:
             # Where a rebalance goes on, they are lost and not revoked.
-            took = self._drop_all()
-            leaves = leaves and "lost" not in self.process.fails_in
-        else:
-            had = bool(self.owned)
-            took = self._give_up(self.owned, self.revoked, self.process.on_revoked)
-            leaves = leaves and not (had and "revoked" in self.process.fails_in)
-        return took, leaves
+            return self._drop_all(), leaves and "lost" not in fails_in
+        self._group.commit(self.member_id, self.generation, self)
+        took = self._give_up(self.owned, self.revoked, self.process.on_revoked)
+        return took, leaves and "revoked" not in fails_in
 
     def _depart(self, last: float, *, leaves: bool) -> None:
         if leaves:
@@ -424,8 +418,7 @@ class Consumer(SimulatedMember):
 
     def _next_poll(self, after: float) -> float:
         until = max(self._busy_until if self._in_poll else 0.0, self._listens_until)
-        busy = until > after
-        every = self.process.poll if self._in_poll and not busy else 0.0
+        every = self.process.poll if self._in_poll and until <= after else 0.0
         return self._chance.poll(self._client_id, max(until, after), every, self._agenda.now)
 
     def _poll_too_late(self, until: float) -> None:

@@ -188,16 +188,13 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
 
     def _refuses(self, request: Beat) -> Error:
         place = self._members.static.get(request.instance_id)
-        known = self._members.get(request.member_id)
-        if place is not None:
-            old = self._members[place]
-            if request.epoch == 0:
-                held = old.request is None and old.epoch != COMES_BACK
-                return Error.UNRELEASED_INSTANCE_ID if held else Error.NONE
-            if place != request.member_id:
-                return Error.FENCED_INSTANCE_ID
         if request.epoch == 0:
-            return Error.NONE
+            old = self._members.get(place or "")
+            held = old is not None and old.request is None and old.epoch != COMES_BACK
+            return Error.UNRELEASED_INSTANCE_ID if held else Error.NONE
+        if place not in (None, request.member_id):
+            return Error.FENCED_INSTANCE_ID
+        known = self._members.get(request.member_id)
         if known is None:
             return Error.UNKNOWN_MEMBER_ID
         return Error.NONE if request.epoch == known.epoch else Error.FENCED_MEMBER_EPOCH
@@ -251,10 +248,9 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         lists = set(self.lists().values())
         if not any(all(name in each for each in lists) for name in request.assignors):
             return Error.INCONSISTENT_GROUP_PROTOCOL
-        if request.member_id and request.instance_id is not None:
-            place = self._members.static.get(request.instance_id)
-            if place != request.member_id:
-                return Error.UNKNOWN_MEMBER_ID if place is None else Error.FENCED_INSTANCE_ID
+        place = self._members.static.get(request.instance_id)
+        if request.instance_id is not None and request.member_id not in ("", place):
+            return Error.UNKNOWN_MEMBER_ID if place is None else Error.FENCED_INSTANCE_ID
         return Error.NONE
 
     def sync(

@@ -470,7 +470,6 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
                 member.client.synced(SyncAnswer(Error.NONE, member.partitions))
 
     def _sync_over(self) -> None:
-        """Members that joined and never asked for their partitions are removed."""
         late = [member for member in self._members.values() if member.unsynced]
         for member in late:
             self._evict(member, "it did not sync in time")
@@ -512,6 +511,5 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._complete_if_all_joined(expired=True)
 
     def _store(self) -> None:
-        """Write the group's record, with the subscription of each member's last join."""
         seats = (ClassicSeat(m.request, m.client, m.partitions) for m in self._members.values())
         self.stored = Stored(self.number, self.assignor, self.leader, tuple(seats))

@@ -10,7 +10,12 @@ a heartbeat that would find nothing new is not simulated.
 from rebal.groups.assignors import TopicPartition
 from rebal.planner.rehearsal.engine.agenda import Timer
 from rebal.planner.rehearsal.engine.consumer import BACKOFF, ROUND_TRIP
-from rebal.planner.rehearsal.engine.member import SimulatedMember, Surroundings
+from rebal.planner.rehearsal.engine.member import (
+    Process,
+    RunningProcess,
+    SimulatedMember,
+    Surroundings,
+)
 from rebal.planner.rehearsal.engine.memory import (
     COMES_BACK,
     LEAVES,
@@ -18,7 +23,6 @@ from rebal.planner.rehearsal.engine.memory import (
     BeatAnswer,
     Error,
 )
-from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 
 
 class Kip848Consumer(SimulatedMember):
@@ -82,11 +86,10 @@ class Kip848Consumer(SimulatedMember):
 
     def wake(self) -> None:
         """Find out at the next heartbeat what there is to know."""
-        if not self.alive or self._woken or self._stale:
-            return
-        self._woken = True
-        self._set_moving(True)
-        self._heartbeat.at(self._next_beat(), self._beat)
+        if self.alive and not (self._woken or self._stale):
+            self._woken = True
+            self._set_moving(True)
+            self._heartbeat.at(self._next_beat(), self._beat)
 
     # Heartbeats
 

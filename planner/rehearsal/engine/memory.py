@@ -331,10 +331,6 @@ class ReconcilingMember(CountedMember):
 
 
 _M = TypeVar("_M", bound=CountedMember)
-FIRST_SIZE: Final = 16
-"""Buckets of a new table, for both."""
-FIRST_TIMELINE_SIZE: Final = 2
-"""Buckets of a new TimelineHashMap."""
 _SIGN: Final = 0x80000000
 _FIBONACCI: Final = -7046029254386353131
 
@@ -385,7 +381,8 @@ class MemberTable(dict[str, _M]):
         super().__init__()
         self.static: dict[str | None, str] = {}
         self._kind = kind
-        self._size = FIRST_TIMELINE_SIZE if kind is None else FIRST_SIZE
+        # The number of buckets; a TimelineHashMap has 2 when it is new.
+        self._size = 2 if kind is None else 16
 
     def add(self, member: _M) -> None:
         """Add a member; a static one takes the place of its instance id."""

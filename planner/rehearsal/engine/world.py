@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from rebal.groups.assignors import (
     Assignment,
     Assignor,
-    Owned,
     Spec,
     SpecMember,
 )
@@ -29,14 +28,18 @@ from rebal.planner.rehearsal.engine.leaders import (
     PROTOCOLS,
     WorkerLeaders,
     assigned,
-    received,
     sent,
     work_of,
 )
 from rebal.planner.rehearsal.engine.ledger import Ledger, Note, Rebalance
-from rebal.planner.rehearsal.engine.member import SimulatedMember
+from rebal.planner.rehearsal.engine.member import (
+    Process,
+    Protocols,
+    RunningProcess,
+    SimulatedMember,
+    refusal,
+)
 from rebal.planner.rehearsal.engine.memory import Brokers, JoinRequest
-from rebal.planner.rehearsal.engine.process import Process, Protocols, RunningProcess, refusal
 
 HELD_BACK: Final = "held back"
 """What happened where a Connect leader keeps lost work for scheduled.rebalance.max.delay.ms."""
@@ -90,10 +93,10 @@ class World:
         self._spec = Spec(
             members=(), partitions=self._topics, replicas=replicas or {}, racks=racks or {}
         )
-        self._custom = {**FOREIGN, **(assignors or {})}
+        self.custom: Mapping[str, Assignor] = {**FOREIGN, **(assignors or {})}
         self._brokers, self._topic_ids = brokers, topic_ids or {}
+        # Elected assignors whose assignment is not modelled: nobody owns anything then.
         self.opaque: set[str] = set()
-        """Elected assignors whose assignment is not modelled: nobody owns anything then."""
         self._moving: set[SimulatedMember] = set()
         self._loading = Timer(self.agenda)
         self._due: dict[str, Process] = {}
@@ -107,16 +110,15 @@ class World:
         self, running: Iterable[RunningProcess], assignor: str, leader: str | None = None
     ) -> None:
         """Begin with these in a Stable group that elected `assignor`."""
-        seats, running = [], tuple(running)
+        running = tuple(running)
         spoken = {one.process.protocol for one in running}
-        known = "consumer" in spoken or assignor in {*self._custom, *ASSIGNORS, *self._work}
+        known = "consumer" in spoken or assignor in {*self.custom, *ASSIGNORS, *self._work}
         if running and ("streams" in spoken or not known):
             self._count_no_partitions("stream" if "streams" in spoken else assignor)
             running = tuple(replace(one, owned=()) for one in running)
-        for one in running:
-            consumer = self._consumer(one.process)
-            seats.append(Seat(consumer.seat(one, assignor), consumer, one.owned))
-        if seats:
+        members = [(one, self._consumer(one.process)) for one in running]
+        if members:
+            seats = [Seat(member.seat(one, assignor), member, one.owned) for one, member in members]
             self.group.seat(seats, assignor, leader)
         if self._workers is not None and self.group.now.leader is not None and assignor != EAGER:
             owned = {one.member_id: one.owned for one in running}
@@ -232,14 +234,12 @@ class World:
 
     def removed(self, member_id: str, why: str) -> None:
         """Note that the coordinator has removed a member by itself: a timeout of it is over."""
-        name = member_id
-        for consumer in (*self.consumers.values(), *self.ended):
-            if member_id in (consumer.member_id, consumer.last_id):
-                name = consumer.process.name
-                if consumer.alive:
-                    self.ledger.past(name, now=self.agenda.now, over=False)
-                break
-        self._note(name, "removed", why)
+        everyone = (*self.consumers.values(), *self.ended)
+        mine = (one for one in everyone if member_id in (one.member_id, one.last_id))
+        consumer = next(mine, None)
+        if consumer is not None and consumer.alive:
+            self.ledger.past(consumer.process.name, now=self.agenda.now, over=False)
+        self._note(consumer.process.name if consumer is not None else member_id, "removed", why)
 
     def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
         """Something happened to a member."""
@@ -251,10 +251,10 @@ class World:
         """Note that a member is not at rest any more, or that it is again."""
         if moving:
             self._moving.add(consumer)
-            return
-        self._moving.discard(consumer)
-        if self._taking_over and not self._moving:
-            self._close(len(self.rebalances))
+        else:
+            self._moving.discard(consumer)
+            if self._taking_over and not self._moving:
+                self._close(len(self.rebalances))
 
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: SimulatedMember
@@ -263,7 +263,7 @@ class World:
         if self._workers is not None and assignor in self._work:
             return self._assign_work(self._workers, assignor, members, leader)
         of_family = OF_FAMILY.get((leader.process.family, assignor))
-        chosen = self._custom.get(assignor) or of_family or ASSIGNORS.get(assignor)
+        chosen = self.custom.get(assignor) or of_family or ASSIGNORS.get(assignor)
         if chosen is None:
             self._count_no_partitions(assignor)
             return {}
@@ -288,12 +288,6 @@ class World:
             return {}
         spec = replace(self._spec, members=tuple(members), partitions=self._topics)
         return assigned(server_assignor(assignor, self._topic_ids), spec)[0]
-
-    def received(
-        self, assignor: str, member: SpecMember, partitions: Owned, generation: int
-    ) -> SpecMember:
-        """Return what a member remembers when it has received its assignment."""
-        return received(self._custom.get(assignor), member, partitions, generation)
 
     # Inside
 

@@ -36,23 +36,21 @@ from rebal.planner.plan import Cost
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_workers
 from rebal.planner.rehearsal.engine.leaders import Rounds, rejoins
-from rebal.planner.rehearsal.spec import Owners, compare, start_of
-from rebal.planner.rehearsal.whatif.assignors import (
-    DEFAULT_TIMEOUT,
-    Choice,
-    CustomAssignors,
-    LeaderTime,
-    assumes,
-    chosen,
-    leader_time,
-)
+from rebal.planner.rehearsal.spec import Owners, start_of
 from rebal.planner.rehearsal.whatif.changes import (
+    DEFAULT_TIMEOUT,
     Changes,
     ChangeStep,
+    Choice,
     Course,
+    CustomAssignors,
     Finder,
+    LeaderTime,
     WhatIfError,
+    assumes,
+    chosen,
     course,
+    leader_time,
 )
 from rebal.planner.timeouts import Speed
 
@@ -317,10 +315,11 @@ def simulate(
     begin = partial(Walk, plan.start, first, numbers, choice, most_rounds=most_rounds)
     made, failure = _walked(plan, begin)
     before, after = made.before, made.after
-    kept = compare(before, after)
-    stays = kept.by_member.total()
+    kept = before.sizes - before.without(after).sizes
+    owned = len(before.by_partition.keys() & after.by_partition.keys())
+    stays = kept.total()
     labels = {**names(snapshot.members), **plan.added}
-    shifts = _shifts(labels, plan, made, numbers, kept.by_member)
+    shifts = _shifts(labels, plan, made, numbers, kept)
     cooperative = choice.cooperative
     return Simulation(
         group_id=snapshot.group.group_id,
@@ -330,11 +329,11 @@ def simulate(
         server_side=choice.server_side,
         protocol=choice.protocol,
         what_if=tuple(step.why for step in plan.steps if step.why),
-        partitions=before.total + after.total - kept.owned,
-        moved=kept.owned - stays,
+        partitions=before.total + after.total - owned,
+        moved=owned - stays,
         stays=stays,
-        started=after.total - kept.owned,
-        lost=before.total - kept.owned,
+        started=after.total - owned,
+        lost=before.total - owned,
         balance=_spread(
             (shift.keeps + shift.gives for shift in shifts if shift.change != "joins"),
             (shift.keeps + shift.gets for shift in shifts if shift.change != "leaves"),
@@ -519,26 +518,19 @@ def simulate_workers(
         connectors=sum(worker.connectors or 0 for worker in running),
         tasks=sum(worker.tasks or 0 for worker in running),
         restarted=tuple(find.labels[id_] for id_ in order),
-        runs=tuple(
-            WorkersRun(protocol=name, cost=_cost(_under(snapshot, name), order))
-            for name in protocols
-        ),
+        runs=tuple(_run(snapshot, name, order) for name in protocols),
     )
 
 
-def _under(snapshot: GroupSnapshot, protocol: str) -> GroupSnapshot:
-    # The group as if every worker had this connect.protocol.
+def _run(snapshot: GroupSnapshot, protocol: str, order: Sequence[str]) -> WorkersRun:
     offers = worker_list(protocol) or ()
     all_offer = AssignorList(knowledge=Knowledge.EXACT, list=offers)
-    return replace(
+    under = replace(
         snapshot,
         group=replace(snapshot.group, assignor=offers[0]),
         members=tuple(replace(member, assignors=all_offer) for member in snapshot.members),
     )
-
-
-def _cost(snapshot: GroupSnapshot, order: Sequence[str]) -> Cost:
-    eager, speed = snapshot.group.assignor == "default", Speed().at(snapshot.cluster)
-    cost = by_workers(Roll(snapshot=snapshot, order=tuple(order), eager_after=eager, speed=speed))
+    speed, eager = Speed().at(snapshot.cluster), offers[0] == "default"
+    cost = by_workers(Roll(snapshot=under, order=tuple(order), eager_after=eager, speed=speed))
     assert cost is not None, "it has a pricing"
-    return cost
+    return WorkersRun(protocol=protocol, cost=cost)

@@ -7,8 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Spec, SpecMember, get
+from rebal.planner.rehearsal.engine.member import Process, RunningProcess
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process, RunningProcess
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent

@@ -9,8 +9,6 @@ import pytest
 from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.planner.rehearsal.engine.memory import (
-    FIRST_SIZE,
-    FIRST_TIMELINE_SIZE,
     Error,
     table_order,
     table_size,
@@ -175,11 +173,11 @@ def test_hash_order_of_members_is_that_of_java_and_scala() -> None:
     random = Random(5)
     for count in (1, 7, 12, 13, 40, 100):
         ids = [f"m{number}-{random.getrandbits(64):x}" for number in range(count)]
-        size = table_size(FIRST_SIZE, count, JAVA)
+        size = table_size(16, count, JAVA)
         assert table_order(ids, size, JAVA) == hash_order(ids)
     # Scala doubles its table before the twelfth entry, Java after the thirteenth.
-    assert [table_size(FIRST_SIZE, count, SCALA) for count in (11, 12)] == [16, 32]
-    assert [table_size(FIRST_SIZE, count, JAVA) for count in (12, 13)] == [16, 32]
+    assert [table_size(16, count, SCALA) for count in (11, 12)] == [16, 32]
+    assert [table_size(16, count, JAVA) for count in (12, 13)] == [16, 32]
     # "a" and "q" share a bucket (97 and 113): Scala sorts it, Java keeps the order of insertion.
     assert table_order(["q", "a"], 16, SCALA) == ["a", "q"]
     assert table_order(["q", "a"], 16, JAVA) == ["q", "a"]
@@ -202,7 +200,7 @@ def test_hash_order_of_a_kip848_group_is_that_of_kafkas_timeline_map(
 ) -> None:
     # As kafka-server-common 4.1.1 iterates, each key put twice.
     ids = [f"m{number}" for number in range(count) if f"m{number}" not in gone.split()]
-    size = FIRST_TIMELINE_SIZE
+    size = 2
     for number in range(count):
         size = table_size(size, number + 1, None)
     assert table_order(ids, size, None) == order.split()

@@ -14,8 +14,8 @@ from rebal.groups.model import CoordinatorKind
 from rebal.planner.rehearsal.engine.agenda import Chance
 from rebal.planner.rehearsal.engine.consumer_group import Seat, Server
 from rebal.planner.rehearsal.engine.group import SimulatedGroup
+from rebal.planner.rehearsal.engine.member import Process
 from rebal.planner.rehearsal.engine.memory import Beat, Brokers
-from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse

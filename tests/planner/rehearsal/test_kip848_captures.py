@@ -15,8 +15,8 @@ import pytest
 
 from rebal.groups.wire.offsets_topic import CurrentAssignment, GroupEpoch
 from rebal.planner.rehearsal.engine.agenda import Chance
+from rebal.planner.rehearsal.engine.member import Process
 from rebal.planner.rehearsal.engine.memory import Brokers, MemberState, ReconcilingMember
-from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from tests.planner.captured import BUNDLED
 from tests.planner.rehearsal.captures.capture import read

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rebal.groups.assignors import Assignment, Owned, Spec, SpecMember, get
 from rebal.groups.model import RebalanceProtocol
 from rebal.planner.rehearsal.engine.leaders import kafka_go_range
-from rebal.planner.rehearsal.engine.process import Process, retries_after
+from rebal.planner.rehearsal.engine.member import Process, retries_after
 from rebal.planner.rehearsal.rehearse import rehearse, rehearse_often
 from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent
 from tests.planner.rehearsal.scenes import (

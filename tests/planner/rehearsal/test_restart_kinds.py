@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.engine.member import Process
 from rebal.planner.rehearsal.rehearse import chosen, restart_kinds
 
 OLD, BOTH = ("range",), ("cooperative-sticky", "range")

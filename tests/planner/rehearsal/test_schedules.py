@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from rebal.groups.model import CoordinatorKind, GroupState
 from rebal.planner.rehearsal.engine.consumer import Consumer
+from rebal.planner.rehearsal.engine.member import Process
 from rebal.planner.rehearsal.engine.memory import Brokers
-from rebal.planner.rehearsal.engine.process import Process
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scripts import Scene, Script, ScriptEvent

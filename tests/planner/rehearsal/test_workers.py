@@ -13,7 +13,7 @@ from rebal.groups.model import WorkerState
 from rebal.groups.wire.user_data import CONNECTOR
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.rehearsal.engine.leaders import work_of
-from rebal.planner.rehearsal.engine.process import Process, RunningProcess
+from rebal.planner.rehearsal.engine.member import Process, RunningProcess
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of

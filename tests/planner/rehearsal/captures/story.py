@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from rebal.planner.rehearsal.engine.agenda import Chance
-from rebal.planner.rehearsal.engine.process import Process
+from rebal.planner.rehearsal.engine.member import Process
 from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
 from tests.planner.rehearsal.captures.capture import (
     BEAT,
