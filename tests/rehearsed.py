@@ -11,7 +11,7 @@ from hashlib import blake2b
 import pytest
 
 from rebal.groups.assignors import Assignor
-from rebal.planner.rehearsal.costs import rehearsed
+from rebal.planner.rehearsal.costs import steps
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scripts import Scene, Script
@@ -25,7 +25,7 @@ def forget() -> None:
 
 
 def make_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rehearsed, "rehearse", _once)
+    patch.setattr(steps, "rehearse", _once)
 
 
 def _once(

@@ -15,7 +15,7 @@ from rebal.groups.model import GroupSnapshot, Member
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import load_plan
-from rebal.planner.rehearsal.costs import rehearsed
+from rebal.planner.rehearsal.costs import steps
 from tests.cli.conftest import Rebal, Said, flat
 from tests.planner.builder import group_of
 from tests.planner.test_cost import sized
@@ -180,7 +180,7 @@ def test_max_downtime_allows_for_restarts_that_were_not_rehearsed(
     assert code == 3
     assert "half as much again counts: restarts were left out" in said[0]
     assert planning.too_long(plan, cost.longest_seconds * 1.51, 1, 0) == (0, [])
-    monkeypatch.setattr(rehearsed, "_ENOUGH", 10**9)
+    monkeypatch.setattr(steps, "_ENOUGH", 10**9)
     whole = make_plan(snapshot, "cooperative-sticky").steps[0].cost
     assert whole is not None
     assert whole.longest_seconds is not None

@@ -89,7 +89,7 @@ def test_page_runs_and_comparisons_say_it_too(rehearse: Rehearse) -> None:
 def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(
     versions: list[str], code: int, said: str, *, monkeypatch: pytest.MonkeyPatch, rebal: Rebal
 ) -> None:
-    monkeypatch.setattr("rebal.planner.rehearsal.costs.rehearsed._ENOUGH", 0)
+    monkeypatch.setattr("rebal.planner.rehearsal.costs.steps._ENOUGH", 0)
     Path("g.yaml").write_text(dump_snapshot(group_with(versions)))
     words = ["--snapshot", "g.yaml", "--max-downtime", "1d", "--details"]
     out, err = rebal("plan-upgrade", *words, code=code)

@@ -14,7 +14,7 @@ from rebal.groups.compact import Partitions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Software, WorkerState
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost, StepKind
-from rebal.planner.rehearsal.costs import rehearsed
+from rebal.planner.rehearsal.costs import steps
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_assignors, by_workers
 from rebal.planner.timeouts import Speed, in_words, of_families
@@ -206,7 +206,7 @@ def test_one_restart_of_each_kind_predicts_about_what_all_cost(
 ) -> None:
     snapshot, speed = sized(count, 5 * count, elected), Speed(batch=batch)
     sampled = [step.cost for step in make_plan(snapshot, goal, speed=speed).steps if step.cost]
-    monkeypatch.setattr(rehearsed, "_ENOUGH", 10**9)
+    monkeypatch.setattr(steps, "_ENOUGH", 10**9)
     whole = [step.cost for step in make_plan(snapshot, goal, speed=speed).steps if step.cost]
     assert len(sampled) == len(whole) > 0
     chance = 0.5 if "consumer" in goal or elected == "uniform" else 0.1

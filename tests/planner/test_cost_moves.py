@@ -12,7 +12,7 @@ from rebal.groups.compact import Partitions
 from rebal.groups.model import Cluster, GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Cost
-from rebal.planner.rehearsal.costs import rehearsed
+from rebal.planner.rehearsal.costs import steps
 from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import (
     empty_after,
@@ -118,8 +118,8 @@ def test_moves_to_and_from_uniform_cost_what_live_members_report(
     snapshot = group_of({"members": members, "elected": DONE if there else "uniform", "type": kind})
     run = played(snapshot, up=there, seed=seed)
     cost = up(snapshot, "uniform", eager=()) if there else down(snapshot, DONE)
-    steps = [(phase.measures.rebalances, phase.measures.moved) for phase in run.phases]
-    assert steps == [(0, 0), (2, 8), (last, 8)]
+    phases = [(phase.measures.rebalances, phase.measures.moved) for phase in run.phases]
+    assert phases == [(0, 0), (2, 8), (last, 8)]
     assert (run.measures.rebalances, run.measures.moved) == (cost.rebalances, cost.partitions_moved)
     assert run.measures.twice == run.measures.rejected == 0
     protocol = "CONSUMER" if there else "COOPERATIVE"
@@ -316,7 +316,7 @@ def test_one_member_stands_for_several_where_too_many_join_a_kip_848_group_at_on
 ) -> None:
     snapshot = sized(60, 600, "range")
     whole = stop_and_start(snapshot, "uniform", kip848=True, speed=SPEED)
-    monkeypatch.setattr(rehearsed, "_MOST", 10_000)
+    monkeypatch.setattr(steps, "_MOST", 10_000)
     fewer = stop_and_start(snapshot, "uniform", kip848=True, speed=SPEED)
     assert "about right: rehearsed one member for 4" in fewer.text
     assert "about right" not in whole.text

@@ -12,7 +12,7 @@ from rebal.groups.model import Tri
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Verdict
 from rebal.planner.readiness import Pauses, Readiness, in_order, readiness, to_rehearse
-from rebal.planner.rehearsal.costs import rehearsed
+from rebal.planner.rehearsal.costs import steps
 from rebal.planner.rehearsal.costs.start import Pricing
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.scripts import Scene
@@ -286,13 +286,13 @@ def test_a_rough_pricing_says_what_rehearsing_all_restarts_is_worth() -> None:
 
 def test_groups_of_one_shape_are_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
-    rehearse = rehearsed.rehearse
+    rehearse = steps.rehearse
 
     def counted(scene: Scene, *more: Any, **named: Any) -> Rehearsal:
         runs.append(scene.assignor)
         return rehearse(scene, *more, **named)
 
-    monkeypatch.setattr(rehearsed, "rehearse", counted)
+    monkeypatch.setattr(steps, "rehearse", counted)
     rough = Pricing(rough=True)
 
     def estimated(name: str, per: int, shared: Pricing = rough, **more: Any) -> Readiness:
