@@ -130,10 +130,8 @@ class _Run:
         )
         self._world.seat(scene.running, scene.assignor, scene.leader)
         self._set = {one.process.name: one.process for one in scene.running}
-        self._at_rest = True
         self._phases: list[Phase] = []
         self._open = "", self._so_far(self._world.ledger.totals(0.0))
-        self._longest = 0.0
         for event in script.events:
             self._take(event)
         self._at_rest = self._world.settle(script.rests)
@@ -149,7 +147,8 @@ class _Run:
             state=group.phase.value,
             assignor=group.assignor,
             measures=replace(
-                self._so_far(world.ledger.totals(world.agenda.now)), longest=self._longest
+                self._so_far(world.ledger.totals(world.agenda.now)),
+                longest=max(phase.measures.longest for phase in self._phases),
             ),
             phases=tuple(phase for phase in self._phases if phase.name),
             rebalances=tuple(world.rebalances),
@@ -170,7 +169,7 @@ class _Run:
         elif event.after is not None:
             world.run(event.after)
         else:
-            self._at_rest = world.settle(self._script.rests)
+            world.settle(self._script.rests)
         if event.phase:
             self._close_phase()
             self._open = event.phase, self._so_far(world.ledger.totals(world.agenda.now))
@@ -238,7 +237,6 @@ class _Run:
     def _close_phase(self) -> None:
         name, before = self._open
         now = self._so_far(self._world.ledger.begin_phase(self._world.agenda.now))
-        self._longest = max(self._longest, now.longest)
         measures = Measures(
             seconds=now.seconds - before.seconds,
             unowned=now.unowned - before.unowned,
@@ -301,8 +299,9 @@ def _member(
 
 
 def _callback(kind: Latency) -> CallbackTimes:
-    average = kind.total / max(kind.count, 1)
-    return CallbackTimes(count=kind.count, average=average, longest=kind.longest)
+    return CallbackTimes(
+        count=kind.count, average=kind.total / max(kind.count, 1), longest=kind.longest
+    )
 
 
 def _range(values: Sequence[float]) -> Range:
@@ -385,13 +384,11 @@ def restart_kinds(
     now = dict(before)
     held = Counter(map(_offer, now.values()))
     for restart in restarts:
-        for name in restart:
-            held[_offer(now[name])] -= 1
-        others = frozenset(offer for offer, count in held.items() if count)
+        held.subtract(_offer(now[name]) for name in restart)
         kinds = frozenset(
             (_kind(now[name]), _kind(process), name == leader) for name, process in restart.items()
         )
-        yield kinds, others
+        yield kinds, frozenset(offer for offer, count in held.items() if count)
         now.update(restart)
         held.update(map(_offer, restart.values()))
 

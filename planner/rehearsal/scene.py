@@ -329,12 +329,13 @@ def with_parameters(scene: Scene, given: Mapping[str, float]) -> Scene:
 
 def used(scene: Scene, given: Mapping[str, float]) -> tuple[Used, ...]:
     """Return every parameter as the scene has it."""
-    made = []
-    for name, parameter in PARAMETERS.items():
-        found = [given[name]] if name in given else parameter.values(scene)
-        if found:
-            made.append(Used(name=name, least=min(found), most=max(found), given=name in given))
-    return tuple(made)
+    found = {name: one.values(scene) for name, one in PARAMETERS.items()}
+    found |= {name: [value] for name, value in given.items()}
+    return tuple(
+        Used(name=name, least=min(values), most=max(values), given=name in given)
+        for name, values in found.items()
+        if values
+    )
 
 
 def _each(scene: Scene, change: Callable[[Process], Process]) -> Scene:

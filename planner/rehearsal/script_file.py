@@ -314,9 +314,8 @@ class _Reading:
         assignors: tuple[str, ...],
     ) -> ScriptEvent:
         """Return the start of processes that the group did not have, like one that it has."""
-        (model,) = self._members(f"{here}.like", item.like or "")[:1]
-        old = self._processes[model]
-        fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, [model])
+        old = self._processes[self._members(f"{here}.like", item.like or "")[0]]
+        fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, [old.name])
         new: list[Process] = []
         if not item.start:
             raise self._error(path, "names no member")

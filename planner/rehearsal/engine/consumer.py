@@ -154,16 +154,15 @@ class Consumer(SimulatedMember):
                 self._step.at(at, self._receive, answer.partitions)
             else:
                 self._receive(answer.partitions)
-            return
-        if error is Error.FENCED_INSTANCE_ID:
+        elif error is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
-            return
-        self.failed += 1
-        wait = BACKOFF if error is Error.NOT_COORDINATOR else ROUND_TRIP
-        if error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
-            wait += self._forget(error)
-        if self.alive:
-            self._again_in(wait, self._rejoin)
+        else:
+            self.failed += 1
+            wait = BACKOFF if error is Error.NOT_COORDINATOR else ROUND_TRIP
+            if error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
+                wait += self._forget(error)
+            if self.alive:
+                self._again_in(wait, self._rejoin)
 
     def wake(self) -> None:
         """Find out at the next heartbeat what there is to know."""
@@ -213,9 +212,8 @@ class Consumer(SimulatedMember):
         # A COOPERATIVE member revokes topics that it no longer subscribes to.
         dropped = self.owned if self.protocol is _EAGER else self._unsubscribed()
         took = max(slow, self._give_up(dropped, self.revoked, self.process.on_revoked))
-        if dropped and self._throws_in("revoked"):
-            return
-        self._join_in(took)
+        if not (dropped and self._throws_in("revoked")):
+            self._join_in(took)
 
     def _join_in(self, seconds: float) -> None:
         if seconds:
@@ -274,9 +272,9 @@ class Consumer(SimulatedMember):
         if isinstance(made, str):
             self._around.tell(self, "failed as leader", made)
             self._close()
-            return
-        at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP, self._agenda.now)
-        self._step.at(at, self._group.sync, self.member_id, self.generation, self, made)
+        else:
+            at = self._chance.assigned(self._client_id, 2 * ROUND_TRIP, self._agenda.now)
+            self._step.at(at, self._group.sync, self.member_id, self.generation, self, made)
 
     def _read_metadata_for(self, members: Sequence[JoinRequest]) -> None:
         """Take note of the topics to assign; where metadata changes after that it joins again.

@@ -450,13 +450,11 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
 
     def _fence(self, member: ReconcilingMember, why: str) -> None:
         """Remove a member, which gives the group a new epoch or converts it."""
-        id_ = member.member_id
-        if member.request is None and self._left(id_):
-            return
-        self._members.remove(member)
-        self._behind.discard(id_)
-        self._handover.release(member.held)
-        self._bump(why)
+        if member.request is not None or not self._left(member.member_id):
+            self._members.remove(member)
+            self._behind.discard(member.member_id)
+            self._handover.release(member.held)
+            self._bump(why)
 
     # Time
 

@@ -398,12 +398,11 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._complete()
 
     def _complete_if_all_joined(self, *, expired: bool = False) -> None:
-        if self.phase is not GroupState.PREPARING_REBALANCE or self._pending:
-            return
         # The first generation of an Empty group is complete when its delay is over; the Java
         # coordinator completes it too when a member that it waited for has expired.
         first = self._first and not (expired and self._brokers.kind is CoordinatorKind.JAVA)
-        if not first and all(member.joining for member in self._members.values()):
+        waits = first or self._pending or self.phase is not GroupState.PREPARING_REBALANCE
+        if not waits and all(member.joining for member in self._members.values()):
             self._complete()
 
     def _complete(self) -> None:
@@ -421,12 +420,12 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self.phase, self.assignor = GroupState.EMPTY, None
             self._store()
             self._watcher.generation(self.number, None, 0)
-            return
-        self.assignor = self._members.vote(self._brokers.kind)
-        self.phase = GroupState.COMPLETING_REBALANCE
-        self._watcher.generation(self.number, self.assignor, len(self._members))
-        self._barrier.after(self._members.patience, self._sync_over)
-        self._answer_joins()
+        else:
+            self.assignor = self._members.vote(self._brokers.kind)
+            self.phase = GroupState.COMPLETING_REBALANCE
+            self._watcher.generation(self.number, self.assignor, len(self._members))
+            self._barrier.after(self._members.patience, self._sync_over)
+            self._answer_joins()
 
     def _answer_joins(self) -> None:
         """Answer all joins; who is static and did not join has a new session, and must sync too."""

@@ -164,19 +164,17 @@ class Kip848Consumer(SimulatedMember):
 
     def _assign(self, target: frozenset[TopicPartition], had: bool) -> None:
         """Run the listener again, unless it threw for the partitions that were revoked (`had`)."""
-        if had and self._throws_in("revoked"):
-            return
-        took = self._in_application(self.process.on_assigned)
-        self.assigned.add(took, self._agenda.now)
-        self._step.after(took, self._acknowledge, target)
+        if not (had and self._throws_in("revoked")):
+            took = self._in_application(self.process.on_assigned)
+            self.assigned.add(took, self._agenda.now)
+            self._step.after(took, self._acknowledge, target)
 
     def _acknowledge(self, target: frozenset[TopicPartition]) -> None:
-        if self._throws_in("assigned"):
-            return
-        self._own(self._numbers(target) - self.owned)
-        self._current, self._reconciling, self.rejected = target, False, 0
-        self.rebalances.add(self._agenda.now - self._began, self._agenda.now)
-        self._beat()
+        if not self._throws_in("assigned"):
+            self._own(self._numbers(target) - self.owned)
+            self._current, self._reconciling, self.rejected = target, False, 0
+            self.rebalances.add(self._agenda.now - self._began, self._agenda.now)
+            self._beat()
 
     def _lose(self) -> None:
         """Be fenced: what it owned is lost, and it joins again with epoch 0."""

@@ -268,15 +268,14 @@ class SimulatedMember(ABC):
 
     def freeze(self, seconds: float) -> None:
         """Stop for `seconds`, heartbeats included (a long garbage collection)."""
-        if not self.alive:
-            return
-        now, last = self._agenda.now, self._last_beat()
-        self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
-        self._around.tell(self, "frozen", f"{seconds:g} s")
-        self._set_moving(True)
-        self._group.silent(self.member_id, last, self)
-        self._agenda.at(last + self._session, self._past_session, self._frozen_until)
-        self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
+        if self.alive:
+            now, last = self._agenda.now, self._last_beat()
+            self._frozen_until = self._busy_until = max(self._busy_until, now + seconds)
+            self._around.tell(self, "frozen", f"{seconds:g} s")
+            self._set_moving(True)
+            self._group.silent(self.member_id, last, self)
+            self._agenda.at(last + self._session, self._past_session, self._frozen_until)
+            self._agenda.at(self._frozen_until, self._thaw, self._frozen_until)
 
     # What its protocol decides
 

@@ -384,17 +384,16 @@ class World:
 
     def _close(self, number: int) -> None:
         """End the rebalance of this number (0: there was none); its counts are since the last."""
-        if not number or self.rebalances[number - 1].ended is not None:
-            return
-        self._taking_over = False
-        stopped, moved = self.ledger.stopped, self.ledger.moved
-        self.rebalances[number - 1] = replace(
-            self.rebalances[number - 1],
-            ended=self.agenda.now,
-            stopped=stopped - self._stopped,
-            moved=moved - self._moved,
-        )
-        self._stopped, self._moved = stopped, moved
+        if number and self.rebalances[number - 1].ended is None:
+            self._taking_over = False
+            stopped, moved = self.ledger.stopped, self.ledger.moved
+            self.rebalances[number - 1] = replace(
+                self.rebalances[number - 1],
+                ended=self.agenda.now,
+                stopped=stopped - self._stopped,
+                moved=moved - self._moved,
+            )
+            self._stopped, self._moved = stopped, moved
 
 
 def _handed_over(members: Sequence[JoinRequest], result: Assignment) -> tuple[str, int] | None:
