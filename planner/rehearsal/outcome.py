@@ -259,8 +259,8 @@ def _moments(
     timed.sort(key=lambda one: one[0])
     owned = twice = 0
     up, rejected = not notes or notes[0][1] not in ("started", "did not start"), False
-    stops = [(0.0, 0, 0, ""), *timed, (run.measures.seconds, 0, 0, "")]
-    for (at, more, twofold, what), (until, *_) in pairwise(stops):
+    ends = run.measures.seconds, 0, 0, ""
+    for (at, more, twofold, what), (until, *_) in pairwise([(0.0, 0, 0, ""), *timed, ends]):
         owned, twice = owned + more, twice + twofold
         if what:
             up = what in ("started", "rejected")

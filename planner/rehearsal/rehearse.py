@@ -213,10 +213,7 @@ class _Run:
         takes = self._scene.restart if event.seconds is None else event.seconds
         for name in event.members:
             process = self._set[name] = as_restarted(self._set[name], event)
-            if name in self._world.consumers:
-                self._world.restart(name, self._varied(takes), process)
-            else:
-                self._world.start(process, self._varied(takes))
+            self._world.restart(process, self._varied(takes))
 
     def _each(self, event: ScriptEvent, deed: Callable[[SimulatedMember], object]) -> None:
         for name in event.members:

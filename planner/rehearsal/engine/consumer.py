@@ -171,7 +171,7 @@ class Consumer(SimulatedMember):
         self._missed, self._woken = self._joining, not self._joining
         if self._woken:
             self._set_moving(True)
-            self._step.at(self._next_poll(self._next_beat()), self._hear)
+            self._step.at(self._next_poll(self._last_beat() + self._interval), self._hear)
 
     # Joining
 

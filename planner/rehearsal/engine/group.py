@@ -57,14 +57,13 @@ class SimulatedGroup:
         if any(isinstance(seat.request, Beat) for seat in seats):
             self.now = group = self._consumer(self.now.number)
             group.seat(seats)
-            return
-        assert isinstance(self.now, ClassicGroup)
-        joined = [
-            ClassicSeat(request, cast(ClassicClient, client), partitions)
-            for request, client, partitions in seats
-            if isinstance(request, JoinRequest)
-        ]
-        self.now.seat(joined, assignor, leader)
+        elif isinstance(self.now, ClassicGroup):
+            joined = [
+                ClassicSeat(request, cast(ClassicClient, client), partitions)
+                for request, client, partitions in seats
+                if isinstance(request, JoinRequest)
+            ]
+            self.now.seat(joined, assignor, leader)
 
     # Requests
 
@@ -126,8 +125,7 @@ class SimulatedGroup:
         """Return whether a member subscribes to this topic (as of the last classic generation)."""
         if isinstance(self.now, ConsumerGroup):
             return any(topic in member.topics for member in self.now.members)
-        stored = self.now.stored.members
-        return any(topic in seat.request.subscription.topics for seat in stored)
+        return any(topic in seat.request.subscription.topics for seat in self.now.stored.members)
 
     def refresh(self, topic: str) -> bool:
         """Learn that a topic changed; a classic group's leader has to find that out itself.

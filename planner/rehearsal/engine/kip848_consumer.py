@@ -89,7 +89,7 @@ class Kip848Consumer(SimulatedMember):
         if self.alive and not (self._woken or self._stale):
             self._woken = True
             self._set_moving(True)
-            self._heartbeat.at(self._next_beat(), self._beat)
+            self._heartbeat.at(self._last_beat() + self._interval, self._beat)
 
     # Heartbeats
 

@@ -21,6 +21,7 @@ _COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
 _EAGER: Final = RebalanceProtocol.EAGER
 Protocols = Mapping[str, frozenset[RebalanceProtocol]]
 _JAVA: Final = ("java", "streams")
+_WITHOUT_POLL: Final = ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
 CALLBACKS: Final = ("revoked", "assigned", "lost")
 
 
@@ -126,11 +127,6 @@ def joins_for_topics(process: Process) -> bool:
     return process.family in _JAVA
 
 
-def rejoins_in_poll(process: Process) -> bool:
-    """Return whether the client joins again only when the application polls."""
-    return process.family not in ("connect", "franz-go", "kafkajs", "sarama", "segmentio")
-
-
 def leaves_on_close(process: Process) -> bool:
     """Return whether a clean stop leaves the group: static members and Streams do not (KIP-345)."""
     return process.instance_id is None and family(process.family).leaves_on_close
@@ -214,7 +210,8 @@ class SimulatedMember(ABC):
         self._group, self._agenda, self._ledger = around.group, around.agenda, around.ledger
         self._around, self._chance = around, around.chance
         self._client_id = process.client_id or process.name
-        self._in_poll = rejoins_in_poll(process)
+        # Whether the client joins again only when the application polls.
+        self._in_poll = process.family not in _WITHOUT_POLL
         self._interval, self._session = interval, session
         self._beats_from = self._busy_until = self._frozen_until = 0.0
         self._woken = self._moving = False
@@ -391,9 +388,6 @@ class SimulatedMember(ABC):
 
     def _heard_last(self) -> float:
         return self._chance.last_beat(self.member_id, self._last_beat(), self._session)
-
-    def _next_beat(self) -> float:
-        return self._last_beat() + self._interval
 
     def _set_moving(self, moving: bool) -> None:
         if moving is not self._moving:

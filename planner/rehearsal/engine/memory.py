@@ -479,8 +479,8 @@ class MovingCoordinator(ABC, Generic[_M]):
         self._agenda.at(member.deadline, self._session_over, member, member.deadline)
 
     def _session_over(self, member: _M, deadline: float) -> None:
-        current = self._members.get(member.member_id) is member
-        if current and member.silent and member.deadline == deadline and not self.away:
+        due = member.silent and member.deadline == deadline and not self.away
+        if due and self._members.get(member.member_id) is member:
             self._expire(member)
 
     @abstractmethod

@@ -166,11 +166,12 @@ class World:
         if consumer is not None:
             consumer.kill()
 
-    def restart(self, name: str, takes: float, process: Process | None = None) -> None:
-        """Close a process and start it again (or `process` in its place) `takes` seconds later."""
-        consumer = self.consumers[name]
-        consumer.stop()
-        self.start(process or consumer.process, takes)
+    def restart(self, process: Process, takes: float) -> None:
+        """Close the process of this name, if one runs, and start this one `takes` seconds later."""
+        consumer = self.consumers.get(process.name)
+        if consumer is not None:
+            consumer.stop()
+        self.start(process, takes)
 
     def delete_group(self) -> None:
         """Delete the group, as an administrator does; the note has the answer."""

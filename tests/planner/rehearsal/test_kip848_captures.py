@@ -121,7 +121,7 @@ def test_each_epoch_and_each_member_s_states_are_those_of_the_capture(
         world.start(process(name, "classic"), at)
     for name, gone, joined in (("mig-0", 16.0, joins[first]), ("mig-1", 40.0, joins[second])):
         world.agenda.run(gone)
-        world.restart(name, joined - gone, process(name, "consumer"))
+        world.restart(process(name, "consumer"), joined - gone)
     assert world.settle(60.0)
 
     generations = [record.value.generation for record in records if record.value is not None]

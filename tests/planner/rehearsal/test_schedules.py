@@ -139,7 +139,7 @@ def test_each_settled_state_is_balanced_as_its_assignor_promises(seed: int) -> N
             running.add(process.name)
             world.start(process)
         elif what == "restart":
-            world.restart(random.choice(names), random.uniform(0, 15))
+            world.restart(world.consumers[random.choice(names)].process, random.uniform(0, 15))
         elif what == "move":
             world.move_coordinator(random.uniform(0, 5))
         elif what == "grow":
