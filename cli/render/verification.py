@@ -281,7 +281,7 @@ def _missing(standing: Standing) -> str:
     short = standing.expected - standing.present
     known = (Doubt.NONE, Doubt.NAME) if short > 0 else ()
     found = [one for one in standing.outsiders if one.was_member and one.doubt in known]
-    unsure = any(not one.sure for one in found)
+    unsure = any(one.doubt is not Doubt.NONE for one in found)
     named = ", ".join(one.label for one in found[:10])
     return f"{named} ({short} of these)" if unsure else named
 

@@ -495,11 +495,8 @@ def label(one: Refusal) -> str:
 
 def if_renamed(instance_id: str | None) -> str:
     """Return the sentence with the option that ends an instance id; empty for a dynamic client."""
-    return (
-        f" If {instance_id} left for good, or was renamed: --departed {instance_id}."
-        if instance_id
-        else ""
-    )
+    said = f" If {instance_id} left for good, or was renamed: --departed {instance_id}."
+    return said if instance_id else ""
 
 
 def client_key(one: Refusal | Departed) -> tuple[str, ...]:

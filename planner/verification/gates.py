@@ -69,17 +69,8 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
     target, told = context.target, context.runs(facts)
     supports, old = context.supports(facts, target), context.holds_old(facts)
     runs_cooperative = told.value is RebalanceProtocol.COOPERATIVE
-    client = (
-        f"{facts.family} follows the vote and"
-        if facts.family_proven
-        else "its client is not proven: one that follows the vote (franz-go)"
-    )
-    proof = (
-        "kept its partitions when it rejoined"
-        if facts.member.kept_partitions
-        else f"no list of {facts.family or 'its client'} holds eager and cooperative assignors "
-        "together"
-    )
+    kept = "kept its partitions when it rejoined" if facts.member.kept_partitions else ""
+    follows = f"{facts.family} follows the vote and" if facts.family_proven else ""
     rows = (
         (supports is Tri.NO, Tri.NO, _list(facts) or f"its list has no {target}"),
         (
@@ -95,7 +86,10 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
         (
             supports is Tri.YES and old is Tri.NO,
             Tri.YES,
-            _list(facts) or proof,
+            _list(facts)
+            or kept
+            or f"no list of {facts.family or 'its client'} holds eager and cooperative assignors "
+            "together",
         ),
         (
             context.own_class(facts, target),
@@ -105,7 +99,9 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
         (
             runs_cooperative and context.goal == COOPERATIVE,
             Tri.CANNOT_TELL,
-            f"runs COOPERATIVE ({told.why}), but {client} may still hold an eager assignor",
+            f"runs COOPERATIVE ({told.why}), but "
+            + (follows or "its client is not proven: one that follows the vote (franz-go)")
+            + " may still hold an eager assignor",
         ),
         (True, Tri.CANNOT_TELL, ""),
     )
@@ -147,12 +143,8 @@ def _client(context: Context, step: Step, facts: Facts) -> Proof:
     if done is Tri.YES and context.supports(facts, context.target) is not Tri.YES:
         return _widen(context, step, facts)
     by_word = "" if proven_family(facts.member.software) else " (--assume-family)"
-    return Proof(
-        done=done,
-        why=f"runs {facts.family}{by_word}"
-        if facts.family_proven
-        else f"its bytes are not {new}'s",
-    )
+    runs = f"runs {facts.family}{by_word}" if facts.family_proven else f"its bytes are not {new}'s"
+    return Proof(done=done, why=runs)
 
 
 def _list(facts: Facts) -> str:

@@ -145,8 +145,10 @@ class JournalEntry(Record, frozen=True, kw_only=True):
         """
         if coordinator is None or self.broker_id is None:
             return False
-        epochs = {self.leader_epoch, coordinator.leader_epoch} - {None}
-        return self.broker_id != coordinator.broker_id or len(epochs) > 1
+        return (
+            self.broker_id != coordinator.broker_id
+            or len({self.leader_epoch, coordinator.leader_epoch} - {None}) > 1
+        )
 
 
 def successors(gone: Sequence[Member], came: Sequence[Member], keys: int) -> dict[str, str]:
@@ -291,8 +293,8 @@ def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[Journal
     ]
     if not gave_up or any(seen.kept for _, seen in looks):
         return member
-    by = Evidence(source=Source.SUBSCRIPTION, at=gave_up[-1], detail="the journal")
-    return replace(member, ran=RanProtocol(value=RebalanceProtocol.EAGER, evidence=(by,)))
+    by = (Evidence(source=Source.SUBSCRIPTION, at=gave_up[-1], detail="the journal"),)
+    return replace(member, ran=RanProtocol(value=RebalanceProtocol.EAGER, evidence=by))
 
 
 def _key(one: Refusal) -> tuple[object, ...]:
@@ -339,13 +341,11 @@ def _resolved(snapshot: GroupSnapshot, one: Refusal, looks: Sequence[JournalEntr
         for gone in snapshot.departed
         if told and client_key(gone) == client_key(one)
         if gone.last_seen is not None and gone.last_seen > max(shown_at, one.at or shown_at)
-    }
-    later |= {
+    } | {
         seen.member_id
         for look in looks
-        if one.instance_id is not None
         for seen in look.members
-        if seen.instance_id == one.instance_id
+        if seen.instance_id == one.instance_id is not None
     }
     if member is not None and joined_since(member, one) is not Tri.NO:
         later.add(member.member_id)
@@ -424,8 +424,9 @@ class PlanContext(Context):
         self._planned = {member.member_id for member in plan.baseline.members}
         self.counted = accepted.members is not None or snapshot.expected_members is not None
         last = len(plan.steps) or 1
-        brings = (step.id for step in plan.steps if step.target_list == (plan.target,))
-        self.leaving_step = next(brings, last)
+        self.leaving_step = next(
+            (step.id for step in plan.steps if step.target_list == (plan.target,)), last
+        )
         self.narrow_step = next((step.id for step in plan.steps if step.aim.leaves_old), last)
 
     def stated_family(self, member: Member) -> str | None:
@@ -434,8 +435,10 @@ class PlanContext(Context):
         """
         if self.client is None:
             return super().stated_family(member)
-        planned = member.member_id in self._planned
-        return stated_in(self._plan.accepted.families if planned else self._said_now, member)
+        return stated_in(
+            self._plan.accepted.families if member.member_id in self._planned else self._said_now,
+            member,
+        )
 
     @cached_property
     def restarted(self) -> frozenset[str]:
@@ -474,8 +477,7 @@ def as_stated(
         departed=tuple(dict.fromkeys([*planned.departed, *given.departed])),
         members=planned.members,
     )
-    now = dict.fromkeys(accepted.departed, snapshot.captured_at)
-    since = now | departed_since(plan, entries)
+    since = dict.fromkeys(accepted.departed, snapshot.captured_at) | departed_since(plan, entries)
     counted = [entry.expected for entry in entries if entry.expected is not None]
     number = expect_members or next(reversed(counted), accepted.members)
     baseline = without_departed(plan.baseline, since)
@@ -495,8 +497,10 @@ def departed_since(plan: Plan, entries: Sequence[JournalEntry]) -> dict[str, Mom
     """Return the names of the clients that left for good, each with the time of that word: of the
     plan and its journal.
     """
-    since = {name: entry.at for entry in reversed(entries) for name in entry.departed}
-    return since | dict.fromkeys(plan.accepted.departed, plan.baseline.captured_at)
+    return {
+        **{name: entry.at for entry in reversed(entries) for name in entry.departed},
+        **dict.fromkeys(plan.accepted.departed, plan.baseline.captured_at),
+    }
 
 
 def here_again(departed: Iterable[str], snapshot: GroupSnapshot) -> list[str]:

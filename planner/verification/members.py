@@ -89,11 +89,8 @@ def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts
         facts, step, restarted=not there, opened=step.id in ledger.opened, newer=newer
     )
     claimed = names and not found and (word is not None or doubt is None)
-    against = (
-        contrary_evidence(context, facts, names, ledger.kept.get(member.member_id, ""))
-        if claimed
-        else None
-    )
+    kept = ledger.kept.get(member.member_id, "")
+    against = contrary_evidence(context, facts, names, kept) if claimed else None
     # It may have had the step's setting before the step began.
     may_be_done = (proof.by_hand and member.member_id in step.unknown) or ledger.came_finished(
         step, facts

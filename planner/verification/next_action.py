@@ -38,9 +38,8 @@ from rebal.planner.rules import Trait, has, rules
 from rebal.planner.settings import consumer_change
 from rebal.planner.timeouts import longest_session, until_session_ends
 from rebal.planner.verdict import first_reason
-from rebal.planner.verification.dangers import Danger, DangerKind, decides
+from rebal.planner.verification.dangers import Danger, DangerKind, decides, owner_for, unread
 from rebal.planner.verification.journal import JournalEntry, same_since
-from rebal.planner.verification.lag import owner_for, unread
 from rebal.planner.verification.members import StepStanding
 from rebal.planner.verification.outsiders import (
     Doubt,

@@ -93,11 +93,6 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     evidence: tuple[Evidence, ...] = ()
 
     @property
-    def sure(self) -> bool:
-        """Return whether this very client is known to be out."""
-        return self.doubt is Doubt.NONE
-
-    @property
     def label(self) -> str:
         """Return the name with the address, which a static member does not need."""
         known = not self.host or self.instance_id or self.name.endswith(f"({self.host})")
@@ -117,8 +112,7 @@ def outsiders_of(
 
     def rank(numbered: tuple[int, Outsider]) -> tuple[bool, bool, int]:
         number, one = numbered
-        was_here = (one.instance_id or one.client_id) in left
-        return one.doubt is not Doubt.NONE, not was_here, -number
+        return one.doubt is not Doubt.NONE, (one.instance_id or one.client_id) not in left, -number
 
     rejections = enumerate(_rejections(plan, seen, context, estimated=estimated))
     missing = list(_missing(plan, seen, context))
@@ -133,7 +127,11 @@ def outsiders_of(
     for number, one in sorted(rejections, key=rank):
         # A missing member that no earlier one explains is the newest client that was rejected, of
         # those that were members before if there are any.
-        unnamed = context.missing - sum(each.sure for each in rejected.values()) - len(missing)
+        unnamed = (
+            context.missing
+            - sum(each.doubt is Doubt.NONE for each in rejected.values())
+            - len(missing)
+        )
         doubt = Doubt.NONE if unnamed > 0 else one.doubt
         if doubt is Doubt.PAST:
             continue
@@ -158,10 +156,10 @@ def outsiders_of(
             takes_mixed=worst(alike),
             was_member=own is not None,
         )
-    made = [rejected[each] for each in sorted(rejected)]
+    made = (rejected[each] for each in sorted(rejected))
     found = (*sorted(made, key=lambda one: not one.was_member), *missing)
-    here = [member.client_id for member in context.snapshot.members]
-    often = Counter([*here, *(one.client_id for one in found)])
+    often = Counter(member.client_id for member in context.snapshot.members)
+    often.update(one.client_id for one in found)
     return tuple(
         replace(one, name=one.label)
         if often[one.client_id] > 1
@@ -178,9 +176,9 @@ def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
     named = f": {', '.join(one.label for one in gone)}" if gone else ""
     if len(gone) > context.missing:
         named = f": {context.missing} of {', '.join(one.name for one in gone[:6])}"
-    verb = "is" if context.missing == 1 else "are"
     return (
-        f"{context.missing} of {context.expected} expected members {verb} not in the group{named}"
+        f"{context.missing} of {context.expected} expected members "
+        f"{'is' if context.missing == 1 else 'are'} not in the group{named}"
     )
 
 
@@ -279,10 +277,10 @@ def _rejections(
     compared = plan.baseline.clock_compared and context.snapshot.clock_compared
     full = not context.missing and bool(context.members)
     counted = None if estimated else context.expected
-    began = plan.baseline.captured_at
     for one in still_out(context.snapshot):
         shown_at = one.shown_at or now
-        at = one.at if compared or when(one.at) < began - timedelta(days=1) else None
+        long_ago = when(one.at) < plan.baseline.captured_at - timedelta(days=1)
+        at = one.at if compared or long_ago else None
         latest = min(at or shown_at, shown_at)
         until, behind = _hidden_until(plan, seen, context, latest, counted)
         # A load of the coordinator may bring back the entry of a dynamic member that has left.
@@ -344,15 +342,17 @@ def _settled(
             if member.instance_id not in here
             or (member.instance_id == one.instance_id and member.client_id == one.client_id)
         ]
-        hidden = longest_session(left) if left else timedelta()
         made_at = plan.baseline.captured_at
         # What no evidence of the plan showed may have a time of another machine's clock.
-        known = one.shown_at == made_at
-        yield made_at - hidden - (timedelta(milliseconds=1) if known else CLOCKS)
+        apart = timedelta(milliseconds=1) if one.shown_at == made_at else CLOCKS
+        yield made_at - (longest_session(left) if left else timedelta()) - apart
     lasts = longest_session(facts.member for facts in context.members)
-    for look in (look for look in seen if look.state == GroupState.STABLE):
-        if sum(member.instance_id is None for member in look.members) >= (context.expected or 1):
-            yield look.at - lasts
+    yield from (
+        look.at - lasts
+        for look in seen
+        if look.state == GroupState.STABLE
+        and sum(member.instance_id is None for member in look.members) >= (context.expected or 1)
+    )
 
 
 def _hidden_until(
@@ -390,5 +390,6 @@ def _hidden_until(
     first, *later = looks_of(plan, seen)
     known = first.ids.union(*(entry.ids for entry in later if entry.at <= at))
     # By its pseudonyms, any member may be one of a redacted baseline.
-    kept = [f.name for f in static if plan.baseline.redacted or f.member.member_id in known]
-    return until, tuple(kept)
+    return until, tuple(
+        f.name for f in static if plan.baseline.redacted or f.member.member_id in known
+    )

@@ -92,13 +92,15 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
     looks = [entry for entry in entries if entry.blind is None]
     # A restart before the first look shows against the group that was planned.
     planned = [replace(one, at=looks[0].at) for one in looks_of(plan, ())] if looks else []
+    counts = [look.generation for look in looks if look.generation is not None]
     return Timeline(
         group_id=plan.group_id,
         began=looks[0].at if looks else None,
         ended=looks[-1].at if looks else None,
         looks=len(looks),
         finished=bool(looks) and looks[-1].finished,
-        rebalances=_rebalances(looks),
+        # A group whose members were all gone may begin again below.
+        rebalances=sum(max(0, b - a) for a, b in pairwise(counts)) if counts else None,
         steps=tuple(_steps(plan, looks)),
         members=tuple(sorted(_members([*planned, *looks]), key=lambda one: natural(one.name))),
         events=tuple(_events(entries)),
@@ -108,13 +110,12 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
 def _steps(plan: Plan, looks: Sequence[JournalEntry]) -> Iterator[StepTimeline]:
     for step in plan.steps:
         within = [look for look in looks if look.step == step.id]
-        after = [look.at for look in looks if look.step > step.id]
         held = [look.at for look in within if look.gate is Tri.YES]
         yield StepTimeline(
             step=step.id,
             title=step.title,
             began=within[0].at if within else None,
-            held=min((*held, *after), default=None),
+            held=min((*held, *(look.at for look in looks if look.step > step.id)), default=None),
         )
 
 
@@ -132,12 +133,6 @@ def _events(entries: Sequence[JournalEntry]) -> Iterator[Event]:
         before = entry.dangers
 
 
-def _rebalances(looks: Sequence[JournalEntry]) -> int | None:
-    seen = [look.generation for look in looks if look.generation is not None]
-    # A group whose members were all gone may begin again below.
-    return sum(max(0, after - before) for before, after in pairwise(seen)) if seen else None
-
-
 def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
     """Yield each place of the service; a new id takes the place of one that has left."""
     places: dict[str, list[Tenure]] = {}
@@ -151,12 +146,12 @@ def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
             place = places.setdefault(member.member_id, [])
             if not place or place[-1].member_id != member.member_id:
                 place.append(Tenure(member_id=member.member_id, since=look.at, until=look.at))
-            made = _made(place[-1].made, member, look)
-            place[-1] = replace(place[-1], until=look.at, made=made)
+            place[-1] = replace(place[-1], until=look.at, made=_made(place[-1].made, member, look))
             known[member.member_id] = member
     for id_, place in places.items():
-        name = known[place[0].member_id].name or id_
-        yield MemberTimeline(name=name, host=known[id_].host, tenures=tuple(place))
+        yield MemberTimeline(
+            name=known[place[0].member_id].name or id_, host=known[id_].host, tenures=tuple(place)
+        )
 
 
 def _made(before: Sequence[Made], member: SeenMember, look: JournalEntry) -> tuple[Made, ...]:

@@ -36,9 +36,11 @@ from rebal.planner.plan import (
 from rebal.planner.verdict import UNPROVEN, exit_code, first_reason, reasons
 from rebal.planner.verification.dangers import (
     Danger,
+    behind_of,
     dangers,
     decides,
     live_findings,
+    not_judged,
 )
 from rebal.planner.verification.gates import AnswerLedger
 from rebal.planner.verification.journal import (
@@ -54,7 +56,6 @@ from rebal.planner.verification.journal import (
     looks_of,
     remembered,
 )
-from rebal.planner.verification.lag import behind_of, lag_dangers, lag_of, not_judged
 from rebal.planner.verification.members import (
     MemberStanding,
     StepStanding,
@@ -64,6 +65,7 @@ from rebal.planner.verification.members import (
 )
 from rebal.planner.verification.next_action import Look, next_action
 from rebal.planner.verification.outsiders import (
+    Doubt,
     Outsider,
     OutsiderKind,
     missing_text,
@@ -187,9 +189,12 @@ def verify(
     current = gates[number] if fresh is None else _still_done(plan, fresh)
     now, gate = plan.step(number) or _NO_STEP, current.gate
     later = plan.after(now) if fresh is None else None
-    rejected = [one for one in outsiders if one.kind is OutsiderKind.REJECTED and one.sure]
+    rejected = [
+        one for one in outsiders if one.kind is OutsiderKind.REJECTED and one.doubt is Doubt.NONE
+    ]
     members = tuple(views.get(number, ()))
-    found = [*dangers(plan, seen, context, rejected), *lag_dangers(seen, context)]
+    found = dangers(plan, seen, context, rejected)
+    lags = [one.records for one in snapshot.lag if one.records is not None]
     next_step = later if gate is Tri.YES or fresh is not None else now
     findings = live_findings(plan, context, accepted.ignore, next_step)
     advice, withheld = next_action(
@@ -232,11 +237,11 @@ def verify(
         expected=expected,
         counted=accepted.members is not None,
         departed=accepted.departed,
-        lag=lag_of(snapshot),
+        lag=sum(lags) if lags else None,
         steps=tuple(gates.values()),
         members=members,
         outsiders=outsiders,
-        dangers=tuple(found),
+        dangers=found,
         findings=findings,
         accepted=(
             *current.accepted,

@@ -11,6 +11,7 @@ from rebal.groups.model import Coordinator, CoordinatorKind, GroupSnapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.journal import PlanContext
+from rebal.planner.verification.outsiders import Doubt
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.looks import Story, app, bare, done, id_of, look, pods
 from tests.planner.plans import BOTH, DONE, NO_LIMIT
@@ -42,7 +43,7 @@ def test_a_missing_one_of_equal_members_is_not_guessed() -> None:
     plan = make_plan(look(0, pods), expect_members=3)
     standing = verify(plan, [], look(1, pods[:1]))
     assert len(standing.outsiders) == 2
-    assert all(one.sure for one in standing.outsiders)
+    assert all(one.doubt is Doubt.NONE for one in standing.outsiders)
     new = [{"id": "pod.9", "client": "app", "family": None}]
     standing = verify(plan, [], look(1, new))
     assert len(standing.outsiders) == 2

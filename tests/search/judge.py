@@ -17,6 +17,7 @@ from rebal.cli.render.plans.screen import plan_view
 from rebal.cli.render.verification import next_command, verify_line, verify_view
 from rebal.groups.model import Tri
 from rebal.planner.plan import Advice, Aim, Plan, StepKind
+from rebal.planner.verification.outsiders import Doubt
 from rebal.planner.verification.verify import Standing
 from tests.live.obey import JOINING, Process
 from tests.search.truth import Truth
@@ -224,7 +225,7 @@ def _screen(standing: Standing) -> Iterator[str]:
         if _flat(part) not in text:
             yield f"the screen lacks: {part}"
     for one in standing.outsiders:
-        if one.sure and one.label not in text:
+        if one.doubt is Doubt.NONE and one.label not in text:
             yield f"the screen lacks who is out: {one.label}"
     for danger in body["dangers"]:
         if _flat(danger["message"]) not in text:

@@ -32,7 +32,6 @@ from rebal.planner.verification import (
     dangers,
     gates,
     journal,
-    lag,
     members,
     next_action,
     outsiders,
@@ -185,7 +184,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     # Nobody is told of members that the logs show and that have left.
     10: _defect((merge, "departed", _always(()))),
     # A plan is finished beside a partition without an owner.
-    11: _defect((lag, "without_owner", _always(()))),
+    11: _defect((dangers, "without_owner", _always(()))),
     # The list in a member's configuration file counts as the one that it runs.
     12: _defect((merge, "_with_declared", _file_is_proof)),
     # Nobody is told to see that a restarted member has left.
