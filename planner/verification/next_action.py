@@ -30,7 +30,7 @@ from rebal.planner.advice import actions as advised
 from rebal.planner.advice.steps import Actions, step_action, wide_list, with_setting
 from rebal.planner.advice.wording import by_word
 from rebal.planner.clients import is_mixed
-from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts
+from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, ids
 from rebal.planner.difference import elected_since
 from rebal.planner.facts import listed
 from rebal.planner.plan import Action, Advice, Aim, Finding, Plan, Step, StepKind, Verdict
@@ -47,8 +47,6 @@ from rebal.planner.verification.outsiders import (
     OutsiderKind,
     missing_text,
 )
-
-_NO_LIST: Final = "no list is known that these clients start with and that leads on"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +104,11 @@ class Look:
         if not (self.open and self.open.to_do and self.plan.path.stops_the_group):
             return False
         made, _ = restart_next(self) or (Advice(), ())
-        goes_on = made.action is Action.CUT_OVER and made.recommended
-        return goes_on or not self.step.target_list or self.step.aim is Aim.CLIENT
+        return (
+            (made.action is Action.CUT_OVER and made.recommended)
+            or not self.step.target_list
+            or self.step.aim is Aim.CLIENT
+        )
 
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
         """Return the outsiders of this kind and doubt."""
@@ -143,8 +144,7 @@ Candidate: TypeAlias = Callable[[Look], Advice | Actions | None]
 
 def next_action(look: Look) -> Actions:
     """Return the one thing to do from here, and the restarts that are withheld."""
-    answers = (candidate(look) for candidate in CANDIDATES)
-    found = next(each for each in answers if each is not None)
+    found = next(filter(None, (candidate(look) for candidate in CANDIDATES)))
     made, withheld = found if isinstance(found, tuple) else (found, ())
     made, withheld = _other_first(look, made) or (made, withheld)
     made = _instead(look, made) if _changed_nothing(look, made) else made
@@ -160,12 +160,12 @@ def _other_first(look: Look, made: Advice) -> Actions | None:
     another one now; None where the start may happen, or nobody may restart.
     """
     barred = made.action in (Action.START, Action.WAIT) and made.verdict is Tri.NO
-    before = (heed_danger, heed_finding, plan_again, settle_question)
-    if not (barred and made.assignors and look.context.stable) or any(ask(look) for ask in before):
+    if not (barred and made.assignors and look.context.stable) or any(
+        ask(look) for ask in (heed_danger, heed_finding, plan_again, settle_question)
+    ):
         return None
     first, withheld = restart_next(look) or (made, ())
-    then = (f"{listed(made.names)} not yet: {made.reason}", *made.also)
-    first = advised.worded(replace(first, also=(*first.also, *then)))
+    first = _also(first, f"{listed(made.names)} not yet: {made.reason}", *made.also)
     return (first, withheld) if first.recommended else None
 
 
@@ -192,6 +192,10 @@ def _changed_nothing(look: Look, made: Advice) -> bool:
         ):
             return True
     return False
+
+
+def _also(made: Advice, *more: str) -> Advice:
+    return advised.worded(replace(made, also=(*made.also, *more)))
 
 
 def _instead(look: Look, made: Advice) -> Advice:
@@ -226,7 +230,7 @@ def start_rejected(look: Look) -> Advice | None:
     """Start the rejected clients, and the missing members beside them."""
     rejected, context = look.out(OutsiderKind.REJECTED), look.context
     out = [one for one in rejected if one.was_member or not context.is_stranger(one.list)]
-    unsettled = bool(context.members) and not context.stable
+    unsettled = context.members and not context.stable
     if not out or unsettled or look.starts_alike or look.others_stop_first:
         return None
     # A rejected client under another name may be the dynamic member that is missing.
@@ -247,8 +251,10 @@ def heed_danger(look: Look) -> Advice | None:
     if first is None:
         return None
     owners = look.members(first.members) if first.kind is DangerKind.LAG else ()
-    made = advised.stop(f"{first.message} {first.fix}", until="this danger is over")
-    return replace(made, commands=look.context.removals(owners))
+    return replace(
+        advised.stop(f"{first.message} {first.fix}", until="this danger is over"),
+        commands=look.context.removals(owners),
+    )
 
 
 def heed_finding(look: Look) -> Advice | None:
@@ -289,8 +295,8 @@ def start_missing(look: Look) -> Advice | None:
     if not out:
         return _counted(context, advised.wait(missing_text(context, look.outsiders)))
     if look.starts_alike:
-        started = advised.start_of(context, ["the members"], [()])
-        return with_setting(replace(started, names=tuple(one.name for one in out)), step)
+        made = advised.start_of(context, ["the members"], [()])
+        return with_setting(replace(made, names=tuple(one.name for one in out)), step)
     made = _start(look, out, _lists_for(look, step, out))
     if made.verdict is Tri.CANNOT_TELL:
         # The end of a rebalance shows what is remembered.
@@ -334,9 +340,7 @@ def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Ad
     settled = [one.until for one in out if one.until]
     number = f"--expect-members {len(context.members)}"
     then = f"look again after {max(settled):%H:%M:%SZ}" if settled else number
-    return advised.worded(
-        replace(made, also=(*made.also, f"if the service has no more members: {then}"))
-    )
+    return _also(made, f"if the service has no more members: {then}")
 
 
 def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]) -> Advice:
@@ -346,7 +350,9 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
     """
     context, step = look.context, look.step
     if not lists and not look.change:
-        return wait_for_stable(look) or advised.wait(_NO_LIST)
+        return wait_for_stable(look) or advised.wait(
+            "no list is known that these clients start with and that leads on"
+        )
 
     # Once all that are here have started anew, the others follow them.
     brings = step.aim is Aim.CLIENT or (
@@ -370,8 +376,7 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
     if together.verdict is Tri.YES or alone.verdict is not Tri.YES:
         return together
     rest = listed([one.name for one in out[1:]])
-    also = f"{rest} not yet, look again first: {together.reason}"
-    return advised.worded(replace(alone, also=(also,)))
+    return _also(alone, f"{rest} not yet, look again first: {together.reason}")
 
 
 def wait_for_stable(look: Look) -> Advice | None:
@@ -430,8 +435,7 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
     made, withheld = found
     planned = {step.target_list for step in look.plan.steps} | {()}
     change = elected_since(look.plan, look.context.elected)
-    planned_for = made.recommended and made.assignors in planned
-    if change is None or not change.outdates or planned_for:
+    if change is None or not change.outdates or (made.recommended and made.assignors in planned):
         return found
     return advised.replan(look.context, change.text), withheld
 
@@ -469,8 +473,7 @@ def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who
     if not restart.recommended:
         return made
     names = who if who and restart.action is Action.RESTART else restart.names
-    again = advised.worded(replace(restart, names=names)).text
-    return advised.worded(replace(made, also=(*made.also, f"{when} {again}")))
+    return _also(made, f"{when} {advised.worded(replace(restart, names=names)).text}")
 
 
 def show_lists(look: Look) -> Advice | None:
@@ -498,17 +501,17 @@ def begin_next_step(look: Look) -> Actions | None:
     step needs, where it drops the old assignor and this alone keeps the gate open.
     """
     context, later = look.context, look.later
-    here = {None, *context.by_id}
-    at_odds = any(one.member_id in here for one in context.snapshot.contradictions)
+    at_odds = {None, *context.by_id} & {one.member_id for one in context.snapshot.contradictions}
     if later is None or not (
         look.open is None or (later.aim.leaves_old and context.members and not at_odds)
     ):
         return None
-    settled = tuple(f.member.member_id for f in context.settled)
-    done = settled if later.aim.leaves_old else later.done
-    left = [f for f in context.members if f.member.member_id not in done]
+    done = ids(context.settled) if later.aim.leaves_old else later.done
     order = {member_id: n for n, member_id in enumerate((*later.to_do, *later.unknown))}
-    left.sort(key=lambda f: (order.get(f.member.member_id, len(order)), f.name))
+    left = sorted(
+        (f for f in context.members if f.member.member_id not in done),
+        key=lambda f: (order.get(f.member.member_id, len(order)), f.name),
+    )
     if later.kind is StepKind.CUT_OVER:
         aside = {family for each in look.plan.steps for family in each.left_out}
         left = [f for f in left if not aside or f.family in aside]
@@ -539,11 +542,6 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
     )
 
 
-def find_owner(look: Look) -> Advice | None:
-    """Start a rebalance where partitions have no owner."""
-    return owner_for(look.context, look.seen)
-
-
 def wait_for_commits(look: Look) -> Advice | None:
     """Wait until each owner was seen to commit what it is behind with."""
     ends = look.later is None and look.fresh is None
@@ -553,12 +551,14 @@ def wait_for_commits(look: Look) -> Advice | None:
 
 def end(look: Look) -> Advice:
     """Say that nothing is left to do."""
-    if look.later is not None:
-        return advised.nothing("no member is left to restart in this step")
-    if not look.current.vouched:
-        return advised.nothing("the plan is carried out")
     vouched = [facts.name for facts in look.members(look.current.vouched)]
-    return advised.nothing(f"finished; {by_word(len(look.current.done), vouched)}")
+    rows = (
+        (look.later is not None, "no member is left to restart in this step"),
+        (not look.current.vouched, "the plan is carried out"),
+    )
+    return advised.nothing(
+        first_reason(rows) or f"finished; {by_word(len(look.current.done), vouched)}"
+    )
 
 
 CANDIDATES: Final[tuple[Candidate, ...]] = (
@@ -576,7 +576,7 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     show_lists,
     begin_next_step,
     wait_for_gate,
-    find_owner,
+    lambda look: owner_for(look.context, look.seen),
     wait_for_commits,
     end,
 )
