@@ -124,7 +124,6 @@ def dangers(
 
 
 def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
-    """Yield the danger of clients that were rejected and have not rejoined."""
     if not out:
         return
     whom = ", ".join(
@@ -394,9 +393,12 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
     held = same_since(seen, now, lambda entry: entry.gate is Tri.YES and entry.step == last)
     waiting = {}
     for place, one in _behind(seen, context).items():
-        commits = one.moved is not None and one.moved >= held
         # An owner that was seen to commit need not have committed at this very look.
-        fresh = commits and now - one.since < min(LONGEST, max(FRESH, 2 * one.usual))
+        fresh = (
+            one.moved is not None
+            and one.moved >= held
+            and now - one.since < min(LONGEST, max(FRESH, 2 * one.usual))
+        )
         if not fresh and (one.arrived or now - one.since < FRESH):
             waiting[place] = one
     until = max((one.since + one.patience for one in waiting.values()), default=None)
@@ -450,12 +452,12 @@ def _usual(seen: Sequence[JournalEntry], context: Context) -> timedelta:
     longest, now = timedelta(), context.snapshot.captured_at
     open_ = {(_place(one), one.committed) for one in context.snapshot.lag}
     begun: dict[tuple[Place, int | None], tuple[datetime, int]] = {}
-    lately = [entry for entry in seen if now - entry.at <= LONGEST]
-    for at, one in ((entry.at, one) for entry in lately for one in entry.behind or ()):
-        run, end = (_place(one), one.committed), one.end or 0
-        since, then = begun.setdefault(run, (at, end))
-        if run not in open_ and end > then:
-            longest = max(longest, at - since)
+    for entry in (entry for entry in seen if now - entry.at <= LONGEST):
+        for one in entry.behind or ():
+            run, end = (_place(one), one.committed), one.end or 0
+            since, then = begun.setdefault(run, (entry.at, end))
+            if run not in open_ and end > then:
+                longest = max(longest, entry.at - since)
     return longest
 
 
@@ -489,8 +491,11 @@ def without_owner(context: Context) -> tuple[str, ...]:
     snapshot, group = context.snapshot, context.group
     online = group.type is GroupType.CONSUMER
     known = SERVER_NAMES if online else assignors().keys() - context.borrowed
-    shown = all(member.subscription is not None for member in snapshot.members)
-    classic = group.type is GroupType.CLASSIC and group.protocol_type == "consumer" and shown
+    classic = (
+        group.type is GroupType.CLASSIC
+        and group.protocol_type == "consumer"
+        and all(member.subscription is not None for member in snapshot.members)
+    )
     if (
         group.assignor not in known
         or group.state is not GroupState.STABLE

@@ -200,7 +200,6 @@ def _protocol(context: Context, step: Step, facts: Facts) -> Proof:
 
 
 def _worker(context: Context, step: Step, facts: Facts) -> Proof:
-    """Return the proof of a Connect step that brings an incremental protocol, or eager."""
     offers_it = _offers_incremental(context, facts)
     done = offers_it if step.aim is Aim.CONNECT_INCREMENTAL else opposite(offers_it)
     known, elected = facts.member.assignors.list, context.group.assignor
@@ -296,8 +295,9 @@ class AnswerLedger:
             for number in (*member.contradicted, *member.lacks)
         }
         self.words = {key: said for key, said in self.words.items() if key not in refuted}
-        for member in context.snapshot.members:
-            self.first_seen.setdefault(member.member_id, context.snapshot.captured_at)
+        self.first_seen = (
+            dict.fromkeys(context.by_id, context.snapshot.captured_at) | self.first_seen
+        )
         self._elected(context.group.assignor, context.by_id)
         self.now = self._add(context, "")
 

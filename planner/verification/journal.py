@@ -322,8 +322,9 @@ def _is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
         return (one.list, one.error, one.at) == (other.list, other.error, other.at)
     if one.instance_id or other.instance_id:
         return one.instance_id == other.instance_id
-    hosts = {one.host, other.host}
-    return one.client_id == other.client_id and (len(hosts) == 1 or "" in hosts)
+    return one.client_id == other.client_id and (
+        one.host == other.host or "" in (one.host, other.host)
+    )
 
 
 def _resolved(snapshot: GroupSnapshot, one: Refusal, looks: Sequence[JournalEntry]) -> Refusal:

@@ -210,8 +210,9 @@ def _instead(look: Look, made: Advice) -> Advice:
         )
     static = [facts for facts in look.context.members if facts.static]
     now = look.context.snapshot.captured_at
-    since = same_since(look.seen, now, lambda one: one.generation == look.context.generation)
-    until = since + longest_session(facts.member for facts in static)
+    until = same_since(
+        look.seen, now, lambda one: one.generation == look.context.generation
+    ) + longest_session(facts.member for facts in static)
     if not static or now >= until:
         return made
     return replace(
@@ -396,8 +397,11 @@ def settle_rejection(look: Look) -> Advice | None:
     if undated:
         until = max((one.until for one in undated if one.until is not None), default=None)
         after = f"; else look again after {until:%H:%M:%SZ}" if until is not None else ""
-        why = f"the log shows that {undated[0].label} was rejected, and not when{after}"
-        return advised.show(look.context, Needs.CLOCK, why)
+        return advised.show(
+            look.context,
+            Needs.CLOCK,
+            f"the log shows that {undated[0].label} was rejected, and not when{after}",
+        )
     uncounted = look.out(OutsiderKind.REJECTED, Doubt.COUNT)
     if uncounted:
         return advised.count([one.label for one in uncounted], len(look.context.members))
@@ -463,8 +467,13 @@ def confirm_by_hand(look: Look) -> Advice | None:
     if now is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
         return None
     left = look.members(now.by_hand)
-    made = advised.confirm(look.context, now.id, left, now.by_hand_list)
-    return _or_restart(look, made, left, "or, if one was not,", "it")
+    return _or_restart(
+        look,
+        advised.confirm(look.context, now.id, left, now.by_hand_list),
+        left,
+        "or, if one was not,",
+        "it",
+    )
 
 
 def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who: str) -> Advice:
@@ -485,15 +494,15 @@ def show_lists(look: Look) -> Advice | None:
     named, target = look.context.named(look.members(rest)), look.context.target
     at_odds = any(one.member_id in rest for one in look.context.snapshot.contradictions)
     lacks = look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO
-    rows = (
-        (at_odds, f"the evidence on {named} contradicts itself (RB902)"),
-        (lacks, f"the probe shows that the list of one or more of {named} has no {target}"),
-    )
-    why = first_reason(rows) or f"nothing shows the {look.step.brings} of {named}"
-    if not now.by_hand_list:
-        return advised.show(look.context, Needs.LISTS, why)
-    made = advised.show(look.context, Needs.DECLARED, why)
-    return _or_restart(look, made, look.members(rest), "or")
+    why = first_reason(
+        (
+            (at_odds, f"the evidence on {named} contradicts itself (RB902)"),
+            (lacks, f"the probe shows that the list of one or more of {named} has no {target}"),
+        )
+    ) or (f"nothing shows the {look.step.brings} of {named}")
+    needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
+    made = advised.show(look.context, needs, why)
+    return _or_restart(look, made, look.members(rest), "or") if now.by_hand_list else made
 
 
 def begin_next_step(look: Look) -> Actions | None:

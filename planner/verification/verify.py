@@ -169,14 +169,13 @@ def verify(
         each.id: [standing_of(context, each, ledger, facts) for facts in context.members]
         for each in plan.steps
     }
-    missing = missing_text(context, outsiders)
     gates = {
         each.id: step_standing(
             plan,
             each,
             context,
             members=views[each.id],
-            missing=missing,
+            missing=missing_text(context, outsiders),
             ignore=accepted.ignore,
         )
         for each in plan.steps
@@ -195,8 +194,9 @@ def verify(
     members = tuple(views.get(number, ()))
     found = dangers(plan, seen, context, rejected)
     lags = [one.records for one in snapshot.lag if one.records is not None]
-    next_step = later if gate is Tri.YES or fresh is not None else now
-    findings = live_findings(plan, context, accepted.ignore, next_step)
+    findings = live_findings(
+        plan, context, accepted.ignore, later if gate is Tri.YES or fresh is not None else now
+    )
     advice, withheld = next_action(
         Look(
             plan=plan,
@@ -212,12 +212,13 @@ def verify(
             fresh=fresh,
         )
     )
-    forbidden = any(decides(finding, Tri.YES) for finding in findings)
-    danger = bool(found) or forbidden or advice.verdict is Tri.NO
+    decided = {answer for answer in Tri for finding in findings if decides(finding, answer)}
+    danger = bool(found) or Tri.YES in decided or advice.verdict is Tri.NO
     # A gate that opens a step holds only where the step's first restart is admitted.
-    opens = later is not None and advice.recommended and not comes_before(later, advice, withheld)
-    unsure = any(decides(finding, Tri.CANNOT_TELL) for finding in findings)
-    holds = gate is Tri.YES and (opens or advice.action is Action.NONE) and not unsure
+    opens = advice.action is Action.NONE or (
+        later is not None and advice.recommended and not comes_before(later, advice, withheld)
+    )
+    holds = gate is Tri.YES and opens and Tri.CANNOT_TELL not in decided
     return Standing(
         group_id=plan.group_id,
         at=snapshot.captured_at,
@@ -267,8 +268,13 @@ def _made_now(plan: Plan, context: Context, accepted: Accepted) -> Plan:
     """Return the plan that would be made now in the place of one without steps."""
 
     def planned(group: GroupSnapshot, goal: str, count: int | None) -> Plan:
-        families, ignore = accepted.families, accepted.ignore
-        return make_plan(group, goal, expect_members=count, families=families, ignore=ignore)
+        return make_plan(
+            group,
+            goal,
+            expect_members=count,
+            families=accepted.families,
+            ignore=accepted.ignore,
+        )
 
     goal = GOALS.get(plan.to, plan.to)
     named = goal == EAGER and plan.target in ("range", "roundrobin", "sticky")
@@ -357,11 +363,11 @@ def confirm(
     )
     if wrong is not None:
         raise NothingToConfirmError(f"--confirm {step}: {wrong}")
-    done = ", ".join(f"{one.name} ({one.why})" for one in named)
+    done = [f"{one.name} ({one.why})" for one in named]
     answered = first_reason(
         (
             (standing.gate is Tri.YES, "its gate holds"),
-            (not chosen, f"it is done already: {done}"),
+            (not chosen, f"it is done already: {', '.join(done)}"),
             *((not one.by_hand, f"{one.name}: {one.why}") for one in chosen),
         )
     )
@@ -415,7 +421,6 @@ def entry_of(
         )
         for each in standing.steps
     }
-    void = {each.id: frozenset(each.contradicted) for each in standing.steps}
     labels = {member.member_id: member.name for member in standing.members}
     lists, clients = known_before(looks_of(plan, entries) if entries else ())
     current = next((each for each in standing.steps if each.id == standing.step), None)
@@ -438,7 +443,9 @@ def entry_of(
                     for n, (_, lacks) in by_step.items()
                     if member.member_id in lacks and not assumed(member)
                 ),
-                contradicted=tuple(n for n, ids in void.items() if member.member_id in ids),
+                contradicted=tuple(
+                    each.id for each in standing.steps if member.member_id in each.contradicted
+                ),
                 assignors=None
                 if assumed(member) or seen.assignors == lists.get(member.member_id)
                 else seen.assignors,
