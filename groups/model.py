@@ -537,6 +537,10 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
         """Source of the group's own facts: a description, or the records of the offsets topic."""
         return next((item.source for item in self.evidence), Source.DESCRIBE)
 
+    def described(self, detail: str) -> tuple[Evidence]:
+        """Return the evidence that this was seen where the group's own facts were read."""
+        return (Evidence(source=self.source, at=self.captured_at, detail=detail),)
+
     @property
     def probe_answers(self) -> tuple[ProbeAnswer, ...]:
         """Answers of the probe; empty if it was not run or is void."""

@@ -6,6 +6,7 @@ so a member with [cooperative-sticky, range] runs EAGER whatever is elected. fra
 vote.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -32,7 +33,6 @@ from rebal.groups.streams import protocol_by_version
 _EAGER: Final = RebalanceProtocol.EAGER
 _COOPERATIVE: Final = RebalanceProtocol.COOPERATIVE
 _NO_KIND: Final = RebalanceProtocol.CANNOT_TELL
-_EAGER_ALONE: Final = frozenset({_EAGER})
 # Connect's protocols by their names on the wire; `default` is connect.protocol=eager.
 _CONNECT: Final = {"default": _EAGER, "compatible": _COOPERATIVE, "sessioned": _COOPERATIVE}
 
@@ -76,8 +76,7 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
     In a KIP-848 group only the members that use the consumer protocol run KIP-848; if all use the
     classic protocol, their own protocol is the answer.
     """
-    obstacle = _obstacle(snapshot)
-    if obstacle is not None:
+    if obstacle := _obstacle(snapshot):
         return _cannot_tell(obstacle)
     borrowed = borrowed_names(snapshot)
     answers = [member_protocol(member, snapshot, borrowed) for member in snapshot.members]
@@ -91,36 +90,27 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
         if count:
             why += f"; {count} of {len(answers)} members speak the classic protocol, with which"
             why += " it is not known whether they stop their own partitions"
-        return ProtocolAnswer(value=_COOPERATIVE, why=why, evidence=_described(snapshot, why))
+        return ProtocolAnswer(value=_COOPERATIVE, why=why, evidence=snapshot.described(why))
     return _in_common(answers)
 
 
 def _in_common(answers: Sequence[ProtocolAnswer]) -> ProtocolAnswer:
-    """Return the answer of all members together."""
-    items = (item for answer in answers for item in answer.evidence)
     # Once from each source: many members repeat it.
-    evidence = tuple({(item.source, item.detail): item for item in items}.values())
-    values = {answer.value for answer in answers}
-    known = values - {_NO_KIND}
-    if len(known) > 1:
-        eager = sum(answer.value is _EAGER for answer in answers)
-        return ProtocolAnswer(
-            value=RebalanceProtocol.MIXED,
-            why=f"{eager} of {len(answers)} members run EAGER and stop all their partitions at "
-            f"each rebalance, {sum(a.value is _COOPERATIVE for a in answers)} run COOPERATIVE",
-            evidence=evidence,
+    once = {(item.source, item.detail): item for answer in answers for item in answer.evidence}
+    evidence = tuple(once.values())
+    count = Counter(answer.value for answer in answers)
+    if count[_EAGER] and count[_COOPERATIVE]:
+        value = RebalanceProtocol.MIXED
+        why = (
+            f"{count[_EAGER]} of {len(answers)} members run EAGER and stop all their partitions at "
+            f"each rebalance, {count[_COOPERATIVE]} run COOPERATIVE"
         )
-    if len(values) == 1 and known:
-        whys = {answer.why for answer in answers}
-        value = answers[0].value
+    elif unknown := [answer for answer in answers if answer.value is _NO_KIND]:
+        value, why = _NO_KIND, f"{len(unknown)} of {len(answers)} members: {unknown[0].why}"
+    else:
+        value, whys = answers[0].value, {answer.why for answer in answers}
         why = whys.pop() if len(whys) == 1 else f"every member runs {value}"
-        return ProtocolAnswer(value=value, why=why, evidence=evidence)
-    unknown = [answer for answer in answers if answer.value is _NO_KIND]
-    return ProtocolAnswer(
-        value=_NO_KIND,
-        why=f"{len(unknown)} of {len(answers)} members: {unknown[0].why}",
-        evidence=evidence,
-    )
+    return ProtocolAnswer(value, why, evidence)
 
 
 def member_protocol(
@@ -135,14 +125,13 @@ def member_protocol(
     members.
     """
     borrowed = borrowed_names(snapshot) if borrowed is None else borrowed
-    obstacle = _obstacle(snapshot)
-    if obstacle is not None:
+    if obstacle := _obstacle(snapshot):
         return _cannot_tell(obstacle)
     group = snapshot.group
     if group.type is GroupType.CONSUMER:
         if member.protocol_type != "classic":
             why = "KIP-848: the member revokes only the partitions that the coordinator names"
-            return ProtocolAnswer(_COOPERATIVE, why, _described(snapshot, why))
+            return ProtocolAnswer(_COOPERATIVE, why, snapshot.described(why))
         return _by_list(member, None, borrowed) or _cannot_tell("its assignor list is not known")
     elected = group.assignor
     if not elected:
@@ -151,17 +140,16 @@ def member_protocol(
         return _of_worker(elected, snapshot)
     member = undisputed(member, snapshot)
     known = member.assignors
-    at_odds = _contradiction(known, elected)
-    if at_odds is not None:
+    if at_odds := _contradiction(known, elected):
         why = f"its evidence contradicts itself: {at_odds}"
         return ProtocolAnswer(value=_NO_KIND, why=why, evidence=known.evidence)
     by_list = _by_program(member) if elected == "stream" else _by_list(member, elected, borrowed)
-    owned = _by_owned(member) or (_by_rejoin(member) if by_list is None else None)
+    owned = _by_deed(member, gave_up=by_list is None)
     not_kafkas = not_by_name(member, elected, borrowed)
     named = by_list
     if named is None and eager_only(elected) is Tri.YES and not not_kafkas:
         why = f"the elected assignor {elected} supports EAGER alone, and every member has it"
-        named = ProtocolAnswer(_EAGER, why, _described(snapshot, why))
+        named = ProtocolAnswer(_EAGER, why, snapshot.described(why))
     if named is not None and owned is not None and named.value is not owned.value:
         return ProtocolAnswer(
             value=_NO_KIND,
@@ -320,7 +308,7 @@ def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
     if elected not in _CONNECT:
         return _cannot_tell(f"{elected} is no protocol of Connect workers")
     why = f"the workers' elected protocol is {elected}, which every worker follows"
-    return ProtocolAnswer(_CONNECT[elected], why, _described(snapshot, why))
+    return ProtocolAnswer(_CONNECT[elected], why, snapshot.described(why))
 
 
 def list_protocol(
@@ -331,29 +319,23 @@ def list_protocol(
     `own` are the names that may stand for a class which is not Kafka's.
     """
     supported = [None if name in own else protocols_of(name, key) for name in names]
-    if any(protocols == _EAGER_ALONE for protocols in supported):
+    if frozenset({_EAGER}) in supported:
         return _EAGER
-    if any(protocols is None for protocols in supported):
-        return None
-    return _COOPERATIVE
+    return None if None in supported else _COOPERATIVE
 
 
-def _by_owned(member: Member) -> ProtocolAnswer | None:
-    """Return COOPERATIVE for a member that still owned partitions when it joined."""
-    count = member.kept_partitions
-    if not count:
-        return None
-    why = f"it kept its partitions ({count}) when it last joined, as only COOPERATIVE members do"
-    evidence = Evidence(source=Source.SUBSCRIPTION, detail=f"{count} owned partitions sent")
-    return ProtocolAnswer(_COOPERATIVE, why, (evidence,))
-
-
-def _by_rejoin(member: Member) -> ProtocolAnswer | None:
-    """Return EAGER for a member that gave up its partitions, whatever its list is called."""
-    if member.ran is None or member.ran.value is not _EAGER:
-        return None
-    why = "it gave up all its partitions when it rejoined, as only EAGER members do"
-    return ProtocolAnswer(_EAGER, why, member.ran.evidence)
+def _by_deed(member: Member, *, gave_up: bool) -> ProtocolAnswer | None:
+    """Return COOPERATIVE for a member that still owned partitions when it joined; EAGER for one
+    that `gave_up` its partitions, whatever its list is called.
+    """
+    if kept := member.kept_partitions:
+        why = f"it kept its partitions ({kept}) when it last joined, as only COOPERATIVE members do"
+        evidence = Evidence(source=Source.SUBSCRIPTION, detail=f"{kept} owned partitions sent")
+        return ProtocolAnswer(_COOPERATIVE, why, (evidence,))
+    if gave_up and member.ran is not None and member.ran.value is _EAGER:
+        why = "it gave up all its partitions when it rejoined, as only EAGER members do"
+        return ProtocolAnswer(_EAGER, why, member.ran.evidence)
+    return None
 
 
 def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
@@ -408,10 +390,6 @@ def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:
         ),
     )
     return _cannot_tell(next(why for holds, why in rows if holds))
-
-
-def _described(snapshot: GroupSnapshot, detail: str) -> tuple[Evidence, ...]:
-    return (Evidence(source=snapshot.source, at=snapshot.captured_at, detail=detail),)
 
 
 def _cannot_tell(why: str) -> ProtocolAnswer:

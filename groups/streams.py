@@ -3,13 +3,21 @@
 Sources: AssignorConfiguration.java (values of upgrade.from that mean EAGER); KIP-429; KIP-904;
 KIP-1124; StreamsAssignmentProtocolVersions.java and SubscriptionInfo.java at Kafka's release tags.
 tests/live/test_streams_live.py shows that 4.1.1 does not start with upgrade.from=2.3.
+
+The second half finds a group's processes: members that are threads of one stop and start together.
+Streams sends the id of its process. A Java consumer without a client id of its own gets the number
+that it has in its process (ConsumerConfig.maybeOverrideClientId), as the threads of a Spring
+container do: those of one address are of one process, unless a number comes twice. Then nothing
+shows which of them belong together. The number of a static member is its instance id.
 """
 
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator
 from typing import Final
 
-from rebal.groups.clients import older
+from rebal.groups.clients import is_automatic, older
 from rebal.groups.errors import WireError
-from rebal.groups.model import RebalanceProtocol, Software, Subscription, Tri
+from rebal.groups.model import GroupSnapshot, Member, RebalanceProtocol, Software, Subscription, Tri
 from rebal.groups.wire.user_data import StreamsUserData, decode_streams
 
 COOPERATIVE_SINCE: Final = "2.4"
@@ -27,8 +35,7 @@ def protocol_by_setting(software: Software, upgrade_from: str) -> RebalanceProto
     if older(software, COOPERATIVE_SINCE) is Tri.NO:
         eager = upgrade_from in EAGER_VALUES and older(software, EAGER_UNTIL) is Tri.YES
         return RebalanceProtocol.EAGER if eager else RebalanceProtocol.COOPERATIVE
-    known = older(software, COOPERATIVE_SINCE) is Tri.YES
-    return RebalanceProtocol.EAGER if known else None
+    return RebalanceProtocol.EAGER if older(software, COOPERATIVE_SINCE) is Tri.YES else None
 
 
 def protocol_by_version(software: Software | None) -> tuple[RebalanceProtocol, str] | None:
@@ -87,5 +94,65 @@ def releases_of(subscription: Subscription) -> str | None:
         return f">= {low}, < {high}"
     # 11 is what all versions since 3.2 know, up to the newest seen (4.1).
     is_new = data.latest >= 11 and subscription.version >= 1
-    v3 = subscription.version >= 3
-    return (f">= {_V3_SINCE}" if v3 else f">= 3.2, < {_V3_SINCE}") if is_new else None
+    low, high = (_V3_SINCE, "") if subscription.version >= 3 else ("3.2", f", < {_V3_SINCE}")
+    return f">= {low}{high}" if is_new else None
+
+
+THREAD: Final = "-StreamThread-"
+"""What stands between a program's own client id and the number of each of its threads."""
+
+
+def threads_of(snapshot: GroupSnapshot) -> dict[str, tuple[Member, ...]]:
+    """Return member id → all members of its process; one that shows no process stands alone."""
+    by_process: defaultdict[Hashable, list[Member]] = defaultdict(list)
+    for process, member in _processes(snapshot):
+        by_process[process].append(member)
+    return {one.member_id: tuple(threads) for threads in by_process.values() for one in threads}
+
+
+def _processes(snapshot: GroupSnapshot) -> Iterator[tuple[Hashable, Member]]:
+    """Yield what tells each member's process from all others, and the member."""
+    alike = Counter((member.client_id, member.host) for member in snapshot.members)
+    shared = {host for (_, host), count in alike.items() if count > 1}
+    for member in snapshot.members:
+        # The bytes of other clients may read as those of Streams.
+        streams = "stream" in (snapshot.group.assignor, *member.assignors.list)
+        data = user_data_of(member.subscription) if streams else None
+        if data is not None and data.process_id is not None:
+            yield data.process_id, member
+        elif (
+            member.instance_id is None
+            and member.host
+            and member.host not in shared
+            and is_automatic(snapshot.group.group_id, member.client_id)
+        ):
+            yield member.host, member
+        else:
+            yield member.member_id, member
+
+
+def process_names(snapshot: GroupSnapshot) -> dict[str, str]:
+    """Return member id → name of its process, such as `app (3 threads)`, for those of several
+    threads; with the end of a member id where programs have one name.
+    """
+    several = {id_: threads for id_, threads in threads_of(snapshot).items() if len(threads) > 1}
+    processes = {threads[0].member_id: threads for threads in several.values()}
+    programs = {
+        id_: _program(snapshot.group.group_id, threads[0]) for id_, threads in processes.items()
+    }
+    often = Counter(programs.values())
+    named = {
+        id_: f"{name}{f' …{id_[-6:]}' if often[name] > 1 else ''} ({len(processes[id_])} threads)"
+        for id_, name in programs.items()
+    }
+    return {id_: named[threads[0].member_id] for id_, threads in several.items()}
+
+
+def _program(group_id: str, thread: Member) -> str:
+    """Return what the client ids of a process's threads are made of: the program's own, or the one
+    that Java makes in every process, with the address.
+    """
+    program, _, number = thread.client_id.rpartition(THREAD)
+    if is_automatic(group_id, thread.client_id):
+        return f"{thread.client_id.rpartition('-')[0]} at {(thread.host or '').removeprefix('/')}"
+    return program if number and program else thread.client_id

@@ -12,11 +12,11 @@ successor. An id without a successor has departed.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from rebal.groups.clients import is_automatic
 from rebal.groups.evidence.exact import begins, logged_by_brokers, unnamed, when, with_joins
@@ -44,9 +44,14 @@ def rejections(
 
     If there are more, each client's newest rejections are kept, and at least one for every client.
     """
-    joins = _Joins(one for one in seen if isinstance(one, Joined))
+    found_joins = [one for one in seen if isinstance(one, Joined)]
+    joins, by_steps = _Joins(found_joins), list(filter(unnamed, found_joins))
     here = {member.client_id for member in members}
-    made = [_record(one, joins, alone=one.client_id not in here) for one in _final(seen)]
+    made = [
+        _record(one, joins, alone=one.client_id not in here)
+        for one in seen
+        if isinstance(one, Refused) and not _is_step(one, by_steps)
+    ]
     found: dict[Refusal, Refusal] = {}
     for one in (*known, *made):
         plain = replace(one, rejoined_as=None, rejoined_at=None)
@@ -56,20 +61,14 @@ def rejections(
     return _bounded(sorted(resolved, key=lambda one: (when(one.at), repr(one))))
 
 
-def _final(seen: Sequence[Observation]) -> Iterator[Refused]:
-    """Yield the rejections, except those that the client resolved with a longer list."""
-    joins = [one for one in seen if isinstance(one, Joined) and unnamed(one)]
-    for one in seen:
-        if isinstance(one, Refused) and not (
-            unnamed(one)
-            and any(
-                (join.client_id, join.host) == (one.client_id, one.host)
-                and begins(one.list, join.list)
-                and when(one.at) <= when(join.at)
-                for join in joins
-            )
-        ):
-            yield one
+def _is_step(one: Refused, joins: Sequence[Joined]) -> bool:
+    """Return whether the client resolved the rejection itself, with a longer list."""
+    return unnamed(one) and any(
+        (join.client_id, join.host) == (one.client_id, one.host)
+        and begins(one.list, join.list)
+        and when(one.at) <= when(join.at)
+        for join in joins
+    )
 
 
 class _Joins:
@@ -100,8 +99,9 @@ class _Joins:
         A dynamic client rejoins with a new member id, or on its connection: an older id is that
         of another process with its client id and address.
         """
-        keys = (*_keys(one), *more)
-        found = [join for key in keys for join in self._by.get(key, ()) if is_later(join)]
+        found = [
+            join for key in (*_keys(one), *more) for join in self._by.get(key, ()) if is_later(join)
+        ]
         if one.instance_id is not None:
             return found
         return [
@@ -132,18 +132,8 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
     apart: its later join is that of the instance id, or the client's where no other process has
     its client id.
     """
-    made = Refusal(
-        at=one.at,
-        times=one.times,
-        error=one.error,
-        client_id=one.client_id,
-        instance_id=one.instance_id,
-        host=one.host,
-        connection=one.connection,
-        list=one.list,
-        software=one.software,
-        evidence=one.evidence,
-    )
+    seen = asdict(one)
+    made = Refusal(**{name: seen[name] for name in Refusal.__struct_fields__ if name in seen})
     told = one.instance_id or (alone and not is_automatic(one.group_id, one.client_id))
     own = [(one.log, client_of(one))] if told and one.log and not one.host else []
     return _rejoined(made, joins.after(made, lambda join: _is_later(join, one), *own))
@@ -160,8 +150,7 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
         return replace(one, rejoined_as=holder.member_id, rejoined_at=holder.joined_at)
     if one.rejoined_as is not None or one.at is None:
         return one
-    later = joins.after(one, lambda join: _is_later(join, one))
-    if later:
+    if later := joins.after(one, lambda join: _is_later(join, one)):
         return _rejoined(one, later)
     for member in members:
         came = member.joined_at if one.instance_id is not None else member.first_joined_at
@@ -212,7 +201,6 @@ def clocks_apart(one: Refusal) -> timedelta:
 
 
 def _is_later(join: Joined, one: Refused | Refusal) -> bool:
-    """Return whether the join came after the rejection, which another machine may have logged."""
     if isinstance(one, Refused) and one.log == join.log:
         return is_after(join, one)
     apart = timedelta() if join.evidence.source is one.evidence.source else _SAME
@@ -243,8 +231,7 @@ def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:
         for numbers in clients.values()
         for rank, number in enumerate(numbers[:_MOST_OF_ONE])
     )
-    kept = sorted(-number for _, number in ranked[:MOST_REFUSALS])
-    return tuple(ordered[number] for number in kept)
+    return tuple(ordered[n] for n in sorted(-number for _, number in ranked[:MOST_REFUSALS]))
 
 
 MOST_DEPARTED: Final = 100
@@ -311,8 +298,8 @@ def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Depa
     dynamic = [life for life in gone if life.first.instance_id is None]
     # A static member has one successor at most, and it has its instance id.
     last = {life.first.instance_id: life for life in gone if life.first.instance_id is not None}
-    for same in (_by_address, _by_client_id):
-        dynamic = _unsucceeded(dynamic, successors, same)
+    for by_address in (True, False):
+        dynamic = _unsucceeded(dynamic, successors, by_address=by_address)
     found = {one.member_id: one for one in snapshot.departed}
     found |= {life.last.member_id: life.record() for life in (*dynamic, *last.values())}
     ordered = sorted(found.values(), key=lambda one: (when(one.last_seen), one.member_id))
@@ -368,26 +355,22 @@ def _lives(seen: Sequence[Observation]) -> dict[str, _Life]:
     }
 
 
-def _by_address(life: _Life) -> Hashable:
-    host = life.first.host.removeprefix("/")
-    return (life.first.client_id, host) if host else None
-
-
-def _by_client_id(life: _Life) -> Hashable:
-    return life.first.client_id or None
-
-
 def _unsucceeded(
-    gone: Sequence[_Life], successors: dict[str, _Life], same: Callable[[_Life], Hashable]
+    gone: Sequence[_Life], successors: dict[str, _Life], *, by_address: bool
 ) -> list[_Life]:
     """Return those of `gone` without a successor, and remove the successors of the others."""
+
+    def key_of(life: _Life) -> tuple[str, str] | None:
+        host = life.first.host.removeprefix("/") if by_address else ""
+        told = host if by_address else life.first.client_id
+        return (life.first.client_id, host) if told else None
+
     rest: list[_Life] = []
-    waiting: dict[Hashable, list[_Life]] = {}
+    waiting: defaultdict[tuple[str, str] | None, list[_Life]] = defaultdict(list)
     for life in sorted(successors.values(), key=lambda one: (when(one.first.at), one.first.line)):
-        waiting.setdefault(same(life), []).append(life)
+        waiting[key_of(life)].append(life)
     for life in sorted(gone, key=lambda one: (when(one.last.at), one.last.line)):
-        key = same(life)
-        queue = waiting.get(key, []) if key is not None else []
+        queue = waiting[key] if (key := key_of(life)) is not None else []
         first = next((one for one in queue if one is not life and _follows(one, life)), None)
         if first is None:
             rest.append(life)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from rebal.groups.classes import borrowed_names, not_by_name
 from rebal.groups.clients import eager_only, family, fixes_protocol, proven_family
 from rebal.groups.evidence.exact import evidence_key
+from rebal.groups.evidence.fingerprint import COOPERATIVE_STICKY
 from rebal.groups.model import (
     AssignorList,
     Contradiction,
@@ -22,7 +23,6 @@ from rebal.groups.model import (
 )
 from rebal.groups.reloads import has_whole_lists
 
-COOPERATIVE_STICKY: Final = "cooperative-sticky"
 # the eager-only assignors that a client with a fixed rebalance protocol can hold beside it
 _EAGER_ONLY: Final = ("range", "roundrobin", "sticky")
 
@@ -79,9 +79,8 @@ def _at_odds(
         return
     shown = f"[{', '.join(known.list)}]"
     if elected and elected not in known.list:
-        detail = f"elected: {elected}"
-        said = Evidence(source=snapshot.source, at=snapshot.captured_at, detail=detail)
-        yield f"{elected} is elected, so every list holds it, and this one is {shown}", (said,)
+        what = f"{elected} is elected, so every list holds it, and this one is {shown}"
+        yield what, snapshot.described(f"elected: {elected}")
     for answer in snapshot.probe_answers:
         if answer.supported is Tri.YES and answer.assignor not in known.list:
             yield (
@@ -110,8 +109,7 @@ def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) 
         return member
     elected = snapshot.group.assignor
     if elected:
-        detail = f"{elected} is elected, so every list holds it"
-        said = Evidence(source=snapshot.source, at=snapshot.captured_at, detail=detail)
+        (said,) = snapshot.described(f"{elected} is elected, so every list holds it")
         member = _with(member, said, at_least=(elected,))
     for answer in snapshot.probe_answers:
         if answer.supported is Tri.YES:
@@ -132,8 +130,7 @@ def _with_family_bounds(member: Member, elected: str) -> Member:
     if not client.key or member.software is None:
         return member
     version = member.software.version
-    said = member.software.evidence[-1:]
-    by = said[0] if said else Evidence(source=Source.ASSUMED)
+    by = next(reversed(member.software.evidence), Evidence(source=Source.ASSUMED))
     if client.cooperative(version) is Tri.NO:
         shown = f"{client.title} {version or ''}".strip()
         evidence = replace(by, detail=f"{shown} has no cooperative assignor")

@@ -83,11 +83,10 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     if len(lists) < 2:
         return bound, ()
     shown = " and ".join(f"[{', '.join(names)}]" for names in sorted(lists))
-    evidence = [newest_by_source(lists[names]) for names in sorted(lists)]
     contradiction = Contradiction(
         member_id=member.member_id,
         what=f"one member id joined with different lists: {shown}",
-        evidence=tuple(item for items in evidence for item in items),
+        evidence=tuple(e for names in sorted(lists) for e in newest_by_source(lists[names])),
     )
     return bound, (contradiction,)
 
@@ -116,7 +115,6 @@ def _exact(
 
 
 def _fits(classes: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    """Return whether these can be the classes of this list, in its order."""
     return len(classes) == len(names) and all(
         assignor_of(each) in (None, name) for each, name in zip(classes, names, strict=True)
     )
@@ -172,10 +170,7 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
 
 def newest_by_source(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """Return the newest evidence of each source, oldest first."""
-    found = tuple(evidence)
-    if len(found) < 2:
-        return found
-    newest = {item.source: item for item in sorted(found, key=evidence_key)}
+    newest = {item.source: item for item in sorted(evidence, key=evidence_key)}
     return tuple(sorted(newest.values(), key=evidence_key))
 
 
@@ -195,29 +190,30 @@ def _software(
     """Return the best known software: a name with its version, then the newest."""
     found = [known] if known is not None else []
     for join in joins:
-        if join.software is not None:
-            told = join.software
+        if (told := join.software) is not None:
             key = told.family or family_of(told.name, told.version)
-            # the consumers inside Kafka Streams introduce themselves as the Java client
-            key = "streams" if key == "java" and "stream" in names else key
-            # and so do Connect workers
-            key = "connect" if key == "java" and join.protocol_type == "connect" else key
-            evidence = told.evidence or (join.evidence,)
-            found.append(replace(told, family=key, evidence=newest_by_source(evidence)))
+            # The consumers inside Kafka Streams introduce themselves as the Java client, and so do
+            # Connect workers.
+            if key == "java" and ("stream" in names or join.protocol_type == "connect"):
+                key = "streams" if "stream" in names else "connect"
+            evidence = newest_by_source(told.evidence or (join.evidence,))
+            found.append(replace(told, family=key, evidence=evidence))
     return found[0] if len(found) == 1 else max(found, key=_rank, default=None)
 
 
 def _timeouts(known: Timeouts | None, joins: Sequence[Joined]) -> Timeouts | None:
     """Return the newest timeouts; like the list, they are fixed when the client is built."""
     found = [known] if known is not None else []
-    for join in joins:
-        told = Timeouts(
+    found += [
+        Timeouts(
             session_ms=join.session_timeout_ms,
             rebalance_ms=join.rebalance_timeout_ms,
             held_back_ms=join.held_back_ms,
             evidence=(join.evidence,),
         )
-        found += [told] if (told.session_ms, told.rebalance_ms) != (None, None) else []
+        for join in joins
+        if (join.session_timeout_ms, join.rebalance_timeout_ms) != (None, None)
+    ]
     if not found:
         return None
     found.sort(key=_told)

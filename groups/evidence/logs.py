@@ -34,14 +34,10 @@ from rebal.groups.evidence.observations import (
     Seen,
     by_field,
 )
-from rebal.groups.model import Evidence, GroupSnapshot, Member, Record, Source, Tri
+from rebal.groups.model import GroupSnapshot, Member, Record, Software, Source, Tri
 
 # A log that ends so shortly before the group was read, or after it, is of now.
 NOW: Final = timedelta(minutes=5)
-_UNSURE: Final = (
-    "{} shows rejections, and names neither a member of this group nor its cluster or coordinator: "
-    "leave it out if it is another cluster's"
-)
 
 
 class LogCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -59,22 +55,19 @@ def log_coverage(snapshot: GroupSnapshot) -> LogCoverage:
         for item in found.evidence
         if item.source is Source.CLIENT_LOG
     }
-    ids = [member.member_id for member in snapshot.members]
-    shown = at_odds | {member.member_id for member in snapshot.members if _in_client_log(member)}
-    return LogCoverage(
-        covered=tuple(each for each in ids if each in shown),
-        not_covered=tuple(each for each in ids if each not in shown),
-    )
+    ids: dict[bool, list[str]] = {True: [], False: []}
+    for member in snapshot.members:
+        ids[member.member_id in at_odds or _in_client_log(member)].append(member.member_id)
+    return LogCoverage(covered=tuple(ids[True]), not_covered=tuple(ids[False]))
 
 
 def _in_client_log(member: Member) -> bool:
     # A client other than Java shows its family alone, where its log does not show its start.
     software = member.software
     named = software if software is not None and software.family and software.name else None
-    facts = (member.assignors, named, member.ran)
     return any(
         item.source is Source.CLIENT_LOG
-        for fact in facts
+        for fact in (member.assignors, named, member.ran)
         if fact is not None
         for item in fact.evidence
     )
@@ -130,8 +123,14 @@ def own(
         for one in kept
         if isinstance(one, Refused) and answers.get(one.origin) is Tri.CANNOT_TELL
     }
-    named = map(_UNSURE.format, sorted(unsure))
-    return kept, (*_notes(foreign), *named)
+    return kept, (
+        *_notes(foreign),
+        *(
+            f"{log} shows rejections, and names neither a member of this group nor its cluster or "
+            "coordinator: leave it out if it is another cluster's"
+            for log in sorted(unsure)
+        ),
+    )
 
 
 def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRead]) -> Tri:
@@ -145,20 +144,15 @@ def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRe
     named = {cluster_id for log in logs for cluster_id in log.cluster_ids}
     if named and snapshot.cluster.cluster_id is not None:
         return Tri.YES if named == {snapshot.cluster.cluster_id} else Tri.NO
-    brokers = {log.broker for log in logs}
-    coordinator = group.coordinator
-    if coordinator and coordinator.host and f"{coordinator.host}:{coordinator.port}" in brokers:
+    main = group.coordinator
+    if main and main.host and any(log.broker == f"{main.host}:{main.port}" for log in logs):
         return Tri.YES
-    now = snapshot.captured_at
-    is_of_now = any(log.last_at and abs(now - log.last_at) <= NOW for log in logs)
-    return Tri.CANNOT_TELL if is_of_now and not _strangers(found) else Tri.NO
-
-
-def _strangers(found: Sequence[Seen]) -> bool:
-    """Return whether a client joined that did not leave and is not in the group."""
-    joined = {one.member_id for one in found if isinstance(one, Joined) and one.accepted}
-    replaced = {one.replaced_member_id for one in found if isinstance(one, Joined)}
-    return bool(joined - {one.member_id for one in found if isinstance(one, Left)} - replaced)
+    # Whoever joined and did not leave should be in the group.
+    strangers = {one.member_id for one in found if isinstance(one, Joined) and one.accepted}
+    strangers -= {one.member_id for one in found if isinstance(one, Left)}
+    strangers -= {o.replaced_member_id or "" for o in found if isinstance(o, Joined)}
+    is_of_now = any(log.last_at and abs(snapshot.captured_at - log.last_at) <= NOW for log in logs)
+    return Tri.CANNOT_TELL if is_of_now and not strangers else Tri.NO
 
 
 def _notes(foreign: dict[str, list[LogRead]]) -> Iterator[str]:
@@ -255,8 +249,10 @@ def placed(
     events = list(_events(found))
     while _tie(events, clocks, known):
         pass
-    offsets = {name: clock.offset for name, clock in clocks.items()}
-    return [_placed(one, clocks) for one in found], offsets
+    return (
+        [_placed(one, clocks) for one in found],
+        {name: clock.offset for name, clock in clocks.items()},
+    )
 
 
 def _by_brokers(snapshot: GroupSnapshot, log: LogRead) -> LogRead:
@@ -279,13 +275,10 @@ def _by_brokers(snapshot: GroupSnapshot, log: LogRead) -> LogRead:
 def _events(
     seen: Iterable[Observation],
 ) -> Iterator[tuple[_Event, datetime, Joined | Rebalanced]]:
-    """Yield the events that another source may date: a member's first join, or a generation."""
     for one in seen:
-        if not isinstance(one, Joined | Rebalanced) or one.at is None:
-            continue
-        if isinstance(one, Rebalanced):
+        if isinstance(one, Rebalanced) and one.at is not None:
             yield (one.group_id, "", one.generation_id), one.at, one
-        elif one.accepted and one.generation_id is not None:
+        elif isinstance(one, Joined) and one.accepted and one.at and one.generation_id is not None:
             yield (one.group_id, one.member_id, one.generation_id), one.at, one
 
 
@@ -314,18 +307,20 @@ def _tie(
 
 
 def _just_written(log: LogRead) -> Iterator[tuple[datetime, datetime]]:
-    if log.last_at is None or log.written_at is None or log.read_at is None:
-        return
-    fresh = abs(log.read_at - log.written_at) <= _JUST_NOW
-    if fresh and zone_offset(log.last_at - log.written_at, _WRITTEN) is not None:
+    if (
+        log.last_at is not None
+        and log.written_at is not None
+        and log.read_at is not None
+        and abs(log.read_at - log.written_at) <= _JUST_NOW
+        and zone_offset(log.last_at - log.written_at, _WRITTEN) is not None
+    ):
         yield log.last_at, log.written_at
 
 
 def zone_offset(difference: timedelta, tolerance: timedelta = _TOLERANCE) -> timedelta | None:
     """Return the zone offset that the difference of two clocks stands for, if it can be one."""
     offset = round(difference / _QUARTER) * _QUARTER
-    possible = offset in _OFFSETS and abs(difference - offset) <= tolerance
-    return offset if possible else None
+    return offset if offset in _OFFSETS and abs(difference - offset) <= tolerance else None
 
 
 def _steady(one: datetime, other: datetime) -> bool:
@@ -343,19 +338,15 @@ def _placed(one: Observation, clocks: dict[str, _Clock]) -> Observation:
     clock = clocks.get(one.origin) or _Clock()
     if isinstance(one, LogRead):
         return replace(one, local=False, last_at=clock.moment(one.last_at))
-    evidence = _moved(one.evidence, clock)
+    evidence = replace(one.evidence, at=clock.moment(one.evidence.at))
     changed: dict[str, object] = {"local": False, "at": clock.moment(one.at), "evidence": evidence}
     if isinstance(one, Joined):
         changed["built_at"] = clock.moment(one.built_at)
-    software = getattr(one, "software", None)
+    software: Software | None = getattr(one, "software", None)
     if software is not None:
-        said = tuple(_moved(item, clock) for item in software.evidence)
+        said = tuple(replace(item, at=clock.moment(item.at)) for item in software.evidence)
         changed["software"] = replace(software, evidence=said)
     return replace(one, **changed)
-
-
-def _moved(evidence: Evidence, clock: _Clock) -> Evidence:
-    return replace(evidence, at=clock.moment(evidence.at))
 
 
 def zone_notes(seen: Sequence[Observation], used: dict[str, timedelta | None]) -> Iterator[str]:
@@ -401,6 +392,7 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
     coordinator = snapshot.group.coordinator
     if coordinator is None or coordinator.rebalanced_since_load is not Tri.CANNOT_TELL:
         return snapshot
+    here = {(snapshot.group.group_id, member.member_id) for member in snapshot.members}
     for log in seen:
         if not (
             isinstance(log, LogRead)
@@ -412,9 +404,11 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
         shown = [one for one in seen if isinstance(one, Seen) and one.log == log.log]
         loads = (one for one in shown if isinstance(one, Loaded))
         load = max(loads, key=lambda one: one.line, default=None)
-        ended = [one for one in shown if isinstance(one, Rebalanced)]
-        rebalanced = any(load is None or is_after(one, load) for one in ended)
-        if _is_bound(snapshot, shown, log) if rebalanced else load is not None:
+        rebalanced = any(
+            isinstance(one, Rebalanced) and (load is None or is_after(one, load)) for one in shown
+        )
+        named = log.members | {(o.group_id, o.member_id) for o in shown if isinstance(o, Joined)}
+        if not here.isdisjoint(named) if rebalanced else load is not None:
             made = replace(
                 coordinator,
                 rebalanced_since_load=Tri.YES if rebalanced else Tri.NO,
@@ -425,10 +419,3 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
             )
             return replace(snapshot, group=replace(snapshot.group, coordinator=made))
     return snapshot
-
-
-def _is_bound(snapshot: GroupSnapshot, shown: Sequence[Seen], log: LogRead) -> bool:
-    """Return whether the log names a member that is in the group now."""
-    named = {(one.group_id, one.member_id) for one in shown if isinstance(one, Joined)}
-    here = {(snapshot.group.group_id, member.member_id) for member in snapshot.members}
-    return not here.isdisjoint(named | log.members)

@@ -13,7 +13,7 @@ Merging again, or in another order, gives the same result.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
 
@@ -46,14 +46,9 @@ from rebal.groups.model import (
     Source,
     Unmatched,
 )
+from rebal.groups.streams import THREAD
 
 _NAMED: Final = 3
-_WORKER: Final = Software(
-    family="connect",
-    evidence=(
-        Evidence(source=Source.DESCRIBE, detail="protocol type connect is Connect workers' own"),
-    ),
-)
 _T = TypeVar("_T")
 
 
@@ -71,17 +66,28 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     used = {
         o.origin: offsets[o.origin] for o in seen if isinstance(o, Seen) and o.origin in offsets
     }
-    notes = (*zone_notes(seen, used), *unused, *_conversions(seen))
+    conversions = (
+        f"the broker's log ({one.evidence.detail}): {one.what}"
+        + (f" at {one.at:%Y-%m-%d %H:%M:%SZ}" if one.at is not None else "")
+        for one in seen
+        if isinstance(one, Converted)
+    )
+    notes = (*zone_notes(seen, used), *unused, *conversions)
     snapshot = with_loads(snapshot, seen)
     joins = by_field(seen, Joined, "member_id")
     found = [with_joins(member, joins.pop(member.member_id, ())) for member in snapshot.members]
     ran = by_field(seen, Ran, "member_id")
     told = {one.member_id: one.software for one in seen if isinstance(one, Introduced)}
-    found = [(_introduced(member, told.get(member.member_id)), items) for member, items in found]
     shown = [with_ran(member, ran.get(member.member_id, ())) for member, _ in found]
-    found += [(member, items) for member, items in shown]
-    members = [_with_guess(member, snapshot) for member, _ in shown]
-    declared = _by_name((one for one in seen if isinstance(one, Declared)), members)
+    members = [_with_software(member, snapshot, told.get(member.member_id)) for member, _ in shown]
+    known = [member.assignors for member in members if member.assignors.classes]
+    # Members' own logs name the assignors of classes.
+    names = {each: name for one in known for each, name in zip(one.classes, one.list, strict=True)}
+    declared = [
+        replace(one, list=tuple(names.get(each, each) for each in one.list))
+        for one in seen
+        if isinstance(one, Declared)
+    ]
     files = bind(members, declared, group_id)
     members = [_with_declared(m, files.by_member.get(m.member_id)) for m in members]
     absent = [join for member_joins in joins.values() for join in member_joins]
@@ -93,7 +99,7 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
         departed=departed(snapshot, seen),
         contradictions=_joined(
             snapshot.contradictions,
-            [item for _, items in found for item in items] + list(contradictions(bounded)),
+            [*(item for _, items in (*found, *shown) for item in items), *contradictions(bounded)],
         ),
         unmatched=_joined(snapshot.unmatched, [*files.unmatched, *_absent(absent)]),
         expected_members=files.replicas if expected is None else expected,
@@ -102,36 +108,19 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
     )
 
 
-def _conversions(seen: Iterable[Observation]) -> Iterator[str]:
-    """Yield a note on each conversion between the protocols, or on why there was none."""
-    for one in seen:
-        if isinstance(one, Converted):
-            when_seen = f" at {one.at:%Y-%m-%d %H:%M:%SZ}" if one.at is not None else ""
-            yield f"the broker's log ({one.evidence.detail}): {one.what}{when_seen}"
-
-
-def _by_name(files: Iterable[Declared], members: Iterable[Member]) -> Iterator[Declared]:
-    """Yield `files` with assignor names for classes that the members' own logs name."""
-    known = [member.assignors for member in members if member.assignors.classes]
-    names = {each: name for one in known for each, name in zip(one.classes, one.list, strict=True)}
-    for one in files:
-        yield replace(one, list=tuple(names.get(each, each) for each in one.list))
-
-
-def _introduced(member: Member, software: Software | None) -> Member:
-    """Return `member` with this software, unless a join proved it: that names a version too."""
-    if software is None or is_named(member.software):
-        return member
-    return replace(member, software=software)
-
-
-def _with_guess(member: Member, snapshot: GroupSnapshot) -> Member:
-    """Return `member` with software guessed from its bytes and client id, if it named none."""
+def _with_software(member: Member, snapshot: GroupSnapshot, told: Software | None) -> Member:
+    """Return `member` with the software that it `told`, unless a join proved it: that names a
+    version too. If it named none it is guessed from its bytes and client id.
+    """
     group = snapshot.group
+    if told is not None and not is_named(member.software):
+        return replace(member, software=told)
     if member.software is not None:
         return member
     if group.protocol_type == "connect":
-        return replace(member, software=_WORKER)
+        detail = "protocol type connect is Connect workers' own"
+        said = Evidence(source=Source.DESCRIBE, detail=detail)
+        return replace(member, software=Software(family="connect", evidence=(said,)))
     if group.protocol_type not in ("consumer", None) or not snapshot.has_assignor_lists:
         return member
     guess = identify(
@@ -179,20 +168,14 @@ def _absent(joins: list[Joined]) -> list[Unmatched]:
 
 
 def _some(names: Iterable[str]) -> str:
-    """Return the first of the names, and how many more there are."""
     ordered = sorted(set(names))
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
     return f"{', '.join(ordered[:_NAMED])}{more}"
 
 
 def _joined(known: tuple[_T, ...], found: Iterable[_T]) -> tuple[_T, ...]:
-    """Return the known items, then the new ones, each once."""
     new = sorted((item for item in dict.fromkeys(found) if item not in known), key=repr)
     return (*known, *new)
-
-
-# Kafka Streams makes its consumers' client ids from the program's, one for each thread.
-_THREAD: Final = "-StreamThread-"
 
 
 class Bound(NamedTuple):
@@ -245,7 +228,10 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
             unmatched.append(_unmatched(one, why, may_start=True))
     bound: dict[str, DeclaredAssignors] = {}
     for member in members:
-        mine = claims[member.member_id] or [o for o in for_all if _same_client(o, member)]
+        proven = proven_family(member.software)
+        mine = claims[member.member_id] or [
+            one for one in for_all if one.family is None or proven in (None, one.family, "streams")
+        ]
         if len({_says(one) for one in mine}) == 1:
             bound[member.member_id] = _declared(mine)
         elif mine:
@@ -261,7 +247,7 @@ def _names(members: Sequence[Member]) -> _Names:
     """Return member ids by what a file may call them: instance id, client id, Streams program."""
     found: _Names = defaultdict(list)
     for member in members:
-        program, thread, _ = member.client_id.rpartition(_THREAD)
+        program, thread, _ = member.client_id.rpartition(THREAD)
         called = {"instance": member.instance_id, "client": member.client_id}
         for kind, name in (called | ({"program": program} if thread else {})).items():
             found[kind, name].append(member.member_id)
@@ -269,11 +255,8 @@ def _names(members: Sequence[Member]) -> _Names:
 
 
 def _claimed(one: Declared, names: _Names) -> list[str]:
-    """Return the ids of the members that the file names."""
-    if one.instance_id is not None:
-        found = names["instance", one.instance_id]
-    else:
-        found = names["client", one.client_id]
+    static = one.instance_id is not None
+    found = names["instance", one.instance_id] if static else names["client", one.client_id]
     if len(found) == 1:
         return found
     return names["program", one.client_id] if one.family == "streams" else []
@@ -312,12 +295,6 @@ def _same_in_all(values: Iterable[int | None]) -> int | None:
     return said.pop() if len(said) == 1 else None
 
 
-def _same_client(one: Declared, member: Member) -> bool:
-    """Return whether file and member can be of the same client family."""
-    proven = proven_family(member.software)
-    return one.family is None or proven in (None, one.family, "streams")
-
-
 def _why(one: Declared, sharing: int, members: Sequence[Member], alike: bool) -> str:
     if not members:
         return "the group has no members now"
@@ -336,8 +313,7 @@ def _nameless(files: Sequence[Declared]) -> list[Unmatched]:
     if not files:
         return []
     why = "they set no group.id, and no instance id or client id of theirs is a member's alone"
-    what = _some(one.where for one in files)
-    return [Unmatched(what=what, why=why, evidence=files[0].evidence)]
+    return [Unmatched(what=_some(o.where for o in files), why=why, evidence=files[0].evidence)]
 
 
 def _unmatched(one: Declared, why: str, *, may_start: bool = False) -> Unmatched:

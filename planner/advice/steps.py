@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import worker_list
 from rebal.groups.model import GroupState, Knowledge, Tri
-from rebal.groups.processes import process_names, threads_of
+from rebal.groups.streams import process_names, threads_of
 from rebal.planner.admission.check import Admission, Needs, admitted, restart
 from rebal.planner.admission.memory import INCONSISTENT, memory_of
 from rebal.planner.advice import wording as text

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import family, worker_list
 from rebal.groups.model import GroupSnapshot, Record, Tri
-from rebal.groups.processes import threads_of
+from rebal.groups.streams import threads_of
 from rebal.planner.facts import listed, names
 from rebal.planner.plan import Aim, Plan, Step, StepKind
 from rebal.planner.rehearsal.engine.member import Process, RunningProcess, refusal

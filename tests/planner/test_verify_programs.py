@@ -21,7 +21,7 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from rebal.groups.processes import process_names
+from rebal.groups.streams import process_names
 from rebal.groups.wire.user_data import StreamsUserData
 from rebal.planner.context import Context, comes_from, names
 from rebal.planner.paths import make_plan

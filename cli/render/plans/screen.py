@@ -47,7 +47,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.groups.model import Tri
-from rebal.groups.processes import process_names
+from rebal.groups.streams import process_names
 from rebal.planner.commands import ACCEPT, ANSWER, READ_MORE, show
 from rebal.planner.context import names
 from rebal.planner.plan import Finding, Plan, Setting, Severity, Step, Verdict
