@@ -13,8 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import default_list
-from rebal.groups.libraries import Library
+from rebal.groups.clients import Library, default_list
 from rebal.inspectors.manifests.reader import scope_of
 from rebal.planner.check.starts import PROGRAMS, Start, start_of
 

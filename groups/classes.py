@@ -5,8 +5,6 @@ member runs depends on its classes (ConsumerCoordinator asks their supportedProt
 that extends RangeAssignor and does not override name() is called `range`.
 """
 
-from typing import Final
-
 from rebal.groups.clients import assignor_of, assignors, eager_only, proven_family
 from rebal.groups.model import (
     AssignorList,
@@ -19,16 +17,14 @@ from rebal.groups.model import (
     Tri,
 )
 
-# The clients whose assignors are Java classes; None: the client is not proven.
-_JAVA: Final = (None, "java", "streams")
-
 
 def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
     """Return the names of Kafka's assignors behind which a member's log, or what it did with its
     partitions, shows a custom class.
     """
-    members = snapshot.members
-    return frozenset().union(*(borrowed_in(m.assignors) | disproved(m) for m in members))
+    return frozenset().union(
+        *(borrowed_in(member.assignors) | disproved(member) for member in snapshot.members)
+    )
 
 
 def disproved(member: Member) -> frozenset[str]:
@@ -38,11 +34,10 @@ def disproved(member: Member) -> frozenset[str]:
     where its own log shows Kafka's classes.
     """
     names = member.assignors.list
-    if member.ran is None or member.ran.value is not RebalanceProtocol.EAGER:
+    is_eager = member.ran is not None and member.ran.value is RebalanceProtocol.EAGER
+    if not is_eager or _prints_kafkas(member.assignors):
         return frozenset()
-    if _prints_kafkas(member.assignors) or any(eager_only(name) is not Tri.NO for name in names):
-        return frozenset()
-    return frozenset(names)
+    return frozenset(names if all(eager_only(name) is Tri.NO for name in names) else ())
 
 
 def _prints_kafkas(known: AssignorList) -> bool:
@@ -56,9 +51,10 @@ def _prints_kafkas(known: AssignorList) -> bool:
 
 def borrowed_in(known: AssignorList | Departed) -> frozenset[str]:
     """Return the names of Kafka's assignors in this list whose class is not Kafka's own."""
-    shown = zip(known.list, known.classes, strict=False)
     return frozenset(
-        name for name, each in shown if name in assignors() and assignor_of(each) != name
+        name
+        for name, each in zip(known.list, known.classes, strict=False)
+        if name in assignors() and assignor_of(each) != name
     )
 
 
@@ -66,8 +62,7 @@ def class_of(member: Member, name: str) -> str | None:
     """Return the class behind `name`; None unless the member's own log shows a custom class in its
     list.
     """
-    known = member.assignors
-    return dict(zip(known.list, known.classes, strict=False)).get(name)
+    return dict(zip(member.assignors.list, member.assignors.classes, strict=False)).get(name)
 
 
 def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
@@ -83,4 +78,6 @@ def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
         return name in borrowed_in(member.assignors)
     if _prints_kafkas(member.assignors):
         return False
-    return name in disproved(member) or proven_family(member.software) in _JAVA
+    # The clients whose assignors are Java classes, and one that is not proven.
+    java = (None, "java", "streams")
+    return name in disproved(member) or proven_family(member.software) in java

@@ -20,8 +20,6 @@ from rebal.groups.model import (
 
 NEVER: Final = "never"
 UNKNOWN: Final = "unknown"
-_NAMED: Final = {Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED}
-_NUMBERS: Final = re.compile(r"\d+(?:\.\d+)*")
 EMBEDDED: Final = re.compile(r"rdkafka-v?(\d+(?:\.\d+)*)")
 WITHOUT_STATIC: Final = ("kafkajs", "segmentio")
 """Families without static membership (KIP-345; tulios/kafkajs#884, segmentio/kafka-go#939)."""
@@ -106,8 +104,8 @@ class Vendor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 @cache
 def families() -> dict[str, Family]:
     """Return all families by key."""
-    data = load_data("clients.yaml", dict[str, tuple[Family, ...]])
-    return {family.key: family for family in data["families"]}
+    known = load_data("clients.yaml", dict[str, tuple[Family, ...]])["families"]
+    return {family.key: family for family in known}
 
 
 @cache
@@ -119,8 +117,8 @@ def libraries() -> tuple[str, ...]:
 @cache
 def assignors() -> dict[str, ClientAssignor]:
     """Return all known assignors by their name on the wire."""
-    data = load_data("assignors.yaml", dict[str, tuple[ClientAssignor, ...]])
-    return {known.name: known for known in data["assignors"]}
+    found = load_data("assignors.yaml", dict[str, tuple[ClientAssignor, ...]])["assignors"]
+    return {known.name: known for known in found}
 
 
 _UNKNOWN: Final = Family(
@@ -153,12 +151,15 @@ def family_of(software_name: str | None, version: str | None = None) -> str | No
         return None
     if version and EMBEDDED.search(version):
         return "librdkafka"
-    for known in families().values():
-        for name in known.software_names:
-            whole = software_name == name
-            if whole or (name.endswith("*") and software_name.startswith(name[:-1])):
-                return known.key
-    return None
+    return next(
+        (
+            known.key
+            for known in families().values()
+            for name in known.software_names
+            if software_name == name or (name[-1] == "*" and software_name.startswith(name[:-1]))
+        ),
+        None,
+    )
 
 
 def software_of(name: str | None, version: str | None, evidence: Evidence) -> Software | None:
@@ -174,8 +175,9 @@ def is_named(software: Software | None) -> bool:
     """Return whether the client itself or the user named it: by handshake, log or record."""
     if software is None or software.family is None:
         return False
-    sources = {item.source for item in software.evidence}
-    return bool((software.name and software.version) or sources & _NAMED)
+    named = (Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED)
+    by_itself = bool(software.name and software.version)
+    return by_itself or any(item.source in named for item in software.evidence)
 
 
 def proven_family(software: Software | None) -> str | None:
@@ -223,8 +225,7 @@ def default_list(key: str | None, version: str | None = None) -> tuple[str, ...]
         return None
     if len(known.defaults) == 1:
         return known.defaults[0].list
-    have = version_tuple(version)
-    if have is None:
+    if (have := version_tuple(version)) is None:
         return None
     return next((d.list for d in known.defaults if have >= (version_tuple(d.since) or ())), None)
 
@@ -233,11 +234,12 @@ def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
     """Return the protocols that a Connect worker with this connect.protocol offers; None if it is
     invalid.
     """
-    offers = ("sessioned", "compatible", "default")
-    value = connect_protocol.strip().lower()
-    first = "default" if value == "eager" else value
-    known = value in ("eager", "compatible", "sessioned")
-    return offers[offers.index(first) :] if known else None
+    offers = {
+        "sessioned": ("sessioned", "compatible", "default"),
+        "compatible": ("compatible", "default"),
+        "eager": ("default",),
+    }
+    return offers.get(connect_protocol.strip().lower())
 
 
 def assignor_of(class_or_name: str) -> str | None:
@@ -260,11 +262,10 @@ def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalancePr
     known = assignors().get(assignor)
     if known is None or known.protocols == "depends":
         return None
-    supported = frozenset(RebalanceProtocol(protocol) for protocol in known.protocols)
-    refuses = family(key).mixed_list == "refused"
-    if refuses and RebalanceProtocol.COOPERATIVE in supported:
-        return frozenset({RebalanceProtocol.COOPERATIVE})
-    return supported
+    cooperative = RebalanceProtocol.COOPERATIVE
+    if family(key).mixed_list == "refused" and cooperative in known.protocols:
+        return frozenset({cooperative})
+    return frozenset(known.protocols)
 
 
 def eager_only(assignor: str) -> Tri:
@@ -277,11 +278,7 @@ def eager_only(assignor: str) -> Tri:
 
 def named_families(text: str | None) -> tuple[str, ...]:
     """Return the families named in a version range: two in `java >= 3.4 or franz-go`."""
-    words = (text or "").replace(",", " ").split()
-    return tuple(word for word in words if word in families())
-
-
-_APACHE: Final = re.compile(r"[\d.]*")
+    return tuple(word for word in (text or "").replace(",", " ").split() if word in families())
 
 
 def apache_version(version: str) -> str:
@@ -289,7 +286,7 @@ def apache_version(version: str) -> str:
 
     Any other version is returned as it is; the text is empty for a line that is not known.
     """
-    if _APACHE.fullmatch(version):
+    if re.fullmatch(r"[\d.]*", version):
         # The vendors are not read for what none of them writes.
         return version
     for known in load_data("vendors.yaml", dict[str, tuple[Vendor, ...]])["vendors"]:
@@ -310,8 +307,8 @@ def version_tuple(version: str | None) -> tuple[int, ...] | None:
     if not version:
         return None
     embedded = EMBEDDED.search(version)
-    match = _NUMBERS.search(embedded[1] if embedded else apache_version(version))
-    if match is None:
+    text = embedded[1] if embedded else apache_version(version)
+    if (match := re.search(r"\d+(?:\.\d+)*", text)) is None:
         return None
     numbers = [int(number) for number in match[0].split(".")]
     while len(numbers) > 1 and numbers[-1] == 0:
@@ -322,8 +319,7 @@ def version_tuple(version: str | None) -> tuple[int, ...] | None:
 def older(software: Software, limit: str) -> Tri:
     """Return whether `software` is older than `limit`, by its version or its version range."""
     edge = version_tuple(limit) or ()
-    have = version_tuple(software.version)
-    if have is not None:
+    if (have := version_tuple(software.version)) is not None:
         return Tri.YES if have < edge else Tri.NO
     text = software.version_range or ""
     low, high = (re.search(sign + r" *(\d+(?:\.\d+)*)", text) for sign in (">=", "<(?!=)"))
@@ -335,12 +331,10 @@ def older(software: Software, limit: str) -> Tri:
 
 
 def _since(since: str, version: str | None) -> Tri:
-    first, have = version_tuple(since), version_tuple(version)
+    # Every version has what the first one has.
+    first, have = version_tuple(since), (0,) if since == "0" else version_tuple(version)
     if since == NEVER:
         return Tri.NO
-    # Every version has what the first one has.
-    if first == (0,):
-        return Tri.YES
     if first is None or have is None:
         return Tri.CANNOT_TELL
     return Tri.YES if have >= first else Tri.NO
@@ -348,8 +342,45 @@ def _since(since: str, version: str | None) -> Tri:
 
 @cache
 def _spellings() -> dict[str, str]:
-    made: dict[str, str] = {}
-    for known in assignors().values():
-        made[known.name] = known.name
-        made.update(dict.fromkeys(known.spellings, known.name))
-    return made
+    known = assignors().values()
+    return {each: one.name for one in known for each in (one.name, *one.spellings)}
+
+
+class Library(Record, frozen=True, kw_only=True):
+    """The client library that a build, lock or image file gives to a service.
+
+    `product` hides it (empty: none does).
+
+    Without a family no file names it. `default_list` is None where it is not known for this
+    version. `group_protocol` is False for a product that joins no group. `list_key` is how its
+    configuration spells the assignor list, `refuses` one sentence on lists that it does not take.
+    `own_list`: the product sets a list in some version, so that of others nothing is known.
+    `ecosystem` is the package's or image's, as in a package URL. `faults` are this version's: the
+    protocol under which each shows, and what it does. `where` is the file that names the package,
+    and `line` the line there (0: not known).
+    """
+
+    family: str | None = None
+    version: str | None = None
+    product: str = ""
+    product_version: str | None = None
+    default_list: tuple[str, ...] | None = None
+    group_protocol: bool = True
+    list_key: str | None = None
+    refuses: str | None = None
+    own_list: bool = True
+    ecosystem: str = ""
+    package: str = ""
+    faults: tuple[tuple[str, str], ...] = ()
+    where: str = ""
+    line: int = 0
+
+    @property
+    def title(self) -> str:
+        """Return `java 3.9.0`, or `java` where the version is not known."""
+        return f"{self.family or 'not known'} {self.version or ''}".rstrip()
+
+    @property
+    def product_title(self) -> str:
+        """Return `Logstash 8.10.0`; empty where no product hides the library."""
+        return f"{self.product} {self.product_version or ''}".rstrip() if self.product else ""

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Sequence
 from typing import Final, Self
 
-_STDIN: Final = "-"
 _ESCAPES: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
 
 
@@ -47,17 +46,15 @@ def quoted(word: str) -> str:
 
 
 def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if char.isprintable():
-        return char
+    if char in _ESCAPES or char.isprintable():
+        return _ESCAPES.get(char, char)
     errors = "surrogateescape" if "\udc80" <= char <= "\udcff" else "surrogatepass"
     return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", errors))
 
 
 def option(name: str, value: str) -> tuple[str, ...]:
     """Return the words of an option; a value that begins with a dash is joined to its name."""
-    if not value.startswith("-") or value == _STDIN:
+    if not value.startswith("-") or value == "-":
         return name, value
     return (f"{name}={value}" if name.startswith("--") else f"{name}{value}",)
 
@@ -72,6 +69,6 @@ def rebal(command: str, arguments: Sequence[str], words: Sequence[str]) -> Comma
 
     Arguments of which one begins with a dash come last, after `--`.
     """
-    if any(argument.startswith("-") for argument in arguments):
-        return Command("rebal", *command.split(), *words, "--", *arguments)
-    return Command("rebal", *command.split(), *arguments, *words)
+    last = any(argument.startswith("-") for argument in arguments)
+    rest = (*words, "--", *arguments) if last else (*arguments, *words)
+    return Command("rebal", *command.split(), *rest)

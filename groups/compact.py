@@ -14,7 +14,7 @@ Short lists and mappings stay as they are; both forms are read.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, groupby
+from itertools import chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self, TypeVar, overload
 
@@ -110,9 +110,6 @@ class ByTopic(dict[str, Partitions]):
     """Partitions by topic name, in the order given; never change one, since records share it."""
 
 
-_SHOWN: Final = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
-
-
 def read_partitions(value: object) -> Partitions:
     """Return one topic's partitions in a document.
 
@@ -147,7 +144,7 @@ def read_by_topic(value: object) -> ByTopic:
         try:
             made[topic] = read_partitions(numbers)
         except ValueError as error:
-            shown = topic if _SHOWN.match(topic) else "..."
+            shown = topic if re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) else "..."
             raise ValueError(f"{error} - at `$[{shown}]`") from None
     return made
 
@@ -159,8 +156,7 @@ FOLDED: Final = _LISTS | _MAPS
 # Mappings whose keys are names of topics, clients or settings, not of fields.
 _FREE: Final = _MAPS | {"lag", "families", "ignore", "settings", "features"}
 _LONG: Final = 20
-# Kafka's own names are plain; what a hand has written otherwise stays as it is.
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+\Z")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+\Z").match
 
 
 def fold(body: Any) -> Any:
@@ -173,11 +169,12 @@ def fold(body: Any) -> Any:
 
 
 def _folded(key: str, value: Any) -> Any:
-    collection = isinstance(value, Mapping | list | tuple)
-    if collection and len(value) > _LONG and key in FOLDED and all(map(_is_plain, value)):
-        if key in _LISTS and not isinstance(value, Mapping):
+    if isinstance(value, Mapping | list | tuple) and key in FOLDED and len(value) > _LONG:
+        # Kafka's own names are plain; what a hand has written otherwise stays as it is.
+        plain = all(isinstance(name, str) and _PLAIN(name) for name in value)
+        if plain and key in _LISTS and not isinstance(value, Mapping):
             return " ".join(value)
-        if key in _MAPS and isinstance(value, Mapping):
+        if plain and key in _MAPS and isinstance(value, Mapping):
             return "; ".join(f"{topic} {numbers}" for topic, numbers in value.items())
     return fold(value)
 
@@ -189,10 +186,6 @@ def unfold(body: Any) -> None:
             body[key] = value.split()
         elif isinstance(value, list) or (isinstance(value, dict) and key not in _FREE):
             unfold(value)
-
-
-def _is_plain(name: object) -> bool:
-    return isinstance(name, str) and _PLAIN.match(name) is not None
 
 
 _BROKERS: Final = re.compile(r"(?:-|-?[0-9]{1,10}(?:,-?[0-9]{1,10})*)\Z")
@@ -323,8 +316,7 @@ def _of(topic: str, value: object) -> list[Lag]:
             numbers = Partitions.parse(str(text))
             first, second = _offsets(topic, committed), _offsets(topic, end)
             if len(numbers) == len(first) == len(second):
-                each = zip(numbers, first, second, strict=True)
-                return [Lag(topic, *one) for one in each]
+                return list(map(Lag, repeat(topic), numbers, first, second))
             raise ValueError(
                 f"{topic} has {len(numbers)} partitions, {len(first)} committed and {len(second)} "
                 "end offsets"

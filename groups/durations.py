@@ -8,7 +8,6 @@ import re
 from typing import Final
 
 _DAY: Final = 86_400.0
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)")
 _UNITS: Final = {
     "ms": 0.001,
     "s": 1.0,
@@ -26,7 +25,7 @@ def seconds_of(text: str | float, *, days: float = 365) -> float:
     Raises:
         ValueError: it is none, or longer; the message is a clause.
     """
-    found = _DURATION.fullmatch(str(text).strip().lower())
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)", str(text).strip().lower())
     if found is None:
         raise ValueError(f"expected a duration such as 90s, 30m or 2h, got {str(text)[:40]!r}")
     seconds = float(found[1]) * _UNITS[found[2]]

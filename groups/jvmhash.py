@@ -1,7 +1,5 @@
 """Hash codes and sort keys of Java and Scala, from which Kafka's hash tables get their order."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 

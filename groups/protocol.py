@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rebal.groups.classes import borrowed_names, class_of, not_by_name
 from rebal.groups.clients import eager_only, family, protocols_of, proven_family
+from rebal.groups.coordinator import has_whole_lists
 from rebal.groups.model import (
     AssignorList,
     Evidence,
@@ -27,7 +28,6 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.groups.reloads import has_whole_lists
 from rebal.groups.streams import protocol_by_version
 
 _EAGER: Final = RebalanceProtocol.EAGER

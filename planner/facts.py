@@ -29,6 +29,7 @@ from rebal.groups.clients import (
     older,
     proven_family,
 )
+from rebal.groups.coordinator import has_whole_lists
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import (
     Evidence,
@@ -43,7 +44,6 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import ProtocolAnswer, member_protocol, undisputed
-from rebal.groups.reloads import has_whole_lists
 from rebal.planner.clients import cooperative, is_mixed, refuted
 from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed, opposite

@@ -1,7 +1,5 @@
 """Facts as data: client families, versions, assignor names and Kafka's messages, with sources."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from threading import Lock
 from typing import Any, Final, TypeVar
@@ -24,7 +22,7 @@ def load_data(name: str, kind: type[_T], package: str = __name__) -> _T:
     with _LOCK:
         if (package, name) not in _LOADED:
             text = files(package).joinpath(name).read_text(encoding="utf-8")
-            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-            _LOADED[package, name] = msgspec.convert(yaml.load(text, Loader=loader), kind)
+            read = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            _LOADED[package, name] = msgspec.convert(read, kind)
         found: _T = _LOADED[package, name]
     return found

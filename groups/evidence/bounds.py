@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from rebal.groups.classes import borrowed_names, not_by_name
 from rebal.groups.clients import eager_only, family, fixes_protocol, proven_family
+from rebal.groups.coordinator import has_whole_lists
 from rebal.groups.evidence.exact import evidence_key
 from rebal.groups.evidence.fingerprint import COOPERATIVE_STICKY
 from rebal.groups.model import (
@@ -21,7 +22,6 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.groups.reloads import has_whole_lists
 
 # the eager-only assignors that a client with a fixed rebalance protocol can hold beside it
 _EAGER_ONLY: Final = ("range", "roundrobin", "sticky")

@@ -10,9 +10,8 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from rebal.groups import clients
-from rebal.groups.clients import version_tuple
+from rebal.groups.clients import Library, version_tuple
 from rebal.groups.data import load_data
-from rebal.groups.libraries import Library
 from rebal.groups.model import Record
 
 # The numbers of a tag that is followed by more: 1.9-debian has two.

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from rebal.groups.clients import Library
 from rebal.groups.errors import DocumentError
-from rebal.groups.libraries import Library
 from rebal.inspectors.inventory.reader import configuration_text
 from rebal.inspectors.manifests import texts, trees
 from rebal.inspectors.manifests.products import hints, library_of, product_of

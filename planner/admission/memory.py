@@ -18,6 +18,7 @@ from itertools import combinations
 from typing import Final, TypeAlias
 
 from rebal.groups.clients import assignors
+from rebal.groups.coordinator import joined_since_load, never_loaded
 from rebal.groups.model import (
     Cluster,
     GroupState,
@@ -27,7 +28,6 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.groups.reloads import joined_since_load, never_loaded
 from rebal.planner.clients import cannot_hold
 from rebal.planner.facts import Facts, GroupFacts
 from rebal.planner.verdict import opposite

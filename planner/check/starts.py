@@ -19,9 +19,9 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import assignor_of, default_list, family, version_tuple
+from rebal.groups.clients import Library, assignor_of, default_list, family, version_tuple
+from rebal.groups.coordinator import elect
 from rebal.groups.evidence.observations import Declared
-from rebal.groups.libraries import Library
 from rebal.groups.model import (
     AssignorList,
     CoordinatorKind,
@@ -36,7 +36,6 @@ from rebal.groups.model import (
     Software,
     Source,
 )
-from rebal.groups.vote import elect
 from rebal.planner.clients import custom
 from rebal.planner.context import CLASSIC, CONSUMER, STREAMS
 from rebal.planner.facts import in_pairs

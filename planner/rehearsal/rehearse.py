@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignor
 from rebal.groups.clients import WITHOUT_STATIC
-from rebal.groups.vote import elect
+from rebal.groups.coordinator import elect
 from rebal.planner.rehearsal.engine.agenda import Chance, Latency
 from rebal.planner.rehearsal.engine.member import Process, SimulatedMember
 from rebal.planner.rehearsal.engine.world import World

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from rebal.groups.clients import family as known_family
 from rebal.groups.clients import is_automatic, proven_family
+from rebal.groups.coordinator import CLOCKS
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import (
     Evidence,
@@ -25,7 +26,6 @@ from rebal.groups.model import (
     Refusal,
     Tri,
 )
-from rebal.groups.reloads import CLOCKS
 from rebal.planner.admission.check import address, still_out
 from rebal.planner.context import Context, names
 from rebal.planner.facts import KEYS, natural, stated_in

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.coordinator import has_whole_lists
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Converted, Left, Loaded, LogRead, Rebalanced
 from rebal.groups.model import Coordinator, Evidence, Source, Timeouts, Tri
-from rebal.groups.reloads import has_whole_lists
 from tests.groups.observed import NOW, at, group, joined, member
 
 WHERE = {"log": "server.log", "origin": "broker 1"}

@@ -6,8 +6,8 @@ from itertools import combinations, permutations
 
 import pytest
 
+from rebal.groups.coordinator import elect
 from rebal.groups.model import CoordinatorKind
-from rebal.groups.vote import elect
 from tests.kafka.rawgroup import RawGroup
 
 KNOWN = ("range", "roundrobin", "sticky", "cooperative-sticky")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from rebal.groups.libraries import Library
+from rebal.groups.clients import Library
 from rebal.inspectors.manifests.reader import read_manifests
 from rebal.inspectors.repository.tree import folder_tree
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rebal.groups.clients import default_list
-from rebal.groups.libraries import Library
+from rebal.groups.clients import Library, default_list
 from rebal.inspectors.manifests.products import products
 from rebal.inspectors.manifests.reader import _FORMATS
 from tests.manifests.folders import place, read_folder

@@ -11,9 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from rebal.groups.clients import Library
 from rebal.groups.compact import NO_LAG, Lag, Lags, Partitions
+from rebal.groups.coordinator import candidates, elect
 from rebal.groups.evidence.observations import Declared
-from rebal.groups.libraries import Library
 from rebal.groups.model import (
     AssignorList,
     CoordinatorKind,
@@ -26,7 +27,6 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.vote import candidates, elect
 from rebal.planner.check.judge import Judgement, judge
 from rebal.planner.check.starts import Start, start_of, worlds
 from rebal.planner.difference import Changed, MemberEvent, difference, environment

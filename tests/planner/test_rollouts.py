@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.coordinator import candidates, elect
 from rebal.groups.model import CoordinatorKind
-from rebal.groups.vote import candidates, elect
 from rebal.planner.paths import make_plan
 from tests.examples import examples
 from tests.planner.builder import group_of

@@ -24,6 +24,7 @@ from rebal.groups.assignors import (
 from rebal.groups.assignors.connect import eager
 from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
 from rebal.groups.compact import Partitions
+from rebal.groups.coordinator import elect
 from rebal.groups.model import (
     CoordinatorKind,
     GroupSnapshot,
@@ -34,7 +35,6 @@ from rebal.groups.model import (
     Record,
     TopicPartitions,
 )
-from rebal.groups.vote import elect
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.leaders import work_of
 from rebal.planner.rehearsal.engine.member import Process, RunningProcess, fixed_protocol, refusal

@@ -12,8 +12,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Owned
+from rebal.groups.coordinator import elect
 from rebal.groups.model import CoordinatorKind, GroupState
-from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Timer
 from rebal.planner.rehearsal.engine.memory import (
     Assigned,

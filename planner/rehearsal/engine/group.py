@@ -7,8 +7,8 @@ Source: GroupMetadataManager of Kafka's group coordinator (4.1), `convertToConsu
 from collections.abc import Sequence
 from typing import Final, cast
 
+from rebal.groups.coordinator import elect
 from rebal.groups.model import CoordinatorKind, GroupState
-from rebal.groups.vote import elect
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup, Seat, Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup

@@ -1,4 +1,4 @@
-"""The coordinator's vote: which assignor a classic group elects from its members' lists.
+"""The coordinator: its vote on the assignor, and the lists in its memory after a load.
 
 Candidates are the assignors that every list holds; each member votes for the first candidate of its
 list; most votes win. A tie goes to the name that comes first in the coordinator's own table of
@@ -6,17 +6,22 @@ votes, and so by the names' hashes: a `java.util.HashMap` in the Java coordinato
 ClassicGroup.selectProtocol) and Scala 2.13's immutable HashMap in the Scala one (before 4.0,
 GroupMetadata.selectProtocol; builds for Scala 2.12 are treated alike). If that order depends on the
 member ids too (names with colliding hashes), the tie is left open.
+
+Once a coordinator has loaded a group from its records it has the elected assignor alone of each
+list: a record keeps no more. In the next rebalance the members send their lists again, but for a
+static member that is down then: it keeps what the load left until its session ends, which begins
+anew with each rebalance (KIP-345; the coordinator's `onCompleteJoin` removes dynamic members only).
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Final
 
 from rebal.groups.jvmhash import scala_improved, string_hash
-from rebal.groups.model import CoordinatorKind, Record
+from rebal.groups.model import CoordinatorKind, GroupSnapshot, Member, Record, Tri
 
 _TREE_BIN: Final = 8
-_HASH_BITS: Final = 32
 _LEVEL_BITS: Final = 5
 
 
@@ -36,9 +41,7 @@ class Vote(Record, frozen=True, kw_only=True):
 
 def candidates(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """Return the assignors that every list holds, sorted by name; empty if there are no lists."""
-    if not lists:
-        return ()
-    return tuple(sorted(set(lists[0]).intersection(*lists[1:])))
+    return tuple(sorted(set(lists[0]).intersection(*lists[1:]))) if lists else ()
 
 
 def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
@@ -50,24 +53,21 @@ def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
         return Vote(assignor=None, candidates=(), votes={})
     counts = Counter(next(name for name in names if name in able) for names in lists)
     votes = dict(sorted(counts.items()))
-    most = max(votes.values())
-    leading = [name for name, count in votes.items() if count == most]
+    leading = [name for name, count in votes.items() if count == max(votes.values())]
     winner = leading[0] if len(leading) == 1 else _first(leading, list(votes), kind)
     return Vote(assignor=winner, candidates=able, votes=votes, tie=len(leading) > 1)
 
 
 def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str | None:
-    """Return the one of `leading` that the table of all `voted` names lists first, if certain."""
     tables = {CoordinatorKind.JAVA: _java_places, CoordinatorKind.SCALA: _scala_places}
     places = tables[kind](voted) if kind in tables else None
     if places is None:
         return None
-    first = min(places[name] for name in leading)
-    winners = [name for name in leading if places[name] == first]
-    return winners[0] if len(winners) == 1 else None
+    first, second, *_ = sorted(leading, key=places.__getitem__)
+    return first if places[first] != places[second] else None
 
 
-def _java_places(names: list[str]) -> dict[str, tuple[int, ...]] | None:
+def _java_places(names: list[str]) -> Mapping[str, tuple[int, ...]] | None:
     """Return each name's bucket in a HashMap of `names`.
 
     None when a bucket is so full that the map would resize or turn it into a tree.
@@ -75,13 +75,9 @@ def _java_places(names: list[str]) -> dict[str, tuple[int, ...]] | None:
     capacity = 16
     while len(names) > capacity * 3 // 4:
         capacity *= 2
-    hashes = {name: string_hash(name) for name in names}
-    places: dict[str, tuple[int, ...]] = {
-        name: ((h ^ h >> 16) & (capacity - 1),) for name, h in hashes.items()
-    }
-    if max(Counter(places.values()).values()) >= _TREE_BIN:
-        return None
-    return places
+    hashes = map(string_hash, names)
+    places = {n: ((h ^ h >> 16) & (capacity - 1),) for n, h in zip(names, hashes, strict=True)}
+    return None if max(Counter(places.values()).values()) >= _TREE_BIN else places
 
 
 def _scala_places(names: list[str]) -> dict[str, tuple[int, ...]]:
@@ -97,10 +93,54 @@ def _scala_place(own: int, hashes: Collection[int]) -> tuple[int, ...]:
     in its sub-nodes.
     """
     place: tuple[int, ...] = ()
-    for shift in range(0, _HASH_BITS, _LEVEL_BITS):
+    for shift in range(0, 32, _LEVEL_BITS):
         so_far = (1 << shift + _LEVEL_BITS) - 1
         shared = sum((own ^ other) & so_far == 0 for other in hashes) > 1
         place += (shared, own >> shift & 31)
         if not shared:
             break
     return place
+
+
+CLOCKS: Final = timedelta(seconds=5)
+"""How far two machines' clocks may differ unseen."""
+
+
+def has_whole_lists(snapshot: GroupSnapshot) -> bool:
+    """Return whether the coordinator certainly holds each list as its member sent it.
+
+    Only then does a probe's "no" show that a member's list lacks the assignor.
+    """
+    coordinator = snapshot.group.coordinator
+    if coordinator is None or coordinator.rebalanced_since_load is not Tri.YES:
+        return False
+    return never_loaded(snapshot) or all(
+        member.instance_id is None
+        or joined_since_load(snapshot, member)
+        or _outlasts(snapshot, member)
+        for member in snapshot.members
+    )
+
+
+def never_loaded(snapshot: GroupSnapshot) -> bool:
+    """Return whether the partition's first leader still coordinates the group (leader epoch 0)."""
+    main = snapshot.group.coordinator
+    return main is not None and main.leader_epoch == 0 and main.rebalanced_since_load is Tri.YES
+
+
+def joined_since_load(snapshot: GroupSnapshot, member: Member) -> bool:
+    """Return whether a log shows an accepted join of this member after the last load."""
+    coordinator = snapshot.group.coordinator
+    loaded = coordinator.loaded_at if coordinator is not None else None
+    # A client's own log may date its join, by another machine's clock.
+    return (
+        loaded is not None and member.joined_at is not None and member.joined_at > loaded + CLOCKS
+    )
+
+
+def _outlasts(snapshot: GroupSnapshot, member: Member) -> bool:
+    session = member.timeouts.session_ms if member.timeouts is not None else None
+    began = snapshot.group.generation_at
+    if session is None or began is None or not snapshot.clock_compared:
+        return False
+    return snapshot.captured_at - began > timedelta(milliseconds=session) + CLOCKS

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebal.groups.coordinator import candidates, elect
 from rebal.groups.jvmhash import string_hash
 from rebal.groups.model import CoordinatorKind
-from rebal.groups.vote import candidates, elect
 
 JAVA, SCALA, UNKNOWN = CoordinatorKind.JAVA, CoordinatorKind.SCALA, CoordinatorKind.UNKNOWN
 TIES = Path(__file__).parent.parent / "data" / "vote" / "ties.tsv"
