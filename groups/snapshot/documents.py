@@ -33,7 +33,6 @@ from rebal.groups.snapshot.plain_yaml import PlainLoader, read_yaml
 
 SCHEMA: Final = "rebal.snapshot/1"
 Format = Literal["yaml", "json"]
-_FORMATS: Final[dict[str, Format]] = {"json": "json", "yaml": "yaml", "yml": "yaml"}
 _T = TypeVar("_T")
 _WHERE: Final = re.compile(
     r"(?P<what>.*?)(?: - at `\$(?P<topic>\[.*\])`)?(?: - at `(?P<path>[^`]*)`)?\Z", re.DOTALL
@@ -49,31 +48,18 @@ _HIDDEN: Final = re.compile(
 _END: Final = "...\n"
 # Characters: from here on a text is looked over before it is parsed.
 _BIG: Final = 2_000_000
-_SCHEMA_LINE: Final = re.compile(
-    r"""^[{ ]?["']?schema["']?[ \t]*:[ \t]*["']?([^\s"'#]*)""", re.MULTILINE
-)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """Puts double quotes, the only style with escapes, around every text that needs one."""
 
-    def represent_text(self, text: str) -> yaml.ScalarNode:
+    def represent_str(self, text: str) -> Any:
         """Represent one string; a newline in it is an escape, so only the layout breaks lines."""
         style = '"' if "\n" in text or _HIDDEN.search(text) else None
-        node: yaml.ScalarNode = self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-        return node
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _Dumper.represent_text)
-
-
-def _yaml_escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _json_escape(match: re.Match[str]) -> str:
-    return json.dumps(match[0])[1:-1]
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def enc_hook(value: object) -> object:
@@ -94,7 +80,6 @@ def dec_hook(kind: type, value: object) -> object:
 
 
 def _replicas(value: object) -> Replicas:
-    """Read replicas from text, or from a list with one list for each partition."""
     if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
         return Replicas.parse(str(value))
     if isinstance(value, list) and all(
@@ -118,7 +103,8 @@ def format_of(name: str) -> Format:
     Raises:
         DocumentError: another ending.
     """
-    form = _FORMATS.get(name.rsplit(".", 1)[-1].lower())
+    forms: dict[str, Format] = {"json": "json", "yaml": "yaml", "yml": "yaml"}
+    form = forms.get(name.rpartition(".")[2].lower())
     if form is None:
         raise DocumentError(f"{name}: the ending says the format: use .yaml, .yml or .json.")
     return form
@@ -143,11 +129,17 @@ def text_of(body: Mapping[str, object], form: Format) -> str:
     Characters that a terminal obeys or hides (controls, bidirectional marks) are written as the
     format's own escapes, so that the text is safe to show and reads back as it was.
     """
+
+    def escaped(match: re.Match[str]) -> str:
+        if form == "json":
+            return json.dumps(match[0])[1:-1]
+        code = ord(match[0])
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
     if form == "json":
-        text = json.dumps(body, indent=2, ensure_ascii=False)
-        return _HIDDEN.sub(_json_escape, text) + "\n"
+        return _HIDDEN.sub(escaped, json.dumps(body, indent=2, ensure_ascii=False)) + "\n"
     text = yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1_000_000_000)
-    return _HIDDEN.sub(_yaml_escape, text)
+    return _HIDDEN.sub(escaped, text)
 
 
 @contextmanager
@@ -192,16 +184,16 @@ def loads(
         assert match is not None
         path = (match["path"] or "$").removeprefix("$").removeprefix(".") + (match["topic"] or "")
         steps = [a or b for a, b in _STEP.findall("." + path if path[:1] != "[" else path)]
-        line = line_of(text, steps)
+        where = f" (line {line})" if (line := line_of(text, steps)) else ""
         what = match["what"][:1].lower() + match["what"][1:]
-        where = f" (line {line})" if line else ""
         raise DocumentError(f"{name}: {path or 'document'}: {what}{where}.") from None
 
 
 def _body(text: str, form: Format, name: str, schema: str, *, by_hand: bool) -> dict[str, object]:
     if form == "yaml" and len(text) > _BIG:
         # A parser needs a minute for what these checks find at once.
-        found = _SCHEMA_LINE.search(text)
+        line = r"""(?m)^[{ ]?["']?schema["']?[ \t]*:[ \t]*["']?([^\s"'#]*)"""
+        found = re.search(line, text)
         _check_schema(found and found[1], schema, name)
         _check_end(text, name)
     try:
@@ -245,24 +237,19 @@ def file_stem(group_id: str) -> str:
     Letters, digits, `.`, `_` and `-` stay; every other byte becomes `%XX`; a leading dot or dash
     too. Ids that differ in case only have names that differ in case only.
     """
-    made = re.sub(
-        rb"[^A-Za-z0-9._-]",
-        lambda m: b"%%%02X" % m[0][0],
-        group_id.encode("utf-8", "surrogatepass"),
-    ).decode("ascii")
+    raw = group_id.encode("utf-8", "surrogatepass")
+    made = re.sub(rb"[^A-Za-z0-9._-]", lambda m: b"%%%02X" % m[0][0], raw).decode("ascii")
     if made[:1] in (".", "-"):
         made = f"%{ord(made[0]):02X}{made[1:]}"
     if len(made) > 180:
-        digest = hashlib.sha256(group_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        made = f"{made[:160]}%~{digest}"
+        made = f"{made[:160]}%~{hashlib.sha256(raw).hexdigest()[:16]}"
     return made or "%"
 
 
 def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        twice = next(key for key, count in counts.items() if count > 1)
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f"the key `{twice}` stands twice in one object")
     return made
 
@@ -270,17 +257,13 @@ def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _check_schema(found: object, wanted: str, name: str) -> None:
     if found == wanted:
         return
-    kind, _, major = wanted.partition("/")
-    if not isinstance(found, str) or found.partition("/")[0] != kind:
-        raise DocumentError(f"{name}: schema: expected {wanted}, got {_short(found)}.")
+    said = "nothing" if found is None else repr(found)[:60]
+    if not isinstance(found, str) or found.partition("/")[0] != wanted.partition("/")[0]:
+        raise DocumentError(f"{name}: schema: expected {wanted}, got {said}.")
     raise DocumentError(
-        f"{name}: schema: this rebal reads {kind}/{major}, the file says {_short(found)}; "
+        f"{name}: schema: this rebal reads {wanted}, the file says {said}; "
         "use the rebal version that wrote it."
     )
-
-
-def _short(value: object) -> str:
-    return "nothing" if value is None else repr(value)[:60]
 
 
 def _syntax(error: Exception, form: Format) -> str:
@@ -321,7 +304,6 @@ def line_of(text: str, steps: Sequence[str]) -> int | None:
 
 # The seal protects against edits and damage, not against somebody who also writes new digests.
 CHECKSUM: Final = "checksum"
-_DIGITS: Final = 12
 
 
 def checksum(body: Mapping[str, object]) -> str:
@@ -330,7 +312,11 @@ def checksum(body: Mapping[str, object]) -> str:
     A list of records has its length and a digest for each; a record with an `id` (a step) has one
     for each field.
     """
-    return " ".join(f"{path}:{_digest(value)}" for path, value in _parts(body))
+    texts = (
+        (path, json.dumps(_plain(fold(value)), sort_keys=True, separators=(",", ":")))
+        for path, value in _parts(body)
+    )
+    return " ".join(f"{path}:{hashlib.sha256(t.encode()).hexdigest()[:12]}" for path, t in texts)
 
 
 def check_seal(body: Mapping[str, object], name: str) -> None:
@@ -372,11 +358,6 @@ def _parts(body: Mapping[str, object]) -> Iterator[tuple[str, object]]:
                     yield f"{key}[{number}]", one
         else:
             yield key, value
-
-
-def _digest(value: object) -> str:
-    text = json.dumps(_plain(fold(value)), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:_DIGITS]
 
 
 def _plain(value: Any) -> Any:

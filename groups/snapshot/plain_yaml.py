@@ -11,7 +11,6 @@ from typing import Any, Final
 import yaml
 
 _DEEPEST: Final = 64
-_MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -23,7 +22,7 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise _error("a key is no text", key.start_mark)
-            if key.tag == _MERGE:
+            if key.tag == "tag:yaml.org,2002:merge":
                 raise _error("merges (<<) are not read", key.start_mark)
             name = self.construct_object(key)
             if name in made:
@@ -58,10 +57,8 @@ def events(text: str, loader: Any, deepest: int) -> Iterator[yaml.Event]:
     """
     depth = 0
     for event in yaml.parse(text, Loader=loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > deepest:
             raise _error("nested too deep", event.start_mark)
         yield event

@@ -59,13 +59,10 @@ def redact(snapshot: GroupSnapshot) -> GroupSnapshot:
 
 def random_end(member_id: str) -> str | None:
     """Return the random end of a member id, which `redact` keeps; None if it has none."""
-    found = _RANDOM.search(member_id)
-    return found[1] if found else None
+    return found[1] if (found := _RANDOM.search(member_id)) else None
 
 
 class _Redaction:
-    """The pseudonyms of one snapshot, numbered in the order of the real names."""
-
     def __init__(self, snapshot: GroupSnapshot) -> None:
         people: tuple[Member | Refusal | Departed, ...] = (
             *snapshot.members,
@@ -119,26 +116,25 @@ class _Redaction:
         if isinstance(value, tuple):
             return tuple(map(self.of, value))
         if isinstance(value, Evidence):
-            detail = self._text(_without_path(value))
-            return msgspec.structs.replace(value, detail=detail, workload=None)
+            # The name of its file is often that of the host.
+            detail = _WHERE.sub(r"file:\1", value.detail)
+            if value.source is Source.CONFIG_FILE and detail:
+                detail = "file"
+            return msgspec.structs.replace(value, detail=self._text(detail), workload=None)
         if isinstance(value, msgspec.Struct):
-            fields = value.__struct_fields__
-            return type(value)(**{name: self.of(getattr(value, name), name) for name in fields})
+            fields = msgspec.structs.asdict(value)
+            return type(value)(**{name: self.of(each, name) for name, each in fields.items()})
         return value
 
     def _host(self, real: str) -> str:
-        """Return the pseudonym of a host, with the slash before it that Kafka writes."""
-        slash = "/" if real.startswith("/") else ""
-        return slash + self._hosts.get(real.removeprefix("/"), "")
+        slash, name = ("/", real[1:]) if real.startswith("/") else ("", real)
+        return slash + self._hosts.get(name, "")
 
     def _text(self, said: str) -> str:
         """Replace known names in free text by pseudonyms, other addresses by `address`."""
-        made = self._pattern.sub(lambda found: self._known[found[0]], said)
-        return _ADDRESS.sub("address", made)
+        return _ADDRESS.sub("address", self._pattern.sub(lambda m: self._known[m[0]], said))
 
     def _subscription(self, sent: Subscription) -> Subscription:
-        if self._keeps_user_data:
-            return sent
         data = sent.user_data
         user_data = None if data is None else self._user_data(data)
         return msgspec.structs.replace(sent, user_data=user_data)
@@ -157,15 +153,7 @@ def _unmatched(found: Unmatched) -> Unmatched:
     )
 
 
-def _without_path(evidence: Evidence) -> str:
-    """Return the detail without the file's name, which is often that of the host."""
-    if evidence.source is Source.CONFIG_FILE:
-        return "file" if evidence.detail else ""
-    return _WHERE.sub(r"file:\1", evidence.detail)
-
-
 def _numbered(real: Iterable[str], kind: str) -> dict[str, str]:
     """Return real → `kind-7`, numbered with leading zeros in Java's string order, without ""."""
     found = sorted({text for text in real if text}, key=utf16)
-    width = len(str(len(found)))
-    return {text: f"{kind}-{n:0{width}}" for n, text in enumerate(found, 1)}
+    return {text: f"{kind}-{n:0{len(str(len(found)))}}" for n, text in enumerate(found, 1)}

@@ -17,7 +17,6 @@ from rebal.groups.wire.schema import Cursor, Message, nullable_bytes, nullable_t
 
 _T = TypeVar("_T")
 _NEWEST: Final = 3
-_INT16 = struct.Struct(">h").unpack_from
 _INT32, _UINT32 = struct.Struct(">i").unpack_from, struct.Struct(">I").unpack_from
 _SUBSCRIPTION: Final = Message("ConsumerProtocolSubscription")
 _ASSIGNMENT: Final = Message("ConsumerProtocolAssignment")
@@ -40,12 +39,10 @@ def decode_subscription(data: bytes) -> Subscription:
     Raises:
         WireError: see `Message.read`; also a negative version or a negative partition.
     """
-    direct = _directly(data, _subscription)
-    if direct is not None:
+    if (direct := _directly(data, _subscription)) is not None:
         return direct
     version, found, cursor = _SUBSCRIPTION.read(data)
-    owned = found.get("owned_partitions")
-    if owned is not None:
+    if (owned := found.get("owned_partitions")) is not None:
         found["owned_partitions"] = _by_topic(cursor, owned)
     return Subscription(version=version, **found)
 
@@ -56,20 +53,14 @@ def decode_assignment(data: bytes) -> ConsumerAssignment:
     Raises:
         WireError: as `decode_subscription`.
     """
-    direct = _directly(data, _assignment)
-    if direct is not None:
+    if (direct := _directly(data, _assignment)) is not None:
         return direct
     version, found, cursor = _ASSIGNMENT.read(data)
-    partitions = _by_topic(cursor, found["partitions"])
-    return ConsumerAssignment(
-        version=version,
-        partitions=partitions,
-        user_data=found["user_data"],
-    )
+    found["partitions"] = _by_topic(cursor, found["partitions"])
+    return ConsumerAssignment(version=version, **found)
 
 
 def _by_topic(cursor: Cursor, entries: tuple[tuple[str, tuple[int, ...]], ...]) -> TopicPartitions:
-    """Return partitions by topic, topics in the order of their first entries."""
     read: dict[str, list[int]] = {}
     for topic, numbers in entries:
         read.setdefault(topic, []).extend(numbers)
@@ -81,8 +72,8 @@ def _by_topic(cursor: Cursor, entries: tuple[tuple[str, tuple[int, ...]], ...]) 
 
 def _directly(data: bytes, read: Callable[[bytes, int], tuple[_T, int]]) -> _T | None:
     """Return what the bytes say; None where they have a fault, or more than the fields."""
+    version = int.from_bytes(data[:2], signed=True)
     try:
-        (version,) = _INT16(data)
         found, at = read(data, version)
     except (struct.error, ValueError):
         return None
@@ -116,8 +107,7 @@ def _subscription(data: bytes, version: int) -> tuple[Subscription, int]:
 def _assignment(data: bytes, version: int) -> tuple[ConsumerAssignment, int]:
     partitions, at = _by_name(data, 2)
     user_data, at = nullable_bytes(data, at)
-    found = ConsumerAssignment(version=version, partitions=partitions, user_data=user_data)
-    return found, at
+    return ConsumerAssignment(version=version, partitions=partitions, user_data=user_data), at
 
 
 def _by_name(data: bytes, at: int) -> tuple[dict[str, Partitions], int]:

@@ -23,11 +23,7 @@ from rebal.groups.wire.schema import Message, nullable_text, plain_bytes, plain_
 OFFSET_COMMITS: Final = (0, 1)
 GROUP_METADATA: Final = 2
 CONSUMER_GROUP_METADATA: Final = 3
-CONSUMER_GROUP_PARTITION_METADATA: Final = 4
 CONSUMER_GROUP_MEMBER_METADATA: Final = 5
-CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: Final = 6
-CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: Final = 7
-CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: Final = 8
 
 KINDS: Final = {
     0: "LEGACY_OFFSET_COMMIT",
@@ -56,8 +52,6 @@ KINDS: Final = {
     23: "STREAMS_GROUP_TOPOLOGY",
 }
 """Kafka's own names by kind; a kind that is not here is newer than this table."""
-
-_OF_MEMBERS: Final = frozenset({5, 7, 8, 10, 13, 14, 19, 21, 22})
 
 
 class GroupKey(Record, frozen=True, kw_only=True):
@@ -95,7 +89,7 @@ Key = GroupKey | UnknownKey
 _KEY: Final = Message("OffsetsKey")
 _KEYS: Final[Mapping[int, Callable[..., Key]]] = MappingProxyType(
     dict.fromkeys(KINDS, GroupKey)
-    | dict.fromkeys(_OF_MEMBERS, MemberKey)
+    | dict.fromkeys((kind for kind, name in KINDS.items() if "MEMBER" in name), MemberKey)
     | dict.fromkeys(OFFSET_COMMITS, OffsetCommitKey)
     | {GROUP_METADATA: GroupMetadataKey}
 )
@@ -123,10 +117,8 @@ def group_type(version: int) -> GroupType:
     """Return the type of group that writes records of this kind; unknown if any type does."""
     if version == GROUP_METADATA:
         return GroupType.CLASSIC
-    for prefix in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
-        if KINDS.get(version, "").startswith(f"{prefix.value.upper()}_GROUP_"):
-            return prefix
-    return GroupType.UNKNOWN
+    prefix = KINDS.get(version, "").partition("_GROUP_")[0].lower()
+    return GroupType(prefix) if prefix in ("consumer", "share", "streams") else GroupType.UNKNOWN
 
 
 class GroupMetadataMember(Record, frozen=True, kw_only=True):
@@ -175,7 +167,6 @@ def decode_group_metadata(data: bytes) -> GroupMetadata:
 
 _DIRECT: Final = 3
 """The version that is read directly, which brokers since 2.3 write."""
-_INT16: Final = struct.Struct(">h").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
 _TWO_INT32: Final = struct.Struct(">ii").unpack_from
 _INT64_INT32: Final = struct.Struct(">qi").unpack_from
@@ -195,7 +186,7 @@ def group_metadata_head(data: bytes) -> tuple[GroupMetadata, int, int]:
         state_timestamp_ms, count = _INT64_INT32(data, at)
     except (struct.error, ValueError) as error:
         raise WireError(str(error)) from None
-    (version,) = _INT16(data)
+    version = int.from_bytes(data[:2], signed=True)
     if version != _DIRECT or count < 0:
         raise WireError(f"Version {version} with {count} members.")
     group = GroupMetadata(
@@ -366,24 +357,24 @@ def _member(
 
 DECODERS: Final[Mapping[int, tuple[Message, Callable[..., Value]]]] = MappingProxyType(
     {
-        CONSUMER_GROUP_METADATA: (Message("ConsumerGroupMetadataValue"), GroupEpoch),
-        CONSUMER_GROUP_PARTITION_METADATA: (
+        3: (Message("ConsumerGroupMetadataValue"), GroupEpoch),
+        4: (
             Message("ConsumerGroupPartitionMetadataValue", topics=TopicMetadata),
             PartitionMetadata,
         ),
-        CONSUMER_GROUP_MEMBER_METADATA: (
+        5: (
             Message("ConsumerGroupMemberMetadataValue", supported_protocols=SupportedProtocol),
             _member,
         ),
-        CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA: (
+        6: (
             Message("ConsumerGroupTargetAssignmentMetadataValue"),
             TargetEpoch,
         ),
-        CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER: (
+        7: (
             Message("ConsumerGroupTargetAssignmentMemberValue"),
             TargetAssignment,
         ),
-        CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: (
+        8: (
             Message("ConsumerGroupCurrentMemberAssignmentValue"),
             CurrentAssignment,
         ),

@@ -22,8 +22,6 @@ Read = Callable[["Cursor", str], Any]
 _LEFT_OUT: Final = "-"
 _UINT16: Final = struct.Struct(">H").unpack_from
 _UINT32: Final = struct.Struct(">I").unpack_from
-_NULL_TEXT: Final = b"\xff" * 2
-_NULL_BYTES: Final = b"\xff" * 4
 
 
 class Cursor:
@@ -61,8 +59,7 @@ class Cursor:
 
 
 def _fixed(form: str) -> Read:
-    packed = struct.Struct(form)
-    unpack, size = packed.unpack_from, packed.size
+    unpack, size = struct.Struct(form).unpack_from, struct.calcsize(form)
 
     def read(cursor: Cursor, about: str) -> Any:
         try:
@@ -91,7 +88,7 @@ def plain_text(data: bytes, at: int) -> tuple[str, int]:
 
 def nullable_text(data: bytes, at: int) -> tuple[str | None, int]:
     """Return the text at this place or None, and where it ends; as `plain_text`."""
-    return (None, at + 2) if data.startswith(_NULL_TEXT, at) else plain_text(data, at)
+    return (None, at + 2) if data.startswith(b"\xff\xff", at) else plain_text(data, at)
 
 
 def plain_bytes(data: bytes, at: int) -> tuple[bytes, int]:
@@ -110,11 +107,10 @@ def plain_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 def nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     """Return the bytes at this place or None, and where they end; as `plain_bytes`."""
-    return (None, at + 4) if data.startswith(_NULL_BYTES, at) else plain_bytes(data, at)
+    return (None, at + 4) if data.startswith(b"\xff" * 4, at) else plain_bytes(data, at)
 
 
 def _varint(cursor: Cursor, about: str) -> int:
-    """Read an unsigned variable-length number of at most 32 bits (KIP-482)."""
     data, at, value = cursor.data, cursor.at, 0
     for shift in (0, 7, 14, 21, 28):
         if at >= len(data):
@@ -130,17 +126,9 @@ def _varint(cursor: Cursor, about: str) -> int:
     raise cursor.error(f"{about} does not fit in 32 bits")
 
 
-def _compact_length(cursor: Cursor, about: str) -> int:
-    return _varint(cursor, about) - 1
-
-
 def uuid_text(raw: bytes) -> str:
     """Return an id of 16 bytes as Kafka prints it: 22 characters of URL-safe base64 (KIP-516)."""
     return urlsafe_b64encode(raw)[:22].decode("ascii")
-
-
-def _uuid(cursor: Cursor, about: str) -> str:
-    return uuid_text(cursor.take(16, about))
 
 
 _FIXED: Final[dict[str, tuple[Read, int]]] = {
@@ -148,14 +136,12 @@ _FIXED: Final[dict[str, tuple[Read, int]]] = {
     "int16": (_fixed(">h"), 2),
     "int32": (_fixed(">i"), 4),
     "int64": (_fixed(">q"), 8),
-    "uuid": (_uuid, 16),
+    "uuid": (lambda cursor, about: uuid_text(cursor.take(16, about)), 16),
 }
-_INT32: Final = _FIXED["int32"][0]
 _LENGTHS: Final = {"string": struct.Struct(">h"), "bytes": struct.Struct(">i")}
 
 
 def _sized(kind: str, compact: bool, nullable: bool) -> Read:
-    """Return a reader of text or bytes, which begin with their length."""
     unpack, width = _LENGTHS[kind].unpack_from, _LENGTHS[kind].size
     is_text = kind == "string"
 
@@ -192,11 +178,12 @@ def _sized(kind: str, compact: bool, nullable: bool) -> Read:
     return read
 
 
-def _array(length: Read, nullable: bool, smallest: int, entries: Callable[..., Any]) -> Read:
+def _array(compact: bool, nullable: bool, smallest: int, entries: Callable[..., Any]) -> Read:
     """Return a reader of arrays whose entries have at least `smallest` bytes."""
+    int32 = _FIXED["int32"][0]
 
     def read(cursor: Cursor, about: str) -> Any:
-        count = length(cursor, about)
+        count = _varint(cursor, about) - 1 if compact else int32(cursor, about)
         if count < 0:
             if not nullable:
                 raise cursor.error(f"{about} has the length {count}")
@@ -291,8 +278,7 @@ def _within(version: int, versions: str) -> bool:
     """Return whether versions such as `0-3`, `2+` or `5,7-8` hold this one."""
     for part in versions.split(",") if versions else ():
         low, _, high = part.removesuffix("+").partition("-")
-        end = version if part.endswith("+") else int(high or low)
-        if int(low) <= version <= end:
+        if int(low) <= version and (part.endswith("+") or version <= int(high or low)):
             return True
     return False
 
@@ -341,8 +327,8 @@ class Message:
             raise cursor.error(f"version {version} is not {shown}")
         if version not in self._bodies:
             flexible = _within(version, self._schema.flexible)
-            fields = self._schema.fields
-            self._bodies[version] = self._struct(fields, version, dict, flexible=flexible)
+            body = self._struct(self._schema.fields, version, dict, flexible=flexible)
+            self._bodies[version] = body
         return self._bodies[version]
 
     def _struct(
@@ -391,13 +377,7 @@ class Message:
         read = self._plain_value(field, version, flexible)
         if not _within(version, field.optional):
             return read
-
-        def optional(cursor: Cursor, about: str) -> Any:
-            if cursor.at == len(cursor.data):
-                return None
-            return read(cursor, about)
-
-        return optional
+        return lambda cursor, about: None if cursor.at == len(cursor.data) else read(cursor, about)
 
     def _plain_value(self, field: Field, version: int, flexible: bool) -> Read:
         if field.kind in _FIXED:
@@ -405,21 +385,18 @@ class Message:
         nullable = _within(version, field.nullable)
         if field.kind in _LENGTHS:
             return _sized(field.kind, flexible, nullable)
-        length = _compact_length if flexible else _INT32
         if field.kind == "[]int32":
-            return _array(length, nullable, 4, _int32s)
+            return _array(flexible, nullable, 4, _int32s)
         if field.kind == "[]string":
-            text = _sized("string", flexible, nullable=False)
-            return _array(length, nullable, 1 if flexible else 2, _entries(text, "an entry of "))
+            entries = _entries(_sized("string", flexible, nullable=False), "an entry of ")
+            return _array(flexible, nullable, 1 if flexible else 2, entries)
         part = self._parts.get(field.key)
         item = self._struct(field.fields, version, part, flexible=flexible)
         fields = self._schema.present(field.fields, version)
         smallest = sum(_smallest(each, flexible) for each in fields) + flexible
-        return _array(length, nullable, smallest, _entries(item))
+        return _array(flexible, nullable, smallest, _entries(item))
 
 
 def _smallest(field: Field, flexible: bool) -> int:
-    """Return how many bytes a field has at least."""
-    if field.kind in _FIXED:
-        return _FIXED[field.kind][1]
-    return 1 if flexible else 2 if field.kind == "string" else 4
+    size = 1 if flexible else 2 if field.kind == "string" else 4
+    return _FIXED[field.kind][1] if field.kind in _FIXED else size

@@ -12,7 +12,7 @@ metadata and get an assignment, v0 to v2.
 import struct
 from base64 import urlsafe_b64decode
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from rebal.groups.errors import WireError
@@ -71,14 +71,9 @@ def encode_sticky(user_data: StickyUserData) -> bytes:
     topics: dict[str, list[int]] = {}
     for topic, partition in user_data.previous:
         topics.setdefault(topic, []).append(partition)
-    generation = user_data.generation
-    return b"".join(
-        (
-            _int32s(len(topics)),
-            *(_name(topic) + _int32s(len(each), *each) for topic, each in topics.items()),
-            b"" if generation is None else _int32s(generation),
-        )
-    )
+    generation = () if user_data.generation is None else (user_data.generation,)
+    listed = (_name(topic) + _int32s(len(each), *each) for topic, each in topics.items())
+    return b"".join((_int32s(len(topics)), *listed, _int32s(*generation)))
 
 
 def decode_cooperative_sticky(data: bytes | None) -> int | None:
@@ -96,8 +91,9 @@ def decode_cooperative_sticky(data: bytes | None) -> int | None:
     return generation
 
 
+@lru_cache(maxsize=64)
 def encode_cooperative_sticky(generation: int) -> bytes:
-    """Return the four bytes of `generation`.
+    """Return the four bytes of `generation`, which all members of a group send at each rebalance.
 
     Raises:
         WireError: a generation that is not a signed 32-bit number.
@@ -192,9 +188,9 @@ def decode_worker(data: bytes) -> WorkerMetadata:
         WireError: see `Message.read`; also a negative version.
     """
     version, found, _ = _WORKER.read(data)
-    ran: bytes | None = found.pop("assignment", None)
-    assignment = None if ran is None else decode_worker_assignment(ran)
-    return WorkerMetadata(version=version, assignment=assignment, **found)
+    if (ran := found.get("assignment")) is not None:
+        found["assignment"] = decode_worker_assignment(ran)
+    return WorkerMetadata(version=version, **found)
 
 
 def decode_worker_assignment(data: bytes) -> WorkerAssignment:
@@ -204,5 +200,4 @@ def decode_worker_assignment(data: bytes) -> WorkerAssignment:
         WireError: as `decode_worker`.
     """
     version, found, _ = _WORKER_ASSIGNMENT.read(data)
-    made: dict[str, Any] = {**found, "delay_ms": found.get("delay_ms") or 0}
-    return WorkerAssignment(version=version, **made)
+    return WorkerAssignment(version=version, **{**found, "delay_ms": found.get("delay_ms") or 0})

@@ -7,7 +7,6 @@ leaves out partitions that another member must revoke first.
 """
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -179,11 +178,8 @@ def _remember_partitions(member: SpecMember) -> bytes | None:
 
 
 def _remember_generation(member: SpecMember) -> bytes:
-    return _generation(NO_GENERATION if member.generation is None else member.generation)
-
-
-# All members of a group send the same, at each of many rebalances.
-_generation: Final = lru_cache(maxsize=64)(encode_cooperative_sticky)
+    generation = member.generation
+    return encode_cooperative_sticky(NO_GENERATION if generation is None else generation)
 
 
 ASSIGNORS: Final = {
