@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rebal.groups.assignors import NAMES, Assignment, LeaderWouldFail, Spec, SpecMember
-from rebal.groups.assignors.client.claims import Memories
 from rebal.groups.assignors.client.kafka import ASSIGNORS
 from rebal.groups.assignors.client.problem import Problem
+from rebal.groups.assignors.client.sticky import Memories
 from rebal.groups.wire.user_data import StickyUserData, decode_sticky, encode_sticky
 from tests.examples import examples
 

@@ -54,7 +54,12 @@ class Balancing:
         self._sizes = [len(codes) for codes in lists]
         most = {id(topics): self._most_of(topics) for topics in problem.subscribed}
         self._most = [most[id(topics)] for topics in problem.subscribed]
-        self.movable = [m for m in range(len(lists)) if self._is_movable(m)]
+        self.movable = [
+            member
+            for member, codes in enumerate(lists)
+            if len(codes) < self._most[member]
+            or any(len(takers[code % self._step]) > 1 for code in codes)
+        ]
         self._fixed = set(range(len(lists))).difference(self.movable)
         self._order = sorted((self._sizes[m], problem.rank[m]) for m in self.movable)
         self._held: list[Counter[int]] = []
@@ -111,12 +116,6 @@ class Balancing:
             return self._problem.total
         return sum(self._problem.counts[topic] for topic in topics)
 
-    def _is_movable(self, member: int) -> bool:
-        codes = self._lists[member]
-        if len(codes) < self._most[member]:
-            return True
-        return any(len(self._takers[code % self._step]) > 1 for code in codes)
-
     def _squares(self) -> int:
         return sum(size * size for size, _ in self._order)
 
@@ -140,18 +139,16 @@ class Balancing:
         """Return the movable subscriber with the fewest partitions, the first by name."""
         found = self._fewest_of.get(topic)
         if found is None:
-            takers = self._taker_sets[topic]
+            takers, by_name = self._taker_sets[topic], self._by_name
             if len(takers) * len(takers) < len(self._order):
                 members = takers - self._fixed
                 found = min(members, key=lambda m: (self._sizes[m], self._problem.rank[m]))
             else:
-                by_name = self._by_name
                 found = next(m for _, rank in self._order if (m := by_name[rank]) in takers)
             self._fewest_of[topic] = found
         return found
 
-    def _move(self, code: int, to: int) -> int:
-        """Move the partition, or the one that goes instead; the member that loses it."""
+    def _move(self, code: int, to: int) -> None:
         code = self._movements.stand_in(code, self._owner_of(code), to)
         owner = self._owner_of(code)
         rank, sizes = self._problem.rank, self._sizes
@@ -171,18 +168,13 @@ class Balancing:
             insort(self._order, (sizes[member], rank[member]))
         self._fewest_of.clear()
         self._balanced = None
-        return owner
 
     def _is_balanced(self) -> bool:
         if self._balanced is None:
             if not self._order:
                 raise self._throws(self._fixed, [])
-            if self._order[0][0] >= self._order[-1][0] - 1:
-                self._balanced = True
-            elif self._simple:
-                self._balanced = not self._some_topic_unfair()
-            else:
-                self._balanced = not self._some_partition_unfair()
+            unfair = self._some_topic_unfair if self._simple else self._some_partition_unfair
+            self._balanced = self._order[0][0] >= self._order[-1][0] - 1 or not unfair()
         return self._balanced
 
     def _some_topic_unfair(self) -> bool:
@@ -245,11 +237,10 @@ class Balancing:
     def _never_ends(self, topics: Topics) -> Exception:
         contested = [code for _, codes in topics for code in codes if code in self._previous]
         homes = {self._previous[code] for code in contested}
-        owners = {self._owner[code] for code in contested}
         return self._problem.failure(
             "the leader would never end: it moves the same partitions back and forth between "
             "members whose claims are of different generations",
-            homes | owners,
+            homes | {self._owner[code] for code in contested},
             contested,
             never_ends=True,
         )
@@ -279,8 +270,7 @@ class Movements:
         """Note that `code` moves from `owner` to `to`."""
         partition, topic = divmod(code, len(self._hashes))
         source = owner
-        before = self._moved.pop(code, None)
-        if before is not None:
+        if (before := self._moved.pop(code, None)) is not None:
             table = self._between[topic, *before]
             table.remove(code)
             if not table:

@@ -1,30 +1,47 @@
 """Kafka's four client-side assignors as objects with KIP-429's contract.
 
+`range` gives each member a run of neighbouring partitions of each topic. Where racks matter
+(KIP-881), a first pass gives members partitions with a replica on their rack, up to each member's
+share; topics with the same members and partition counts get the same numbers, so that they stay
+co-partitioned. The remaining partitions are assigned without regard to racks.
+
+`roundrobin` deals all partitions, sorted, to the members in turn and skips members that did not
+subscribe to the topic.
+
 `sticky` and `cooperative-sticky` are one computation with two sources of owned partitions. A
 `sticky` member revokes its partitions before it rejoins, so its user data lists them. A
 `cooperative-sticky` member lists them in its subscription. The result of `cooperative-sticky`
 leaves out partitions that another member must revoke first.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain, groupby, islice, repeat
 from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors.client.claims import (
-    NO_GENERATION,
+from rebal.groups.assignors.client.problem import Problem, Racks, matter, places
+from rebal.groups.assignors.client.sticky import (
     Memories,
-    Memory,
     all_alike,
+    assign_constrained,
+    assign_general,
     remembered,
     settle,
 )
-from rebal.groups.assignors.client.problem import Problem
-from rebal.groups.assignors.client.stateless import assign_range, assign_roundrobin
-from rebal.groups.assignors.client.sticky import assign_constrained, assign_general
-from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember
+from rebal.groups.assignors.spec import (
+    Assignment,
+    Owned,
+    Spec,
+    SpecMember,
+    TopicPartition,
+    by_instance,
+)
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.wire.user_data import (
+    NO_GENERATION,
     StickyUserData,
     decode_cooperative_sticky,
     encode_cooperative_sticky,
@@ -32,41 +49,158 @@ from rebal.groups.wire.user_data import (
 )
 
 
-def assign_sticky(problem: Problem) -> list[list[int]]:
-    """Return each member's codes, in the leader's order.
+def assign_range(problem: Problem) -> Assignment:
+    """Return what `range` assigns, in the order the leader returns it."""
+    places = problem.subscribers(by_instance(problem.members), once=True)
+    if any(member.rack for member in problem.members):
+        racks = Racks(problem)
+        shares = [_Share(problem, topic, places[topic], racks) for topic in problem.leader_topics]
+        if any(share.racks_matter for share in shares):
+            return problem.assignment(_with_racks(problem, shares))
+    result: list[list[TopicPartition]] = [[] for _ in problem.members]
+    for topic in problem.leader_topics:
+        members, pairs = places[topic], problem.pairs_of(topic)
+        base, more = divmod(len(pairs), len(members))
+        start = 0
+        # Of few partitions the last members get none.
+        for i, member in enumerate(members if base else members[:more]):
+            stop = start + base + (i < more)
+            result[member] += pairs[start:stop]
+            start = stop
+    return problem.assignment(result)
+
+
+class _Share:
+    """One topic while it is being shared out: who may still get how much of it."""
+
+    def __init__(self, problem: Problem, topic: int, members: list[int], racks: Racks) -> None:
+        self.topic = topic
+        self.members = members
+        self.count = problem.counts[topic]
+        self.base, self.more = divmod(self.count, len(members))
+        self.given: dict[int, list[int]] = {member: [] for member in members}
+        self.left: dict[int, None] = dict.fromkeys(range(self.count))
+        self.of_member = racks.of_member
+        mine = {racks.of_member[member] for member in members} - {None}
+        self.partition_racks = racks.of_topic(topic) if mine else []
+        self.racks_matter = matter(mine, self.partition_racks)
+
+    def room(self, member: int) -> int:
+        """Return how many more partitions the member may get now."""
+        return max(0, self.base + (self.more > 0) - len(self.given[member]))
+
+    def near(self, member: int, partition: int) -> bool:
+        """Return whether the member has no rack, or the rack of a replica."""
+        rack, racks = self.of_member[member], self.partition_racks
+        return rack is None or (bool(racks) and rack in racks[partition])
+
+    def give(self, member: int, partitions: list[int]) -> None:
+        """Assign remaining partitions to the member."""
+        self.given[member] += partitions
+        if partitions and len(self.given[member]) > self.base:
+            self.more -= 1
+        for partition in partitions:
+            del self.left[partition]
+
+    def give_in_turn(self, *, near_only: bool) -> None:
+        """Give each member in turn as many partitions as it has room for."""
+        for member in self.members:
+            if room := self.room(member):
+                fit = (p for p in self.left if not near_only or self.near(member, p))
+                self.give(member, list(islice(fit, room)))
+
+
+def _with_racks(problem: Problem, shares: list[_Share]) -> list[list[TopicPartition]]:
+    alike: dict[tuple[tuple[int, ...], int], list[_Share]] = {}
+    for share in shares:
+        alike.setdefault((tuple(share.members), len(share.partition_racks)), []).append(share)
+    for (_, count), together in alike.items():
+        if len(together) > 1:
+            _give_alike(together, count)
+        elif together[0].racks_matter:
+            together[0].give_in_turn(near_only=True)
+    result: list[list[TopicPartition]] = [[] for _ in problem.members]
+    for share in sorted(shares, key=lambda share: share.topic):
+        share.give_in_turn(near_only=False)
+        for member, partitions in share.given.items():
+            result[member] += zip(repeat(problem.topics[share.topic]), sorted(partitions))
+    return result
+
+
+def _give_alike(shares: list[_Share], count: int) -> None:
+    open_members = dict.fromkeys(shares[0].members)
+    for partition in range(count):
+        taker = next(
+            (
+                member
+                for member in open_members
+                if all(s.near(member, partition) and s.room(member) > 0 for s in shares)
+            ),
+            None,
+        )
+        if taker is None:
+            continue
+        for share in shares:
+            share.give(taker, [partition])
+        if not any(share.room(taker) for share in shares):
+            del open_members[taker]
+
+
+def assign_roundrobin(problem: Problem) -> Assignment:
+    """Return what `roundrobin` assigns, in the order the leader returns it.
+
+    Over successive topics with the same n subscribers, each subscriber gets every n-th partition;
+    the topics before decide only which of them is first.
+    """
+    order = by_instance(problem.members)
+    seat = places(order)
+    subscribers = problem.subscribers(order, once=True)
+    result: list[list[TopicPartition]] = [[] for _ in order]
+    turn = 0
+    for _, topics in groupby(range(len(subscribers)), key=lambda topic: id(subscribers[topic])):
+        some = list(topics)
+        takers = subscribers[some[0]]
+        pairs = list(chain.from_iterable(map(problem.pairs_of, some)))
+        step = len(takers)
+        first = bisect_left(takers, turn, key=seat.__getitem__) % step
+        takers = takers[first:] + takers[:first]
+        for i, member in enumerate(takers[: len(pairs)]):
+            result[member] += pairs[i::step]
+        turn = (seat[takers[(len(pairs) - 1) % step]] + 1) % len(order)
+    return problem.assignment(result)
+
+
+def assign_sticky(problem: Problem, *, by_user_data: bool = True) -> Assignment:
+    """Return what `sticky` assigns; without `by_user_data`, if each member's lists what it owns.
 
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
     """
     memories = Memories(problem)
-    return _assigned(problem, lambda member: memories.read(member.user_data))
-
-
-def assign_remembered(problem: Problem) -> list[list[int]]:
-    """Return the result of `assign_sticky` if the members' user data lists what they own now.
-
-    Raises:
-        LeaderWouldFail: the leader would throw, or never end.
-    """
 
     def memory(member: SpecMember) -> tuple[list[int], int]:
+        if by_user_data:
+            return memories.read(member.user_data)
         if member.generation is None:
             return [], NO_GENERATION
         return problem.codes(list(remembered(member))), member.generation
 
-    return _assigned(problem, memory)
-
-
-def _assigned(problem: Problem, memory: Memory) -> list[list[int]]:
     claims = settle(problem, memory)
     if all_alike(problem):
-        return assign_constrained(problem, claims)[0]
-    return assign_general(problem, claims)
+        return problem.from_codes(assign_constrained(problem, claims)[0])
+    return problem.from_codes(assign_general(problem, claims))
 
 
-def assign_cooperative(problem: Problem) -> list[list[int]]:
-    """Return each member's codes that `cooperative-sticky` assigns in this round."""
-    claims = settle(problem, lambda member: _from_subscription(problem, member))
+def assign_cooperative(problem: Problem) -> Assignment:
+    """Return what `cooperative-sticky` assigns in this round."""
+
+    def memory(member: SpecMember) -> tuple[list[int], int]:
+        generation = member.generation
+        if generation is None or generation < 0:
+            generation = decode_cooperative_sticky(member.user_data)
+        return problem.codes(member.owned), NO_GENERATION if generation is None else generation
+
+    claims = settle(problem, memory)
     if all_alike(problem):
         lists, moving = assign_constrained(problem, claims)
     else:
@@ -75,7 +209,7 @@ def assign_cooperative(problem: Problem) -> list[list[int]]:
     for codes, waits in zip(lists, moving, strict=True):
         if waits:
             codes[:] = _without(codes, waits)
-    return lists
+    return problem.from_codes(lists)
 
 
 def _without(codes: list[int], waits: set[int]) -> Iterator[int]:
@@ -86,13 +220,6 @@ def _without(codes: list[int], waits: set[int]) -> Iterator[int]:
             open_.remove(code)
         else:
             yield code
-
-
-def _from_subscription(problem: Problem, member: SpecMember) -> tuple[list[int], int]:
-    generation = member.generation
-    if generation is None or generation < 0:
-        generation = decode_cooperative_sticky(member.user_data)
-    return problem.codes(member.owned), NO_GENERATION if generation is None else generation
 
 
 def _changing_hands(problem: Problem, lists: list[list[int]]) -> list[set[int]]:
@@ -111,7 +238,6 @@ def _changing_hands(problem: Problem, lists: list[list[int]]) -> list[set[int]]:
 
 
 EAGER: Final = frozenset({RebalanceProtocol.EAGER})
-_BOTH: Final = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
 
 
 class KafkaAssignor:
@@ -130,13 +256,9 @@ class KafkaAssignor:
     ) -> None:
         self.name = name
         self.supported_protocols = supported_protocols
+        self.subscription_user_data = user_data
         self._lists = lists
-        self._user_data = user_data
         self._remembered = remembered or lists
-
-    def subscription_user_data(self, member: SpecMember) -> bytes | None:
-        """Return the user data that this member sends with its next JoinGroup."""
-        return self._user_data(member)
 
     def assign(self, spec: Spec) -> Assignment:
         """Return member id → `(topic, partition)` list; nothing without members.
@@ -166,7 +288,7 @@ class KafkaAssignor:
     ) -> SpecMember:
         """Return the member after it received `assigned`, with what it sends next."""
         after = replace(member, owned=tuple(assigned), generation=generation)
-        return replace(after, user_data=self._user_data(after))
+        return replace(after, user_data=self.subscription_user_data(after))
 
 
 def _remember_partitions(member: SpecMember) -> bytes | None:
@@ -185,21 +307,19 @@ def _remember_generation(member: SpecMember) -> bytes:
 ASSIGNORS: Final = {
     assignor.name: assignor
     for assignor in (
-        KafkaAssignor("range", EAGER, lambda p: p.assignment(assign_range(p)), lambda _: None),
-        KafkaAssignor(
-            "roundrobin", EAGER, lambda p: p.assignment(assign_roundrobin(p)), lambda _: None
-        ),
+        KafkaAssignor("range", EAGER, assign_range, lambda _: None),
+        KafkaAssignor("roundrobin", EAGER, assign_roundrobin, lambda _: None),
         KafkaAssignor(
             "sticky",
             EAGER,
-            lambda p: p.from_codes(assign_sticky(p)),
+            assign_sticky,
             _remember_partitions,
-            lambda p: p.from_codes(assign_remembered(p)),
+            partial(assign_sticky, by_user_data=False),
         ),
         KafkaAssignor(
             "cooperative-sticky",
-            _BOTH,
-            lambda p: p.from_codes(assign_cooperative(p)),
+            EAGER | {RebalanceProtocol.COOPERATIVE},
+            assign_cooperative,
             _remember_generation,
         ),
     )

@@ -6,7 +6,7 @@ exist (any more) has a code like any other.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, repeat
 
 from rebal.groups.assignors.javatable import hash_order
@@ -20,6 +20,14 @@ from rebal.groups.errors import LeaderWouldFail
 from rebal.groups.jvmhash import utf16
 
 Free = list[tuple[int, list[int]]]
+
+
+def places(order: Sequence[int]) -> list[int]:
+    """Return for each member its place in `order`, a list of all members."""
+    found = [0] * len(order)
+    for place, member in enumerate(order):
+        found[member] = place
+    return found
 
 
 class Problem:
@@ -49,15 +57,12 @@ class Problem:
         Members that subscribe alike share one list.
         """
         of = self.topic_of
-        known: dict[tuple[str, ...], list[int]] = {}
-        result: list[list[int]] = []
-        for member in self.members:
-            names = tuple(member.topics)
-            topics = known.get(names)
-            if topics is None:
-                topics = known[names] = [of[name] for name in names if name in of]
-            result.append(topics)
-        return result
+
+        @cache
+        def numbers(names: tuple[str, ...]) -> list[int]:
+            return [of[name] for name in names if name in of]
+
+        return [numbers(tuple(member.topics)) for member in self.members]
 
     @cached_property
     def by_name(self) -> list[int]:
@@ -68,10 +73,7 @@ class Problem:
     @cached_property
     def rank(self) -> list[int]:
         """For each member its place in `by_name`."""
-        ranks = [0] * len(self.members)
-        for rank, member in enumerate(self.by_name):
-            ranks[member] = rank
-        return ranks
+        return places(self.by_name)
 
     def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
         """Return for each topic its subscribers, in the order of `order`, a list of all members.
@@ -82,9 +84,8 @@ class Problem:
         kinds: dict[int, int] = {}
         members: list[list[int]] = []
         kinds_of: list[list[int]] = [[] for _ in self.topics]
-        place = [0] * len(order)
-        for i, member in enumerate(order):
-            place[member] = i
+        place = places(order)
+        for member in order:
             topics = self.subscribed[member]
             kind = kinds.setdefault(id(topics), len(members))
             if kind == len(members):
@@ -92,17 +93,11 @@ class Problem:
                 for topic in dict.fromkeys(topics) if once else topics:
                     kinds_of[topic].append(kind)
             members[kind].append(member)
-        known: dict[tuple[int, ...], list[int]] = {}
-        result: list[list[int]] = []
-        for some in map(tuple, kinds_of):
-            found = known.get(some)
-            if found is None:
-                found = sorted(
-                    chain.from_iterable(map(members.__getitem__, some)), key=place.__getitem__
-                )
-                known[some] = found
-            result.append(found)
-        return result
+        known = {
+            some: sorted(chain.from_iterable(map(members.__getitem__, some)), key=place.__getitem__)
+            for some in set(map(tuple, kinds_of))
+        }
+        return [known[tuple(some)] for some in kinds_of]
 
     def codes(self, owned: Sequence[TopicPartition]) -> list[int]:
         """Return the codes of the `owned` partitions in the order given, without topics that do not
@@ -140,7 +135,7 @@ class Problem:
         ]
         if self.total - sum(len(codes) for _, codes in free) == len(taken):
             return free, True
-        place = {topic: i for i, topic in enumerate(topics)}
+        place = places(topics)
         halt = min(
             (place[code % len(topics)], code // len(topics))
             for code in taken
@@ -194,7 +189,7 @@ class Racks:
     @property
     def matters(self) -> bool:
         """True if rack awareness is used for all members and all partitions."""
-        mine = {rack for rack in self.of_member if rack is not None}
+        mine = set(self.of_member) - {None}
         topics = range(len(self._problem.topics) if mine else 0)
         return matter(mine, chain.from_iterable(map(self.of_topic, topics)))
 
@@ -207,9 +202,8 @@ class Racks:
         brokers = tuple(replicas[partition]) if exists else ()
         found = self._sets.get(brokers)
         if found is None:
-            racks = problem.spec.racks
-            found = frozenset(r for b in brokers if (r := racks.get(b)) is not None)
-            self._sets[brokers] = found
+            racks = map(problem.spec.racks.get, brokers)
+            found = self._sets[brokers] = frozenset(rack for rack in racks if rack is not None)
         return found
 
     def of_topic(self, topic: int) -> list[RackSet]:
@@ -217,7 +211,7 @@ class Racks:
         return list(map(self.of_code, self._problem.codes_of(topic)))
 
 
-def matter(member_racks: set[str], partition_racks: Iterable[RackSet]) -> bool:
+def matter(member_racks: set[str | None], partition_racks: Iterable[RackSet]) -> bool:
     """Return whether rack awareness is used for these members and these partitions."""
     different = set(partition_racks)
     everywhere = frozenset().union(*different)
