@@ -4,9 +4,12 @@
 rules of the contract (KIP-429) that its result breaks.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
+
+from msgspec.structs import replace
 
 from rebal.groups.assignors.spec import Assignment, Owned, Spec, SpecMember
 from rebal.groups.errors import CustomAssignorError, LeaderWouldFail
@@ -42,7 +45,7 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
     A COOPERATIVE assignor may leave out a partition that its owner must revoke first, and must not
     assign it to another member.
     """
-    found: dict[PartitionRule, list[tuple[str, int, str | None]]] = {}
+    found = defaultdict[PartitionRule, list[tuple[str, int, str | None]]](list)
     owner = {owned: m.member_id for m in spec.members for owned in m.owned} if cooperative else {}
     subscribed = {member.member_id: set(member.topics) for member in spec.members}
     given: set[tuple[str, int]] = set()
@@ -60,15 +63,13 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
                 (PartitionRule.NOT_SUBSCRIBED, topic not in (topics or ())),
                 (PartitionRule.TAKEN_TOO_EARLY, owner.get(each, member_id) != member_id),
             )
-            rule = next((rule for rule, holds in broken if holds), None)
             given.add(each)
-            if rule is not None:
-                found.setdefault(rule, []).append((topic, partition, member_id))
+            if (rule := next((rule for rule, holds in broken if holds), None)) is not None:
+                found[rule].append((topic, partition, member_id))
     for topic in sorted(set().union(*subscribed.values())):
         for partition in range(spec.partitions.get(topic, 0)):
-            each = (topic, partition)
-            if each not in given and each not in owner:
-                found.setdefault(PartitionRule.LEFT_OUT, []).append((topic, partition, None))
+            if (topic, partition) not in given and (topic, partition) not in owner:
+                found[PartitionRule.LEFT_OUT].append((topic, partition, None))
     return tuple(
         Violation(
             rule=rule,
@@ -138,14 +139,7 @@ class Guarded:
         owns.
         """
         if not hasattr(self._inner, "on_assignment"):
-            return SpecMember(
-                member_id=member.member_id,
-                topics=member.topics,
-                instance_id=member.instance_id,
-                rack=member.rack,
-                owned=tuple(assigned),
-                generation=generation,
-            )
+            return replace(member, owned=tuple(assigned), generation=generation, user_data=None)
         made = self._call("on_assignment", member, assigned, user_data, generation)
         if not isinstance(made, SpecMember):
             raise self._wrong("on_assignment", "the member as a SpecMember", made)

@@ -10,10 +10,9 @@ as in Java up to 18; from Java 19 on, a set of exactly 12, 24, 48, … connector
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from math import log
-from typing import Final
 
 from rebal.groups.assignors.javatable import HashTable, hash_order, table_size
 from rebal.groups.jvmhash import string_hash, utf16
@@ -24,8 +23,6 @@ Item = tuple[str, int]
 """A task as (connector, number); a connector itself has the number `CONNECTOR`."""
 Work = tuple[Item, ...]
 """What one worker runs: its connectors, then its tasks, each in the order that it holds them."""
-
-_BACKOFF: Final = 40
 
 
 class GivenWork(Record, frozen=True, kw_only=True):
@@ -76,11 +73,8 @@ class ConnectRound(Record, frozen=True, kw_only=True):
 
 def eager(workers: Iterable[str], configured: Iterable[Item]) -> dict[str, Work]:
     """Return each worker's part: all connectors, then all tasks, dealt to the workers in turn."""
-    made: dict[str, list[Item]] = {worker: [] for worker in sorted(workers, key=utf16)}
-    turns = cycle(made)
-    for item in _sorted(configured):
-        made[next(turns)].append(item)
-    return {worker: tuple(items) for worker, items in made.items()}
+    order, items = sorted(workers, key=utf16), _sorted(configured)
+    return {worker: tuple(items[i :: len(order)]) for i, worker in enumerate(order)}
 
 
 def incremental(round_: ConnectRound, memory: Memory) -> tuple[dict[str, GivenWork], Memory]:
@@ -104,8 +98,7 @@ def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
 
 def work_of(sent: ConnectorTasks | None) -> Work:
     """Return the connectors and tasks in `sent`, in order (None counts as no work)."""
-    items = [(name, number) for name, numbers in sent or () for number in numbers]
-    return _connectors_first(items)
+    return _connectors_first((name, number) for name, numbers in sent or () for number in numbers)
 
 
 def running_of(work: Work) -> tuple[Running, ...]:
@@ -118,8 +111,11 @@ def running_of(work: Work) -> tuple[Running, ...]:
 
 def held_of(running: Iterable[Running]) -> Work:
     """Return the `Running` records of a snapshot as work."""
-    numbers = ((one, [CONNECTOR] if one.itself else []) for one in running)
-    return work_of(tuple((one.connector, (*itself, *one.tasks)) for one, itself in numbers))
+    return work_of(
+        tuple(
+            (one.connector, (CONNECTOR, *one.tasks) if one.itself else one.tasks) for one in running
+        )
+    )
 
 
 def after(held: Work, given: GivenWork) -> Work:
@@ -138,7 +134,6 @@ def _is_task(item: Item) -> bool:
 
 
 def _sorted(items: Iterable[Item]) -> list[Item]:
-    """Sort connectors by name, then tasks by connector and number."""
     return sorted(items, key=lambda item: (_is_task(item), utf16(item[0]), item[1]))
 
 
@@ -153,6 +148,9 @@ def _hash_set(items: Collection[Item]) -> HashTable[Item]:
     return table
 
 
+_BACKOFF = 40
+
+
 def _backoff(rounds: int, max_delay_ms: int) -> int:
     """Return how long the leader waits after that many revoking rebalances in a row."""
     if max_delay_ms <= 1:
@@ -162,8 +160,6 @@ def _backoff(rounds: int, max_delay_ms: int) -> int:
 
 
 class _Leader:
-    """One rebalance. Loads are per worker, connectors and tasks apart, in the leader's order."""
-
     def __init__(self, round_: ConnectRound, memory: Memory) -> None:
         self._round = round_
         self._before = memory
@@ -229,25 +225,22 @@ class _Leader:
         if not self._lost and not self._revoked_before:
             self._end_delay()
             return ()
-        now = self._round.now_ms
+        now, most = self._round.now_ms, self._round.max_delay_ms
         nobody_left = self._before.members <= set(self._workers)
-        if (self._scheduled <= 0 and nobody_left) or self._round.max_delay_ms == 0:
+        if (self._scheduled <= 0 and nobody_left) or most == 0:
             return self._lost
         if 0 < self._scheduled <= now:
             candidates = [worker for worker in self._candidates if worker in self._next]
-            for kind in (False, True) if candidates else ():
-                lost = [item for item in self._lost if _is_task(item) is kind]
-                for item, worker in zip(lost, cycle(candidates), strict=False):
+            for kind in (False, True):
+                lost = (item for item in self._lost if _is_task(item) is kind)
+                for worker, item in zip(cycle(candidates), lost, strict=False):
                     self._next[worker][item] = None
             self._end_delay()
             self._revoked_before = False
             return () if candidates else self._lost
         empty = hash_order(worker for worker in self._workers if not self._next[worker])
         self._candidates = tuple(dict.fromkeys([*self._candidates, *empty]))
-        waits = self._scheduled - now
-        self._delay = (
-            min(waits, self._round.max_delay_ms) if waits > 0 else self._round.max_delay_ms
-        )
+        self._delay = min(self._scheduled - now, most) if self._scheduled > now else most
         self._scheduled = now + self._delay
         return ()
 
@@ -294,13 +287,16 @@ class _Leader:
             for worker, held in self._next.items()
         }
         order = sorted(self._workers, key=lambda worker: (sizes[worker], utf16(worker)))
-        waiting = iter(items)
-        for worker in _turns(order, sizes.__getitem__):
-            item = next(waiting, None)
-            if item is None:
-                return
-            self._next[worker][item] = None
-            sizes[worker] += 1
+        turn = level = 0
+        for item in items:
+            if turn == level:
+                # The next turn is that of all who have as little as the first now.
+                first, turn = sizes[order[0]], 0
+                above = (n for n, worker in enumerate(order) if sizes[worker] > first)
+                level = next(above, len(order))
+            self._next[order[turn]][item] = None
+            sizes[order[turn]] += 1
+            turn += 1
 
 
 def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
@@ -321,19 +317,8 @@ def _over(loads: Mapping[str, list[Item]], total: int) -> Iterator[tuple[str, li
     if sizes[least + 1] == extras and sizes[least] + sizes[least + 1] == len(loads):
         return
     for worker, items in loads.items():
-        if len(items) <= least:
-            continue
-        most = least
-        if extras > 0:
+        if len(items) > least:
+            most = least + (extras > 0)
             extras -= 1
-            most += 1
-        if len(items) > most:
-            yield worker, items[: len(items) - most]
-
-
-def _turns(order: Sequence[str], size: Callable[[str], int]) -> Iterator[str]:
-    """Yield the workers of `order` as they take one item each, without end."""
-    while True:
-        first = size(order[0])
-        level = next((n for n, worker in enumerate(order) if size(worker) > first), len(order))
-        yield from order[:level]
+            if len(items) > most:
+                yield worker, items[: len(items) - most]

@@ -16,7 +16,6 @@ from typing import Any, Final, Generic, TypeVar
 from rebal.groups.jvmhash import string_hash, utf16
 
 _K = TypeVar("_K", bound=Hashable)
-_FIRST_SIZE: Final = 16
 _LONG_SLOT: Final = 8
 _TREES_FROM: Final = 64
 _SHRUNK_TREE: Final = 6
@@ -97,11 +96,9 @@ class SlotTree(Generic[_K]):
         return parent
 
     def _rotate(self, top: _Node[_K], side: int) -> None:
-        """Rotate the child on the other side of `side` into the place of `top`."""
         up = top.kids[1 - side]
         assert up is not None
-        inner = up.kids[side]
-        top.kids[1 - side] = inner
+        top.kids[1 - side] = inner = up.kids[side]
         if inner is not None:
             inner.parent = top
         self._replace(top, up)
@@ -150,11 +147,9 @@ class SlotTree(Generic[_K]):
         parent = node.parent
         side = int(parent is not None and parent.kids[1] is node)
         self._replace(node, child)
-        if node.red:
-            return
-        if child is not None:
+        if child is not None and not node.red:
             child.red = False
-        elif parent is not None:
+        elif parent is not None and not node.red:
             self._after_delete(parent, side)
 
     def _after_delete(self, parent: _Node[_K], side: int) -> None:
@@ -193,15 +188,11 @@ def hash_order(texts: Iterable[str]) -> list[str]:
     """Return distinct `texts` in the order in which a default HashMap that contains them
     iterates.
     """
-    return list(_table_of(texts))
+    return list(table_of(texts))
 
 
-def hash_slots(texts: Iterable[str]) -> list[list[str]]:
-    """Return the same order as `hash_order`, with one list for each slot."""
-    return _table_of(texts).slots()
-
-
-def _table_of(texts: Iterable[str]) -> HashTable[str]:
+def table_of(texts: Iterable[str]) -> HashTable[str]:
+    """Return the table that `hash_order` walks."""
     table: HashTable[str] = HashTable()
     for text in texts:
         table.add(text, string_hash(text), utf16(text))
@@ -223,7 +214,7 @@ class HashTable(Generic[_K]):
 
     __slots__ = ("_heap", "_size", "_slots", "_where")
 
-    def __init__(self, size: int = _FIRST_SIZE) -> None:
+    def __init__(self, size: int = 16) -> None:
         self._size = size
         self._where: dict[_K, tuple[int, Any]] = {}
         self._slots: dict[int, list[_K] | SlotTree[_K]] = {}
@@ -271,17 +262,12 @@ class HashTable(Generic[_K]):
         """Remove `key`, if it is there."""
         if key not in self._where:
             return
-        index = self._where[key][0] & (self._size - 1)
+        index = self._where.pop(key)[0] & (self._size - 1)
         slot = self._slots[index]
-        if isinstance(slot, SlotTree):
-            rest = slot.remove(key)
-            if rest is not None:
-                self._slots[index] = rest
-        else:
-            slot.remove(key)
-            if not slot:
-                del self._slots[index]
-        del self._where[key]
+        if (rest := slot.remove(key)) is not None:
+            self._slots[index] = rest
+        if not slot:
+            del self._slots[index]
 
     def _order(self, key: _K) -> tuple[int, Any]:
         spread, tie = self._where[key]
@@ -295,10 +281,11 @@ class HashTable(Generic[_K]):
             parts: dict[int, list[_K]] = {}
             for key in slot:
                 parts.setdefault(self._where[key][0] & (self._size - 1), []).append(key)
-            if isinstance(slot, SlotTree) and len(parts) == 1 and len(slot) > _SHRUNK_TREE:
-                self._slots[next(iter(parts))] = slot
-                continue
             for where, keys in parts.items():
-                tree = isinstance(slot, SlotTree) and len(keys) > _SHRUNK_TREE
-                self._slots[where] = SlotTree((k, self._order(k)) for k in keys) if tree else keys
+                if not isinstance(slot, SlotTree) or len(keys) <= _SHRUNK_TREE:
+                    self._slots[where] = keys
+                elif len(parts) == 1:
+                    self._slots[where] = slot
+                else:
+                    self._slots[where] = SlotTree((each, self._order(each)) for each in keys)
         self._heap = sorted(self._slots)

@@ -3,8 +3,6 @@
 Start at `server_assignor`. Members are `SpecMember`s whose `owned` is their target assignment.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,5 +22,5 @@ def server_assignor(name: str, topic_ids: Mapping[str, str] | None = None) -> Se
     walks topics in an order that follows from their ids; topics without an id come last, in the
     order of their names.
     """
-    targets = {"uniform": assign_uniform, "range": assign_range}[name]
-    return ServerAssignor(name, targets, topic_ids or {})
+    targets = {"uniform": assign_uniform, "range": assign_range}
+    return ServerAssignor(name, targets[name], topic_ids or {})

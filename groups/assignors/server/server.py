@@ -6,10 +6,12 @@ import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from itertools import chain, islice, repeat
-from typing import Final, NamedTuple
+from itertools import accumulate, chain, islice, repeat
+from typing import NamedTuple
 
-from rebal.groups.assignors.javatable import HashTable, hash_order, hash_slots, table_size
+from msgspec.structs import replace
+
+from rebal.groups.assignors.javatable import HashTable, hash_order, table_of, table_size
 from rebal.groups.assignors.spec import (
     Assignment,
     Owned,
@@ -21,7 +23,6 @@ from rebal.groups.assignors.spec import (
 from rebal.groups.jvmhash import string_hash, utf16
 from rebal.groups.model import RebalanceProtocol
 
-_COOPERATIVE: Final = frozenset({RebalanceProtocol.COOPERATIVE})
 Slots = Sequence[Sequence[int]]
 """Topics in the order of a table, those that share a place in it together."""
 
@@ -59,7 +60,7 @@ class ServerAssignor:
         topic_ids: Mapping[str, str],
     ) -> None:
         self.name = name
-        self.supported_protocols = _COOPERATIVE
+        self.supported_protocols = frozenset({RebalanceProtocol.COOPERATIVE})
         self._targets = targets
         self._topic_ids = topic_ids
 
@@ -94,14 +95,7 @@ class ServerAssignor:
         generation: int,
     ) -> SpecMember:
         """Return the member at its target; `generation` is the member epoch."""
-        return SpecMember(
-            member_id=member.member_id,
-            topics=member.topics,
-            instance_id=member.instance_id,
-            rack=member.rack,
-            owned=tuple(assigned),
-            generation=generation,
-        )
+        return replace(member, owned=tuple(assigned), generation=generation, user_data=None)
 
 
 class ServerProblem:
@@ -116,7 +110,7 @@ class ServerProblem:
         self.members: list[SpecMember] = [by_id[name] for name in hash_order(by_id)]
         wanted = set().union(*{member.topics for member in self.members})
         names: HashTable[str] = HashTable(table_size(len(wanted)))
-        for name in dict.fromkeys((*self.members[0].topics, *sorted(wanted))):
+        for name in (*self.members[0].topics, *sorted(wanted)):
             names.add(name, string_hash(name), utf16(name))
         known = [name for name in names if spec.partitions.get(name, 0) > 0]
         self._bits = {name: _bits(topic_ids.get(name)) for name in known}
@@ -152,13 +146,9 @@ class ServerProblem:
     @cached_property
     def shared_places(self) -> list[list[int]]:
         """Members that share a place in the coordinator's table, in the order of that place."""
-        made: list[list[int]] = []
-        first = 0
-        for slot in hash_slots(member.member_id for member in self.members):
-            if len(slot) > 1:
-                made.append(list(range(first, first + len(slot))))
-            first += len(slot)
-        return made
+        sizes = [len(slot) for slot in table_of(m.member_id for m in self.members).slots()]
+        ends = zip(sizes, accumulate(sizes), strict=True)
+        return [list(range(end - size, end)) for size, end in ends if size > 1]
 
     def reordered(self, order: Sequence[int]) -> ServerProblem:
         """Return the same problem with the members in another order."""
@@ -242,9 +232,8 @@ def _bits(topic_id: str | None) -> tuple[int, int] | None:
         raw = base64.urlsafe_b64decode(f"{topic_id or ''}==")
     except ValueError:
         return None
-    if len(raw) != 16:
-        return None
-    return (int.from_bytes(raw[:8], signed=True), int.from_bytes(raw[8:], signed=True))
+    halves = int.from_bytes(raw[:8], signed=True), int.from_bytes(raw[8:], signed=True)
+    return halves if len(raw) == 16 else None
 
 
 def assign_range(problem: ServerProblem) -> Targets:

@@ -11,7 +11,7 @@ level when its subscribers' counts differ by one at most.
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, compress, permutations, repeat
+from itertools import accumulate, chain, compress, islice, permutations, repeat
 from math import factorial
 from typing import Final
 
@@ -47,25 +47,25 @@ class _Quotas:
     def targets(self) -> Targets:
         """Compute the targets."""
         owned = [self._problem.target(member) for member in range(len(self._problem.members))]
-        rooms = self._rooms([len(codes) for codes in owned])
-        self._add_free(owned)
         sizes = [len(codes) for codes in owned]
+        share, over = divmod(self._problem.total, len(sizes))
+        more = _one_more(sizes, share, over, len(sizes))
+        # How many partitions each member gets; a negative number is revoked.
+        rooms = [share + one - size for one, size in zip(more, sizes, strict=True)]
+        self._add_free(owned)
         lists, ends = [], [len(self._queue)]
         for codes, room in zip(owned, rooms, strict=True):
             lists.append(codes if room >= 0 else self._kept(codes, len(codes) + room))
             ends.append(len(self._queue))
-        self._look_at_borders(rooms)
+        borders = _borders(rooms)
+        # Where two members share the partitions of a block the order of its topics matters.
+        parted = (topics for begin, end, topics in self._blocks if _is_parted(borders, begin, end))
+        self._topics.update(*parted)
         self._look_at_members(sizes, rooms, ends)
         free = deque(self._queue)
         for codes, room in zip(lists, rooms, strict=True):
             codes.extend(free.popleft() for _ in range(min(room, len(free))))
         return Targets(lists, frozenset(self._topics), frozenset(self._members))
-
-    def _rooms(self, sizes: list[int]) -> list[int]:
-        """Return how many partitions each member gets; a negative number is revoked."""
-        share, over = divmod(self._problem.total, len(sizes))
-        more = _one_more(sizes, share, over, len(sizes))
-        return [share + one - size for one, size in zip(more, sizes, strict=True)]
 
     def _add_free(self, owned: list[list[int]]) -> None:
         """Queue the partitions without an owner, topic by topic."""
@@ -110,13 +110,6 @@ class _Quotas:
             if len(some) > 1:
                 self._blocks.append((begin, len(self._queue), some))
 
-    def _look_at_borders(self, rooms: list[int]) -> None:
-        """Note blocks whose partitions two members share: there the order of topics matters."""
-        borders = _borders(rooms)
-        for begin, end, topics in self._blocks:
-            if _is_parted(borders, begin, end):
-                self._topics.update(topics)
-
     def _look_at_members(self, sizes: list[int], rooms: list[int], ends: list[int]) -> None:
         """Note members at one place of the coordinator's table where their order matters.
 
@@ -144,9 +137,8 @@ def _one_more(sizes: Sequence[int], share: int, over: int, left: int) -> list[bo
     """Return which of these members get one more than `share`; `left` counts those to come."""
     made = []
     for place, size in enumerate(sizes):
-        one = over > 0 and (size > share or left - place <= over)
-        over -= one
-        made.append(one)
+        made.append(over > 0 and (size > share or left - place <= over))
+        over -= made[-1]
     return made
 
 
@@ -155,11 +147,11 @@ def _order_decides(sizes: Sequence[int], share: int, over: int, left: int) -> bo
     if len(sizes) > _TRIED:
         return True
     found = _one_more(sizes, share, over, left)
-    for order in permutations(range(len(sizes))):
-        other = _one_more([sizes[member] for member in order], share, over, left)
-        if [found[member] for member in order] != other:
-            return True
-    return False
+    return any(
+        [found[member] for member in order]
+        != _one_more([sizes[member] for member in order], share, over, left)
+        for order in permutations(range(len(sizes)))
+    )
 
 
 def _borders(rooms: Iterable[int]) -> list[int]:
@@ -187,26 +179,18 @@ def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
     if sum(factorial(len(slot)) for slot in slots) > _ORDERS_TRIED:
         yield from chain.from_iterable(slots)
         return
+    everybody = range(len(problem.members))
     for slot in slots:
-        if any(_matters(problem, lists, slot, order) for order in permutations(slot)):
-            yield from slot
-
-
-def _matters(
-    problem: ServerProblem, lists: list[list[int]], slot: Sequence[int], turned: Sequence[int]
-) -> bool:
-    """Return whether the members of the place get something else in the order `turned`."""
-    if turned == tuple(slot):
-        return False
-    order = list(range(len(problem.members)))
-    order[slot[0] : slot[-1] + 1] = turned
-    other = _Deal(problem.reordered(order)).targets().lists
-    return any(set(other[place]) != set(lists[member]) for place, member in enumerate(order))
+        # The first permutation is the order that there is.
+        for turned in islice(permutations(slot), 1, None):
+            order = [*everybody[: slot[0]], *turned, *everybody[slot[-1] + 1 :]]
+            other = _Deal(problem.reordered(order)).targets().lists
+            if any(set(other[place]) != set(lists[member]) for place, member in enumerate(order)):
+                yield from slot
+                break
 
 
 class _Deal:
-    """Owners of partitions, and each member's count over all topics."""
-
     def __init__(self, problem: ServerProblem) -> None:
         self._problem = problem
         self._owners: list[list[int | None]] = [[None] * count for count in problem.counts]
@@ -266,7 +250,6 @@ class _Deal:
                     quiet_since = topic
 
     def _level(self, topic: int) -> bool:
-        """Move partitions of one topic from its fullest subscribers to its emptiest."""
         order = sorted(self._takers[topic], key=lambda m: (self._sizes[m], m))
         if self._sizes[order[-1]] - self._sizes[order[0]] <= 1:
             return False
