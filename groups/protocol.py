@@ -160,7 +160,12 @@ def member_protocol(
         return named or owned or _unknown(elected, known)
     others = [name for name in known.list if not_by_name(member, name, borrowed)]
     if not_kafkas or others:
-        return _cannot_tell(_own_class(member, elected if not_kafkas else others[0]))
+        name = elected if not_kafkas else others[0]
+        by = f"is {shown}" if (shown := class_of(member, name)) else "may be that of another member"
+        return _cannot_tell(
+            f"the class behind {name} {by}, which is not Kafka's own: which rebalance protocols it "
+            "supports only a rebalance shows"
+        )
     return _by_family(member, elected) or _unknown(elected, known)
 
 
@@ -192,10 +197,7 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
     """
     if not snapshot.has_assignor_lists or not snapshot.members:
         return CommonAssignors(source="no list of assignors is kept for this group")
-    supported: dict[str, None] = {}
-    unsupported: dict[str, None] = {}
-    doubtful: dict[str, None] = {}
-    sources: dict[str, None] = {}
+    supported, unsupported, doubtful, sources = (dict[str, None]() for _ in range(4))
     if snapshot.group.assignor and snapshot.group.state is GroupState.STABLE:
         supported[snapshot.group.assignor] = None
         sources["elected"] = None
@@ -356,15 +358,6 @@ def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
         why = f"{client.title} does not start with {elected} and an eager assignor in one list"
         return ProtocolAnswer(_COOPERATIVE, why, evidence)
     return None
-
-
-def _own_class(member: Member, name: str) -> str:
-    shown = class_of(member, name)
-    by = f"is {shown}, which is" if shown else "may be that of another member, which is"
-    return (
-        f"the class behind {name} {by} not Kafka's own: which rebalance protocols it supports only "
-        "a rebalance shows"
-    )
 
 
 def _unknown(elected: str, known: AssignorList) -> ProtocolAnswer:

@@ -24,7 +24,6 @@ from rebal.groups.model import (
 
 EVERY_CLIENT_ID: Final = "every-client-id"
 _SELECTORS: Final = ("client-id", EVERY_CLIENT_ID, "instance-id", "member-id")
-_EXAMPLE: Final = "client-id=billing:range,cooperative-sticky"
 
 
 def apply_assumptions(
@@ -54,8 +53,11 @@ def apply_assumptions(
     sentences: list[str] = []
     for text in said:
         selector, value, names = _read(text, snapshot)
-        chosen = _chosen(text, selector, value, snapshot.members)
-        open_ = [member for member in chosen if not _shown_already(text, member, names)]
+        open_ = [
+            member
+            for member in _chosen(text, selector, value, snapshot.members)
+            if not _shown_already(text, member, names)
+        ]
         for member in open_:
             other, before = lists.setdefault(member.member_id, (text, names))
             if before != names:
@@ -65,10 +67,18 @@ def apply_assumptions(
                 )
         if open_:
             sentences.append(_sentence(selector, value, names, len(open_)))
+    known = {
+        member_id: AssignorList(
+            knowledge=Knowledge.EXACT,
+            list=names,
+            evidence=(Evidence(source=Source.ASSUMED, detail=text),),
+        )
+        for member_id, (text, names) in lists.items()
+    }
     made = replace(
         snapshot,
         members=tuple(
-            _assumed(member, *lists[member.member_id]) if member.member_id in lists else member
+            replace(member, assignors=known.get(member.member_id, member.assignors))
             for member in snapshot.members
         ),
     )
@@ -83,8 +93,8 @@ def _read(text: str, snapshot: GroupSnapshot) -> tuple[str, str, tuple[str, ...]
     names = [name.strip() for name in listed.split(",")]
     if selector not in _SELECTORS or not value or not all(names):
         raise AssumptionError(
-            f"--assume: expected {'|'.join(_SELECTORS)}=ID:LIST, such as {_EXAMPLE} (yours is not "
-            "repeated here)."
+            f"--assume: expected {'|'.join(_SELECTORS)}=ID:LIST, such as "
+            "client-id=billing:range,cooperative-sticky (yours is not repeated here)."
         )
     lists = [member.assignors for member in snapshot.members]
     met = {name for one in lists for name in (*one.list, *one.at_least, *one.lacks)}
@@ -96,7 +106,7 @@ def _read(text: str, snapshot: GroupSnapshot) -> tuple[str, str, tuple[str, ...]
                 f"--assume {text}: {name} is no assignor that Kafka's clients or this group have; "
                 "use the names that rebal inspect prints, such as range or cooperative-sticky."
             )
-    found = tuple(name for name in plain if name is not None)
+    found = tuple(filter(None, plain))
     if len(set(found)) < len(found):
         raise AssumptionError(f"--assume {text}: an assignor stands in it twice: name each once.")
     return selector, value, found
@@ -144,13 +154,6 @@ def _shown_already(text: str, member: Member, names: tuple[str, ...]) -> bool:
     return False
 
 
-def _assumed(member: Member, text: str, names: tuple[str, ...]) -> Member:
-    said = Evidence(source=Source.ASSUMED, detail=text)
-    return replace(
-        member, assignors=AssignorList(knowledge=Knowledge.EXACT, list=names, evidence=(said,))
-    )
-
-
 def _hold_against_evidence(
     before: GroupSnapshot,
     after: GroupSnapshot,
@@ -162,12 +165,12 @@ def _hold_against_evidence(
         (item.member_id, item.what) for item in (*before.contradictions, *contradictions(before))
     }
     for item in contradictions(after):
-        if (item.member_id, item.what) in known:
-            continue
-        text = lists[item.member_id][0] if item.member_id in lists else said[0]
-        raise AssumptionError(
-            f"--assume {text}: evidence contradicts it: {item.what}; leave it out or correct it."
-        )
+        if (item.member_id, item.what) not in known:
+            text = lists[item.member_id][0] if item.member_id in lists else said[0]
+            raise AssumptionError(
+                f"--assume {text}: evidence contradicts it: {item.what}; leave it out or correct "
+                "it."
+            )
 
 
 def _sentence(selector: str, value: str, names: tuple[str, ...], count: int) -> str:

@@ -16,8 +16,6 @@ from rebal.groups.streams import releases_of, user_data_of
 from rebal.groups.wire.user_data import decode_sticky
 
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_WITHOUT_USER_DATA: Final = frozenset({"range", "roundrobin"})
 _JAVA_BY_VERSION: Final = {0: "< 2.4", 1: ">= 2.4, < 3.4", 3: ">= 3.4"}
 
 
@@ -60,11 +58,9 @@ def identify(
     # Streams' consumers are Java consumers: what proves Java does not speak against Streams
     if "streams" in named:
         named.discard("java")
-    if len(named) > 1:
-        return None
     key = next(iter(named), None)
     told = [trace for trace in found if trace.family is not None or trace.between]
-    if not told:
+    if not told or len(named) > 1:
         return None
     if key is None:
         return Software(
@@ -126,7 +122,7 @@ def traces(subscription: Subscription | None, assignor: str | None) -> Iterator[
 
 def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None:
     version, rack = subscription.version, subscription.rack_id
-    plain = assignor in _WITHOUT_USER_DATA
+    plain = assignor in ("range", "roundrobin")
     cooperative = assignor == COOPERATIVE_STICKY and rack != ""
     match subscription.user_data:
         case None if plain:
@@ -200,7 +196,8 @@ def _sent(detail: str) -> Evidence:
 
 def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:
     """Return the family whose default client id this is, if the member id begins with it."""
-    if not client_id or not (member_id.startswith(client_id) or _UUID.fullmatch(member_id)):
+    is_uuid = re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", member_id)
+    if not client_id or not (is_uuid or member_id.startswith(client_id)):
         return None
     group = ".+" if group_id is None else re.escape(group_id)
     for known in families().values():

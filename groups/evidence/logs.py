@@ -183,7 +183,6 @@ _JUST_NOW: Final = timedelta(minutes=10)
 # Beyond this, and in the months in which clocks are changed, an offset may not be the same.
 _STEADY: Final = timedelta(days=1)
 _SEASON: Final = timedelta(days=120)
-_CHANGING: Final = frozenset({2, 3, 4, 9, 10, 11})
 
 
 class _Clock:
@@ -329,7 +328,7 @@ def _steady(one: datetime, other: datetime) -> bool:
     if not _STEADY < last - first <= _SEASON:
         return last - first <= _STEADY
     months = {(first + timedelta(days=day)).month for day in range((last - first).days + 1)}
-    return not (months | {last.month}) & _CHANGING
+    return {*months, last.month} <= {1, 5, 6, 7, 8, 12}
 
 
 def _placed(one: Observation, clocks: dict[str, _Clock]) -> Observation:
@@ -402,7 +401,7 @@ def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSna
         ):
             continue
         shown = [one for one in seen if isinstance(one, Seen) and one.log == log.log]
-        loads = (one for one in shown if isinstance(one, Loaded))
+        loads = [one for one in shown if isinstance(one, Loaded)]
         load = max(loads, key=lambda one: one.line, default=None)
         rebalanced = any(
             isinstance(one, Rebalanced) and (load is None or is_after(one, load)) for one in shown

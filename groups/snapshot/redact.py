@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from rebal.groups.jvmhash import utf16
 from rebal.groups.model import (
@@ -26,7 +27,6 @@ from rebal.groups.model import (
     Member,
     Refusal,
     Source,
-    Subscription,
     Unmatched,
 )
 
@@ -54,7 +54,7 @@ _FACTS: Final = frozenset(
 def redact(snapshot: GroupSnapshot) -> GroupSnapshot:
     """Return `snapshot` with pseudonyms; the same snapshot gives the same pseudonyms."""
     made: GroupSnapshot = _Redaction(snapshot).of(snapshot)
-    return msgspec.structs.replace(made, redacted=True)
+    return replace(made, redacted=True)
 
 
 def random_end(member_id: str) -> str | None:
@@ -97,10 +97,12 @@ class _Redaction:
             "instance_id": lambda real: self._ids.get(real, real),
             "member_id": lambda real: self._members.get(real) or self._text(real),
             "rejoined_as": self._members.__getitem__,
-            "host": self._host,
+            "host": lambda real: (
+                real[: real.startswith("/")] + self._hosts.get(real.removeprefix("/"), "")
+            ),
             "connection": lambda _: "",
             "url": lambda _: "",
-            "subscription": self._subscription,
+            "subscription": lambda sent: replace(sent, user_data=self._user_data(sent.user_data)),
             "assignment_user_data": self._user_data,
             "unmatched": lambda found: tuple(map(_unmatched, found)),
         }
@@ -120,28 +122,18 @@ class _Redaction:
             detail = _WHERE.sub(r"file:\1", value.detail)
             if value.source is Source.CONFIG_FILE and detail:
                 detail = "file"
-            return msgspec.structs.replace(value, detail=self._text(detail), workload=None)
+            return replace(value, detail=self._text(detail), workload=None)
         if isinstance(value, msgspec.Struct):
-            fields = msgspec.structs.asdict(value)
-            return type(value)(**{name: self.of(each, name) for name, each in fields.items()})
+            return type(value)(**{name: self.of(one, name) for name, one in asdict(value).items()})
         return value
-
-    def _host(self, real: str) -> str:
-        slash, name = ("/", real[1:]) if real.startswith("/") else ("", real)
-        return slash + self._hosts.get(name, "")
 
     def _text(self, said: str) -> str:
         """Replace known names in free text by pseudonyms, other addresses by `address`."""
         return _ADDRESS.sub("address", self._pattern.sub(lambda m: self._known[m[0]], said))
 
-    def _subscription(self, sent: Subscription) -> Subscription:
-        data = sent.user_data
-        user_data = None if data is None else self._user_data(data)
-        return msgspec.structs.replace(sent, user_data=user_data)
-
-    def _user_data(self, data: bytes) -> bytes:
+    def _user_data(self, data: bytes | None) -> bytes | None:
         """Return user data of the same length: a plan (to KIP-848) asks whether there is any."""
-        return data if self._keeps_user_data else bytes(len(data))
+        return data if data is None or self._keeps_user_data else bytes(len(data))
 
 
 def _unmatched(found: Unmatched) -> Unmatched:

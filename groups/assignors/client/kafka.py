@@ -61,9 +61,12 @@ def assign_range(problem: Problem) -> Assignment:
     for topic in problem.leader_topics:
         members, pairs = places[topic], problem.pairs_of(topic)
         base, more = divmod(len(pairs), len(members))
+        if not base:
+            for member, pair in zip(members, pairs, strict=False):
+                result[member].append(pair)
+            continue
         start = 0
-        # Of few partitions the last members get none.
-        for i, member in enumerate(members if base else members[:more]):
+        for i, member in enumerate(members):
             stop = start + base + (i < more)
             result[member] += pairs[start:stop]
             start = stop
@@ -164,8 +167,12 @@ def assign_roundrobin(problem: Problem) -> Assignment:
         step = len(takers)
         first = bisect_left(takers, turn, key=seat.__getitem__) % step
         takers = takers[first:] + takers[:first]
-        for i, member in enumerate(takers[: len(pairs)]):
-            result[member] += pairs[i::step]
+        if len(pairs) <= step:
+            for member, pair in zip(takers, pairs, strict=False):
+                result[member].append(pair)
+        else:
+            for i, member in enumerate(takers):
+                result[member] += pairs[i::step]
         turn = (seat[takers[(len(pairs) - 1) % step]] + 1) % len(order)
     return problem.assignment(result)
 
