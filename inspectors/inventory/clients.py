@@ -65,10 +65,8 @@ _NEUTRAL_ENDS: Final = (
     "options",
 )
 _NEAR: Final = frozenset({"kafka", "consumer", "streams", "incoming"})
-_NO_CONSUMER: Final = frozenset({"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"})
 # Spring Cloud Stream: settings of its binder are those of its bindings too.
 _STREAM: Final = ("spring", "cloud", "stream")
-_BINDER: Final = ("kafka", "binder", "bindings")
 # A setting that only Connect workers have, and what is before those of this worker.
 _CONNECT_WORKER: Final = re.compile(
     r"(?:(.*)\.)?(?:connect[._])?(?:(?:config|offset)[._]storage[._]topic|connect[._]protocol)",
@@ -101,8 +99,6 @@ Part: TypeAlias = tuple[str, Dates, ConfigDocument]
 _Scopes: TypeAlias = dict[_Path, dict[str, str | None]]
 OF_A_PROFILE: Final = " is valid only while that profile is active, which the files do not show."
 """The end of a note on a consumer that is read whole."""
-_INDEX: Final = re.compile(r"\[(\d+)\]\Z")
-_MILLISECONDS: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 class Place:
@@ -152,8 +148,7 @@ def consumers_of(process: Sequence[Part], notes: list[str]) -> Iterator[Declared
 
 
 def _identity(one: Declared) -> Declared:
-    said = Evidence(source=Source.CONFIG_FILE)
-    return replace(one, where="", evidence=said, created_at=None)
+    return replace(one, where="", evidence=Evidence(source=Source.CONFIG_FILE), created_at=None)
 
 
 def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -> list[Declared]:
@@ -165,7 +160,7 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     found = [
         worker
         for prefix in sorted(workers)
-        for worker in _worker(_below(prefix, together), environment, place)
+        for worker in _worker(prefix, together, environment, place)
     ]
     layers = [
         {key: value for key, value in layer.items() if not key.startswith(tuple(workers))}
@@ -198,13 +193,9 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     return _merged(found)
 
 
-def _below(prefix: str, flat: Flat) -> Flat:
-    """Return the settings whose keys begin with a prefix, without it."""
-    return {key.removeprefix(prefix): flat[key] for key in flat if key.startswith(prefix)}
-
-
-def _worker(beside: Flat, environment: Environment, place: Place) -> Iterator[Declared]:
-    """Yield the Connect worker of these settings; connect.protocol determines its list."""
+def _worker(prefix: str, flat: Flat, environment: Environment, place: Place) -> Iterator[Declared]:
+    """Yield the Connect worker whose keys have a prefix; connect.protocol determines its list."""
+    beside = {key.removeprefix(prefix): flat[key] for key in flat if key.startswith(prefix)}
     known: dict[str, str | None] = {}
     for key, raw in beside.items():
         # Images for containers write CONNECT_GROUP_ID and CONNECT_CONNECT_PROTOCOL.
@@ -250,7 +241,7 @@ def _with_lists(layer: Flat) -> Flat:
     """Return the layer with `key[0]`, `key[1]`, … joined to one comma-separated `key`."""
     flat: Flat = {}
     for key, value in layer.items():
-        name = _INDEX.sub("", key)
+        name = re.sub(r"\[\d+\]\Z", "", key)
         flat[name] = f"{flat[name]},{value}" if name != key and name in flat else value
     return flat
 
@@ -266,7 +257,7 @@ def _setting(key: str, ends: Sequence[str]) -> Iterator[tuple[int, _Path, str]]:
         if path[:3] == _STREAM:
             if own == ("group",) and "bindings" in path:
                 name = "group.id"
-            path = tuple(word for word in path if word not in _BINDER)
+            path = tuple(word for word in path if word not in ("kafka", "binder", "bindings"))
         # Servlets, databases and spring.session have session timeouts too.
         if name is not None and (name not in _SPANS.values() or _NEAR & set(path)):
             specific = len(path)
@@ -284,7 +275,7 @@ def _above(path: _Path) -> list[_Path]:
 
 
 def _describes_a_consumer(path: _Path, scopes: _Scopes) -> bool:
-    if _NO_CONSUMER & set(path):
+    if {"producer", "admin", "template", "oauth", "oauthbearer", "oauth2"} & set(path):
         return False
     names = scopes[path].keys()
     if names & {"partition.assignment.strategy", "group.protocol", "group.instance.id"}:
@@ -292,12 +283,11 @@ def _describes_a_consumer(path: _Path, scopes: _Scopes) -> bool:
         return "group.id" in names or not any(
             path in _above(other) and "group.id" in scope for other, scope in scopes.items()
         )
-    if not names & {"group.id", "application.id"}:
-        return False
-    if path[:3] == _STREAM and any("kafka" in each for each in scopes):
-        return True
-    return bool(_NEAR & set(path)) or any(
-        "bootstrap.servers" in scopes[path[:n]] for n in range(len(path) + 1) if path[:n] in scopes
+    of_kafka = path[:3] == _STREAM and any("kafka" in each for each in scopes)
+    return not names.isdisjoint({"group.id", "application.id"}) and (
+        of_kafka
+        or not _NEAR.isdisjoint(path)
+        or any("bootstrap.servers" in scopes.get(path[:n], ()) for n in range(len(path) + 1))
     )
 
 
@@ -315,7 +305,10 @@ def _client(path: _Path, scopes: _Scopes, beside: Flat, place: Place) -> Iterato
         place.note("has a consumer whose next assignor list is not known, which is left out")
         return
     streams = "application.id" in known and "group.id" not in known
-    written = [] if streams else _entries(known.get("partition.assignment.strategy"))
+    text = None if streams else known.get("partition.assignment.strategy")
+    names = (text or "").strip().removeprefix("[").removesuffix("]").split(",")
+    # An empty text is one empty name.
+    written = [name.strip().strip("'\"").strip() for name in names if text is not None]
     entries = [each for each in written if each]
     # A program hands what Kafka's own key has to the client.
     dotted = any(f".{key}".endswith(".partition.assignment.strategy") for key in beside)
@@ -347,13 +340,7 @@ def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
 
 def number(value: str | None) -> int | None:
     """Return the whole number that a text is, and None for any other text."""
-    return int(value) if value and _MILLISECONDS.fullmatch(value) else None
-
-
-def _entries(value: str | None) -> list[str]:
-    """Return the names of a list; one empty name of an empty text, none where it is not set."""
-    names = (value or "").strip().removeprefix("[").removesuffix("]").split(",")
-    return [name.strip().strip("'\"").strip() for name in names if value is not None]
+    return int(value) if value and re.fullmatch(r"-?[0-9]{1,10}", value) else None
 
 
 def _family(entries: list[str], spring: bool, beside: Flat, dotted: bool) -> str | None:
@@ -368,7 +355,6 @@ def _family(entries: list[str], spring: bool, beside: Flat, dotted: bool) -> str
 
 
 def _merged(found: list[Declared]) -> list[Declared]:
-    """Return the consumers, those of one group merged if their settings do not contradict."""
     merged: list[Declared] = []
     for client in found:
         for index, other in enumerate(merged):
@@ -385,10 +371,6 @@ _SAME: Final = (
     *("group_id", "client_id", "instance_id"),
     *("group_protocol", "family", "upgrade_from"),
 )
-_EITHER: Final = (
-    *(*_SAME, "session_timeout_ms", "max_poll_interval_ms"),
-    *("brokers", "list", "spelled", "heartbeat_ms"),
-)
 
 
 def _union(one: Declared, two: Declared) -> Declared | None:
@@ -397,6 +379,8 @@ def _union(one: Declared, two: Declared) -> Declared | None:
     lists = {each.list for each in (one, two) if each.list}
     if None in (one.group_id, two.group_id) or any(len(each) > 1 for each in (*said, lists)):
         return None
-    known = {name: getattr(one, name) or getattr(two, name) for name in _EITHER}
+    times = ("session_timeout_ms", "max_poll_interval_ms", "heartbeat_ms")
+    either = (*_SAME, *times, "brokers", "list", "spelled")
+    known = {name: getattr(one, name) or getattr(two, name) for name in either}
     classic_only = tuple(n for n in _CLASSIC_ONLY if n in one.classic_only + two.classic_only)
     return replace(one, classic_only=classic_only, **known)

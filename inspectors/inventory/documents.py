@@ -31,9 +31,6 @@ _LARGEST_YAML: Final = 8 << 20
 # A text with fewer is not nested too deep for the parser in C.
 _MOST_BRACKETS: Final = 5_000
 _MOST_LEVELS: Final = 1_000
-_COMPACT: Final = re.compile(r"(?:[-?:] +){1000}")
-_OBJECT: Final = re.compile("^apiVersion:", re.MULTILINE)
-_KIND: Final = re.compile("^kind:", re.MULTILINE)
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLACEHOLDER: Final = re.compile(r"\$\{([^${}:]+)(?::(-?)([^${}]*))?\}")
 _UNRESOLVED: Final = re.compile(r"\$\{|\$\(|\{\{|#\{|<%|@[\w.]+@")
@@ -41,14 +38,13 @@ _UNRESOLVED: Final = re.compile(r"\$\{|\$\(|\{\{|#\{|<%|@[\w.]+@")
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
 # 45s, 500ms, 1m30s (Spring, Go), PT45S (ISO 8601).
 _SPAN: Final = re.compile(r"(?:PT)?((?:\d{1,9}(?:ms|[hms]))+)", re.IGNORECASE)
-_UNIT: Final = re.compile(r"(\d+)(ms|[hms])")
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 def span_ms(text: str) -> int | None:
     """Return a time with its unit in milliseconds; None for any other text, and for zero."""
     match = _SPAN.fullmatch(text.strip())
-    found = _UNIT.findall(match[1].lower()) if match else []
+    found = re.findall(r"(\d+)(ms|[hms])", match[1].lower()) if match else []
     return sum(int(number) * _UNITS[unit] for number, unit in found) or None
 
 
@@ -112,8 +108,8 @@ def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str,
             for key, value in tree.items():
                 if key != "<<":
                     inner = key.removeprefix("[").removesuffix("]")
-                    at = f"{path}.{inner}" if path else inner
-                    yield from _leaves(value, at, depth + 1, name)
+                    below = f"{path}.{inner}" if path else inner
+                    yield from _leaves(value, below, depth + 1, name)
         case list() if variables := _variables(tree):
             yield from _leaves(variables, path, depth + 1, name)
         case list() if all(isinstance(item, str) for item in tree):
@@ -168,7 +164,6 @@ class Environment:
         return None if _UNRESOLVED.search(text) else text
 
     def _value(self, placeholder: re.Match[str], beside: Flat) -> str:
-        """Return what a placeholder stands for; itself where that is not known."""
         name, default = placeholder[1].strip(), placeholder[3]
         # Spring's relaxed variable name of a property: APP_GROUPID for app.group-id.
         relaxed = re.sub(r"\W", "_", name.replace("-", "")).upper()
@@ -181,17 +176,12 @@ class Environment:
 
 
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env", "toml")
-_PROFILE_KEYS: Final = ("spring.config.activate.on-profile", "spring.profiles")
 # Files that a program or tool reads together: the base, and what is laid over it by name.
 LAYER: Final = re.compile(
     r"(?:.*/)?(application|bootstrap|(?:docker-)?compose|values|appsettings)(?:[-.]([\w-]+))?"
     r"\.(?:ya?ml|properties|json)"
 )
-# A setting of a Quarkus profile; a program runs with `prod` unless it is told otherwise.
-_OF_QUARKUS: Final = re.compile(r"%\{?([\w,-]+)\}?\.(.+)")
-_RUNS: Final = "prod"
 _QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
-_SEPARATOR: Final = re.compile(r"[#!]---\s*\Z")
 
 
 def process_of(file: str) -> str:
@@ -272,15 +262,17 @@ def _items(tree: Tree, depth: int) -> Iterator[Tree]:
 
 def _by_profile(flat: Flat, named: str | None) -> list[ConfigDocument]:
     """Return the settings as those of every profile, and those of each one of Quarkus."""
-    spring = next((flat[key] for key in _PROFILE_KEYS if key in flat), named)
+    keys = ("spring.config.activate.on-profile", "spring.profiles")
+    spring = next((flat[key] for key in keys if key in flat), named)
     own: dict[str | None, Flat] = {spring: {}}
     for key, value in flat.items():
-        quarkus = _OF_QUARKUS.fullmatch(key)
+        quarkus = re.fullmatch(r"%\{?([\w,-]+)\}?\.(.+)", key)
         if quarkus is None:
             own[spring].setdefault(key, value)
         else:
             for profile in quarkus[1].split(","):
-                own.setdefault(spring if profile == _RUNS else profile, {})[quarkus[2]] = value
+                # A program of Quarkus runs with `prod` unless it is told otherwise.
+                own.setdefault(spring if profile == "prod" else profile, {})[quarkus[2]] = value
     return [ConfigDocument(settings=one, profile=profile) for profile, one in own.items()]
 
 
@@ -295,11 +287,11 @@ def _check_size(text: str, name: str) -> None:
     """
     if len(text) <= _LARGEST_YAML:
         return
-    if not _OBJECT.search(text):
+    if not re.search("^apiVersion:", text, re.MULTILINE):
         raise UnreadableDocument(
             name, f"is larger than {_LARGEST_YAML >> 20} MiB and holds no Kubernetes objects"
         )
-    if text.startswith("apiVersion: v1\nitems:\n") and not _KIND.search(text):
+    if text.startswith("apiVersion: v1\nitems:\n") and not re.search("^kind:", text, re.MULTILINE):
         lines = text.count("\n") + 1
         raise UnreadableDocument(
             name, f"was cut off: the list's kind is missing behind line {lines}; fetch it again"
@@ -311,15 +303,16 @@ def _yaml(text: str, name: str) -> list[Tree]:
     # The base loader keeps every value as text: no dates, octal numbers or booleans.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        if text.count("[") + text.count("{") > _MOST_BRACKETS or _COMPACT.search(text):
+        brackets = text.count("[") + text.count("{")
+        if brackets > _MOST_BRACKETS or re.search(r"(?:[-?:] +){1000}", text):
             deque(events(text, loader, _MOST_LEVELS), maxlen=0)
         return list(yaml.load_all(text, Loader=loader))
     except yaml.MarkedYAMLError as error:
         line = f" (line {error.problem_mark.line + 1})" if error.problem_mark else ""
         raise UnreadableDocument(name, f"not valid YAML: {error.problem}{line}") from None
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UnreadableDocument(name, f"not valid YAML: {reason}") from None
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise UnreadableDocument(name, f"not valid YAML: {why}") from None
 
 
 def toml_tree(text: str, name: str) -> dict[str, Any]:
@@ -354,7 +347,6 @@ def json_tree(text: str, name: str) -> Tree:
 
 
 def _object(found: dict[str, Any]) -> dict[str, Tree]:
-    """Return an object of JSON with `true` and `false` as text."""
     return {k: str(v).lower() if isinstance(v, bool) else v for k, v in found.items()}
 
 
@@ -376,7 +368,7 @@ def _properties(text: str, profile: str | None) -> list[ConfigDocument]:
         value = _QUOTED.sub(r"\2", raw.removeprefix("=>").removeprefix(">").strip())
         if line[0] == "}":
             del blocks[-1:]
-        if _SEPARATOR.match(line):
+        if re.match(r"[#!]---\s*\Z", line):
             parts.append({})
         elif line[0] == "[":
             blocks.clear()

@@ -88,8 +88,7 @@ def _workload(
         at = (_folder(source), _namespace(resource))
         reading = _Container(container, pod, at, maps, place, used)
         layers = reading.layers()
-        environment = Environment(reading.variables, reading.complete)
-        for client in clients_in(layers, environment, place):
+        for client in clients_in(layers, Environment(reading.variables, reading.complete), place):
             yield from _instances(replace(client, sources=tuple(reading.sources)), resource)
 
 
@@ -100,9 +99,9 @@ def _folder(source: str) -> str:
 def _pod(resource: Resource) -> Resource:
     """Return the pod that an object starts, of whatever kind it is; empty where it starts none."""
     match resource.get("spec"):
-        case {"template": {"spec": dict(pod)}}:
-            return pod
-        case {"jobTemplate": {"spec": {"template": {"spec": dict(pod)}}}}:
+        case {"template": {"spec": dict(pod)}} | {
+            "jobTemplate": {"spec": {"template": {"spec": dict(pod)}}}
+        }:
             return pod
     return {}
 
@@ -125,8 +124,7 @@ def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
         pod = f"{_name(resource)}-{ordinal}"
         where = f"{client.where}, pod {pod}"
         own = {name: value.replace(POD_NAME, pod) for name, value in named.items()}
-        evidence = replace(seen, detail=where)
-        yield replace(made, where=where, evidence=evidence, replicas=1, **own)
+        yield replace(made, where=where, evidence=replace(seen, detail=where), replicas=1, **own)
 
 
 def _max_surge(spec: Resource, kind: str) -> str | None:
@@ -275,13 +273,13 @@ class _Container:
     def _files(self) -> list[Flat]:
         mounted = {text_of(m.get("name")) for m in _objects(self.container.get("volumeMounts"))}
         found: list[ConfigDocument] = []
-        volumes = [
-            v for v in _objects(self.pod.get("volumes")) if text_of(v.get("name")) in mounted
-        ]
-        for reference in (one for volume in volumes for one in _config_maps(volume)):
-            data = self._map(text_of(reference.get("name"))) or {}
-            for _, each in _settings_files(data, self.place, "mounts"):
-                found += each
+        for volume in _objects(self.pod.get("volumes")):
+            projected = _objects(mapping(volume.get("projected")).get("sources"))
+            for source in (volume, *projected) if text_of(volume.get("name")) in mounted else ():
+                if reference := mapping(source.get("configMap")):
+                    data = self._map(text_of(reference.get("name"))) or {}
+                    for _, each in _settings_files(data, self.place, "mounts"):
+                        found += each
         active = self.variables.get("SPRING_PROFILES_ACTIVE", "").split(",")
         ordered = sorted(found, key=lambda one: one.profile is not None)
         return [one.settings for one in ordered if one.profile in (None, *active)]
@@ -302,12 +300,6 @@ class _Container:
             for text in texts
             for match in _ARGUMENT.finditer(self._expand(text))
         }
-
-
-def _config_maps(volume: Resource) -> list[Resource]:
-    direct = mapping(volume.get("configMap"))
-    projected = _objects(mapping(volume.get("projected")).get("sources"))
-    return [r for r in (direct, *(mapping(s.get("configMap")) for s in projected)) if r]
 
 
 def _title(source: str, resource: Resource) -> str:

@@ -91,11 +91,11 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
             if document.resource is not None:
                 resources.append((name, document.resource))
             else:
-                part = (name, (file_written(file), None), document)
-                settings.setdefault(process_of(str(file)), []).append(part)
-    of_files = [one for process in settings.values() for one in consumers_of(process, notes)]
-    declared = (*of_files, *workloads_in(resources, notes))
-    return InventoryReading(declared=declared, notes=tuple(dict.fromkeys(notes)))
+                parts = settings.setdefault(process_of(str(file)), [])
+                parts.append((name, (file_written(file), None), document))
+    declared = [one for process in settings.values() for one in consumers_of(process, notes)]
+    declared += workloads_in(resources, notes)
+    return InventoryReading(declared=tuple(declared), notes=tuple(dict.fromkeys(notes)))
 
 
 def configuration_text(file: Path, name: str = "") -> str:

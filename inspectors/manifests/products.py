@@ -14,12 +14,8 @@ from rebal.groups.clients import Library, version_tuple
 from rebal.groups.data import load_data
 from rebal.groups.model import Record
 
-# The numbers of a tag that is followed by more: 1.9-debian has two.
-_PARTS: Final = re.compile(r"(?:\Av?|(?<=\d)\.)\d+")
 # Past every patch release of a line.
 _END: Final = 1_000_000
-# Spellings of one name: with Scala's version, and with any of three signs (PEP 503).
-_SPELLINGS: Final = {"maven": (r"_(?:2\.1\d|3)\Z", ""), "pypi": (r"[-_.]+", "-")}
 
 
 class ProductFacts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +73,9 @@ def hints(ecosystem: str) -> re.Pattern[str]:
 
 def product_of(ecosystem: str, name: str) -> Product | None:
     """Return the product that a package or image is; an image may come from a mirror."""
-    spelling, plain = _SPELLINGS.get(ecosystem, (r"\A", ""))
+    # Spellings of one name: with Scala's version, and with any of three signs (PEP 503).
+    spellings = {"maven": (r"_(?:2\.1\d|3)\Z", ""), "pypi": (r"[-_.]+", "-")}
+    spelling, plain = spellings.get(ecosystem, (r"\A", ""))
     parts = re.sub(spelling, plain, name.lower() if ecosystem == "pypi" else name).split("/")
     folders = range(len(parts) - 1 if ecosystem == "docker" and len(parts) > 2 else 1)
     found = (products().get((ecosystem, "/".join(parts[folder:]))) for folder in folders)
@@ -93,11 +91,13 @@ def library_of(ecosystem: str, package: str, version: str | None) -> Library | N
     product = product_of(ecosystem, package)
     if product is None:
         return None
-    # An image's tag `1.9` is any release of that line.
+    # An image's tag `1.9`, or `1.9-debian`, is any release of that line.
     low = version_tuple(version) or ()
-    tag = ecosystem == "docker" and len(_PARTS.findall(version or "")) < 3
+    tag = ecosystem == "docker" and len(re.findall(r"(?:\Av?|(?<=\d)\.)\d+", version or "")) < 3
     high = (*low, _END) if low and tag else low
-    release = _release(product, low, high)
+    held = [one for one in product.releases if one.holds(low, high)]
+    alike = len({replace(one, first="", last="") for one in held}) == 1
+    release = held[0] if alike else ProductFacts()
     family = release.library or product.library
     inside = version if product.own_version else release.inside
     own = release.list or product.list or clients.default_list(family, inside)
@@ -120,10 +120,3 @@ def library_of(ecosystem: str, package: str, version: str | None) -> Library | N
             if low and fault.holds(high, low)
         ),
     )
-
-
-def _release(product: Product, low: tuple[int, ...], high: tuple[int, ...]) -> ProductFacts:
-    """Return what was looked up of a version between these two."""
-    held = [one for one in product.releases if one.holds(low, high)]
-    alike = {replace(one, first="", last="") for one in held}
-    return held[0] if len(alike) == 1 else ProductFacts()

@@ -21,11 +21,7 @@ from rebal.inspectors.inventory.reader import configuration_text
 from rebal.inspectors.manifests.texts import CLIENTS, Named, resolved, together
 
 _PROPERTY: Final = re.compile(r"\$[{(]([^${}()]+)[)}]")
-_CENTRAL: Final = "Directory.Packages.props"
-_TEST_SDK: Final = "microsoft.net.test.sdk"
 _MOST_PARENTS: Final = 20
-# Spring Boot's parent reads the version of Kafka's packages from this property.
-_BOOT_PROPERTY: Final = "kafka.version"
 _BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
 
 
@@ -66,7 +62,8 @@ class Projects:
         )
         for managed, text in sheet.managed.maps[0].items():
             yield Named(managed, value(text))
-        override = sheet.properties.get(_BOOT_PROPERTY)
+        # Spring Boot's parent reads the version of Kafka's packages from this property.
+        override = sheet.properties.get("kafka.version")
         if override and any(bom.name == _BOOT for bom in sheet.boms):
             yield Named(CLIENTS, value(override), gives=True)
         for bom in sheet.boms:
@@ -80,9 +77,9 @@ class Projects:
                 below = self._found(bom, (), depth)
                 if below is not None:
                     # A BOM has its own properties; those of a parent are overridden below it.
-                    value = partial(resolved, _PROPERTY, below.properties)
+                    own = below.managed.items()
                     sheet.managed.maps.append(
-                        {name: value(text) for name, text in below.managed.items()}
+                        {name: resolved(_PROPERTY, below.properties, text) for name, text in own}
                     )
                     sheet.boms.remove(bom)
             for parent in sheet.parents:
@@ -110,11 +107,8 @@ class Projects:
         try:
             root = fromstring(configuration_text(self._files[path], str(path)), forbid_dtd=True)
         except (ParseError, ValueError, RecursionError) as error:
-            why = (
-                "declares a DTD, which no project file does"
-                if isinstance(error, DefusedXmlException)
-                else f"not valid XML: {error}"
-            )
+            dtd = isinstance(error, DefusedXmlException)
+            why = "declares a DTD, which no project file does" if dtd else f"not valid XML: {error}"
             raise UnreadableDocument(str(path), why) from None
         for element in root.iter():
             element.tag = str(element.tag).rpartition("}")[2]
@@ -158,17 +152,16 @@ def _coordinates(element: Any) -> Named:
 
 
 def _msbuild(root: Any, path: PurePosixPath) -> Sheet:
-    central = [_package(each, "Version") for each in root.iter("PackageVersion")]
     named = [_package(each, "VersionOverride", "Version") for each in root.iter("PackageReference")]
-    of_tests = any(one.name == _TEST_SDK for one in named)
+    of_tests = any(one.name == "microsoft.net.test.sdk" for one in named)
     return Sheet(
         named=[one._replace(tests=of_tests) for one in named],
-        managed=_versions(central),
+        managed=_versions(_package(each, "Version") for each in root.iter("PackageVersion")),
         properties=_versions(
             Named(each.tag, each.text) for each in root.findall(".//PropertyGroup/*")
         ),
         parents=[Named("")],
-        above=[folder / _CENTRAL for folder in path.parents],
+        above=[folder / "Directory.Packages.props" for folder in path.parents],
     )
 
 

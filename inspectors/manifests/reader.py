@@ -31,14 +31,8 @@ _LOCKS: Final = {
         {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "yarn.lock"}
     ),
 }
-_VERSION: Final = re.compile(r"v?\d[\w.+~-]*(?<![+-])", re.ASCII)
 _KAFKA: Final = "org.apache.kafka"
 _LONGEST: Final = 80
-_RANGE: Final = frozenset("^~<>=!*")
-# What a build keeps beside its projects, for all of them.
-_OF_THE_BUILD: Final = re.compile(
-    r"(?:\A|/)(?:(?:buildSrc|build-logic)/.*|gradle/[^/]*|project/[^/]*\.scala|requirements/[^/]*)\Z"
-)
 
 
 class _Format(NamedTuple):
@@ -70,9 +64,6 @@ _FORMATS: Final = tuple(
     )
     for pattern in patterns.split()
 )
-# Formats to which other files give versions.
-_SCRIPTS: Final = (texts.read_gradle, texts.read_go_mod)
-_GIVERS: Final = {texts.read_gradle, trees.read_catalog}
 
 
 def read_manifests(tree: Tree) -> tuple[tuple[Library, ...], tuple[str, ...]]:
@@ -93,13 +84,12 @@ def scope_of(place: str) -> str:
     """Return the folder whose projects a file is for: its own, or for the build's own folders, such
     as buildSrc and gradle, the one that they are in.
     """
-    build = _OF_THE_BUILD.search(place)
+    own = r"(?:buildSrc|build-logic)/.*|gradle/[^/]*|project/[^/]*\.scala|requirements/[^/]*"
+    build = re.search(rf"(?:\A|/)(?:{own})\Z", place)
     return place[: build.start()] if build else place.rpartition("/")[0]
 
 
 class _ManifestReader:
-    """The manifests of one version, as far as they are read."""
-
     def __init__(self, tree: Tree) -> None:
         self._paths = dict(tree.paths())
         self._projects = Projects(
@@ -116,32 +106,27 @@ class _ManifestReader:
         try:
             text = configuration_text(path, place)
             if hints(known.ecosystem).search(text):
-                named = (
-                    known.read(text + self._given(known, name), place)
-                    if known.read
-                    else self._projects.read(name)
-                )
+                # Files of the same folder and above give to a script: the constants of Gradle's and
+                # sbt's builds, and what Go's workspaces replace.
+                script = known.read in (texts.read_gradle, texts.read_go_mod)
+                above = reversed(PurePosixPath(name).parents if script else ())
+                text += "".join(self._shared.get(folder, "") for folder in above)
+                named = known.read(text, place) if known.read else self._projects.read(name)
                 # A requirement file of developers says so in its name.
                 of_tests = path.suffix == ".txt" and OF_TESTS.search(path.name) is not None
                 self._keep(known.ecosystem, place, () if of_tests else named)
         except DocumentError as error:
             self.notes.append(_printable(str(error)))
 
-    def _given(self, known: _Format, place: str) -> str:
-        """Return what files of the same folder and above give to a script: the constants of
-        Gradle's and sbt's builds, and what Go's workspaces replace.
-        """
-        above = reversed(PurePosixPath(place).parents if known.read in _SCRIPTS else ())
-        return "".join(self._shared.get(folder, "") for folder in above)
-
     @cached_property
     def _shared(self) -> dict[PurePosixPath, str]:
         found: dict[PurePosixPath, str] = defaultdict(str)
+        givers = {texts.read_gradle, trees.read_catalog}
         for name, path in self._paths.items():
             reads, scope = {known.read for known in _formats(name)}, PurePosixPath(scope_of(name))
             if path.name == "go.work":
                 found[scope] += f"\n{configuration_text(path, name)}"
-            elif reads & _GIVERS or path.name == "gradle.properties":
+            elif reads & givers or path.name == "gradle.properties":
                 text = configuration_text(path, name)
                 catalog = trees.read_catalog in reads
                 named = trees.read_catalog(text, name) if catalog else texts.mentions(text)
@@ -193,15 +178,14 @@ class _ManifestReader:
         """
         locked = any(file.name in locks for locks in _LOCKS.values())
         below = [each for each in self._own if locked and each[0].is_relative_to(file.parent)]
-        needed = {product for _, product, of_tests in below if not of_tests}
-        return {product for _, product, _ in below} - needed
+        return {each[1] for each in below} - {each[1] for each in below if not each[2]}
 
     def _add(self, ecosystem: str, place: str, one: Named, *, silent: bool) -> None:
         raw, version = one.version, _plain(one.version)
         found = library_of(ecosystem, _printable(one.name), version) or Library()
         self.found.append(replace(found, where=place, line=one.line))
         # Every version in a range that was looked up has the same list.
-        quiet = raw[:1] in _RANGE and found.default_list is not None if raw else silent
+        quiet = raw[:1] in "^~<>=!*" and found.default_list is not None if raw else silent
         if version is None and not quiet:
             where = f"{place}:{one.line}" if one.line else place
             why = f"not a plain one ({raw[:_LONGEST]})" if raw else "not written there"
@@ -209,13 +193,13 @@ class _ManifestReader:
 
 
 def _gives(one: Named) -> bool:
-    """Return whether a package gives versions to others, by its name or as a platform."""
     product = product_of("maven", one.name)
     return one.gives or (product is not None and product.bom != "")
 
 
 def _plain(version: str) -> str | None:
-    return version if len(version) <= _LONGEST and _VERSION.fullmatch(version) else None
+    plain = re.fullmatch(r"v?\d[\w.+~-]*(?<![+-])", version, re.ASCII)
+    return version if plain and len(version) <= _LONGEST else None
 
 
 @cache

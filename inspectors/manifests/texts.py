@@ -77,8 +77,6 @@ _ASSIGNED: Final = re.compile(
     r"""(?<![\w.])(?:(?:\w+\.)?ext\.)?(\w+)(?:[ \t]*:[ \t]*String)?"""
     r"""[ \t]*(?:=[ \t]*["']?|:[ \t]*["'])([\w.+${}-]{1,80})["']?(?=[\s,;)\]}]|\Z)"""
 )
-_NUMBER: Final = re.compile(r"v?\d")
-_VARIABLE: Final = re.compile(r"\$\{?(?:\w+\.)*(\w+)\}?")
 _NAMED: Final = r"""(["'][\w.-]+:[\w.-]+)"""
 _RICH: Final = r"\s{0,9}\)?\s{0,9}\{\s{0,99}version\s{0,9}\{[^{}]{0,500}?"
 _SETTING: Final = r"[ \t]{0,9},\s{0,99}version\s{0,9}[:=]\s{0,9}"
@@ -197,15 +195,15 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     script = _plain(text)
     constants = [Named(*each) for each in _ASSIGNED.findall(script)]
     # A package may have the name of its version.
-    numbers = [one for one in constants if _NUMBER.match(one.version)]
+    numbers = [one for one in constants if re.match(r"v?\d", one.version)]
     values = {one.name: one.version for one in (*together(constants), *together(numbers))}
-    value = partial(resolved, _VARIABLE, values)
+    value = partial(resolved, re.compile(r"\$\{?(?:\w+\.)*(\w+)\}?"), values)
     named = [
         one._replace(name=value(one.name), version=value(one.version)) for one in mentions(text)
     ]
     for group, version in _RULE.findall(script):
-        ruled = [one for one in named if one.name.startswith(f"{group}:")]
-        named += (one._replace(version=value(version)) for one in ruled)
+        given = value(version)
+        named += [one._replace(version=given) for one in named if one.name.startswith(f"{group}:")]
     return together(named)
 
 

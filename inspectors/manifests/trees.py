@@ -36,8 +36,6 @@ _TAG_KEYS: Final = {"repository": "tag", "name": "newTag", "newName": "newTag", 
 _ENTRY: Final = re.compile(
     r"((?:libraries|plugins)\..+?)(?:\.(?:module|id|group|name|version)(?:\.\w+)?)?"
 )
-# An action of a Helm template; what is written around it is read.
-_ACTION: Final = re.compile(r"\{\{.*?\}\}")
 
 
 def read_tables(
@@ -65,13 +63,11 @@ def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, o
 
 
 def _requirements(found: object) -> Iterator[str]:
-    """Yield the packages of a table by name, or of a list, each as one requirement."""
     listed = [("", value) for value in found] if isinstance(found, list) else []
     for key, value in [*mapping(found).items(), *listed]:
         table = mapping(value)
         name = text_of(table.get("name")) or key.rpartition("node_modules/")[2]
-        version = text_of(value) or text_of(table.get("version")) or ""
-        yield f"{name} {version}".strip()
+        yield f"{name} {text_of(value) or text_of(table.get('version')) or ''}".strip()
 
 
 def read_catalog(text: str, name: str) -> Iterator[Named]:
@@ -93,7 +89,8 @@ def read_images(text: str, name: str) -> Iterator[Named]:
     """Yield the images of compose files, Kubernetes objects, Helm values, Kustomize and .env
     files, and the charts that Helm, Argo CD and Flux install.
     """
-    for document in documents(_ACTION.sub("", text), name):
+    # What is written around the actions of a Helm template is read.
+    for document in documents(re.sub(r"\{\{.*?\}\}", "", text), name):
         flat = flatten(document.resource, name) if document.resource else document.settings
         for path, value in flat.items():
             parent, _, key = path.rpartition(".")

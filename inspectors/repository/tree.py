@@ -33,8 +33,6 @@ _SKIPPED: Final = (
     *("locale", "locales", "i18n"),
     *("tests", "testdata"),
 )
-# A folder `test` elsewhere is as often an environment's.
-_TESTS: Final = "/src/test/"
 _LARGEST: Final = 64 << 20
 # A regular file as `git ls-tree` prints it; a symbolic link has the mode 120000.
 _FILE: Final = re.compile(r"(?:\A|\0)100\d{3} blob (\w+) +(\S+)\t([^\0]+)")
@@ -100,8 +98,8 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
         for blob, size, name in _FILE.findall(listing)
         if is_read(PurePosixPath(name)) and (not size.isdigit() or int(size) <= _LARGEST)
     }
-    asked = "".join(f"{blob}\n" for blob in blobs.values()).encode()
-    answers = BytesIO(_git(path, "cat-file", "--batch", given=asked))
+    asked = "".join(f"{blob}\n" for blob in blobs.values())
+    answers = BytesIO(_git(path, "cat-file", "--batch", given=asked.encode()))
     for file in blobs:
         *_, size = answers.readline().decode().split()
         if not size.isdigit():
@@ -117,7 +115,8 @@ def is_read(name: PurePosixPath) -> bool:
     """Return whether rebal reads a file of this name."""
     folders = name.parts[:-1]
     skipped = any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders)
-    if skipped or _TESTS in f"/{'/'.join(folders)}/":
+    # A folder `test` elsewhere is as often an environment's.
+    if skipped or "/src/test/" in f"/{'/'.join(folders)}/":
         return False
     return (
         name.name.rpartition(".")[2].lower() in (*ENDINGS, *_BUILD)
@@ -127,8 +126,8 @@ def is_read(name: PurePosixPath) -> bool:
 
 
 def _tree(root: Path, names: Iterable[str]) -> Tree:
-    files = (name for name in names if is_read(PurePosixPath(name)))
-    return Tree(root=root, files=tuple(sorted(n for n in files if os.path.isfile(root / n))))
+    found = (n for n in names if is_read(PurePosixPath(n)) and os.path.isfile(root / n))
+    return Tree(root=root, files=tuple(sorted(found)))
 
 
 def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> bytes:
@@ -146,6 +145,5 @@ def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> by
         raise DocumentError("--base needs git, which is not installed here.") from None
     if done.returncode == 0:
         return done.stdout
-    said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
-    why = said.removeprefix("fatal: ")
-    raise DocumentError(otherwise or f"--base: {path}: git says: {why}")
+    said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0].removeprefix("fatal: ")
+    raise DocumentError(otherwise or f"--base: {path}: git says: {said}")
