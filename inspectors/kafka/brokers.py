@@ -6,7 +6,6 @@ from typing import Final
 
 from rebal.groups.model import Cluster, CoordinatorKind, Record
 
-_OTHER_GROUPS: Final = ("group.share.", "group.streams.")
 _SETTINGS: Final = frozenset(
     {
         "process.roles",
@@ -39,15 +38,14 @@ def group_settings(settings: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in settings.items()
-        if (name.startswith("group.") and not name.startswith(_OTHER_GROUPS)) or name in _SETTINGS
+        if name in _SETTINGS
+        or (name.startswith("group.") and not name.startswith(("group.share.", "group.streams.")))
     }
 
 
 def release_of(version: str | None) -> tuple[int, ...] | None:
     """Return the numbers of a broker's version, such as (4, 2) of `4.2 or later`."""
-    if not version:
-        return None
-    return tuple(int(number) for number in version.split()[0].split("."))
+    return tuple(int(number) for number in version.split()[0].split(".")) if version else None
 
 
 class ClusterReading(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -105,6 +105,51 @@ class RawCluster:
 
         return BrokerConnection(host, port, self.config, deadline, opened)
 
+    def _first(self, deadline: Deadline) -> BrokerConnection:
+        """Return a connection to the first bootstrap server that accepts this client.
+
+        Each server gets an equal share of the time, over a few rounds. Brokers that were found
+        earlier are tried last.
+        """
+        config = self.config
+        # Report settings that cannot be loaded before any network error.
+        to_kafka_python(config)
+        last: OSError | RequestError | None = None
+        known = [(host, port) for host, port, _ in self.brokers.values()]
+        servers = list(dict.fromkeys((*config.servers, *known)))
+        turn = 0
+        for turn in range(_CONNECT_ROUNDS):
+            if turn:
+                time.sleep(min(0.3, deadline.left()))
+            for turn_left, (host, port) in zip(range(len(servers), 0, -1), servers, strict=True):
+                if deadline.over:
+                    break
+                try:
+                    return self._connect(host, port, deadline.share(turn_left))
+                except TlsError as error:
+                    raise ConnectError(_tls_message(f"{host}:{port}", error), "tls") from None
+                except (OSError, RequestError) as error:
+                    last = error
+        protocol = f" (security.protocol is {config.protocol})"
+        if (
+            last is None
+            or isinstance(last, TimeoutError)
+            or getattr(last, "name", "") == "TIMED_OUT"
+        ):
+            raise ConnectError(
+                f"cannot reach any of {config.bootstrap} within {deadline.waited()} (no answer). "
+                f"Check -b or --command-config{protocol}.",
+                "timeout",
+            )
+        refused = isinstance(last, OSError)
+        tries = f"{turn + 1} {'try' if turn == 0 else 'tries'}"
+        reason = _os_reason(last) if isinstance(last, OSError) else last.reason
+        raise ConnectError(
+            f"cannot reach any of {config.bootstrap} ({reason}; {tries} in {deadline.waited()}). "
+            f"Check -b or --command-config{'' if refused else protocol}.",
+            "unreachable",
+        )
+
     def deadline(self) -> Deadline:
         """Return the deadline of a new operation: `timeout_ms` from now, or that of the `whole`."""
         return self._whole or Deadline(self.config.timeout_ms)
@@ -113,8 +158,7 @@ class RawCluster:
         """Return a connection to some broker; the first call reads the brokers' addresses."""
         with self._lock:
             if self._bootstrap is None or self._bootstrap.closed:
-                known = [(host, port) for host, port, _ in self.brokers.values()]
-                self._bootstrap = _first(self.config, deadline, self._connect, known)
+                self._bootstrap = self._first(deadline)
                 self._read_brokers(self._bootstrap, deadline)
             return self._bootstrap
 
@@ -208,8 +252,7 @@ class RawCluster:
                 name = error_name(answer.error_code)
                 raise RequestError(name, f"no coordinator for {group_id}: {name}")
             self.brokers.setdefault(answer.node_id, (answer.host, answer.port, None))
-            self.coordinators[group_id] = int(answer.node_id)
-            return int(answer.node_id)
+            return self.coordinators.setdefault(group_id, int(answer.node_id))
 
         return retry(ask, deadline)
 
@@ -302,56 +345,10 @@ def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
         pause = min(pause * 2, 0.5)
 
 
-def _first(
-    config: ClusterConfig,
-    deadline: Deadline,
-    connect: Callable[[str, int, Deadline], BrokerConnection],
-    known: Sequence[tuple[str, int]],
-) -> BrokerConnection:
-    """Return a connection to the first bootstrap server that accepts this client.
-
-    Each server gets an equal share of the time, over a few rounds. `known` are brokers that were
-    found earlier; they are tried last.
-    """
-    # Report settings that cannot be loaded before any network error.
-    to_kafka_python(config)
-    last: OSError | RequestError | None = None
-    servers = list(dict.fromkeys((*config.servers, *known)))
-    turn = 0
-    for turn in range(_CONNECT_ROUNDS):
-        if turn:
-            time.sleep(min(0.3, deadline.left()))
-        for turn_left, (host, port) in zip(range(len(servers), 0, -1), servers, strict=True):
-            if deadline.over:
-                break
-            try:
-                return connect(host, port, deadline.share(turn_left))
-            except TlsError as error:
-                raise ConnectError(_tls_message(f"{host}:{port}", error), "tls") from None
-            except (OSError, RequestError) as error:
-                last = error
-    protocol = f" (security.protocol is {config.protocol})"
-    if last is None or isinstance(last, TimeoutError) or getattr(last, "name", "") == "TIMED_OUT":
-        raise ConnectError(
-            f"cannot reach any of {config.bootstrap} within {deadline.waited()} (no answer). "
-            f"Check -b or --command-config{protocol}.",
-            "timeout",
-        )
-    refused = isinstance(last, OSError)
-    tries = f"{turn + 1} {'try' if turn == 0 else 'tries'}"
-    reason = _os_reason(last) if isinstance(last, OSError) else last.reason
-    raise ConnectError(
-        f"cannot reach any of {config.bootstrap} ({reason}; {tries} in {deadline.waited()}). "
-        f"Check -b or --command-config{'' if refused else protocol}.",
-        "unreachable",
-    )
-
-
 def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> RequestError:
     """Return the error of a broker without connection; `reason` is None if it is silent."""
-    name = "TIMED_OUT" if reason is None else "UNREACHABLE"
     text = f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})"
-    return RequestError(name, text)
+    return RequestError("TIMED_OUT" if reason is None else "UNREACHABLE", text)
 
 
 def _os_reason(error: OSError) -> str:

@@ -11,7 +11,7 @@ watch must survive that.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from msgspec.structs import replace
@@ -23,7 +23,6 @@ from rebal.groups.model import (
     GroupState,
     GroupType,
     Member,
-    Subscription,
     Topic,
     TopicPartitions,
     WorkerState,
@@ -36,6 +35,7 @@ from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.wire import BrokerConnection, Deadline, message
 
+_T = TypeVar("_T")
 CONSUMER: Final = "consumer"
 CONNECT: Final = "connect"
 _STATES: Final = {state.value: state for state in GroupState}
@@ -44,7 +44,6 @@ _DESCRIPTIONS: Final = {
     GroupType.STREAMS: "StreamsGroupDescribe",
     GroupType.SHARE: "ShareGroupDescribe",
 }
-_MEMBER_TYPES: Final = {0: "classic", 1: "consumer"}
 NOT_THERE: Final = "GROUP_ID_NOT_FOUND"
 NOT_CLASSIC: Final = "NOT_CLASSIC"
 
@@ -125,9 +124,9 @@ def look_at_classic(
         RequestError: a request got no answer.
     """
     sent = [*first, _classic_request(connection, group_ids, operations=False)]
-    other = request_class(_DESCRIPTIONS[GroupType.CONSUMER])
-    if connection.supports(other):
-        sent.append(message(other, connection.version(other), group_ids=list(group_ids)))
+    newer = request_class(_DESCRIPTIONS[GroupType.CONSUMER])
+    if connection.supports(newer):
+        sent.append(message(newer, connection.version(newer), group_ids=list(group_ids)))
     answers = connection.exchange_all(sent, deadline)
     answered, (classic, *others) = answers[: len(first)], answers[len(first) :]
     found = _classic(classic, broker)
@@ -137,13 +136,12 @@ def look_at_classic(
         for group in each.groups
         if error_name(group.error_code) in (NOT_THERE, "UNSUPPORTED_VERSION")
     }
-    looks = {}
-    for group_id in group_ids:
-        described = found.get(group_id)
-        if isinstance(described, Described) and others and group_id not in denied:
-            described = None
-        looks[group_id] = described or RequestError(NOT_CLASSIC, f"{group_id}: not a classic group")
-    return answered, looks
+    if others:
+        found = {k: v for k, v in found.items() if k in denied or isinstance(v, RequestError)}
+    return answered, {
+        each: found.get(each) or RequestError(NOT_CLASSIC, f"{each}: not a classic group")
+        for each in group_ids
+    }
 
 
 def _error(group: Any) -> RequestError:
@@ -172,45 +170,39 @@ def _classic(response: Any, broker: int) -> dict[str, Described | RequestError]:
         if group.error_code:
             found[group.group_id] = _error(group)
         elif state is not GroupState.DEAD:
-            found[group.group_id] = _classic_group(group, broker, state)
+            of_connect = group.protocol_type == CONNECT
+            parsed = group.protocol_type == CONSUMER
+            found[group.group_id] = Described(
+                group_id=group.group_id,
+                type=GroupType.CLASSIC,
+                state=state,
+                at=clock.now(),
+                coordinator_id=broker,
+                protocol_type=group.protocol_type,
+                assignor=group.protocol_data or None,
+                members=tuple(
+                    _worker(member) if of_connect else _classic_member(member, parsed)
+                    for member in _sorted(group.members)
+                ),
+                operations=group.authorized_operations,
+            )
     return found
 
 
-def _classic_group(group: Any, broker: int, state: GroupState) -> Described:
-    parsed = group.protocol_type == CONSUMER
-    return Described(
-        group_id=group.group_id,
-        type=GroupType.CLASSIC,
-        state=state,
-        at=clock.now(),
-        coordinator_id=broker,
-        protocol_type=group.protocol_type,
-        assignor=group.protocol_data or None,
-        members=tuple(
-            _worker(member) if group.protocol_type == CONNECT else _classic_member(member, parsed)
-            for member in _sorted(group.members)
-        ),
-        operations=group.authorized_operations,
-    )
+def _decoded(decode: Callable[[bytes], _T], data: bytes | None) -> tuple[_T | None, str | None]:
+    """Return what the bytes hold, or why they cannot be read; outside Stable there are none."""
+    try:
+        return decode(bytes(data)) if data else None, None
+    except WireError as wrong:
+        return None, str(wrong)
 
 
 def _classic_member(member: Any, parsed: bool) -> Member:
-    subscription: Subscription | None = None
-    error: str | None = None
-    assignment: TopicPartitions = {}
-    user_data: bytes | None = None
-    # Outside Stable the coordinator sends both fields empty: there is no subscription to decode.
-    if parsed and member.member_metadata:
-        try:
-            subscription = decode_subscription(bytes(member.member_metadata))
-        except WireError as wrong:
-            error = str(wrong)
-    if parsed and member.member_assignment:
-        try:
-            decoded = decode_assignment(bytes(member.member_assignment))
-            assignment, user_data = decoded.partitions, decoded.user_data
-        except WireError as wrong:
-            error = error or str(wrong)
+    metadata, assigned = (
+        (member.member_metadata, member.member_assignment) if parsed else (b"", b"")
+    )
+    subscription, error = _decoded(decode_subscription, metadata)
+    assignment, wrong = _decoded(decode_assignment, assigned)
     return Member(
         member_id=member.member_id,
         client_id=member.client_id,
@@ -218,10 +210,10 @@ def _classic_member(member: Any, parsed: bool) -> Member:
         instance_id=member.group_instance_id,
         rack=subscription.rack_id if subscription else None,
         subscription=subscription,
-        subscription_error=error,
+        subscription_error=error or wrong,
         subscribed_topics=subscription.topics if subscription else (),
-        assignment=assignment,
-        assignment_user_data=user_data,
+        assignment=assignment.partitions if assignment else {},
+        assignment_user_data=assignment.user_data if assignment else None,
     )
 
 
@@ -229,18 +221,12 @@ def _worker(member: Any) -> Member:
     from rebal.groups.assignors.connect import GivenWork, after, running_of, work_of
 
     made = _classic_member(member, parsed=False)
-    if not member.member_metadata:
-        return made
-    try:
-        reported = decode_worker(bytes(member.member_metadata))
-    except WireError as wrong:
-        return replace(made, subscription_error=str(wrong))
-    if not member.member_assignment:
-        return replace(made, worker=WorkerState(url=reported.url))
-    try:
-        given = decode_worker_assignment(bytes(member.member_assignment))
-    except WireError as wrong:
-        return replace(made, worker=WorkerState(url=reported.url), subscription_error=str(wrong))
+    reported, wrong = _decoded(decode_worker, member.member_metadata)
+    if reported is None:
+        return replace(made, subscription_error=wrong)
+    given, wrong = _decoded(decode_worker_assignment, member.member_assignment)
+    if given is None:
+        return replace(made, worker=WorkerState(url=reported.url), subscription_error=wrong)
     # The incremental protocols send only changes, relative to the worker's own report.
     before = (
         reported.assignment.assigned if given.version and reported.assignment is not None else ()
@@ -248,13 +234,15 @@ def _worker(member: Any) -> Member:
     now = after(
         work_of(before), GivenWork(assigned=work_of(given.assigned), revoked=work_of(given.revoked))
     )
-    state = WorkerState(
-        url=reported.url,
-        running=running_of(now),
-        leader=given.leader == made.member_id,
-        held_back_ms=given.delay_ms,
+    return replace(
+        made,
+        worker=WorkerState(
+            url=reported.url,
+            running=running_of(now),
+            leader=given.leader == made.member_id,
+            held_back_ms=given.delay_ms,
+        ),
     )
-    return replace(made, worker=state)
 
 
 def _new_group(group: Any, broker: int, kind: GroupType) -> Described:
@@ -290,7 +278,7 @@ def _consumer_member(member: Any) -> Member:
         assignment=_by_topic(member.assignment),
         target_assignment=None if target is None else _by_topic(target),
         member_epoch=member.member_epoch,
-        protocol_type=_MEMBER_TYPES.get(getattr(member, "member_type", -1)),
+        protocol_type={0: "classic", 1: "consumer"}.get(getattr(member, "member_type", -1)),
     )
 
 
@@ -345,15 +333,17 @@ def within(described: Described, topics: Iterable[Topic]) -> Described:
             for topic, numbers in assignment.items()
         }
 
-    members = tuple(
-        replace(
-            member,
-            assignment=kept(member.assignment),
-            target_assignment=kept(member.target_assignment or {}),
-        )
-        for member in described.members
+    return replace(
+        described,
+        members=tuple(
+            replace(
+                member,
+                assignment=kept(member.assignment),
+                target_assignment=kept(member.target_assignment or {}),
+            )
+            for member in described.members
+        ),
     )
-    return replace(described, members=members)
 
 
 def _sorted(members: Iterable[Any]) -> list[Any]:
@@ -405,13 +395,11 @@ def offsets_of_many(
     version = connection.version(kind, min_version=_EVERY_TOPIC, max_version=_LAST_NAMED)
     asked = [{"group_id": group_id, "topics": None} for group_id in group_ids]
     if asked and version >= _SEVERAL_GROUPS:
-        request = message(kind, version, groups=asked)
-        groups = connection.exchange(request, deadline).groups
+        groups = connection.exchange(message(kind, version, groups=asked), deadline).groups
         return {group.group_id: _offsets(group, group.group_id) for group in groups}
-    requests = [message(kind, version, **fields) for fields in asked]
     return {
-        group_id: _offsets(connection.exchange(request, deadline), group_id)
-        for group_id, request in zip(group_ids, requests, strict=True)
+        name: _offsets(connection.exchange(message(kind, version, **one), deadline), name)
+        for name, one in zip(group_ids, asked, strict=True)
     }
 
 
@@ -452,9 +440,8 @@ def look_at(
     """
     described = describe_many(connection, broker, group_ids, deadline)
     there = [name for name, one in described.items() if isinstance(one, Described)]
-    offsets: Mapping[str, Offsets | RequestError]
     try:
-        offsets = offsets_of_many(connection, there, later())
+        offsets: Mapping[str, Offsets | RequestError] = offsets_of_many(connection, there, later())
     except RequestError as error:
         offsets = dict.fromkeys(there, error)
     return {

@@ -24,8 +24,6 @@ from rebal.inspectors.kafka.wire import Deadline
 # AclOperation's codes, as answers list them among the authorized operations.
 _READ, _DESCRIBE, _ALTER_CONFIGS = 3, 8, 11
 _NO_GROUP: Final = "name a group to try it"
-# Other errors of a connection say that the cluster cannot be read, whoever logs in.
-_REFUSED: Final = frozenset({"authentication", "tls"})
 
 
 class DoctorRow(Record, frozen=True, kw_only=True):
@@ -90,8 +88,6 @@ class _Unavailable(Exception):  # noqa: N818 - a result of a trial, not a fault
 
 
 class _Examination:
-    """The trials of one report."""
-
     def __init__(self, config: ClusterConfig, raw: RawCluster, group: str | None) -> None:
         self._config = config
         self._raw = raw
@@ -123,7 +119,14 @@ class _Examination:
 
     def _of_cluster(self) -> Iterator[DoctorRow]:
         group = ("--group", self._group or "GROUP")
-        yield self._row("list groups", self._list, "--all and --match", "Describe", "--cluster")
+        yield self._row(
+            "list groups",
+            lambda: self._cluster_right(
+                _DESCRIBE, "only groups that this user may describe are listed",
+                "all groups are listed",
+            ),
+            "--all and --match", "Describe", "--cluster",
+        )  # fmt: skip
         yield self._row(
             "brokers' clock", self._clock, "how far this machine's clock is ahead of the brokers'",
             "Describe", "--cluster",
@@ -132,7 +135,8 @@ class _Examination:
             "describe the group", self._describe, "state, members, subscriptions",
             "Describe", *group,
         )  # fmt: skip
-        topics = [part for name in self._known_topics() for part in ("--topic", name)]
+        names = self._group_topics() if self._described else []
+        topics = [part for name in names or ["TOPIC"] for part in ("--topic", name)]
         yield self._row(
             "describe topics", self._topics, "partition counts, replicas", "Describe", *topics
         )
@@ -159,7 +163,11 @@ class _Examination:
             "Read", "--operation", "Describe", "--topic", OFFSETS_TOPIC,
         )  # fmt: skip
         yield self._row(
-            "request log switch", self._request_log,
+            "request log switch",
+            lambda: self._cluster_right(
+                _ALTER_CONFIGS, "no ALTER_CONFIGS on the cluster",
+                "allowed: kafka-configs.sh sets the broker's logger",
+            ),
             "every member's list at its next join (the log itself is on the broker)",
             "AlterConfigs", "--cluster",
         )  # fmt: skip
@@ -175,12 +183,16 @@ class _Examination:
             if "AUTHORIZATION" not in error.name:
                 available, grant = Tri.CANNOT_TELL, ()
         except (ConnectError, SettingError) as error:
-            if isinstance(error, ConnectError) and error.kind not in _REFUSED:
+            # Other errors of a connection say that it cannot be read, whoever logs in.
+            if isinstance(error, ConnectError) and error.kind not in ("authentication", "tls"):
                 raise
             available, why, grant = Tri.NO, str(error), ()
-        line = acl(self._config, *grant) if grant else ""
         return DoctorRow(
-            source=source, available=available, why=why.rstrip("."), adds=adds, grant=line
+            source=source,
+            available=available,
+            why=why.rstrip("."),
+            adds=adds,
+            grant=acl(self._config, *grant) if grant else "",
         )
 
     def _log_in(self) -> str:
@@ -195,20 +207,18 @@ class _Examination:
             raise _Unavailable(Tri.CANNOT_TELL, _NO_GROUP, right=False)
         return self._group
 
-    def _cluster_right(self, bit: int, without: str) -> None:
-        """Check a right of the user on the cluster, as `_check_right` does."""
+    def _cluster_right(self, right: int, without: str, text: str = "") -> str:
+        """Return the text if the user has this right on the cluster; raises as `_check_right`."""
         answer = self._raw.metadata([], self._raw.deadline(), operations=True)
-        _check_right(answer.authorized_operations, bit, without)
-
-    def _list(self) -> str:
-        self._cluster_right(_DESCRIBE, "only groups that this user may describe are listed")
-        return "all groups are listed"
+        _check_right(answer.authorized_operations, right, without)
+        return text
 
     def _clock(self) -> str:
         raw = self._raw
         if not raw.any(raw.deadline()).supports(request_class("DescribeQuorum"), 1):
-            why = "the broker has no DescribeQuorum v1 (Kafka 3.3)"
-            raise _Unavailable(Tri.NO, why, right=False)
+            raise _Unavailable(
+                Tri.NO, "the broker has no DescribeQuorum v1 (Kafka 3.3)", right=False
+            )
         self._cluster_right(_DESCRIBE, "no DESCRIBE on the cluster")
         ahead = ahead_of_brokers(raw, raw.deadline())
         return clock.note(ahead) if ahead else "this machine's clock is right"
@@ -232,9 +242,6 @@ class _Examination:
             )
         return sorted(used_by(self._described)[1])
 
-    def _known_topics(self) -> list[str]:
-        return (self._group_topics() if self._described else []) or ["TOPIC"]
-
     def _topics(self) -> str:
         names = self._group_topics()
         found, failed = self._resources.topics(names, self._raw.deadline())
@@ -245,8 +252,7 @@ class _Examination:
         return f"{len(found)} of {len(names)} topics"
 
     def _offsets(self) -> str:
-        group = self._needs_group()
-        committed = committed_offsets(self._raw, group, self._raw.deadline())
+        committed = committed_offsets(self._raw, self._needs_group(), self._raw.deadline())
         owned, _ = used_by(self._described) if self._described else (set(), None)
         wanted = sorted(owned | committed.keys())
         ends = self._resources.ends(wanted, self._raw.deadline())
@@ -255,17 +261,16 @@ class _Examination:
         return f"{len(committed)} committed, {len(ends)} end offsets"
 
     def _settings(self) -> str:
-        coordinator = self.coordinator_id
-        broker = min(self._raw.brokers) if coordinator is None else coordinator
+        broker = self._described.coordinator_id if self._described else min(self._raw.brokers)
         settings = self._resources.settings(broker, self._raw.deadline())
         return f"{len(settings)} settings of broker {broker}"
 
     def _probe(self) -> str:
-        if not self._raw.any(self._raw.deadline()).supports(
-            request_class("JoinGroup"), MIN_VERSION
-        ):
-            why = f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)"
-            raise _Unavailable(Tri.NO, why, right=False)
+        broker = self._raw.any(self._raw.deadline())
+        if not broker.supports(request_class("JoinGroup"), MIN_VERSION):
+            raise _Unavailable(
+                Tri.NO, f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)", right=False
+            )
         self._group_topics()
         assert self._described is not None
         if self._described.type is not GroupType.CLASSIC:
@@ -275,9 +280,8 @@ class _Examination:
         return "allowed (not sent now)"
 
     def _offsets_topic(self) -> str:
-        answer = self._raw.metadata([OFFSETS_TOPIC], self._raw.deadline(), operations=True).topics[
-            0
-        ]
+        found = self._raw.metadata([OFFSETS_TOPIC], self._raw.deadline(), operations=True)
+        answer = found.topics[0]
         rights = answer.authorized_operations
         # A user who may not describe it gets TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
         if error_name(answer.error_code) == "UNKNOWN_TOPIC_OR_PARTITION":
@@ -290,10 +294,6 @@ class _Examination:
             return "allowed"
         reading = rebalanced_since_load(self._raw, self._group)
         return f"{reading.rebalanced.value}: {reading.why}"
-
-    def _request_log(self) -> str:
-        self._cluster_right(_ALTER_CONFIGS, "no ALTER_CONFIGS on the cluster")
-        return "allowed: kafka-configs.sh sets the broker's logger"
 
 
 def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:

@@ -215,8 +215,9 @@ def read_batches(
     made = snapshots(session, looks, session.raw.deadline)
     if not probe:
         return found | {one.group.group_id: merge(one, ()) for one in made}
-    batches = list(_probe_batches(made))
-    for probed in side_by_side(lambda each: _probed(session, *each, assignors), batches, _PROBING):
+    for probed in side_by_side(
+        lambda each: _probed(session, *each, assignors), list(_probe_batches(made)), _PROBING
+    ):
         found |= probed
     return found
 
@@ -275,8 +276,8 @@ def _probed(
                 found[name] = merge(with_probe(session, one, probes[name], fetches), ())
     except RequestError as error:
         # What is stored is not asked for either: the broker would delay each group.
-        unasked = [replace(one, probe=undescribed(error)) for one in batch]
-        found |= {one.group.group_id: merge(one, ()) for one in unasked}
+        refused = undescribed(error)
+        found |= {one.group.group_id: merge(replace(one, probe=refused), ()) for one in batch}
     except ConnectError as error:
         names = [one.group.group_id for one in batch if one.group.group_id not in found]
         found |= {name: failure_of(name, error, session.raw.deadline()) for name in names}

@@ -152,13 +152,16 @@ class OffsetsLog:
 
     def start(self) -> int:
         """Return the log's first offset."""
-        key = ("start", self._partition, self._epoch)
-        return self._fetches.once(key, lambda: self._offset(EARLIEST))
+        return self._fetches.once(
+            ("start", self._partition, self._epoch), lambda: self._offset(EARLIEST)
+        )
 
     def end(self) -> int:
         """Return the log's next offset; the leader rejects it where the epoch is over."""
-        key = ("end", self._partition, self._epoch)
-        return self._fetches.once(key, lambda: retry(lambda: self._offset(LATEST), self._deadline))
+        return self._fetches.once(
+            ("end", self._partition, self._epoch),
+            lambda: retry(lambda: self._offset(LATEST), self._deadline),
+        )
 
     def epoch_start(self) -> int:
         """Return the first offset of the current leader epoch (OffsetForLeaderEpoch, KIP-320)."""
@@ -206,8 +209,7 @@ class OffsetsLog:
                 }
             ],
         )
-        answer = _of_partition(response.topics)
-        return int(answer.offset)
+        return int(_of_partition(response.topics).offset)
 
     def records(self, group_id: str, begin: int, end: int) -> Iterator[StoredGroup]:
         """Yield the group's GroupMetadata records with `begin` <= offset < `end`, oldest first."""
@@ -257,8 +259,7 @@ class OffsetsLog:
             ],
         )
         check(response.error_code)
-        answer = _of_partition(response.responses)
-        return _split(bytes(answer.records or b""), offset)
+        return _split(bytes(_of_partition(response.responses).records or b""), offset)
 
 
 def _of_partition(topics: Sequence[Any]) -> Any:
@@ -434,8 +435,7 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetch
     epoch = partition.leader_epoch
     if epoch is None or epoch < 0:
         return Reading(Tri.CANNOT_TELL, "the broker does not report leader epochs")
-    leader = cluster.node(partition.leader_id, deadline)
-    log = OffsetsLog(leader, number, epoch, deadline, fetches)
+    log = OffsetsLog(cluster.node(partition.leader_id, deadline), number, epoch, deadline, fetches)
     if epoch == 0:
         return Reading(
             Tri.YES,
@@ -474,16 +474,19 @@ def judge(
     # A rebalance is complete when a generation's assignment was stored: a record with members.
     filled = [record for record in since if record.value is not None and record.value.members]
     if not filled:
-        held = newest if known else _newest(earlier().records)
-        return Reading(Tri.NO, f"no rebalance is stored since {where} began", held)
+        return Reading(
+            Tri.NO,
+            f"no rebalance is stored since {where} began",
+            newest if known else _newest(earlier().records),
+        )
     last = filled[-1].value
     assert last is not None
     stored = f"generation {last.generation} is stored in {where}"
     preceding = since[: since.index(filled[-1])]
-    if any(each.value is None or each.value.generation != last.generation for each in preceding):
-        return Reading(Tri.YES, stored, newest)
     # A rebalance changes the state; a static member's restart stores the old state's time again.
-    if began_ms is not None and (last.state_timestamp_ms or -1) > began_ms:
+    if (began_ms is not None and (last.state_timestamp_ms or -1) > began_ms) or any(
+        each.value is None or each.value.generation != last.generation for each in preceding
+    ):
         return Reading(Tri.YES, stored, newest)
     before = earlier()
     if not before.records and not before.whole:
@@ -494,8 +497,8 @@ def judge(
         )
     if not before.records or before.records[-1].value is None:
         return Reading(Tri.YES, f"the group is new in {where}", newest)
-    if before.records[-1].value.generation != last.generation:
-        was = before.records[-1].value.generation
+    was = before.records[-1].value.generation
+    if was != last.generation:
         return Reading(Tri.YES, f"{stored}; the one before it was {was}", newest)
     return Reading(
         Tri.NO,

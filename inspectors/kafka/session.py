@@ -34,7 +34,6 @@ _THREADS: Final = 16
 _PAUSE: Final = 0.05
 _MOVED: Final = frozenset({"NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH"})
 _Answers = dict[TopicPartition, int | RequestError]
-_METADATA: Final = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
 # A controller that does not answer delays a look by so much of its time.
 _SHARE: Final = 8
 
@@ -110,11 +109,16 @@ class Resources:
 
     def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
         """Return the broker's configuration with its defaults, without sensitive values."""
-        asked = {"resource_type": _BROKER, "resource_name": str(broker_id)}
         answer = self._raw.node(broker_id, deadline).send(
             request_class("DescribeConfigs"),
             deadline,
-            resources=[{**asked, "configuration_keys": None}],
+            resources=[
+                {
+                    "resource_type": _BROKER,
+                    "resource_name": str(broker_id),
+                    "configuration_keys": None,
+                }
+            ],
         )
         for result in answer.results:
             if result.error_code:
@@ -221,9 +225,7 @@ class Resources:
 
 def _id(topic_id: UUID | None) -> str | None:
     """Return a topic's id as Kafka prints it; None before Kafka 2.8."""
-    if topic_id is None or not topic_id.int:
-        return None
-    return uuid_text(topic_id.bytes)
+    return uuid_text(topic_id.bytes) if topic_id is not None and topic_id.int else None
 
 
 class Session:
@@ -291,7 +293,7 @@ def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
             request_class("DescribeQuorum"),
             deadline.share(_SHARE),
             min_version=1,
-            topics=[_METADATA],
+            topics=[{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}],
         )
         answered = clock.now()
     except (ConnectError, RequestError):

@@ -301,10 +301,12 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
         )
         for one in record.members
     }
-    members = tuple(
-        replace(member, timeouts=stored.get(member.member_id)) for member in snapshot.members
+    return replace(
+        snapshot,
+        group=group,
+        members=tuple(replace(one, timeouts=stored.get(one.member_id)) for one in snapshot.members),
+        evidence=(*snapshot.evidence, stored_in),
     )
-    return replace(snapshot, group=group, members=members, evidence=(*snapshot.evidence, stored_in))
 
 
 def _noted(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:

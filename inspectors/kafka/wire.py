@@ -24,8 +24,6 @@ from rebal.inspectors.connection.config import CLIENT_ID, ClusterConfig
 from rebal.inspectors.connection.translate import to_kafka_python
 from rebal.inspectors.errors import RequestError, error_name
 
-_SOFTWARE: Final = "rebal"
-_TEXTS: Final = ("string", "bytes", "records")
 # kafka-python's errors for bytes that are no response: its own and those of its codecs.
 NOT_KAFKA: Final = (
     *(kafka.errors.KafkaError, struct.error),
@@ -104,9 +102,12 @@ class BrokerConnection:
                 # Other connections do not wait for the modules of SASL.
                 from rebal.inspectors.kafka.login import log_in
 
-                send = partial(self.send, deadline=deadline)
                 log_in(
-                    send, self.address, config, {**self._settings, "host": host}, deadline.left()
+                    partial(self.send, deadline=deadline),
+                    self.address,
+                    config,
+                    {**self._settings, "host": host},
+                    deadline.left(),
                 )
         except BaseException:
             self.close()
@@ -245,7 +246,7 @@ class BrokerConnection:
         version = ApiVersionsRequest.max_version
         while True:
             request = ApiVersionsRequest(
-                version=version, client_software_name=_SOFTWARE, client_software_version="1"
+                version=version, client_software_name="rebal", client_software_version="1"
             )
             response = self.exchange(request, deadline)
             if response.error_code == 0:
@@ -289,7 +290,7 @@ def _filled(kind: Any, version: int) -> tuple[tuple[str, bool], ...]:
     return tuple(
         (field.name, field.is_struct_array())
         for field in kind._struct.untagged_fields(version)
-        if (field.is_array() or field.type_str in _TEXTS)
+        if (field.is_array() or field.type_str in ("string", "bytes", "records"))
         and not field.nullable_for_version_q(version)
     )
 
@@ -297,9 +298,7 @@ def _filled(kind: Any, version: int) -> tuple[tuple[str, bool], ...]:
 def message(kind: Any, version: int, **fields: Any) -> Any:
     """Return a kafka-python message; nested structures may be given as dictionaries."""
     known = kind._struct.fields
-    made: dict[str, Any] = {}
     for name, value in fields.items():
-        nested = known[name].is_struct_array() and value is not None
-        part = known[name].data_class if nested else None
-        made[name] = [message(part, version, **each) for each in value] if nested else value
-    return kind(version=version, **made)
+        if known[name].is_struct_array() and value is not None:
+            fields[name] = [message(known[name].data_class, version, **each) for each in value]
+    return kind(version=version, **fields)
