@@ -26,9 +26,7 @@ class _Deferred(ModuleType):
                 # Asked by its own `__init__`, which defines the name later or not at all.
                 raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
             if type(self) is _Deferred:
-                spec = self.__spec__
-                assert spec is not None
-                assert spec.loader is not None
+                spec: Any = self.__spec__
                 state["_runs"] = True
                 try:
                     spec.loader.exec_module(self)

@@ -180,7 +180,6 @@ _MODULES: Final = {
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": (OAUTHBEARER,),
 }
-_REFUSED: Final = {"Krb5LoginModule": "Kerberos (GSSAPI)"}
 MSK_IAM: Final = "AWS_MSK_IAM"
 MSK_IAM_CLASSES: Final = "software.amazon.msk.auth.iam."
 USE_OAUTHBEARER: Final = (
@@ -207,10 +206,10 @@ def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:
             'ScramLoginModule required username="…" password="…";` (mind the semicolon).'
         )
     module = match["module"].rsplit(".", 1)[-1]
-    if module in _REFUSED:
+    if module == "Krb5LoginModule":
         raise SettingError(
-            f"sasl.jaas.config: {module} ({_REFUSED[module]}) is not supported: use a listener "
-            "with PLAIN, SCRAM, OAUTHBEARER or mutual TLS."
+            "sasl.jaas.config: Krb5LoginModule (Kerberos (GSSAPI)) is not supported: use a "
+            "listener with PLAIN, SCRAM, OAUTHBEARER or mutual TLS."
         )
     if module not in _MODULES:
         raise SettingError(
@@ -232,6 +231,5 @@ def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:
 
 
 def _unquote(value: str) -> str:
-    if value[0] in "\"'":
-        return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
-    return value
+    quoted = value[0] in "\"'"
+    return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL) if quoted else value

@@ -77,12 +77,14 @@ class ClusterConfig(Secretive, frozen=True, kw_only=True):
 
     def scrub(self, text: str) -> str:
         """Return a client library's text with each secret of this description masked."""
-        secrets = [self.password, self.key_password]
-        secrets += [self.oauth.client_secret] if self.oauth is not None else []
+        secrets = [
+            self.password,
+            self.key_password,
+            self.oauth.client_secret if self.oauth else None,
+        ]
         secrets += [pem.inline for pem in (self.key, self.certificate, self.ca) if pem]
-        for secret in secrets:
-            if secret:
-                text = text.replace(secret, "[secret]")
+        for secret in filter(None, secrets):
+            text = text.replace(secret, "[secret]")
         return text
 
 
@@ -105,14 +107,13 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
     section = profile_of(profile or env.get("REBAL_PROFILE") or None, env)
     from_profile = section.pop("command-config", None)
     path = command_config or _path(env.get("REBAL_COMMAND_CONFIG")) or _path(from_profile)
-    layers: list[Settings] = []
-    if path is not None:
-        layers.append(layer(_read(path, "--command-config"), str(path)))
-    layers.append(layer(section, f"profile {profile or env.get('REBAL_PROFILE')}"))
-    layers.append(layer(_from_env(env), "environment"))
-    layers.append(in_effect(overrides))
-    if bootstrap:
-        layers.append({"bootstrap.servers": bootstrap})
+    layers = [layer(_read(path, "--command-config"), str(path))] if path is not None else []
+    layers += [
+        layer(section, f"profile {profile or env.get('REBAL_PROFILE')}"),
+        layer(_from_env(env), "environment"),
+        in_effect(overrides),
+        {"bootstrap.servers": bootstrap} if bootstrap else {},
+    ]
     merged = merge(layers)
     servers = merged.pop("bootstrap.servers", "").strip()
     if not servers:
@@ -226,9 +227,8 @@ def config_path(env: Mapping[str, str]) -> Path:
 
     A relative XDG_CONFIG_HOME does not count, as its specification says.
     """
-    base = expanded(env.get("XDG_CONFIG_HOME") or "")
-    if not base.is_absolute():
-        base = expanded("~/.config")
+    given = expanded(env.get("XDG_CONFIG_HOME") or "")
+    base = given if given.is_absolute() else expanded("~/.config")
     return _path(env.get("REBAL_CONFIG")) or base / "rebal" / "config.yaml"
 
 

@@ -106,7 +106,5 @@ SERVICES: Final = (
 def managed_by(hosts: Iterable[str]) -> ManagedService | None:
     """Return the service that the brokers' host names look like; None: none of those known."""
     names = [host.rstrip(".").lower() for host in hosts]
-    for service in SERVICES:
-        if any(re.fullmatch(service.hosts, name) for name in names):
-            return service
-    return None
+    found = (one for one in SERVICES if any(re.fullmatch(one.hosts, name) for name in names))
+    return next(found, None)

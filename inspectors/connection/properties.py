@@ -10,7 +10,6 @@ _BLANK: Final = " \t\f"
 _COMMENT: Final = ("#", "!")
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_BAD_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 
 def parse_properties(text: str, name: str) -> dict[str, str]:
@@ -23,7 +22,7 @@ def parse_properties(text: str, name: str) -> dict[str, str]:
     for number, line in logical_lines(text):
         if line.startswith(_COMMENT):
             continue
-        if _BAD_ESCAPE.search(line):
+        if re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})", line):
             raise SettingError(f"{name} line {number}: a \\u escape needs four hexadecimal digits.")
         key, value = key_and_value(line)
         found[key] = value

@@ -81,7 +81,6 @@ _STORES: Final = dict.fromkeys((".pem", ".crt", ".cer"), "PEM") | dict.fromkeys(
 )
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", auth.OAUTHBEARER)
 _LONGEST: Final = 100
-_NAME: Final = re.compile(r"[a-z]+([._-][a-z]+)+")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -110,19 +109,18 @@ def layer(raw: Mapping[str, str], where: str) -> Settings:
             continue
         if key in REFUSED:
             raise SettingError(f"{where}: {raw_key} is not supported: {REFUSED[key]}.")
-        if key in auth.CALLBACK_CLASSES:
-            if value.strip().rsplit(".", 1)[-1] in auth.CALLBACK_CLASSES[key]:
-                continue
-            raise SettingError(f"{where}: {raw_key}: Java classes cannot be loaded here.")
-        if key in IGNORED or key.startswith(auth.OAUTH_IGNORED):
+        ours = value.strip().rsplit(".", 1)[-1] in auth.CALLBACK_CLASSES.get(key, ())
+        if ours or key in IGNORED or key.startswith(auth.OAUTH_IGNORED):
             continue
+        if key in auth.CALLBACK_CLASSES:
+            raise SettingError(f"{where}: {raw_key}: Java classes cannot be loaded here.")
         if key not in KNOWN:
-            if len(key) > _LONGEST or not _NAME.fullmatch(key):
+            if len(key) > _LONGEST or not re.fullmatch(r"[a-z]+([._-][a-z]+)+", key):
                 # It may be a password that was typed without its key.
                 raise SettingError(f"{where}: a text (not repeated here) is no known setting.")
             near = difflib.get_close_matches(key, KNOWN, 1, 0.8)
-            hint = f" Did you mean {near[0]}?" if near else " Remove it for rebal."
-            raise SettingError(f"{where}: the setting {raw_key} is not known.{hint}")
+            hint = f"Did you mean {near[0]}?" if near else "Remove it for rebal."
+            raise SettingError(f"{where}: the setting {raw_key} is not known. {hint}")
         if value.startswith("${") and value.endswith("}"):
             raise SettingError(
                 f"{where}: {raw_key} is a placeholder (${{…}}), which only Java's client replaces; "
@@ -256,8 +254,11 @@ def _identity(settings: Settings) -> dict[str, Any]:
     if (certificate is None) != (key is None):
         lacking = "ssl.key.location" if key is None else "ssl.certificate.location"
         raise SettingError(f"a client certificate needs its key and chain: {lacking} is not set.")
-    password = settings.get("ssl.key.password")
-    return {"certificate": certificate, "key": key, "key_password": password}
+    return {
+        "certificate": certificate,
+        "key": key,
+        "key_password": settings.get("ssl.key.password"),
+    }
 
 
 def _of_pkcs12(store: Path, password: str | None) -> dict[str, Any]:

@@ -56,8 +56,7 @@ def shake_hands(secure: socket.socket) -> None:
     try:
         secure.do_handshake()
     except ssl.SSLError as error:
-        untrusted = getattr(error, "verify_message", None)
-        raise TlsError(str(error.reason or error), untrusted) from None
+        raise TlsError(str(error.reason or error), getattr(error, "verify_message", None)) from None
 
 
 def _why(error: OSError) -> str:

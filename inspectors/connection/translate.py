@@ -82,17 +82,15 @@ def words_of(config: ClusterConfig) -> tuple[str, ...] | None:
         "ssl_keyfile": config.key,
     }
     files = {name: pem.file for name, pem in stores.items() if pem is not None}
-    if config.oauth or config.key_password is not None:
-        return None
     # It splits NAME=VALUE at each equals sign.
-    if any(file is None or "=" in file for file in files.values()):
+    unnamed = any(file is None or "=" in file for file in files.values())
+    if unnamed or config.oauth or config.key_password is not None:
         return None
     words: tuple[str, ...] = () if config.protocol == "PLAINTEXT" else ("-S", config.protocol)
     if config.mechanism is not None:
         words += ("-M", config.mechanism)
     settings = [f"{name}={file}" for name, file in files.items()]
-    if config.tls and not config.verify_hostname:
-        settings.append("ssl_check_hostname=False")
+    settings += ["ssl_check_hostname=False"] if config.tls and not config.verify_hostname else []
     return (*words, *(word for setting in settings for word in ("-C", setting)))
 
 

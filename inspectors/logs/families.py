@@ -235,8 +235,8 @@ class _Object:
             case "identity":
                 before = shown.get("before")
                 new = before == _NOT_SET
-                left_open = self.current not in (None, _NOT_SET)
-                self.unclear = self.unclear or (left_open if new else before != self.current)
+                known = (None, _NOT_SET) if new else (before,)
+                self.unclear = self.unclear or self.current not in known
                 self.settings = {} if new else self.settings
                 self.current = member_id
                 self.group_id = shown.get("group_id")
@@ -250,10 +250,6 @@ class _Object:
                     self.settings[key] = shown.get("value")
 
 
-# An observation that needs the whole stream.
-_Later = Callable[[], Observation]
-
-
 class OtherClients:
     """Observations of one source's clients that are not Java's; whole once its lines were read."""
 
@@ -263,7 +259,8 @@ class OtherClients:
         self._parts: dict[str, Part] = {}
         self._objects: dict[tuple[str, str], _Object] = {}
         self._groups: dict[tuple[str, str], set[str]] = {}
-        self._found: list[Observation | _Later] = []
+        # Functions make the observations that need the whole stream.
+        self._found: list[Observation | Callable[[], Observation]] = []
         # (program, family, group)
         self._refused: dict[tuple[str, str, str], Refused] = {}
         # with the member id
@@ -290,8 +287,8 @@ class OtherClients:
                 part.take(line.stamp)
                 if shown is None:
                     self._list("librdkafka", "")
-                    continue
-                self._take(shown, line.program, *part.place(line))
+                else:
+                    self._take(shown, line.program, *part.place(line))
             yield raw
 
     def _take(self, shown: Shown, program: str, evidence: Evidence, where: Where) -> None:
@@ -383,8 +380,8 @@ class OtherClients:
                         else "it does so at no level: --request-log shows the list."
                     )
                 )
-        logs = [part.read() for part in self._parts.values()]
-        return [*found, *self._refused.values()], logs, list(self._notes)
+        found += self._refused.values()
+        return found, [part.read() for part in self._parts.values()], list(self._notes)
 
     def _bound(self, seen: Joined, of: _Object, settings: dict[str, str]) -> Observation:
         """Return the member id of a librdkafka object, with its list if that is certain."""
@@ -405,9 +402,9 @@ class OtherClients:
         )
         where = Where(log=seen.log, line=seen.line, origin=seen.origin, local=seen.local)
         # A member of the consumer protocol has no list to print.
-        classic = settings.get("group.protocol") != "consumer"
-        self._list("librdkafka", seen.group_id, bool(names) or not classic)
-        if not classic:
+        newer = settings.get("group.protocol") == "consumer"
+        self._list("librdkafka", seen.group_id, newer or bool(names))
+        if newer:
             return Introduced(
                 **where,
                 group_id=seen.group_id,

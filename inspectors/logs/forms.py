@@ -58,10 +58,8 @@ _NAME: Final = re.compile(r"(.*?)%[0-7]\|(\d{9,11}\.\d{3})\||(\[pod/[^\]\s]+\]|[
 _TIMES: Final = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|std(?:out|err) [FP]")
 _ESCAPED: Final = re.compile(r"\\+\"")
 _LONGEST: Final = 1 << 14
-_NOTHING: Final = re.compile(r"(?!)")
 # The fields with a program's own text; that of a collector comes first.
 _MESSAGES: Final = ("log", "@message", "textPayload", "LogMessage", "line", "message", "msg")
-_UUID: Final = re.compile(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 # An entry of a list as Python's clients and Java's print it; nothing within its metadata looks so.
 _ASSIGNOR: Final = re.compile(
     r"\('([^']+)', ConsumerProtocolSubscription\(|\(protocol_name='([^']+)', protocol_metadata="
@@ -80,7 +78,7 @@ def split(raw: bytes, number: int, zone: Zone) -> Iterator[LogText]:
     # A line of the program's own may hold JSON too.
     wrapped = start >= 0 and not _TIMES.sub("", head).strip(" []")
     keys = (key for key in _MESSAGES if wrapped and f'"{key}"' in line)
-    inner = next((each for key in keys for each in unwrap(line, _NOTHING, zone, key)), None)
+    inner = next((each for key in keys for each in unwrap(line, None, zone, key)), None)
     if inner is None or (inner.wrapper_time or stamp_of(inner.text[:60], zone)) is None:
         # In JSON that is not known as a wrapper the program's own quotes are escaped.
         yield _named(_ESCAPED.sub('"', line), number, stamp_of(line, zone))
@@ -186,8 +184,8 @@ def shown_by(table: Iterable[Form], text: str) -> Shown | None:
     """Return the first form of the table that the line has."""
     for form in table:
         if match := form.pattern.search(text):
-            values = match.groupdict().items()
-            return Shown(form, {k.rstrip("_"): v for k, v in values if v and v not in _NONE})
+            values = match.groupdict("").items()
+            return Shown(form, {k.rstrip("_"): v for k, v in values if v not in _NONE})
     return None
 
 
@@ -256,5 +254,5 @@ def client_of(member_id: str) -> str:
 
     Of a static member it is the instance id, which not every client prints.
     """
-    head = _UUID.sub("", member_id)
-    return head if head != member_id else ""
+    match = re.search(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", member_id)
+    return member_id[: match.start()] if match else ""

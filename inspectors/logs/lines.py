@@ -26,7 +26,6 @@ _ORIGIN: Final = re.compile(
 )
 _LIST: Final = re.compile(rb'\s*(?:\{\s*"(?:events|logEvents|[rR]ecords)":\s*)?\[\s*\{\s*"')
 _LONGEST_ENTRY: Final = 100_000
-_STANDARD: Final = ("stdout", "stderr")
 _NO_TIME_PREFIX: Final = 400
 NO_OFFSET: Final = timedelta(0)
 Zone = timedelta | tzinfo | None
@@ -83,7 +82,7 @@ class LogLine(Record, frozen=True, kw_only=True):
 
 
 def unwrap(
-    line: str, wanted: re.Pattern[str], zone: Zone = NO_OFFSET, field: str = ""
+    line: str, wanted: re.Pattern[str] | None, zone: Zone = NO_OFFSET, field: str = ""
 ) -> Iterator[LogLine]:
     """Yield the lines in the JSON that `line` contains.
 
@@ -143,12 +142,14 @@ def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
             entry, end = [], b""
 
 
-def _entries(body: object, wanted: re.Pattern[str], zone: Zone, field: str) -> Iterator[LogLine]:
+def _entries(
+    body: object, wanted: re.Pattern[str] | None, zone: Zone, field: str
+) -> Iterator[LogLine]:
     nodes = dict(_nodes(body))
     texts = [
         (path, value)
         for path, value in nodes.items()
-        if isinstance(value, str) and (path == field or wanted.search(value))
+        if isinstance(value, str) and (path == field or (wanted and wanted.search(value)))
     ]
     if not texts:
         for value in nodes.values():
@@ -163,10 +164,9 @@ def _entries(body: object, wanted: re.Pattern[str], zone: Zone, field: str) -> I
     origin = " ".join(
         str(value)
         for path, value in nodes.items()
-        if path != found and isinstance(value, str | int) and value not in _STANDARD
+        if path != found and isinstance(value, str | int) and value not in ("stdout", "stderr")
         and _ORIGIN.search(path)
     )  # fmt: skip
-    outer = LogLine(text=text, field=found, origin=origin, wrapper_time=at)
     inner = list(unwrap(text, wanted, zone, field)) if text.startswith("{") else []
     for each in inner:
         yield replace(
@@ -175,7 +175,7 @@ def _entries(body: object, wanted: re.Pattern[str], zone: Zone, field: str) -> I
             wrapper_time=better(each.wrapper_time, at),
         )
     if not inner:
-        yield outer
+        yield LogLine(text=text, field=found, origin=origin, wrapper_time=at)
 
 
 def _nodes(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -202,7 +202,9 @@ def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
             )
             if offset:
                 return Stamp(at.astimezone(UTC), local=False)
-            best = Stamp(_in_zone(at, zone), local=zone is None)
+            if isinstance(zone, tzinfo):
+                at = at.replace(tzinfo=zone).astimezone(UTC)
+            best = Stamp(at - zone if isinstance(zone, timedelta) else at, local=zone is None)
         except (ValueError, OverflowError):
             continue
     return best
@@ -210,15 +212,7 @@ def stamp_of(prefix: str, zone: Zone = NO_OFFSET) -> Stamp | None:
 
 def better(one: Stamp | None, other: Stamp | None) -> Stamp | None:
     """Return the better of two times: one with a zone, else the first that is not None."""
-    if one is None or (one.local and other is not None and not other.local):
-        return other
-    return one
-
-
-def _in_zone(local: datetime, zone: Zone) -> datetime:
-    if isinstance(zone, tzinfo):
-        return local.replace(tzinfo=zone).astimezone(UTC)
-    return local if zone is None else local - zone
+    return other if one is None or (one.local and other is not None and not other.local) else one
 
 
 def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
@@ -246,10 +240,6 @@ def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
         return None
 
 
-# What differs in the names of a rotated log's parts: a number or a date, and how it is packed.
-_ROTATED: Final = re.compile(r"[\W\d_]|(?<=\.)(?:gz|bz2|xz|zst|lz4)$")
-
-
 def origin(log: str, broker: str) -> str:
     """Return the name of the logs that one broker wrote in one folder.
 
@@ -257,4 +247,6 @@ def origin(log: str, broker: str) -> str:
     brokers have the same ids.
     """
     folder, separator, name = log.rpartition("/")
-    return f"{folder}{separator}{_ROTATED.sub('', name)} {broker}"
+    # What differs in the parts' names: a number or a date, and how it is packed.
+    own = re.sub(r"[\W\d_]|(?<=\.)(?:gz|bz2|xz|zst|lz4)$", "", name)
+    return f"{folder}{separator}{own} {broker}"

@@ -17,7 +17,6 @@ from rebal.inspectors.files import opened, unread_form
 
 TextSource = Path | IO[bytes]
 
-_GZIP_MAGIC: Final = b"\x1f\x8b"
 _STDIN: Final = "-"
 LONGEST_LINE: Final = 16 * 1024 * 1024
 _PART: Final = 1 << 20
@@ -98,13 +97,12 @@ class TextInput:
 
     def _pieces(self, stream: IO[bytes], method: str, size: int) -> Iterator[bytes]:
         # In memory there is no `peek`.
-        buffered: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
-        joined: IO[bytes] = buffered
-        start = buffered.peek(8)
+        joined: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+        start = joined.peek(8)
         if what := unread_form(start):
             raise DocumentError(f"{self.name}: {what}.")
-        if start.startswith(_GZIP_MAGIC):
-            joined = gzip.GzipFile(fileobj=buffered)  # type: ignore[assignment]
+        if start.startswith(b"\x1f\x8b"):
+            joined = gzip.GzipFile(fileobj=joined)
         take = getattr(joined, method)
         try:
             while piece := take(size):

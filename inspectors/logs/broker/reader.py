@@ -13,7 +13,6 @@ from rebal.inspectors.logs.forms import Kind, LogReading, Part, forms, observed,
 from rebal.inspectors.logs.lines import Zone, numbered, origin
 from rebal.inspectors.logs.text_input import TextInput, TextSource
 
-_MARK: Final = b"[GroupCoordinator "
 # `[GroupCoordinator 1]: …` (Scala), `[GroupCoordinator id=1 topic=… partition=3] …` (Java). The
 # message ends before the logger's name, which layouts put behind it, and where JSON or CSV ends it.
 _COORDINATOR: Final = re.compile(
@@ -111,7 +110,7 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
         parts: dict[int, Part] = {}
         number, raw = 0, b""
         for number, raw in numbered(source.lines()):
-            for line in split(raw, number, tz_offset) if _MARK in raw else ():
+            for line in split(raw, number, tz_offset) if b"[GroupCoordinator " in raw else ():
                 if not (match := _COORDINATOR.search(line.text)):
                     continue
                 broker_id = int(match[1])

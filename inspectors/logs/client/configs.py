@@ -28,8 +28,6 @@ NEEDED: Final = {
 # Clients before 2.6 print an unset client.id as empty and then use consumer-1, -2, …, since 2.4
 # consumer-GROUP-1, …; Connect workers of any version use connect-1 or connect-HOST:PORT.
 GENERATED: Final = re.compile(r"consumer-.+|connect-\S+")
-# The client id of a Streams thread's consumer, made from the program's client id.
-_THREAD: Final = re.compile(r"(.+)-StreamThread-\d+-consumer")
 
 
 class Config(Record, frozen=True, kw_only=True):
@@ -77,9 +75,7 @@ class Configs:
 
     def begin(self, block: Block) -> None:
         """Start a new block; the next settings belong to it."""
-        self.block = block
-        self._settings = {}
-        self._last_key = ""
+        self.block, self._settings, self._last_key = block, {}, ""
 
     def add(self, key: str, value: str) -> None:
         """Add one setting to the block; if the order of settings breaks, two blocks were mixed."""
@@ -134,7 +130,8 @@ class Configs:
 
         A Streams program builds its consumers right after it prints its own configuration.
         """
-        thread = _THREAD.fullmatch(client_id)
+        # A thread's client id is made from the program's.
+        thread = re.fullmatch(r"(.+)-StreamThread-\d+-consumer", client_id)
         name = thread[1] if thread is not None else ""
         for block in reversed(self._streams if name else ()):
             own = block.get("client.id", "")
@@ -167,12 +164,9 @@ class ClassNames:
 
     def names(self, classes: Sequence[str]) -> tuple[str, ...] | None:
         """Return the assignor list on the wire; None if a class has no name, or two."""
-        found = [assignor_of(each) or self._name(each) for each in classes]
+        sure = {own: names for own, names in self._learned.items() if len(names) == 1}
+        found = [assignor_of(each) or next(iter(sure.get(each, ())), None) for each in classes]
         return None if None in found else tuple(name for name in found if name is not None)
-
-    def _name(self, own: str) -> str | None:
-        learned = self._learned.get(own, set())
-        return next(iter(learned)) if len(learned) == 1 else None
 
 
 def own_classes(classes: Sequence[str]) -> tuple[str, ...]:

@@ -124,8 +124,10 @@ class Lives:
 
     def is_bound(self, event: ClientLine) -> bool:
         """Return whether another join of this client has a member id."""
-        about = self._about(event.group_id, event.client_id)
-        return any(each.kind == "joined" and not is_nameless(each) for each in about)
+        return any(
+            each.kind == "joined" and not is_nameless(each)
+            for each in self._about(event.group_id, event.client_id)
+        )
 
     def add_version(self, version: str) -> None:
         """Add a client library's version; it belongs to the consumer that was built just before."""
@@ -192,10 +194,8 @@ def _track(event: ClientLine, names: set[tuple[str, str, bool]]) -> _Track:
 
     Clients before 2.6 print an unset client id as empty.
     """
-    client_id = event.client_id
-    unnamed = (event.group_id, client_id, event.worker) not in names
-    if unnamed and GENERATED.fullmatch(client_id):
-        client_id = ""
+    named = (event.group_id, event.client_id, event.worker) in names
+    client_id = event.client_id if named or not GENERATED.fullmatch(event.client_id) else ""
     return event.group_id, client_id, event.instance_id, event.worker
 
 
@@ -241,15 +241,12 @@ class _Walk:
 
     def end(self) -> None:
         """Judge the events since the start, then reset the state."""
-        unknown = None
-        if not self._configs:
-            unknown = Lookup.NONE
-        elif self._foreign or self._clients() > self._configs:
-            unknown = Lookup.AMBIGUOUS
-        for name, answer in self._ids.items():
-            self.members[name] = unknown or answer
-        for number, answer in self._rejected.items():
-            self.rejections[number] = unknown or answer
+        if not self._configs or self._foreign or self._clients() > self._configs:
+            unknown = Lookup.AMBIGUOUS if self._configs else Lookup.NONE
+            self._ids = dict.fromkeys(self._ids, unknown)
+            self._rejected = dict.fromkeys(self._rejected, unknown)
+        self.members |= self._ids
+        self.rejections |= self._rejected
         self._begin()
 
     def _clients(self) -> int:
@@ -423,16 +420,11 @@ class _Order:
 
 def _one_of(candidates: Sequence[Config]) -> _Answer:
     """Return the settings that all candidates share, if their lists are equal."""
-    first = candidates[0]
-    if any(
-        (each.classes, each.group_protocol) != (first.classes, first.group_protocol)
-        for each in candidates[1:]
-    ):
+    if len({(each.classes, each.group_protocol) for each in candidates}) > 1:
         return Lookup.AMBIGUOUS
+    first = candidates[0]
     different = [
-        name
-        for name in _MAY_DIFFER
-        if any(getattr(each, name) != getattr(first, name) for each in candidates[1:])
+        name for name in _MAY_DIFFER if len({getattr(each, name) for each in candidates}) > 1
     ]
     return replace(first, **dict.fromkeys(different)) if different else first
 

@@ -88,8 +88,6 @@ def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> LogReadin
 
 
 class _Program(Part):
-    """One program in a stream: its configurations and its members."""
-
     def __init__(self, source: TextInput, name: str) -> None:
         super().__init__(source, LogRead(log=name, origin=name, kind="client"))
         self.configs = Configs()
@@ -102,17 +100,14 @@ class _Program(Part):
         self.ran: set[tuple[str, str]] = set()
 
 
-# An observation that needs the whole stream.
-_Later = Callable[[], Observation | None]
-
-
 class _Reader:
     def __init__(self, tz_offset: Zone) -> None:
         self.logs: list[LogRead] = []
         self.found: list[Observation] = []
         # Of clients that are not Java: they name assignors themselves.
         self.others: list[Observation] = []
-        self._pending: list[Observation | _Later] = []
+        # Functions make the observations that need the whole stream.
+        self._pending: list[Observation | Callable[[], Observation | None]] = []
         self._classes = ClassNames()
         # A dict keeps equal sentences once, in order.
         self.notes: dict[str, None] = {}
@@ -129,8 +124,7 @@ class _Reader:
         others = OtherClients(source, self._tz_offset)
         for line in _texts(wrappers, numbered(others.lines())):
             if line.program not in programs:
-                name = f"{source.name} {line.program}".strip()
-                programs[line.program] = _Program(source, name)
+                programs[line.program] = _Program(source, f"{source.name} {line.program}".strip())
             program = programs[line.program]
             program.take(line.stamp)
             if line.key:
@@ -170,7 +164,7 @@ class _Reader:
         for program in self._programs:
             program.lives.resolve()
         made = (each() if callable(each) else each for each in self._pending)
-        self.found += [observation for observation in made if observation is not None]
+        self.found += filter(None, made)
 
     def named(self, observation: Observation) -> Observation:
         """Return the observation with assignor names in place of classes, after all logs were read.
@@ -192,11 +186,8 @@ class _Reader:
         return replace(observation, list=())
 
     def _end_block(self, program: _Program, source: TextInput) -> None:
-        block = program.configs.block
-        if block is None:
-            return
-        config = program.configs.end()
-        if program.configs.spoiled:
+        block, config = program.configs.block, program.configs.end()
+        if block is not None and program.configs.spoiled:
             self._unread(block, program, source)
         if config is not None:
             program.lives.add(
@@ -231,8 +222,9 @@ class _Reader:
                 lives.add_version(event.value)
             case "started":
                 if at is not None and where["local"]:
-                    moment = datetime.fromtimestamp(int(event.value) / 1000, UTC)
-                    program.anchors.append((at, moment))
+                    program.anchors.append(
+                        (at, datetime.fromtimestamp(int(event.value) / 1000, UTC))
+                    )
             case "built":
                 program.built.setdefault(event.client_id, []).append((event, evidence))
                 program.builds[event.client_id] += 1
@@ -373,11 +365,12 @@ class _Reader:
         its own configuration show the protocol.
         """
         key = (event.group_id, event.member_id)
-        if not event.member_id or key in program.ran:
-            return
-        program.ran.add(key)
-        built = program.built.pop(event.client_id, [])
-        self._pending.append(partial(self._ran_as_built, event, program, evidence, built, where))
+        if event.member_id and key not in program.ran:
+            program.ran.add(key)
+            built = program.built.pop(event.client_id, [])
+            self._pending.append(
+                partial(self._ran_as_built, event, program, evidence, built, where)
+            )
 
     def _ran_as_built(
         self,
@@ -398,12 +391,10 @@ class _Reader:
             > program.builds[event.client_id]
         ):
             return None
-        config = found if isinstance(found, Config) else None
-        setting = config.upgrade_from if config else None
-        version = config.version if config else None
-        value = None
-        if setting is not None:
-            value = protocol_by_setting(_software(version, evidence), setting)
+        setting, value = None, None
+        if isinstance(found, Config) and found.upgrade_from is not None:
+            setting = found.upgrade_from
+            value = protocol_by_setting(_software(found.version, evidence), setting)
         if built:
             last, evidence = built[-1]
             by_setting, value = value, RebalanceProtocol(last.value.upper())

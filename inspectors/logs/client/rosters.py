@@ -55,7 +55,9 @@ class Rosters:
     """The leaders' lines of all logs, and the joins that need one."""
 
     def __init__(self) -> None:
-        self._printed: dict[str, dict[int, list[tuple[_Moment, tuple[str, ...]]]]] = {}
+        self._printed: dict[str, dict[int, list[tuple[_Moment, tuple[str, ...]]]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         # The first request since the client's last answer, and the last one.
         self._asked: dict[_Client, tuple[_Moment, _Moment]] = {}
         self._joins: dict[Lives, list[_Join]] = defaultdict(list)
@@ -75,11 +77,9 @@ class Rosters:
                 begun, _ = self._asked.get(client, (moment, moment))
                 self._asked[client] = begun, moment
             case "leader" if event.roster and generation is not None:
-                group = self._printed.setdefault(event.group_id, {})
-                group.setdefault(generation, []).append((moment, event.roster))
+                self._printed[event.group_id][generation].append((moment, event.roster))
             case "joined" if not event.member_id and client in self._asked:
-                join = _Join(number, event, *self._asked.pop(client), moment)
-                self._joins[lives].append(join)
+                self._joins[lives].append(_Join(number, event, *self._asked.pop(client), moment))
 
     def bind(self) -> None:
         """Tell each program's joins which member ids they may have."""
@@ -89,13 +89,14 @@ class Rosters:
 
     def _roster(self, join: _Join) -> Roster | None:
         """Return the member ids that the join may have got; None if no leader's line is its own."""
-        event = join.event
+        event, lives = join.event, join.sent.lives
+        clusters = self._clusters[lives]
         group = self._printed.get(event.group_id, {})
         everyone = {
             members
             for printed, members in group.get(event.generation_id or 0, ())
             if join.sent.is_before(printed) and printed.is_before(join.answered)
-            and self._one_cluster(printed.lives, join.sent.lives)
+            and (printed.lives is lives or self._clusters[printed.lives] == clusters != set())
         }  # fmt: skip
         if len(everyone) != 1:
             return None
@@ -112,6 +113,3 @@ class Rosters:
         own = re.compile(re.escape(event.instance_id or event.client_id) + _UUID)
         ids = frozenset(name for name in members if own.fullmatch(name))
         return ids, ids - earlier
-
-    def _one_cluster(self, one: Lives, other: Lives) -> bool:
-        return one is other or self._clusters[one] == self._clusters[other] != set()

@@ -25,12 +25,10 @@ _VARIABLE: Final = re.compile(
     r"|^\s*\d+[:\t-]"
 )
 _BEGIN: Final = "Config values:"
-_BEGINS: Final = re.compile(rf"\b(\w+){_BEGIN}(.*)", re.DOTALL)
 # Without a line end of its own, a block is one line: spaces, or escaped line ends and tabs.
 _ESCAPED: Final = re.compile(r"\\[nrt]|#01[12]")
 _NEXT: Final = re.compile(r"\s+(?=[a-z][\w.]* =(?:\s|$))")
 _SETTING: Final = re.compile(r"(?:(.*)\s)?([a-z][\w.]*)", re.DOTALL)
-_SPACE: Final = re.compile(r"\s")
 # A prefix is no longer than this.
 _FIRST: Final = 400
 # A block's first setting comes at most so many lines after its begin; other pods print between.
@@ -77,14 +75,13 @@ class Wrappers:
         yield from map(self._without_settings, self._begun)
 
     def _without_settings(self, block: Block) -> LogText:
-        program = self._program(block.origin, block.start)
-        return LogText(program, "", block.number, None, block)
+        return LogText(self._program(block.origin, block.start), "", block.number, None, block)
 
     def _placed(
         self, text: str, number: int, at: Stamp | None, origin: str = ""
     ) -> Iterator[LogText]:
         text = _COLOUR.sub("", text)
-        begin = _BEGINS.search(text) if _BEGIN in text else None
+        begin = re.search(rf"\b(\w+){_BEGIN}(.*)", text, re.DOTALL) if _BEGIN in text else None
         if begin is not None:
             block = Block(begin[1], number, at, origin, _bare(text[: begin.start()]))
             yield LogText(self._program(origin, block.start), "", number, at)
@@ -121,8 +118,7 @@ class Wrappers:
             if prefix:
                 self._prefixes.setdefault(origin, set()).add(prefix)
         if program in self._open:
-            newest = mine[-1] if mine else None
-            yield LogText(program, text, number, at, newest, match[2], value)
+            yield LogText(program, text, number, at, mine[-1] if mine else None, match[2], value)
 
     def _program(self, origin: str, text: str) -> str:
         """Return the program whose learned prefix the line has; the longest one, if several fit."""
@@ -130,7 +126,7 @@ class Wrappers:
         if not known:
             return origin
         bare = _bare(text)
-        ends = (*(space.start() for space in _SPACE.finditer(bare)), len(bare))
+        ends = (*(space.start() for space in re.finditer(r"\s", bare)), len(bare))
         prefix = max((bare[:end] for end in ends if bare[:end] in known), key=len, default="")
         return f"{origin} {prefix}".strip()
 

@@ -20,9 +20,6 @@ from rebal.inspectors.errors import JOIN_REJECTIONS, error_code, error_name
 from rebal.inspectors.logs.lines import Stamp, Zone, better, origin, stamp_of, unwrap
 
 MARK: Final = b"Completed request:"
-_MARKED: Final = re.compile(MARK.decode())
-
-_NAME: Final = b"requestApiKeyName"
 _LONGEST_NAME: Final = 100
 _QUOTES: Final = 3
 # Where quotes are not escaped, no text within the JSON can look like this.
@@ -32,7 +29,6 @@ _WANTED: Final = re.compile(
     rb"(?:\b(?:JOIN|SYNC|LEAVE)_GROUP\b|\bCONSUMER_GROUP_HEARTBEAT\b)|apiKey=(?:JOIN|SYNC|LEAVE)_GROUP"
 )
 _NO_ERROR: Final = re.compile(rb'"errorCode\\*":\s*0\b')
-_CONNECTION: Final = re.compile(r"(.*:\d+)-(.+):\d+-\d+(?:-\d+)?")
 # A member's heartbeat in the usual layout, with the connection at its end.
 _PRESENT: Final = re.compile(
     rb'"requestApiKeyName":"HEARTBEAT".*?"groupId":"([^"\\]+)","generationId":\d+,'
@@ -43,7 +39,6 @@ HEARTBEAT, CONSUMER_HEARTBEAT = "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT"
 COMMIT = "OFFSET_COMMIT"
 _APIS: Final = (JOIN, SYNC, LEAVE, CONSUMER_HEARTBEAT)
 _PLAIN_APIS: Final = frozenset(api.encode() for api in _APIS)
-_MEMBER_ID_REQUIRED: Final = error_code("MEMBER_ID_REQUIRED")
 FENCED: Final = error_code("FENCED_INSTANCE_ID")
 _IS_FENCED: Final = re.compile(rb'"errorCode\\*":\s*%d\b' % FENCED)
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
@@ -165,7 +160,7 @@ class Request(_Sent, frozen=True, kw_only=True):
             return Outcome.PROBE
         if not self.error:
             return Outcome.ACCEPTED
-        if self.error == _MEMBER_ID_REQUIRED:
+        if error_name(self.error) == "MEMBER_ID_REQUIRED":
             return Outcome.ID_GIVEN
         return Outcome.REJECTED if error_name(self.error) in JOIN_REJECTIONS else Outcome.FAILED
 
@@ -178,7 +173,6 @@ class Unread(NamedTuple):
 
 OTHER: Final = Unread()
 _BROKEN: Final = Unread("the line is cut off, or is no valid JSON")
-_NOT_JSON: Final = Unread("a broker before 2.8 wrote this line: it holds no JSON (KIP-673)")
 
 
 class _Header(msgspec.Struct, rename="camel"):
@@ -223,10 +217,9 @@ _DECODER: Final = msgspec.json.Decoder(_Line)
 
 def is_cut_off(raw: bytes) -> bool:
     """Return whether a line that holds `MARK` ends before the name of its request."""
-    at = raw.find(_NAME)
-    if at >= 0:
-        return raw.count(b'"', at, at + _LONGEST_NAME) < _QUOTES
-    return b"RequestHeader(" not in raw
+    at = raw.find(b"requestApiKeyName")
+    quotes = raw.count(b'"', at, at + _LONGEST_NAME)
+    return b"RequestHeader(" not in raw if at < 0 else quotes < _QUOTES
 
 
 def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
@@ -270,12 +263,12 @@ def parse(
     prefix, _, rest = raw.partition(MARK)
     at: Stamp | None = None
     if rest.startswith(b'{\\"') or b'"' in prefix:
-        inner = next(unwrap(raw.decode("utf-8", "replace"), _MARKED, zone), None)
+        inner = next(unwrap(raw.decode("utf-8", "replace"), re.compile(MARK.decode()), zone), None)
         if inner is not None:
             at = inner.wrapper_time
             prefix, _, rest = inner.text.encode("utf-8", "replace").partition(MARK)
     if rest.startswith(b"RequestHeader("):
-        return _NOT_JSON
+        return Unread("a broker before 2.8 wrote this line: it holds no JSON (KIP-673)")
     found = _decode(rest)
     if isinstance(found, Unread):
         return found
@@ -366,7 +359,7 @@ def _decode(rest: bytes) -> _Line | Unread:
 @lru_cache(maxsize=1024)
 def _ends(connection: str) -> tuple[str, str]:
     """Return the broker's address and port, and the client's address."""
-    found = _CONNECTION.fullmatch(connection)
+    found = re.fullmatch(r"(.*:\d+)-(.+):\d+-\d+(?:-\d+)?", connection)
     return (found[1], found[2]) if found else ("", "")
 
 

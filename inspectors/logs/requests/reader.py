@@ -8,7 +8,6 @@ stops (`JOIN_REJECTIONS`).
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Final
 
 from rebal.groups.clients import eager_only, family, family_of, software_of
 from rebal.groups.errors import WireError
@@ -41,8 +40,6 @@ from rebal.inspectors.logs.requests.lines import (
 )
 from rebal.inspectors.logs.text_input import TextInput, TextSource
 
-_STREAM: Final = "stream"
-
 
 def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> LogReading:
     """Return the joins, rejections, leaves and completed rebalances in one or several request logs.
@@ -65,17 +62,18 @@ def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> L
     if None not in times and (len(sources) > 1 or not ends_with_newest(times)):
         requests.sort(key=attrgetter("at"))
     history = _History()
-    found: list[Observation] = []
-    for request in requests:
-        found += _observe(request, history)
-    notes = tuple(_notes(requests, tally))
-    return LogReading(observations=tuple(found), logs=tuple(logs), notes=notes)
+    return LogReading(
+        observations=tuple(each for one in requests for each in _observe(one, history)),
+        logs=tuple(logs),
+        notes=tuple(_notes(requests, tally)),
+    )
 
 
 def _notes(requests: Sequence[Request], tally: Counter[str]) -> Iterator[str]:
     """Yield what the log lacks: `tally` counts its lines, those not read, and sources cut off."""
-    unanswered = (Outcome.PROBE, Outcome.FAILED)
-    if all(one.api != lines.JOIN or one.outcome in unanswered for one in requests):
+    if all(
+        one.api != lines.JOIN or one.outcome in (Outcome.PROBE, Outcome.FAILED) for one in requests
+    ):
         yield (
             f"--request-log: none of the {tally['lines']:,} lines is a member's join. A stable "
             "group sends none; leave the log on while one member restarts."
@@ -148,22 +146,20 @@ def _observe(request: Request, history: _History) -> Sequence[Observation]:
             return (_refused(request),)
         case lines.JOIN if request.outcome in (Outcome.ACCEPTED, Outcome.ID_GIVEN):
             return (*_joined(request, history), *_ran(request, history))
-        case lines.JOIN:
-            return ()
-        case _ if fenced:
+        case _ if fenced and request.api != lines.JOIN:
             key = (request.group_id, request.member_id)
             known = key in history.fenced
             history.fenced.add(key)
             return () if known else (_refused(request),)
-        case lines.HEARTBEAT | lines.COMMIT:
-            return ()
         case lines.SYNC:
             _remember_assigned(request, history)
-            is_leaders = bool(not request.error and request.assignments)
-            return _rebalanced(request, history) if is_leaders else ()
+            if not request.error and request.assignments:
+                return _rebalanced(request, history)
         case lines.LEAVE:
             return tuple(_left(request, history))
-    return _introduced(request, history)
+        case lines.CONSUMER_HEARTBEAT:
+            return _introduced(request, history)
+    return ()
 
 
 def _joined(request: Request, history: _History) -> Sequence[Observation]:
@@ -204,9 +200,8 @@ def _joined(request: Request, history: _History) -> Sequence[Observation]:
         replaced_member_id=replaced,
         evidence=_evidence(request),
     )
-    if request.members and not request.skip_assignment:
-        return (join, *_rebalanced(request, history))
-    return (join,)
+    shows = request.members and not request.skip_assignment
+    return (join, *(_rebalanced(request, history) if shows else ()))
 
 
 def _introduced(request: Request, history: _History) -> Sequence[Observation]:
@@ -307,7 +302,7 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
     has kept partitions before is not EAGER: it may never have received the assignment.
     """
     names = _assignors(request)
-    streams = names == (_STREAM,)
+    streams = names == ("stream",)
     if request.new or not (streams or _reads_cooperative(names, request)):
         return ()
     sent = request.protocols[0].subscription
