@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rebal.inspectors.connection.config import ClusterConfig
     from rebal.inspectors.fleet.manifest import Manifest
     from rebal.inspectors.kafka.listing import GroupFailure
-    from rebal.inspectors.logs.forms import LogReading
+    from rebal.inspectors.logs.lines import LogReading
 
 # Reading a few groups by name is quicker than reading all of them, many are not.
 _FEW: Final = 20

@@ -32,8 +32,7 @@ from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster
-from rebal.inspectors.kafka.messages import request_class
-from rebal.inspectors.kafka.wire import BrokerConnection, Deadline, message
+from rebal.inspectors.kafka.wire import BrokerConnection, Deadline, message, request_class
 
 _T = TypeVar("_T")
 CONSUMER: Final = "consumer"

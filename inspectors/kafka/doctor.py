@@ -14,12 +14,11 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError, error_name
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
-from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
 from rebal.inspectors.kafka.session import Resources, ahead_of_brokers
 from rebal.inspectors.kafka.snapshots import own_settings, used_by
-from rebal.inspectors.kafka.wire import Deadline
+from rebal.inspectors.kafka.wire import Deadline, request_class
 
 # AclOperation's codes, as answers list them among the authorized operations.
 _READ, _DESCRIBE, _ALTER_CONFIGS = 3, 8, 11

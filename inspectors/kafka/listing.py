@@ -9,9 +9,8 @@ from rebal.groups.model import Record
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, SelectionError, error_name
 from rebal.inspectors.kafka.cluster import GONE, RawCluster, side_by_side
-from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC
-from rebal.inspectors.kafka.wire import Deadline
+from rebal.inspectors.kafka.wire import Deadline, request_class
 
 _THREADS: Final = 8
 _MESSAGES: Final = {

@@ -35,8 +35,7 @@ from rebal.inspectors.kafka.describe import (
     describe,
     look_at_classic,
 )
-from rebal.inspectors.kafka.messages import request_class
-from rebal.inspectors.kafka.wire import BrokerConnection, message
+from rebal.inspectors.kafka.wire import BrokerConnection, message, request_class
 
 MIN_VERSION: Final = 5
 _MAX_VERSION: Final = 9

@@ -33,8 +33,7 @@ from rebal.groups.wire.offsets_topic import GroupMetadata, decode_group_metadata
 from rebal.inspectors.errors import RequestError, error_name
 from rebal.inspectors.kafka.brokers import release_of
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version, retry
-from rebal.inspectors.kafka.messages import request_class
-from rebal.inspectors.kafka.wire import NOT_KAFKA, BrokerConnection, Deadline
+from rebal.inspectors.kafka.wire import NOT_KAFKA, BrokerConnection, Deadline, request_class
 
 _T = TypeVar("_T")
 OFFSETS_TOPIC: Final = "__consumer_offsets"

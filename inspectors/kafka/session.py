@@ -20,9 +20,8 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import ConnectError, RequestError, error_name, unless_error
 from rebal.inspectors.kafka.brokers import group_settings
 from rebal.inspectors.kafka.cluster import RawCluster, broker_version, side_by_side
-from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import EARLIEST, LATEST
-from rebal.inspectors.kafka.wire import Deadline
+from rebal.inspectors.kafka.wire import Deadline, request_class
 
 TopicPartition = tuple[str, int]
 _COMMITTED: Final = 1

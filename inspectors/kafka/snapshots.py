@@ -34,7 +34,6 @@ from rebal.inspectors.kafka.brokers import coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import CONSUMER, Described, GroupLook, Offsets, within
 from rebal.inspectors.kafka.listing import reason_of
-from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import (
     Fetches,
     Reading,
@@ -42,7 +41,7 @@ from rebal.inspectors.kafka.reload import (
     rebalanced_since_load,
 )
 from rebal.inspectors.kafka.session import Session, TopicPartition
-from rebal.inspectors.kafka.wire import Deadline
+from rebal.inspectors.kafka.wire import Deadline, request_class
 
 # The type of a group's configuration, and the source of a value that was set there (KIP-848).
 _GROUP: Final = 32

@@ -33,8 +33,7 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, Software
 from rebal.inspectors.errors import JOIN_REJECTIONS
-from rebal.inspectors.logs.forms import Kind, Part, Shown, forms, observed, shown_by, split
-from rebal.inspectors.logs.lines import Zone
+from rebal.inspectors.logs.lines import Kind, Part, Shown, Zone, forms, observed, shown_by, split
 from rebal.inspectors.logs.text_input import TextInput
 
 _NOT_SET: Final = "(not-set)"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rebal.groups.clients import Library
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.inventory.reader import configuration_text
-from rebal.inspectors.manifests import texts, trees
+from rebal.inspectors.manifests import texts
 from rebal.inspectors.manifests.products import hints, library_of, product_of
 from rebal.inspectors.manifests.projects import Projects
 from rebal.inspectors.manifests.texts import CLIENTS, OF_TESTS, Named, matches
@@ -50,17 +50,17 @@ _FORMATS: Final = tuple(
         ("pom.xml", "maven", None),
         ("*.csproj *.fsproj Directory.*.props", "nuget", None),
         ("*.gradle *.gradle.kts *.sbt *.scala *.kt *.java *.groovy", "maven", texts.read_gradle),
-        ("*.versions.toml", "maven", trees.read_catalog),
+        ("*.versions.toml", "maven", texts.read_catalog),
         ("go.mod", "golang", texts.read_go_mod),
         *(
-            (files, ecosystem, partial(trees.read_tables, parse, paths))
-            for files, ecosystem, parse, paths in trees.TABLES
+            (files, ecosystem, partial(texts.read_tables, parse, paths))
+            for files, ecosystem, parse, paths in texts.TABLES
         ),
         *(
             (files, ecosystem, partial(matches, pattern))
             for files, ecosystem, pattern in texts.LINES
         ),
-        ("*.yaml *.yml *.env", "docker", trees.read_images),
+        ("*.yaml *.yml *.env", "docker", texts.read_images),
     )
     for pattern in patterns.split()
 )
@@ -121,15 +121,15 @@ class _ManifestReader:
     @cached_property
     def _shared(self) -> dict[PurePosixPath, str]:
         found: dict[PurePosixPath, str] = defaultdict(str)
-        givers = {texts.read_gradle, trees.read_catalog}
+        givers = {texts.read_gradle, texts.read_catalog}
         for name, path in self._paths.items():
             reads, scope = {known.read for known in _formats(name)}, PurePosixPath(scope_of(name))
             if path.name == "go.work":
                 found[scope] += f"\n{configuration_text(path, name)}"
             elif reads & givers or path.name == "gradle.properties":
                 text = configuration_text(path, name)
-                catalog = trees.read_catalog in reads
-                named = trees.read_catalog(text, name) if catalog else texts.mentions(text)
+                catalog = texts.read_catalog in reads
+                named = texts.read_catalog(text, name) if catalog else texts.mentions(text)
                 found[scope] += texts.given(text, filter(_gives, named))
         return found
 

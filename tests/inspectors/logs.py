@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from rebal.groups.evidence.observations import Joined
 from rebal.inspectors.logs.client.reader import read_client_logs
-from rebal.inspectors.logs.forms import LogReading
+from rebal.inspectors.logs.lines import LogReading
 
 DATA = Path(__file__).parents[1] / "data"
 COOP, RANGE = "cooperative-sticky", "range"

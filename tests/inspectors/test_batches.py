@@ -16,11 +16,10 @@ from rebal.inspectors.errors import RequestError, error_code
 from rebal.inspectors.kafka import probe, read
 from rebal.inspectors.kafka.describe import Described, GroupLook, look_at, offsets_of_many
 from rebal.inspectors.kafka.listing import GroupFailure
-from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.reload import LATEST
 from rebal.inspectors.kafka.session import Resources
 from rebal.inspectors.kafka.snapshots import snapshot_of
-from rebal.inspectors.kafka.wire import Deadline
+from rebal.inspectors.kafka.wire import Deadline, request_class
 
 NAMES = [f"g-{number}" for number in range(120)]
 

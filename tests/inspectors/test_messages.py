@@ -15,10 +15,10 @@ from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 from kafka.protocol.consumer import fetch, group, offsets
 
 from rebal.inspectors.errors import JOIN_REJECTIONS, error_code, error_name
-from rebal.inspectors.kafka import describe, messages
+from rebal.inspectors.kafka import describe, wire
 from rebal.inspectors.kafka.brokers import release_of
 from rebal.inspectors.kafka.cluster import broker_version
-from rebal.inspectors.kafka.messages import request_class
+from rebal.inspectors.kafka.wire import request_class
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_messages_are_those_of_kafka_python(module: Any, name: str) -> None:
     assert ours is not theirs
     assert (ours.API_KEY, ours.max_version) == (theirs.API_KEY, theirs.max_version)
     # Its own clients in this process read responses by the class that was made last.
-    made = {one.__name__: one for one in messages._REGISTERED}[f"{name}Response"]
+    made = {one.__name__: one for one in wire._REGISTERED}[f"{name}Response"]
     assert made.json == getattr(module, f"{name}Response").json
 
 

@@ -9,8 +9,8 @@ import pytest
 from rebal.groups.model import GroupSnapshot, GroupState, GroupType, Tri
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import describe
-from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.probe import probe_group
+from rebal.inspectors.kafka.wire import request_class
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
 from tests.kafka.processes import wait_for

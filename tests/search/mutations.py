@@ -20,8 +20,8 @@ from rebal.groups.evidence import absent, merge
 from rebal.groups.evidence.observations import LogRead, Observation, Seen
 from rebal.groups.model import GroupSnapshot, Knowledge, Member, Tri
 from rebal.inspectors.logs.client import reader
-from rebal.inspectors.logs.client.configs import Lookup
 from rebal.inspectors.logs.client.identity import Lives
+from rebal.inspectors.logs.client.lines import Lookup
 from rebal.planner.admission import check, memory
 from rebal.planner.advice import actions as advice
 from rebal.planner.advice import steps

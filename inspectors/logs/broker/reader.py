@@ -9,8 +9,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.evidence.observations import LogRead, Observation
-from rebal.inspectors.logs.forms import Kind, LogReading, Part, forms, observed, shown_by, split
-from rebal.inspectors.logs.lines import Zone, numbered, origin
+from rebal.inspectors.logs.lines import (
+    Kind,
+    LogReading,
+    Part,
+    Zone,
+    forms,
+    numbered,
+    observed,
+    origin,
+    shown_by,
+    split,
+)
 from rebal.inspectors.logs.text_input import TextInput, TextSource
 
 # `[GroupCoordinator 1]: …` (Scala), `[GroupCoordinator id=1 topic=… partition=3] …` (Java). The

@@ -30,21 +30,20 @@ from rebal.groups.evidence.observations import (
 from rebal.groups.model import Evidence, RebalanceProtocol, Software
 from rebal.groups.streams import protocol_by_setting
 from rebal.inspectors.logs.client import lines
-from rebal.inspectors.logs.client.configs import (
+from rebal.inspectors.logs.client.identity import Lives, Rosters, is_nameless
+from rebal.inspectors.logs.client.lines import (
     NEEDED,
+    WANTED_TEXT,
     ClassNames,
+    ClientLine,
     Config,
     Configs,
     Lookup,
     own_classes,
 )
-from rebal.inspectors.logs.client.identity import Lives, is_nameless
-from rebal.inspectors.logs.client.lines import WANTED_TEXT, ClientLine
-from rebal.inspectors.logs.client.rosters import Rosters
 from rebal.inspectors.logs.client.wrappers import Wrappers
 from rebal.inspectors.logs.families import OtherClients
-from rebal.inspectors.logs.forms import LogReading, Part
-from rebal.inspectors.logs.lines import Block, LogText, Zone, numbered
+from rebal.inspectors.logs.lines import Block, LogReading, LogText, Part, Zone, numbered
 from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _JAVA: Final = "apache-kafka-java"

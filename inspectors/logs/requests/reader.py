@@ -26,8 +26,7 @@ from rebal.groups.evidence.observations import (
 from rebal.groups.model import Evidence, RebalanceProtocol, Source, Tri
 from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors.errors import error_name
-from rebal.inspectors.logs.forms import LogReading, Part, split
-from rebal.inspectors.logs.lines import Stamp, Zone, numbered, origin
+from rebal.inspectors.logs.lines import LogReading, Part, Stamp, Zone, numbered, origin, split
 from rebal.inspectors.logs.requests import lines
 from rebal.inspectors.logs.requests.lines import (
     FENCED,
