@@ -125,9 +125,8 @@ def endangered(run: Rehearsal) -> bool:
     A member past its session or poll timeout that has not polled since does not count: Java gives
     up what it owns at the next poll.
     """
-    measures = run.measures
-    out = measures.rejected or any(note.what in _OUT for note in run.notes)
-    return bool(out) or measures.twice - measures.twice_past > _ROUNDING
+    out = run.measures.rejected > 0 or any(note.what in _OUT for note in run.notes)
+    return out or run.measures.twice - run.measures.twice_past > _ROUNDING
 
 
 class Range(Record, frozen=True, kw_only=True):

@@ -312,10 +312,13 @@ def _by_host(scene: Scene, pace: ScriptPace) -> Sequence[ScriptEvent]:
 
 
 def _blue_green(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
-    green = tuple(_copy(one.process, "green") for one in scene.running)
     return (
         ScriptEvent(
-            do=Deed.START, processes=green, seconds=scene.restart, at=0.0, phase="start green"
+            do=Deed.START,
+            processes=tuple(_copy(one.process, "green") for one in scene.running),
+            seconds=scene.restart,
+            at=0.0,
+            phase="start green",
         ),
         ScriptEvent(do=Deed.STOP, members=tuple(_names(scene)), phase="stop blue"),
     )

@@ -361,9 +361,7 @@ class CostStart:
         def known(found: Sequence[str]) -> tuple[str, ...]:
             return tuple(dict.fromkeys(name if name in NAMES else other for name in found))
 
-        target = known(roll.target)
-        if target:
-            target = self._as(target, eager=roll.eager_after)
+        target = self._as(known(roll.target), eager=roll.eager_after) if roll.target else ()
         lists = {id_: known(found) for id_, found in lists.items()}
         if target and not set(target).intersection(*lists.values()):
             # The steps before have added what this one keeps.
@@ -385,7 +383,7 @@ class CostStart:
         now = fixed_protocol(Process(name="", assignors=found), {}) is RebalanceProtocol.EAGER
         if now is eager or eager:
             return found if now is eager else (*found, _EAGER)
-        return tuple(name for name in found if name == _COOPERATIVE) or (_COOPERATIVE,)
+        return (_COOPERATIVE,)
 
 
 def _merged(members: Sequence[Member]) -> Member:

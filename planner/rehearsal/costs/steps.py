@@ -48,7 +48,7 @@ from rebal.planner.rehearsal.engine.world import HELD_BACK
 from rebal.planner.rehearsal.outcome import Measures
 from rebal.planner.rehearsal.rehearse import Chosen, chosen, effort, rehearse, restart_kinds, total
 from rebal.planner.rehearsal.scene import default_server_side
-from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent, processes
+from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent, processes
 from rebal.planner.rehearsal.spec import work_by_worker
 from rebal.planner.timeouts import (
     FIRST_DELAY,
@@ -199,50 +199,43 @@ class RehearsedRoll:
     def _sum(self, cut: Sequence[tuple[str, ...]], some: Chosen, *, killed: bool) -> Measures:
         """Return the sum over all batches, of which `some` are rehearsed."""
         if some.whole:
-            return self._run(self._start.scene((), killed), cut, 0, killed, seed=0, last=False)
-        made = {place: self._at(place, cut, killed) for place in set(some.places)}
-        return total([made[place] for place in some.places])
-
-    def _at(self, place: int, cut: Sequence[tuple[str, ...]], killed: bool) -> Measures:
+            return self._run(cut, 0, killed, last=False)
         # The restarts before let the members' heartbeats fall together as a rebalance does; those
         # of a KIP-848 group are less often.
-        begin = max(0, place - (2 if self._roll.kip848 else 1))
-        scene = self._start.scene([*chain(*cut[:begin])], killed)
-        return self._run(scene, cut[begin : place + 1], begin, killed, seed=begin)
+        more = 2 if self._roll.kip848 else 1
+        made = {
+            place: self._run(cut[: place + 1], max(0, place - more), killed)
+            for place in set(some.places)
+        }
+        return total([made[place] for place in some.places])
 
     def _run(
-        self,
-        scene: Scene,
-        cut: Sequence[tuple[str, ...]],
-        place: int,
-        killed: bool,
-        *,
-        seed: int,
-        last: bool = True,
+        self, cut: Sequence[tuple[str, ...]], begin: int, killed: bool, *, last: bool = True
     ) -> Measures:
-        """Return the measures of the batches from `place` on, or of the last one alone."""
+        """Return the measures of the batches from `begin` on, or of the last one alone."""
+        scene = self._start.scene([*chain(*cut[:begin])], killed)
         together, all_stop = self._roll.together, not self._stay and len(cut[0]) == len(self._order)
         events: list[ScriptEvent] = []
-        if together and not place:
+        if together and not begin:
             events += self._stop(self._order, killed)
             events[0] = replace(events[0], phase="stop" if self._stay else "")
         elif all_stop and not killed:
             events.append(ScriptEvent(do=Deed.STOP, members=tuple(self._order)))
-        for number, some in enumerate(cut, place):
+        for number, some in enumerate(cut[begin:], begin):
             if together:
                 more = self._start_again(some, killed, empty=not (number or self._stay))
             else:
                 more = self._each(some, killed, after=0.0 if all_stop else None)
             events += [replace(more[0], phase=str(number)), *more[1:]]
         script = Script(events=tuple(events), rests=_RESTS)
-        made = rehearse(scene, script, seed=seed, keep=False, assignors=self._start.assignors)
+        made = rehearse(scene, script, seed=begin, keep=False, assignors=self._start.assignors)
         if not self._start.assignors and any(
             note.what == "failed as leader" for note in made.notes
         ):
             self._start.stand_in_for_leader()
-            made = rehearse(scene, script, seed=seed, keep=False, assignors=self._start.assignors)
+            made = rehearse(scene, script, seed=begin, keep=False, assignors=self._start.assignors)
         self._held_back |= any(note.what == HELD_BACK for note in made.notes)
-        if last and len(cut) > 1:
+        if last and len(cut) > begin + 1:
             return made.phases[-1].measures
         # Rebalances of members that stop, until none is left, depend on who is the quickest.
         return replace(made.measures, rebalances=sum(p.measures.rebalances for p in made.phases))

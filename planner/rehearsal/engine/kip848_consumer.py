@@ -21,20 +21,17 @@ from rebal.planner.rehearsal.engine.memory import (
     LEAVES,
     Beat,
     BeatAnswer,
+    Brokers,
     Error,
 )
 
 
 class Kip848Consumer(SimulatedMember):
-    """One consumer object: from the start of its process to its end. It is started once.
+    """One consumer object: from the start of its process to its end. It is started once."""
 
-    `heartbeat` is the brokers' interval in seconds, `session` their session timeout.
-    """
-
-    def __init__(
-        self, process: Process, around: Surroundings, *, heartbeat: float, session: float
-    ) -> None:
-        super().__init__(process, around, interval=heartbeat, session=session)
+    def __init__(self, process: Process, around: Surroundings, brokers: Brokers) -> None:
+        interval, session = brokers.consumer_heartbeat, brokers.consumer_session
+        super().__init__(process, around, interval=interval, session=session)
         self.protocol = process.protocol.upper()
         # A Streams member sends its topology in place of topics.
         self._topics = ("topology",) if process.protocol == "streams" else process.topics

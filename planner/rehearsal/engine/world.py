@@ -337,16 +337,8 @@ class World:
             self.ledger.drop(topic, self.agenda.now)
 
     def _consumer(self, process: Process) -> SimulatedMember:
-        consumer: SimulatedMember
-        if process.protocol != "classic":
-            consumer = Kip848Consumer(
-                process,
-                self,
-                heartbeat=self._brokers.consumer_heartbeat,
-                session=self._brokers.consumer_session,
-            )
-        else:
-            consumer = Consumer(process, self)
+        brokers, classic = self._brokers, process.protocol == "classic"
+        consumer = Consumer(process, self) if classic else Kip848Consumer(process, self, brokers)
         if process.name in self.consumers:
             self.ended.append(self.consumers[process.name])
         self.consumers[process.name] = consumer

@@ -118,11 +118,9 @@ class Walk:
             CustomAssignorError: a custom assignor fails.
         """
         self._apply(step)
-        why = step.why
-        self.settled = not self.group.spec.members
+        self.settled, why = not self.group.spec.members, step.why
         while not self.settled and len(self.rounds) < self._most_rounds:
-            self.settled = not self._rebalance(why)
-            why = ""
+            self.settled, why = not self._rebalance(why), ""
 
     def _apply(self, step: ChangeStep) -> None:
         """Change the group, and count the partitions that lose their owner by it.
