@@ -20,7 +20,7 @@ from rebal.cli.verifying import read_plan
 from rebal.groups.clients import libraries
 from rebal.groups.commands import Command
 from rebal.groups.errors import AssumptionError, RebalError
-from rebal.groups.evidence.assume import apply_assumptions
+from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.commands import JOURNAL, Given

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from rebal.groups.classes import borrowed_names
 from rebal.groups.model import Evidence, GroupSnapshot, RebalanceProtocol, Record
 from rebal.groups.protocol import (
     CommonAssignors,
+    borrowed_names,
     common_assignors,
     group_protocol,
     member_protocol,

@@ -16,7 +16,7 @@ from rebal.cli.render.plans.parts import config_view
 from rebal.cli.render.text import FACTS
 from rebal.cli.render.verification import next_command, verify_line, verify_view
 from rebal.groups.errors import AssumptionError
-from rebal.groups.evidence.assume import apply_assumptions
+from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.model import AssignorList, GroupSnapshot, Knowledge, Tri
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.advice.actions import stop, wait

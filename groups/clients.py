@@ -70,9 +70,7 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def mixed(self) -> Tri:
         """Return whether one list of this client may hold eager and cooperative assignors."""
-        if self.mixed_list == "unknown":
-            return Tri.CANNOT_TELL
-        return Tri.YES if self.mixed_list == "allowed" else Tri.NO
+        return {"allowed": Tri.YES, "unknown": Tri.CANNOT_TELL}.get(self.mixed_list, Tri.NO)
 
     def cooperative(self, version: str | None = None) -> Tri:
         """Return whether `version` has a cooperative assignor; `cannot tell` if unknown."""
@@ -342,8 +340,7 @@ def _since(since: str, version: str | None) -> Tri:
 
 @cache
 def _spellings() -> dict[str, str]:
-    known = assignors().values()
-    return {each: one.name for one in known for each in (one.name, *one.spellings)}
+    return {each: one.name for one in assignors().values() for each in (one.name, *one.spellings)}
 
 
 class Library(Record, frozen=True, kw_only=True):

@@ -40,9 +40,7 @@ def quoted(word: str) -> str:
     """Return one word as a shell reads it back; invisible characters are written as escapes."""
     if isinstance(word, Variable):
         return f'"${word}"'
-    if word.isprintable():
-        return shlex.quote(word)
-    return f"$'{''.join(map(_escaped, word))}'"
+    return shlex.quote(word) if word.isprintable() else f"$'{''.join(map(_escaped, word))}'"
 
 
 def _escaped(char: str) -> str:

@@ -163,9 +163,7 @@ def fold(body: Any) -> Any:
     """Return plain data in which long lists and mappings of topics are one line of text."""
     if isinstance(body, Mapping):
         return {key: _folded(key, value) for key, value in body.items()}
-    if isinstance(body, list | tuple):
-        return [fold(item) for item in body]
-    return body
+    return [fold(item) for item in body] if isinstance(body, list | tuple) else body
 
 
 def _folded(key: str, value: Any) -> Any:
@@ -262,9 +260,8 @@ class Lag(NamedTuple):
     @property
     def records(self) -> int | None:
         """Return how many records are not committed; None where an offset is not known."""
-        if self.committed is None or self.end is None:
-            return None
-        return max(0, self.end - self.committed)
+        known, end = self.committed, self.end
+        return None if known is None or end is None else max(0, end - known)
 
 
 class Lags(_Items[Lag]):

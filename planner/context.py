@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from rebal.groups.classes import disproved
 from rebal.groups.clients import families, family, proven_family
 from rebal.groups.commands import Command, option
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
@@ -24,6 +23,7 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
+from rebal.groups.protocol import disproved
 from rebal.groups.streams import (
     COOPERATIVE_SINCE,
     EAGER_UNTIL,

@@ -20,7 +20,6 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from rebal.groups.classes import borrowed_names, not_by_name
 from rebal.groups.clients import (
     families,
     family,
@@ -43,7 +42,13 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.groups.protocol import ProtocolAnswer, member_protocol, undisputed
+from rebal.groups.protocol import (
+    ProtocolAnswer,
+    borrowed_names,
+    member_protocol,
+    not_by_name,
+    undisputed,
+)
 from rebal.planner.clients import cooperative, is_mixed, refuted
 from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed, opposite
@@ -210,7 +215,7 @@ class GroupFacts:
     @cached_property
     def borrowed(self) -> frozenset[str]:
         """Return the names of Kafka's assignors behind which a member runs a custom class
-        (groups.classes).
+        (groups.protocol).
         """
         return borrowed_names(self.snapshot)
 

@@ -21,7 +21,6 @@ from rebal.groups.model import (
     Timeouts,
 )
 
-_EAGER: Final = RebalanceProtocol.EAGER
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 # Their times are of the brokers' clocks.
 _BY_BROKERS: Final = (Source.REQUEST_LOG, Source.BROKER_LOG)
@@ -39,10 +38,8 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
         return member, ()
     if len(seen) > 1:
         seen.sort(key=lambda join: (when(join.at), join.log, join.line, repr(join)))
-    lists: dict[tuple[str, ...], list[Evidence]] = {}
     known = member.assignors
-    if known.knowledge is Knowledge.EXACT:
-        lists[known.list] = list(known.evidence)
+    lists = {known.list: list(known.evidence)} if known.knowledge is Knowledge.EXACT else {}
     for join in seen:
         if join.list:
             lists.setdefault(join.list, []).append(join.evidence)
@@ -143,13 +140,12 @@ def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contrad
     """
     seen, known = tuple(seen), member.ran
     settings = {known.upgrade_from if known else None, *(one.upgrade_from for one in seen)} - {None}
-    found: dict[RebalanceProtocol, list[Evidence]] = {}
-    before = [(known.value, item) for item in known.evidence] if known is not None else []
-    for value, item in [*before, *((one.value, one.evidence) for one in seen)]:
-        found.setdefault(value, []).append(item)
+    found = {} if known is None else {known.value: list(known.evidence)}
+    for one in seen:
+        found.setdefault(one.value, []).append(one.evidence)
     names = member.assignors.list
     if names and "stream" not in names and (len(found) > 1 or member.kept_partitions):
-        found.pop(_EAGER, None)
+        found.pop(RebalanceProtocol.EAGER, None)
     if not found:
         return replace(member, ran=None), ()
     if len(found) == 1:

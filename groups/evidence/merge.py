@@ -158,13 +158,9 @@ def _absent(joins: list[Joined]) -> list[Unmatched]:
     newest = max(joins, key=lambda join: (when(join.at), repr(join)))
     count = len({join.member_id for join in joins})
     named = _some(join.instance_id or join.client_id or join.member_id for join in joins)
-    return [
-        Unmatched(
-            what=f"joins of {count} member id{'' if count == 1 else 's'} ({named})",
-            why="no longer in the group: a restarted member has a new member id",
-            evidence=newest.evidence,
-        )
-    ]
+    what = f"joins of {count} member id{'' if count == 1 else 's'} ({named})"
+    why = "no longer in the group: a restarted member has a new member id"
+    return [Unmatched(what=what, why=why, evidence=newest.evidence)]
 
 
 def _some(names: Iterable[str]) -> str:

@@ -53,10 +53,6 @@ class Cursor:
         self.at = at + size
         return raw
 
-    def rest(self) -> bytes:
-        """Return all bytes that are left."""
-        return self.take(len(self.data) - self.at, "the rest")
-
 
 def _fixed(form: str) -> Read:
     unpack, size = struct.Struct(form).unpack_from, struct.calcsize(form)
@@ -358,8 +354,7 @@ class Message:
             for tag, raw in _tagged_fields(cursor) if flexible else ():
                 if tag in tagged:
                     about = tags[tag].about
-                    part = Cursor(raw, about.removeprefix("the "))
-                    found[tags[tag].key] = tagged[tag](part, about)
+                    found[tags[tag].key] = tagged[tag](Cursor(raw, about[len("the ") :]), about)
             if leaves_out:
                 del found[_LEFT_OUT]
             return make(**found) if make is not None and make is not dict else found
@@ -390,8 +385,7 @@ class Message:
         if field.kind == "[]string":
             entries = _entries(_sized("string", flexible, nullable=False), "an entry of ")
             return _array(flexible, nullable, 1 if flexible else 2, entries)
-        part = self._parts.get(field.key)
-        item = self._struct(field.fields, version, part, flexible=flexible)
+        item = self._struct(field.fields, version, self._parts.get(field.key), flexible=flexible)
         fields = self._schema.present(field.fields, version)
         smallest = sum(_smallest(each, flexible) for each in fields) + flexible
         return _array(flexible, nullable, smallest, _entries(item))

@@ -147,7 +147,7 @@ def decode_streams(data: bytes) -> StreamsUserData:
         version=version,
         latest=latest,
         process_id=process_id and UUID(bytes=urlsafe_b64decode(f"{process_id}==")),
-        rest=cursor.rest(),
+        rest=data[cursor.at :],
     )
 
 

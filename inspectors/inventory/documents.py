@@ -13,7 +13,7 @@ from typing import Any, Final
 import yaml
 
 from rebal.groups.errors import DocumentError
-from rebal.groups.snapshot.plain_yaml import events
+from rebal.groups.snapshot.documents import events
 from rebal.inspectors.connection.properties import key_and_value, logical_lines
 
 Tree = str | None | list["Tree"] | dict[str, "Tree"]

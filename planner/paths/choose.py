@@ -83,7 +83,7 @@ def make_plan(
     `made_at` defaults to the snapshot's time: equal input gives an equal plan. `speed` is how fast
     members restart, for the cost; `pricing` is how much of that is rehearsed (None: no step has a
     cost). `given` are the words of the command line: every gate's command
-    repeats them. `assumed` are sentences on assumed lists (groups/evidence/assume.py); the plan
+    repeats them. `assumed` are sentences on assumed lists (groups/evidence/bounds.py); the plan
     records them. `before` is what the group ran when a plan was made that this one leads back from:
     a group without members starts with that. `departed` are the names of clients that left for
     good, by the user's word.

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from rebal.groups.classes import class_of, disproved
 from rebal.groups.model import Knowledge
+from rebal.groups.protocol import class_of, disproved
 from rebal.planner.advice.steps import restart_fix
 from rebal.planner.clients import (
     classes_of,

@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import Final
 
 from rebal.groups.brokers import other_brokers
-from rebal.groups.classes import borrowed_in
 from rebal.groups.clients import assignor_of
 from rebal.groups.commands import options
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import Departed, GroupType, Member, Refusal
+from rebal.groups.protocol import borrowed_in
 from rebal.planner.admission.check import JoinEvent, admitted, still_out
 from rebal.planner.advice.steps import start_fix
 from rebal.planner.commands import NamedCommand

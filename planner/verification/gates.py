@@ -17,7 +17,6 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from rebal.groups.classes import disproved
 from rebal.groups.clients import proven_family
 from rebal.groups.model import (
     GroupState,
@@ -27,6 +26,7 @@ from rebal.groups.model import (
     Record,
     Tri,
 )
+from rebal.groups.protocol import disproved
 from rebal.planner.context import (
     COOPERATIVE,
     INCREMENTAL,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rebal.groups.errors import AssumptionError
-from rebal.groups.evidence.assume import apply_assumptions
+from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.model import GroupSnapshot, Knowledge, Source
 from tests.planner.builder import group_of
 from tests.tables import table

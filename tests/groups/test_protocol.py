@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.classes import borrowed_names, class_of, not_by_name
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
     AssignorList,
@@ -24,7 +23,14 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.groups.protocol import common_assignors, group_protocol, member_protocol
+from rebal.groups.protocol import (
+    borrowed_names,
+    class_of,
+    common_assignors,
+    group_protocol,
+    member_protocol,
+    not_by_name,
+)
 from tests.groups import observed
 from tests.groups.observed import COOP, KEPT, joined, member
 from tests.planner.captured import BUNDLED, FOLDER, stories

@@ -27,9 +27,14 @@ from rebal.groups.model import (
     Source,
     Subscription,
 )
-from rebal.groups.snapshot import plain_yaml
-from rebal.groups.snapshot.documents import dump_snapshot, file_stem, format_of, load_snapshot
-from rebal.groups.snapshot.plain_yaml import read_yaml
+from rebal.groups.snapshot import documents
+from rebal.groups.snapshot.documents import (
+    dump_snapshot,
+    file_stem,
+    format_of,
+    load_snapshot,
+    read_yaml,
+)
 from tests.examples import examples
 from tests.tables import table
 
@@ -222,13 +227,13 @@ def test_a_large_text_that_is_no_whole_document_is_rejected_by_its_start_and_end
 ) -> None:
     events = 0
 
-    class Counting(plain_yaml.PlainLoader):
+    class Counting(documents.PlainLoader):
         def get_event(self) -> Any:
             nonlocal events
             events += 1
             return super().get_event()
 
-    monkeypatch.setattr(plain_yaml, "PlainLoader", Counting)
+    monkeypatch.setattr(documents, "PlainLoader", Counting)
     with pytest.raises(DocumentError, match=said):
         load_snapshot(text, "yaml", "s.yaml")
     assert events < 150_000
@@ -237,7 +242,7 @@ def test_a_large_text_that_is_no_whole_document_is_rejected_by_its_start_and_end
 @pytest.mark.parametrize("text", ["[" * 300_000, "- " * 300_000 + "x", '{"a":' * 100_000])
 def test_nesting_without_end_is_refused(text: str) -> None:
     """YAML's own parser in C ends the process with a hundred thousand levels."""
-    assert plain_yaml.read_yaml("[" * 64 + "]" * 64)
+    assert documents.read_yaml("[" * 64 + "]" * 64)
     with pytest.raises(DocumentError, match="nested too deep"):
         load_snapshot(text, "yaml")
     with pytest.raises(DocumentError, match="not valid JSON"):

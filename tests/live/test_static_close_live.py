@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rebal.groups.evidence.assume import apply_assumptions
+from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.inspectors.connection.translate import words_of
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.classes import disproved
 from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source
+from rebal.groups.protocol import disproved
 from rebal.planner.paths import make_plan as plan
 from tests.planner.builder import group_of, seen
 from tests.planner.looks import Story

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.evidence.assume import apply_assumptions
+from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import Tri
 from rebal.planner.commands import Given

@@ -74,23 +74,29 @@ class Balancing:
         Raises:
             LeaderWouldFail: the leader would throw, or walk for ever.
         """
-        moved = False
-        best = self._squares()
+        moved, passes, best = False, 0, self._squares()
         seen: set[int] = set()
-        passes = 0
         while self._walk(topics):
             moved = True
             # A move from more to less lowers the sum of squares; where it does not, look for a
             # state that was there before.
             if (now := self._squares()) < best:
-                best = now
+                best, passes = now, 0
                 seen.clear()
-                passes = 0
                 continue
             passes += 1
             state = hash((tuple(self._owner.items()), self._movements.state()))
             if state in seen or passes > _PATIENCE:
-                raise self._never_ends(topics)
+                contested = [
+                    code for _, codes in topics for code in codes if code in self._previous
+                ]
+                raise self._problem.failure(
+                    "the leader would never end: it moves the same partitions back and forth "
+                    "between members whose claims are of different generations",
+                    {member for c in contested for member in (self._previous[c], self._owner[c])},
+                    contested,
+                    never_ends=True,
+                )
             seen.add(state)
         return moved
 
@@ -232,17 +238,6 @@ class Balancing:
             "set aside",
             members,
             codes,
-        )
-
-    def _never_ends(self, topics: Topics) -> Exception:
-        contested = [code for _, codes in topics for code in codes if code in self._previous]
-        homes = {self._previous[code] for code in contested}
-        return self._problem.failure(
-            "the leader would never end: it moves the same partitions back and forth between "
-            "members whose claims are of different generations",
-            homes | {self._owner[code] for code in contested},
-            contested,
-            never_ends=True,
         )
 
 
