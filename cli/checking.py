@@ -44,10 +44,11 @@ _A_START: Final = re.compile(
     r"|org\.apache\.kafka\.clients\.consumer\.\w{1,99}",
     re.IGNORECASE,
 )
-# The name of a consumer's group; clouds have groups of security and of logs.
+# The name of a consumer's group, which Quarkus takes from the application; clouds have groups of
+# security and of logs.
 _A_GROUP: Final = re.compile(
     r"(?:(?<![{,(])(?:kafka|consumer|incoming)(?![\w.-]{0,60}(?:security|log)[._-]?group)[\w.-]{0,40}?group"
-    rf"(?:[._-]?(?:id|name))?|(?<![\w.-])group[._-]?id){_VALUE}",
+    rf"(?:[._-]?(?:id|name))?|(?<![\w.-])(?:group[._-]?id|quarkus\.application\.name)){_VALUE}",
     re.IGNORECASE,
 )
 # The assignor of the brokers that a member asks for (KIP-848), which no reader takes.

@@ -52,6 +52,8 @@ from rebal.planner.verdict import answer_of, first_reason
 
 # Java's default in ms, of Connect and Kafka Streams too.
 _HEARTBEAT: Final = 3_000
+# Versions of Kafka Streams with another format of internal topics (its upgrade guide; KIP-904).
+_FORMATS: Final = ((3, 3), (3, 5))
 # Settings for starts beside others, whose old members leave: they are asked for their lists alone.
 _NO_LIMITS: Final = {
     "group.max.size": str(2**31 - 1),
@@ -116,6 +118,9 @@ def judge(
     world = replace(world, pairs=tuple(pairs))
     news = [pair.start for pair in world.changed if not pair.gone]
     decisive = _decisive(world, kept, live)
+    unknown = [note for pair in world.changed if (note := kept.get(pair.start.file))]
+    if decisive.verdict is Tri.YES and unknown:
+        decisive = Admission(verdict=Tri.CANNOT_TELL, reason=unknown[0])
     before = _stage(live or snapshot_of(world.befores))
     after = _stage(snapshot_of(world.afters))
     blocking = (
@@ -423,6 +428,16 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
             "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
             "understand: two roll-outs are needed, the first with upgrade.from and a version up to "
             f"{BRIDGE}",
+        ),
+        (
+            streams
+            and any(((old or ()) < each) != ((new or ()) < each) for each in _FORMATS)
+            and not any(each and each.declared.upgrade_from for each in (one, two)),
+            Tri.CANNOT_TELL,
+            "instances before 3.5 do not read what newer ones write to the repartition topic of a "
+            "grouped KTable (KIP-904), nor those before 3.3 what newer ones write to that of a "
+            "foreign-key join: where the topology has one, two roll-outs are needed, the first "
+            "with upgrade.from",
         ),
     )
 
