@@ -210,8 +210,10 @@ class Given(Record, frozen=True, kw_only=True):
         if not self.brokers or self.client is None:
             return
         login = _LOGIN if "-M" in self.client else {}
-        words = [word for name, variable in login.items() for word in (name, variable)]
-        reached = ("python", "-m", "kafka.admin", "-b", self.brokers, *self.client, *words)
+        reached = (
+            *("python", "-m", "kafka.admin", "-b", self.brokers, *self.client),
+            *(word for pair in login.items() for word in pair),
+        )
         needs = f", and with {' and '.join(login.values())} set" if login else ""
         for instance in instances:
             yield NamedCommand(

@@ -170,8 +170,8 @@ def _library_before(plan: Plan) -> str:
     Raises:
         NotPlannedError: it is not known, or not one.
     """
-    facts = GroupFacts(plan.baseline, target="", families=plan.accepted.families).members
-    ran = {one.family for one in facts if one.family_proven} - {plan.to}
+    facts = GroupFacts(plan.baseline, target="", families=plan.accepted.families)
+    ran = {one.family for one in facts.members if one.family_proven} - {plan.to}
     if len(ran) == 1:
         return str(ran.pop())
     raise NotPlannedError(
@@ -186,8 +186,11 @@ def _ran_eager_below(plan: Plan) -> bool:
     """
     elected = plan.baseline.group.assignor
     upward = plan.to == "COOPERATIVE" and plan.runs is not RebalanceProtocol.COOPERATIVE
-    eager = upward or plan.runs is RebalanceProtocol.EAGER
-    return eager and elected is not None and cooperative(elected) is Tri.YES
+    return (
+        (upward or plan.runs is RebalanceProtocol.EAGER)
+        and elected is not None
+        and cooperative(elected) is Tri.YES
+    )
 
 
 def _left_behind(snapshot: GroupSnapshot) -> bool:

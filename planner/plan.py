@@ -80,15 +80,7 @@ class PathKind(StrEnum):
     @property
     def stops_the_group(self) -> bool:
         """Return whether the path stops every running member before one starts."""
-        return self in (
-            PathKind.CUT_OVER,
-            PathKind.CONNECT_DOWN,
-            PathKind.KIP848_OFFLINE,
-            PathKind.KIP848_BACK_OFFLINE,
-            PathKind.KIP1071,
-            PathKind.KIP1071_BACK,
-            PathKind.LIBRARY_STOP,
-        )
+        return self in _STOPS
 
     @property
     def reads_lists(self) -> bool:
@@ -458,8 +450,11 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     def mends(self, finding: Finding) -> bool:
         """Return whether the next step restarts every member that the finding names."""
         step = self.step(self.next_step)
-        named = {*finding.members}
-        return step is not None and bool(named) and named <= {*step.to_do, *step.unknown}
+        return (
+            step is not None
+            and bool(finding.members)
+            and {*finding.members} <= {*step.to_do, *step.unknown}
+        )
 
     def holds_later(self, finding: Finding) -> bool:
         """Return whether a finding blocks a step after the next one only."""
@@ -480,7 +475,6 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         if self.given == Given():
             return self
         given = replace(self.given, plan=file)
-        command = given.verify()
 
         def renamed(found: tuple[NamedCommand, ...]) -> tuple[NamedCommand, ...]:
             return tuple(one.renamed(self.given.plan, file) for one in found)
@@ -492,7 +486,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
             steps=tuple(
                 replace(
                     step,
-                    gate=replace(step.gate, command=command),
+                    gate=replace(step.gate, command=given.verify()),
                     commands=renamed(step.commands),
                 )
                 for step in self.steps
@@ -570,12 +564,20 @@ def own_class_risk(goal: str) -> Risk:
     return Risk.OWN_EAGER if goal == EAGER else Risk.OWN_COOPERATIVE
 
 
+_STOPS: Final = {
+    PathKind.CUT_OVER: Risk.STOP,
+    PathKind.CONNECT_DOWN: Risk.STOP_FOR_PROTOCOL,
+    PathKind.KIP848_OFFLINE: Risk.STOP_FOR_PROTOCOL,
+    PathKind.KIP848_BACK_OFFLINE: Risk.STOP_FOR_PROTOCOL,
+    PathKind.KIP1071: Risk.STOP_FOR_PROTOCOL,
+    PathKind.KIP1071_BACK: Risk.STOP_FOR_PROTOCOL,
+    PathKind.LIBRARY_STOP: Risk.STOP_FOR_CLIENT,
+}
+
+
 def stop_risk(path: PathKind) -> Risk | None:
     """Return the risk that the user takes with a path on which the whole group stops."""
-    if not path.stops_the_group:
-        return None
-    own = {PathKind.CUT_OVER: Risk.STOP, PathKind.LIBRARY_STOP: Risk.STOP_FOR_CLIENT}
-    return own.get(path, Risk.STOP_FOR_PROTOCOL)
+    return _STOPS.get(path)
 
 
 def with_default_settings(snapshot: GroupSnapshot) -> GroupSnapshot:

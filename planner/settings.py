@@ -227,12 +227,12 @@ def consumer_protocol_for(
     if family == "franz-go":
         # It asks for the broker's uniform by its sticky balancer; with a cooperative one first it
         # stays on the classic protocol and does not say so.
-        names = ["range" if remote_assignor == "range" else "sticky"]
+        balancer = _CODE[family].text(["range" if remote_assignor == "range" else "sticky"])
+        code = _setting(family, family, f"kgo.ServerSideBalancer(), {balancer}")
         advice = (
             "franz-go advises brokers of 4.3 or later: before, a commit can be answered with "
             "STALE_MEMBER_EPOCH, which it does not handle"
         )
-        code = _setting(family, family, f"kgo.ServerSideBalancer(), {_CODE[family].text(names)}")
         return (noted(code, [advice, _head(group_id, members)]),)
     return ()
 

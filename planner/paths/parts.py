@@ -319,20 +319,12 @@ def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) 
         yield f"{listed(named, 2)}: pause autoscaler and GitOps sync{limit}"
 
 
-def request_log(context: Context) -> tuple[NamedCommand, ...]:
-    """Return the commands that switch the coordinator's request log on and off: it shows the list
-    of every join (KIP-412).
-    """
-    coordinator = context.group.coordinator
-    return tuple(context.given.request_log(coordinator.broker_id if coordinator else None))
-
-
 def commands_of(context: Context, rest: Sequence[Facts]) -> Iterator[NamedCommand]:
     """Yield the commands for restarting `rest` where members choose by their lists: those of the
     request log where a restart shows a list that is not known, and those of their workloads.
     """
     if rest and context.unsure and not all(facts.static for facts in context.members):
-        yield from request_log(context)
+        yield from context.request_log()
     yield from of_workloads(rest)
 
 

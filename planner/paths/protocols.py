@@ -66,7 +66,6 @@ from rebal.planner.paths.parts import (
     order_of,
     over_a_stop,
     priced,
-    request_log,
     stop_cost,
 )
 from rebal.planner.plan import Aim, Cost, Gate, PathKind, Risk, Setting, Step, StepKind
@@ -308,7 +307,7 @@ def _back_online(context: Context, answers: tuple[Answer, ...]) -> Step:
         done=ids(done),
         gate=_classic_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
         rollback=BACK_ONE_BY_ONE,
-        commands=(*(request_log(context) if rest else ()), *of_workloads(rest)),
+        commands=(*(context.request_log() if rest else ()), *of_workloads(rest)),
         cost=move_online(
             Roll(
                 snapshot=priced(context),

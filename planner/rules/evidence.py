@@ -106,7 +106,6 @@ def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
     least = f" (known: at least {', '.join(bounds)})" if bounds else ""
     one = len(unknown) == 1
     first = before == context.narrow_step
-    coordinator = context.group.coordinator
     other = " Or --probe." if context.can_probe else ""
     if not first:
         other = " Or add their configuration (--inventory PATH), and confirm it after the restart."
@@ -120,7 +119,7 @@ def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
         fix=f"Add the members' own start-up logs: --client-log PATH.{other} Or --request-log FILE: "
         "the next restart of a dynamic member shows every list there.",
         commands=(
-            *context.given.request_log(coordinator.broker_id if coordinator else None),
+            *context.request_log(),
             read_more("RB901"),
         ),
         before_step=before,
