@@ -191,30 +191,29 @@ class Context(GroupFacts):
 
     def supports(self, facts: Facts, assignor: str) -> Tri:
         """Return whether this member's running assignor list holds `assignor`."""
-        said = set(self._said(facts, assignor))
+        said = self._said(facts, assignor)
         if len(said) == 1:
             return said.pop()
         lacks = self.probed(assignor) is Tri.NO and all(
-            set(self._said(other, assignor)) == {Tri.YES}
-            for other in self.members
-            if other is not facts
+            self._said(other, assignor) == {Tri.YES} for other in self.members if other is not facts
         )
         return Tri.NO if lacks and not said else Tri.CANNOT_TELL
 
-    def _said(self, facts: Facts, assignor: str) -> Iterable[Tri]:
-        """Yield the answer of each piece of evidence that has one."""
+    def _said(self, facts: Facts, assignor: str) -> set[Tri]:
+        """Return the answers of all pieces of evidence that have one."""
         known = facts.member.assignors
-        if known.knowledge is Knowledge.EXACT:
-            yield Tri.YES if assignor in known.list else Tri.NO
-        if assignor in known.at_least:
-            yield Tri.YES
-        if assignor in known.lacks:
-            yield Tri.NO
-        if assignor == self.elected or self.probed(assignor) is Tri.YES:
-            yield Tri.YES
         family = facts.family if facts.family_proven else None
-        if family and cannot_hold(family, facts.version, assignor, self.elected):
-            yield Tri.NO
+        rows = (
+            (
+                known.knowledge is Knowledge.EXACT,
+                Tri.YES if assignor in known.list else Tri.NO,
+            ),
+            (assignor in known.at_least, Tri.YES),
+            (assignor in known.lacks, Tri.NO),
+            (assignor == self.elected or self.probed(assignor) is Tri.YES, Tri.YES),
+            (family and cannot_hold(family, facts.version, assignor, self.elected), Tri.NO),
+        )
+        return {answer for holds, answer in rows if holds}
 
     def old(self, assignor: str) -> Tri:
         """Return whether the change removes `assignor`: eager only (downgrade: cooperative).
@@ -244,8 +243,7 @@ class Context(GroupFacts):
         olds = {n for n in (*known.at_least, self.elected) if n and self.old(n) is Tri.YES}
         if olds:
             says |= {Tri.YES, Tri.NO} if olds & set(known.lacks) else {Tri.YES}
-        if not says:
-            says.update(self._old_by_client(facts))
+        says = says or self._old_by_client(facts)
         if self.goal == EAGER and facts.member.kept_partitions and says == {Tri.NO}:
             return Tri.CANNOT_TELL
         return agreed(says)
@@ -265,22 +263,20 @@ class Context(GroupFacts):
         shown = self.goal == COOPERATIVE and runs_cooperative(facts.member)
         return Tri.NO if shown or self._own_classes else Tri.CANNOT_TELL
 
-    def _old_by_client(self, facts: Facts) -> Iterable[Tri]:
+    def _old_by_client(self, facts: Facts) -> set[Tri]:
         if self.only_target:
-            return
+            return set()
         key = facts.family if facts.family_proven else None
         if key is not None and family(key).cooperative(facts.version) is Tri.NO:
-            yield Tri.NO if self.goal == EAGER else Tri.YES
-            return
+            return {Tri.NO if self.goal == EAGER else Tri.YES}
         unmixed = (self.takes_mixed(facts), self.supports(facts, self.target)) == (Tri.NO, Tri.YES)
         # Where an own class has the name of an eager assignor, it may be COOPERATIVE beside it.
         named = not any(cooperative(name) is Tri.NO for name in self.borrowed)
         fixed = self.goal == COOPERATIVE and facts.fixes_protocol and named
         ran = self.runs(facts).value if fixed else None
         if unmixed or ran is RebalanceProtocol.COOPERATIVE:
-            yield Tri.NO
-        elif ran is RebalanceProtocol.EAGER:
-            yield Tri.YES
+            return {Tri.NO}
+        return {Tri.YES} if ran is RebalanceProtocol.EAGER else set()
 
     @cached_property
     def holding(self) -> tuple[Facts, ...]:

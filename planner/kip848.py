@@ -15,11 +15,11 @@ from rebal.groups.brokers import other_brokers
 from rebal.groups.clients import UNKNOWN, family, version_tuple
 from rebal.groups.model import GroupState, GroupType, Record, Tri
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
+from rebal.planner.clients import fault
 from rebal.planner.context import CLASSIC, STREAMS, Context, Facts
 from rebal.planner.plan import Aim, Risk, Step
 from rebal.planner.settings import asks_for_range
 from rebal.planner.verdict import opposite, worst
-from rebal.planner.versions import fault
 
 _PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 _SIZES: Final = {

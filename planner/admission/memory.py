@@ -28,10 +28,9 @@ from rebal.groups.model import (
     Source,
     Tri,
 )
-from rebal.planner.clients import cannot_hold
+from rebal.planner.clients import cannot_hold, fault
 from rebal.planner.facts import Facts, GroupFacts
 from rebal.planner.verdict import opposite
-from rebal.planner.versions import fault
 
 INCONSISTENT: Final = "INCONSISTENT_GROUP_PROTOCOL"
 POLICY: Final = "group.consumer.migration.policy"

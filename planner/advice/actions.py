@@ -29,6 +29,7 @@ from rebal.planner.context import CONSUMER, Context, Facts, ids
 from rebal.planner.facts import listed, owned
 from rebal.planner.plan import Action, Advice, Finding, Risk, ValidWhile
 from rebal.planner.settings import consumer_change
+from rebal.planner.verdict import reasons
 
 # How many members are tried for one that is admitted, and how many withheld restarts are listed.
 TRIED: Final = 50
@@ -55,24 +56,28 @@ def restart_of(context: Context, facts: Facts, assignors: tuple[str, ...] = ()) 
     """Return the advice to restart one member with a list (empty: its list of today)."""
     names = assignors or _next_list(facts)
     answer = _asked(context, facts, names, killed=False)
-    after = []
-    if answer.verdict is Tri.YES and facts.static:
-        after.append(f"never run two processes with the instance id {facts.member.instance_id}")
-    elif answer.verdict is Tri.YES:
-        killed = _asked(context, facts, names, killed=True)
-        if killed.verdict is not Tri.YES:
-            after.append(
-                f"see that {facts.name} has left the group before it starts: beside its old entry "
-                f"it is {'rejected' if killed.verdict is Tri.NO else 'not known to be admitted'}"
-            )
+    admits, killed = answer.verdict is Tri.YES, Tri.YES
+    if admits and not facts.static:
+        killed = _asked(context, facts, names, killed=True).verdict
+    after = (
+        (
+            admits and facts.static,
+            f"never run two processes with the instance id {facts.member.instance_id}",
+        ),
+        (
+            killed is not Tri.YES,
+            f"see that {facts.name} has left the group before it starts: beside its old entry it "
+            f"is {'rejected' if killed is Tri.NO else 'not known to be admitted'}",
+        ),
+    )
     return worded(
         Advice(
             action=Action.RESTART,
             members=(facts.member.member_id,),
             names=(facts.name,),
             assignors=assignors,
-            after=tuple(after),
-            risks=tuple(_risks(context, [facts], answer)),
+            after=tuple(reasons(after)),
+            risks=_risks(context, [facts], answer),
             **_judged(context, answer),
         )
     )
@@ -125,19 +130,17 @@ def cut_over_of(context: Context, stopped: Sequence[Facts], assignors: tuple[str
     static = [facts for facts in stopped if facts.static]
     everybody = len(stopped) == len(context.members)
     without = "Empty" if everybody else "Stable without the stopped members"
-    after = [f"check that the group is {without}"]
-    if static:
-        after.append(
-            f"{context.named(static)} "
-            f"{'is' if len(static) == 1 else 'are'} static and counted until the session ends"
-        )
+    counted = (
+        f"{context.named(static)} {'is' if len(static) == 1 else 'are'} static and counted until "
+        "the session ends"
+    )
     return worded(
         Advice(
             action=Action.CUT_OVER,
             members=ids(stopped),
             names=tuple(facts.name for facts in stopped),
             assignors=assignors,
-            after=tuple(after),
+            after=(f"check that the group is {without}", *((counted,) if static else ())),
             **_judged(
                 context,
                 admitted(context.memory, stop_and_start(context, stopped, assignors)),
@@ -179,7 +182,7 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
             assignors=common,
             change=consumer_change(None) if online else "",
             after=text.TEMPORARY_AFTER,
-            risks=tuple(_risks(context, (), answer)),
+            risks=_risks(context, (), answer),
             **_judged(context, answer),
         )
     )
@@ -428,24 +431,25 @@ def _next_list(facts: Facts) -> tuple[str, ...] | None:
     return known.list if known.knowledge is Knowledge.EXACT else None
 
 
-def _risks(context: Context, restarted: Sequence[Facts], answer: Admission) -> Iterator[str]:
-    """Yield the risks that end no member and that an operator must know, and the event between
+def _risks(context: Context, restarted: Sequence[Facts], answer: Admission) -> tuple[str, ...]:
+    """Return the risks that end no member and that an operator must know, and the event between
     look and join that would have the join rejected.
     """
-    # No load shortens the lists of a KIP-848 group, and its assignor is the brokers'.
-    if (
-        answer.verdict is Tri.YES
-        and not answer.elected
-        and context.group.assignor
-        and context.group.type is GroupType.CLASSIC
-    ):
-        yield (
-            f"the list does not hold {context.group.assignor}, which is elected: a coordinator "
-            "reload before the restart has it rejected, so look again right before each restart"
-        )
     static = [facts for facts in context.members if facts.static and facts not in restarted]
-    if static and (not restarted or any(not f.static for f in restarted)):
-        yield (
+    rows = (
+        (
+            # No load shortens the lists of a KIP-848 group, and its assignor is the brokers'.
+            answer.verdict is Tri.YES
+            and not answer.elected
+            and context.group.assignor
+            and context.group.type is GroupType.CLASSIC,
+            f"the list does not hold {context.group.assignor}, which is elected: a coordinator "
+            "reload before the restart has it rejected, so look again right before each restart",
+        ),
+        (
+            static and (not restarted or any(not facts.static for facts in restarted)),
             f"if one of the static members ({context.named(static, 3)}) is down, the rebalance "
-            "waits for it up to the rebalance timeout"
-        )
+            "waits for it up to the rebalance timeout",
+        ),
+    )
+    return tuple(reasons(rows))

@@ -294,7 +294,7 @@ def _judged(
         lists = worst(context.supports(facts, context.target) for facts in context.members)
     answers = map(says, gating(findings, step.id, ignored=True))
     heeded = {own, *map(says, gating(findings, step.id))}
-    if lists in _RISKS and _RISKS[lists] not in ignore:
+    if _RISKS.get(lists) not in ignore:
         heeded.add(lists)
     if narrows and step.unknown and not step.to_do and Risk.UNKNOWN_LISTS not in ignore:
         heeded.add(Tri.CANNOT_TELL)
@@ -321,13 +321,10 @@ def _exit_code(
     """
     if path.next_step is not None:
         return next(step.exit_code for step in steps if step.id == path.next_step)
-    answers = set(map(says, gating(findings)))
     # A group without a planned step is not done, whatever the user chose to ignore.
-    if path.name is PathKind.NONE:
-        answers.add(Tri.CANNOT_TELL)
-    if path.name is PathKind.FINISHED and not context.classic and context.missing:
-        answers.add(Tri.NO)
-    return exit_code(*answers)
+    planned = Tri.CANNOT_TELL if path.name is PathKind.NONE else Tri.YES
+    short = path.name is PathKind.FINISHED and not context.classic and context.missing
+    return exit_code(*map(says, gating(findings)), planned, Tri.NO if short else Tri.YES)
 
 
 def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[Finding]) -> str:

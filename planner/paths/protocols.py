@@ -262,11 +262,10 @@ def _consumer_settings(context: Context, members: Sequence[Facts]) -> tuple[Sett
         mine = [facts for facts in members if facts.family == key]
         known = family(key)
         old = [facts for facts in mine if too_old(facts) is Tri.YES]
-        notes = []
-        if not all(too_old(facts) is Tri.NO for facts in mine):
-            title = "kafka-clients" if key == "java" else known.title
-            more = f": upgrade first ({context.named(old)})" if old else ""
-            notes.append(f"needs {title} {known.kip848_since} or later{more}")
+        title = "kafka-clients" if key == "java" else known.title
+        more = f": upgrade first ({context.named(old)})" if old else ""
+        able = all(too_old(facts) is Tri.NO for facts in mine)
+        notes = [] if able else [f"needs {title} {known.kip848_since} or later{more}"]
         made += (
             noted(setting, notes)
             for setting in consumer_protocol_for(

@@ -2,7 +2,7 @@
 with which a member's next start is rejected, or with which its client does not start.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -232,12 +232,10 @@ def co_partitioning(context: Context) -> Findings:
     together: set[str] = set()
     unknown: set[str] = set()
     for facts in context.members:
-        by_size = defaultdict(set)
-        for topic in _topics(context, facts.member.member_id):
-            by_size[counts.get(topic)].add(topic)
-        unknown |= by_size.pop(None, set()) if sum(map(len, by_size.values())) > 1 else set()
-        for same in by_size.values():
-            together |= same if len(same) > 1 else set()
+        topics = _topics(context, facts.member.member_id)
+        sizes = Counter(counts[topic] for topic in topics if topic in counts)
+        together |= {topic for topic in topics if topic in counts and sizes[counts[topic]] > 1}
+        unknown |= {topic for topic in topics if topic not in counts and len(topics) > 1}
     if together:
         yield found(
             f"equal partitions of {', '.join(sorted(together))} will no longer be in one member: "

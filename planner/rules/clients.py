@@ -6,7 +6,14 @@ from typing import Final
 from rebal.groups.model import Knowledge
 from rebal.groups.wire.user_data import NO_GENERATION, decode_sticky
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
-from rebal.planner.clients import cooperative, is_mixed, refuses_mixed, speak_kip848, stays_eager
+from rebal.planner.clients import (
+    cooperative,
+    exact_version,
+    is_mixed,
+    refuses_mixed,
+    speak_kip848,
+    stays_eager,
+)
 from rebal.planner.context import COOPERATIVE, EAGER
 from rebal.planner.rules.assignors import will_not_start
 from rebal.planner.rules.registry import (
@@ -32,7 +39,6 @@ from rebal.planner.rules.registry import (
     what_decides,
 )
 from rebal.planner.verdict import opposite
-from rebal.planner.versions import exact_version
 
 
 @rule(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rebal.groups.clients import NEVER, UNKNOWN, family
 from rebal.groups.model import GroupType, Member
 from rebal.planner.admission.memory import POLICY
+from rebal.planner.clients import exact_version
 from rebal.planner.commands import COOPERATIVE, NamedCommand
 from rebal.planner.context import STREAMS, turns_eager
 from rebal.planner.kip848 import brokers, closed_online, crosses, fits, policy, room, user_data
@@ -31,7 +32,6 @@ from rebal.planner.rules.registry import (
     unless_allowed,
 )
 from rebal.planner.settings import KEY
-from rebal.planner.versions import exact_version
 
 
 @rule(

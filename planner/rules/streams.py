@@ -6,6 +6,7 @@ Of Streams: upgrade.from, versions that must not meet, and the streams protocol 
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
+from rebal.planner.clients import table
 from rebal.planner.commands import read_more
 from rebal.planner.context import (
     CONSUMER,
@@ -37,7 +38,6 @@ from rebal.planner.rules.registry import (
     unless_allowed,
 )
 from rebal.planner.rules.version_faults import version_findings
-from rebal.planner.versions import table
 
 
 @rule(

@@ -11,6 +11,16 @@ from types import MappingProxyType
 from typing import Final
 
 from rebal.groups.model import GroupType, Tri
+from rebal.planner.clients import (
+    Fault,
+    FaultRule,
+    FaultSet,
+    Version,
+    exact_version,
+    numbers,
+    shown,
+    table,
+)
 from rebal.planner.context import CONSUMER, STREAMS, Context, Facts
 from rebal.planner.plan import Finding
 from rebal.planner.rules.registry import (
@@ -25,16 +35,7 @@ from rebal.planner.rules.registry import (
     to_or_from_cooperative,
     upgrade,
 )
-from rebal.planner.versions import (
-    Fault,
-    FaultRule,
-    FaultSet,
-    Version,
-    exact_version,
-    numbers,
-    shown,
-    table,
-)
+from rebal.planner.verdict import reasons
 
 BROKER: Final = "broker"
 _TITLES: Final = {"java": "Java", "streams": "Streams", "connect": "Connect"}
@@ -70,37 +71,37 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
     """Return clauses for a plan's list of unchecked things: the versions that could not be compared
     with the known faults.
     """
-    made = []
     # Of a vendor's build only the line is known.
     open_ = [facts for facts in context.members if len(_version(facts, None) or ()) < 3]
-    if open_:
-        made.append(
-            f"known faults of the client {'version' if len(open_) == 1 else 'versions'} of "
-            f"{context.named(open_)}: no exact version is known"
-        )
     families = {facts.family for facts in context.members if facts.family}
     others = sorted(families - {one.software for one in table().sets})
-    if others:
-        made.append(f"known faults of {', '.join(others)}: rebal has no list of them")
-    version = context.snapshot.cluster.version
+    version, met = context.snapshot.cluster.version, _met(context)
     kip848 = context.goal in (CONSUMER, STREAMS) or context.group.type is GroupType.CONSUMER
-    if version is None:
-        made.append("known faults of the broker version: the version is unknown")
-    elif any(
+    patch = version is not None and any(
         isinstance(fault.fixed, tuple)
-        and _holds(context, fault)
+        and met[fault.requires]
         and fault.in_broker(version) is Tri.CANNOT_TELL
         for one in table().sets
         if one.software == BROKER and one.kip848 is kip848
         for fault in one.faults
-    ):
-        made.append(f"known faults of the broker's patch release: only {version} is known")
-    return tuple(made)
+    )
+    rows = (
+        (
+            open_,
+            f"known faults of the client {'version' if len(open_) == 1 else 'versions'} of "
+            f"{context.named(open_)}: no exact version is known",
+        ),
+        (others, f"known faults of {', '.join(others)}: rebal has no list of them"),
+        (version is None, "known faults of the broker version: the version is unknown"),
+        (patch, f"known faults of the broker's patch release: only {version} is known"),
+    )
+    return tuple(reasons(rows))
 
 
 def _client_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
     family = known.software if known.software in _PROGRAMS else None
-    faults = [fault for fault in known.faults if _holds(context, fault)]
+    met = _met(context)
+    faults = [fault for fault in known.faults if met[fault.requires]]
     versions = [
         (facts, version)
         for facts in context.members
@@ -127,11 +128,11 @@ def _client_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
 
 
 def _broker_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
-    version = context.snapshot.cluster.version
+    version, met = context.snapshot.cluster.version, _met(context)
     there = [
         fault
         for fault in known.faults
-        if _holds(context, fault) and fault.in_broker(version) is Tri.YES
+        if met[fault.requires] and fault.in_broker(version) is Tri.YES
     ]
     if there:
         yield found(
@@ -167,24 +168,19 @@ def _version(facts: Facts, family: str | None) -> Version | None:
     return exact_version(facts.version) if facts.family_proven or family is not None else None
 
 
-def _holds(context: Context, fault: Fault) -> bool:
-    """Return whether the group has what the fault requires."""
+def _met(context: Context) -> dict[str, bool]:
+    """Return what a fault may require → whether the group has it."""
     members = context.snapshot.members
-    match fault.requires:
-        case "racks":
-            return any(m.rack or (m.subscription and m.subscription.rack_id) for m in members)
-        case "static":
-            return any(member.instance_id is not None for member in members)
-        case "regex":
-            return any(member.subscribed_regex for member in members)
-        case "upgrade":
-            return upgrade(context)
-        case "several-topics":
-            topics = {topic for m in members for topic in (*m.assignment, *m.subscribed_topics)}
-            sent = {topic for m in members if m.subscription for topic in m.subscription.topics}
-            return len(topics | sent) > 1
-        case "always":
-            return True
+    sent = [member.subscription for member in members if member.subscription]
+    topics = {topic for m in members for topic in (*m.assignment, *m.subscribed_topics)}
+    return {
+        "always": True,
+        "racks": any(m.rack for m in members) or any(one.rack_id for one in sent),
+        "static": any(member.instance_id is not None for member in members),
+        "regex": any(member.subscribed_regex for member in members),
+        "upgrade": upgrade(context),
+        "several-topics": len(topics.union(*(one.topics for one in sent))) > 1,
+    }
 
 
 def _listed(there: Iterable[Fault]) -> str:

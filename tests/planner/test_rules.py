@@ -8,10 +8,10 @@ import pytest
 
 from rebal.groups.clients import families
 from rebal.groups.model import Tri
+from rebal.planner.clients import Fault, exact_version, numbers
 from rebal.planner.plan import Finding, Risk, Severity
 from rebal.planner.rules import Trait, evaluate, rule, rules
 from rebal.planner.rules.version_faults import BROKER, table, unchecked_versions
-from rebal.planner.versions import Fault, exact_version, numbers
 from tests.house.modules import ROOMS, ROOT, files, tree
 from tests.planner.builder import context_of, group_of
 from tests.planner.rule_cases import RULES, cases_of, document_of
