@@ -152,8 +152,11 @@ class Context(GroupFacts):
         if self.given.left is not None and to is None and self.given.plan is None:
             return self.given.abort(self.given.left, *more)
         # From a COOPERATIVE assignor, `--to eager` finds the old one only while a list shows it.
-        left = self.elected is not None and cooperative(self.elected) is Tri.YES
-        by_name = self.goal == EAGER and left and self.target in ("range", "roundrobin", "sticky")
+        by_name = (
+            self.goal == EAGER
+            and cooperative(self.elected or "") is Tri.YES
+            and self.target in ("range", "roundrobin", "sticky")
+        )
         goal = to or self.client or (self.target if self.only_target or by_name else self.goal)
         count = expected or self.expected or len(self.members)
         out = () if to or not self.given.plan else option("--out", self.given.plan)

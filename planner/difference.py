@@ -24,18 +24,20 @@ from rebal.groups.protocol import group_protocol, member_protocol
 from rebal.planner.facts import identity_keys, in_pairs, names, natural
 from rebal.planner.plan import PathKind, Plan
 
-_LIMITS: Final = (
-    "group.max.size",
-    "group.consumer.max.size",
-    "group.min.session.timeout.ms",
-    "group.max.session.timeout.ms",
-    "group.consumer.migration.policy",
-)
 _CHANGES: Final = {
     "partitions": "topic {subject} had {before} partitions and has {after} now: the plan's steps "
     "stay valid, its costs do not",
     "version": "the brokers ran {before} and run {after} now",
-    **{key: f"the brokers' {key} was {{before}} and is {{after}} now" for key in _LIMITS},
+    **{
+        key: f"the brokers' {key} was {{before}} and is {{after}} now"
+        for key in (
+            "group.max.size",
+            "group.consumer.max.size",
+            "group.min.session.timeout.ms",
+            "group.max.session.timeout.ms",
+            "group.consumer.migration.policy",
+        )
+    },
 }
 
 
@@ -186,11 +188,14 @@ def elected_since(plan: Plan, elected: str | None) -> Change | None:
     """
     was = plan.baseline.group.assignor
     lists = list(dict.fromkeys(step.target_list for step in plan.steps if step.target_list))
-    # A cut-over leaves the group Empty, which admits any list.
-    if None in (was, elected) or not lists or plan.path is PathKind.CUT_OVER:
-        return None
-    # A step elects what it prefers: that is the plan's own doing.
-    if elected in {was, plan.target, *(names[0] for names in lists)}:
+    if (
+        None in (was, elected)
+        or not lists
+        # A cut-over leaves the group Empty, which admits any list.
+        or plan.path is PathKind.CUT_OVER
+        # A step elects what it prefers: that is the plan's own doing.
+        or elected in {was, plan.target, *(names[0] for names in lists)}
+    ):
         return None
     lacking = [names for names in lists if elected not in names]
     shown = " and ".join(f"[{', '.join(names)}]" for names in lacking)

@@ -54,8 +54,6 @@ from rebal.planner.timeouts import Speed, back_in_time, of_family
 from rebal.planner.verdict import agreed, opposite
 
 KEYS: Final = 4
-# What every list of Connect's workers has, and of Streams' instances.
-_PROGRAMS: Final = frozenset({"default", "stream"})
 STATELESS: Final = ("roundrobin", "range")
 """Assignors without user data, which every library has or takes from the application."""
 _KAFKA_GO: Final = "segmentio"
@@ -255,7 +253,8 @@ class GroupFacts:
         """
         workers = self.group.protocol_type == "connect"
         own = {"default"} if workers else {"stream"} if self.streams else set()
-        return bool(names) and _PROGRAMS.intersection(names) != own
+        # What every list of Connect's workers has, and of Streams' instances.
+        return bool(names) and {"default", "stream"}.intersection(names) != own
 
     @cached_property
     def sink(self) -> str | None:
@@ -475,7 +474,6 @@ def bridge_of(group: GroupFacts, client: str) -> Bridge:
             who = named if verdict is Tri.NO else f"the client of {named} is not known"
             return Bridge(verdict=verdict, why=f"{why}: {who}", members=members)
     held = [group.names_held(facts.member) for facts in group.members]
-    usual = families()[client].newest_list
 
     # A custom class under one of these names may need user data.
     known = [name for name in STATELESS if name not in group.borrowed]
@@ -484,7 +482,7 @@ def bridge_of(group: GroupFacts, client: str) -> Bridge:
         key=lambda name: (
             name != elected,
             not all(name in names for names in held),
-            name not in usual,
+            name not in families()[client].newest_list,
         ),
     )
     return Bridge(verdict=Tri.YES, assignor=nearest)

@@ -35,8 +35,6 @@ _NEEDS: Final = {
 }
 # Java's Integer.MAX_VALUE, the default of both: no limit.
 _NO_LIMIT: Final = 2**31 - 1
-# A Streams program, or a consumer: an Empty group does not show which one used it last.
-_PROGRAM_TYPES: Final = (None, "", "consumer", "streams")
 
 
 class Answer(Record, frozen=True, kw_only=True):
@@ -426,7 +424,8 @@ def crosses(context: Context) -> bool:
     if not context.members:
         return (
             group.state is GroupState.EMPTY
-            and group.protocol_type in _PROGRAM_TYPES
+            # A Streams program, or a consumer: the group does not show which one used it last.
+            and group.protocol_type in (None, "", "consumer", "streams")
             and context.goal in ran_other
         )
     return ran_other.get(context.goal, False)

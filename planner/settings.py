@@ -39,9 +39,9 @@ class _Form(Record, frozen=True, kw_only=True):
     closes: tuple[str, ...] = ()
 
 
-_CONNECTOR: Final = _Form(name="connector configuration", line="consumer.override.{key}={value}")
 _OBJECT: Final = '    "{key}": "{value}",'
 _FORMS: Final = {
+    "connector": (_Form(name="connector configuration", line="consumer.override.{key}={value}"),),
     "java": (
         _Form(name="Java properties"),
         _Form(
@@ -329,7 +329,7 @@ def _texts(
                 ]
             ),
         )
-        for form in ((_CONNECTOR,) if connector and family == "java" else _FORMS[family])
+        for form in _FORMS["connector" if connector and family == "java" else family]
     )
 
 

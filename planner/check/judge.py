@@ -410,7 +410,18 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
             and not two.declared.session_timeout_ms
             and (two.declared.heartbeat_ms or 0) >= _OLD_SESSION
             # What started before starts again.
-            and (one is None or any(aspects(one)[n] != aspects(two)[n] for n in _OF_SESSIONS)),
+            and (
+                one is None
+                or any(
+                    aspects(one)[name] != aspects(two)[name]
+                    for name in (
+                        "library",
+                        "product",
+                        "heartbeat.interval.ms",
+                        "session.timeout.ms",
+                    )
+                )
+            ),
             Tri.CANNOT_TELL,
             f"Java before 3.0 does not start with a heartbeat.interval.ms of {_OLD_SESSION} or "
             "more where no session.timeout.ms is set, and no file names the version",

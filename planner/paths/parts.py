@@ -44,7 +44,6 @@ from rebal.planner.verdict import reasons
 _KIP_429: Final = "rebalance-total, failed-rebalance-total and last-rebalance-seconds-ago"
 _JAVA: Final = ("java", "streams")
 _ALL_PODS: Final = '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}'
-_NO_SURGE: Final = (None, "0", "0%")
 
 
 _STARTED: Final = Cost(
@@ -314,7 +313,9 @@ def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) 
     by_limit: dict[str, list[str]] = defaultdict(list)
     for workload, surge in _workloads(rest).items():
         limit = f"; set maxSurge 0 and maxUnavailable 1 (maxSurge is {surge})"
-        by_limit["" if surge in _NO_SURGE else limit].append(f"{workload.kind} {workload.name}")
+        by_limit["" if surge in (None, "0", "0%") else limit].append(
+            f"{workload.kind} {workload.name}"
+        )
     for limit, named in by_limit.items():
         yield f"{listed(named, 2)}: pause autoscaler and GitOps sync{limit}"
 

@@ -119,10 +119,6 @@ _NO_USER_DATA: Final = (
 _SETTINGS_FIRST: Final = (
     "first give the group the settings that the program loses: --details has commands"
 )
-_NO_PROGRAM: Final = (
-    "--to streams needs a Kafka Streams program, and --to classic a group of the streams protocol; "
-    "a KIP-848 group of consumers goes back with --to cooperative-sticky or --to range"
-)
 
 
 def over_kip848(context: Context, back: bool) -> PlannedPath:
@@ -376,7 +372,14 @@ def over_kip1071(context: Context) -> PlannedPath:
         )
     if context.members and context.group.type == context.goal:
         return PlannedPath(name=PathKind.FINISHED)
-    return PlannedPath(name=PathKind.NONE, reasons=(_NO_PROGRAM,))
+    return PlannedPath(
+        name=PathKind.NONE,
+        reasons=(
+            "--to streams needs a Kafka Streams program, and --to classic a group of the streams "
+            "protocol; a KIP-848 group of consumers goes back with --to cooperative-sticky or "
+            "--to range",
+        ),
+    )
 
 
 def _streams_step(context: Context) -> Step:

@@ -394,11 +394,11 @@ def what_decides(context: Context, found: Sequence[Facts]) -> str:
     """Return what was inferred of these members' clients and from which bytes, how to be sure
     without an answer, and that a command records the answer.
     """
-    known = [(f, f.member.software.evidence) for f in found if f.member.software is not None]
     told = {
         f"{' or '.join(facts.guesses) or 'no client'} ({said[0].detail})"
-        for facts, said in known
-        if said and said[0].detail
+        for facts in found
+        if (software := facts.member.software) is not None
+        if (said := software.evidence) and said[0].detail
     }
     inferred = f"Inferred: {'; '.join(sorted(told))}. " if told else ""
     others = list(_left(context, found))[_ANSWERS:]

@@ -39,8 +39,6 @@ from rebal.planner.verdict import reasons
 
 BROKER: Final = "broker"
 _TITLES: Final = {"java": "Java", "streams": "Streams", "connect": "Connect"}
-# Streams and Connect call themselves Java: the group tells them apart.
-_PROGRAMS: Final = ("streams", "connect")
 _CONDITIONS: Final[Mapping[str, Callable[[Context], bool]]] = MappingProxyType(
     {
         "to-cooperative": to_cooperative,
@@ -99,7 +97,8 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
 
 
 def _client_finding(context: Context, known: FaultSet) -> Iterator[Finding]:
-    family = known.software if known.software in _PROGRAMS else None
+    # Streams and Connect call themselves Java: the group tells them apart.
+    family = known.software if known.software in ("streams", "connect") else None
     met = _met(context)
     faults = [fault for fault in known.faults if met[fault.requires]]
     versions = [
