@@ -28,7 +28,7 @@ from rebal.groups.model import (
 )
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.facts import listed, names
-from rebal.planner.rehearsal.engine.leaders import EAGER
+from rebal.planner.rehearsal.engine.leaders import EAGER, FOREIGN
 from rebal.planner.rehearsal.engine.member import Process, RunningProcess
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.scripts import Scene, Script
@@ -254,9 +254,11 @@ def variant(scene: Scene, name: str) -> Scene:
         )
         for one in scene.running
     )
-    by = server_assignor(assignor, scene.topic_ids) if protocol == "consumer" else get(assignor)
-    spec = Spec(members=sent, partitions=scene.topics, replicas=scene.replicas, racks=scene.racks)
-    given = by.assign(spec)
+    others = {"uniform": server_assignor("uniform", scene.topic_ids), **FOREIGN}
+    by = others.get(assignor) or get(assignor)
+    given = by.assign(
+        Spec(members=sent, partitions=scene.topics, replicas=scene.replicas, racks=scene.racks)
+    )
     running = tuple(
         replace(
             one,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rebal.groups.durations import seconds_of, share_of
 from rebal.groups.errors import DocumentError
@@ -347,6 +348,9 @@ def test_the_group_runs_under_another_protocol_with_every_partition_owned() -> N
     assert variant(FOUR, "plan") is variant(FOUR, "now") is FOUR
     sticky = scene(("sticky",), ("sticky",), elected="sticky")
     assert variant(sticky, "eager").assignor == "sticky"
+    kafkajs = replace(FOUR, assignor="RoundRobinAssigner")
+    owned = [len(one.owned) for one in variant(kafkajs, "eager").running]
+    assert (variant(kafkajs, "eager").assignor, owned) == ("RoundRobinAssigner", [3, 3, 3, 3])
     for made in (eager, cooperative):
         assert sum(len(one.owned) for one in made.running) == 12
     script = ready_script("rolling", FOUR)
