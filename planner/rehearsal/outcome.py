@@ -280,14 +280,13 @@ def _squeezed(
     moments: Iterable[tuple[float, float, Doing, int]], columns: int, length: float, *, usual: bool
 ) -> Iterator[Stretch]:
     """Yield what each column shows, equal neighbours joined."""
-    found: list[dict[tuple[Doing, int], float]] = [{} for _ in range(columns)]
+    found = [defaultdict[tuple[Doing, int], float](float) for _ in range(columns)]
     for at, until, doing, owned in moments:
         first = min(int(at / length * columns), columns - 1)
         last = min(int(max(until / length * columns - 1e-9, first)), columns - 1)
         for column in range(first, last + 1):
             lasts = min(until, (column + 1) * length / columns) - max(at, column * length / columns)
-            cell = found[column]
-            cell[doing, owned] = cell.get((doing, owned), 0.0) + lasts
+            found[column][doing, owned] += lasts
     cells = [_usual(cell) if usual else _worst(cell) for cell in found]
     start = 0
     for column in range(1, columns + 1):

@@ -85,8 +85,6 @@ def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:
         yield count, "all at once"
 
 
-Lists = dict[str, tuple[str, ...]]
-
 _CONSUMER: Final = "consumer"
 _COOPERATIVE: Final = "cooperative-sticky"
 _EAGER: Final = "range"
@@ -335,7 +333,7 @@ class CostStart:
 
     # Lists
 
-    def _with_stand_ins(self) -> tuple[Lists, tuple[str, ...]]:
+    def _with_stand_ins(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
         roll = self._roll
         called, ids = self._called, [member.member_id for member in roll.snapshot.members]
         elected = roll.snapshot.group.assignor or ""

@@ -17,20 +17,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors import Assignment, Assignor, Owned, Spec, SpecMember
-from rebal.groups.assignors.client.kafka import EAGER as _EAGER
+from rebal.groups.assignors import Assignment, Assignor, Owned, Spec, SpecMember, connect
 from rebal.groups.assignors.client.kafka import KafkaAssignor
-from rebal.groups.assignors.connect import (
-    ConnectRound,
-    Item,
-    Memory,
-    Work,
-    after,
-    by_connector,
-    eager,
-    incremental,
-)
-from rebal.groups.assignors.connect import work_of as work_in
 from rebal.groups.assignors.server import ServerAssignor, Undecided
 from rebal.groups.jvmhash import utf16
 from rebal.groups.model import RebalanceProtocol
@@ -153,7 +141,7 @@ PROTOCOLS: Final[Mapping[str, frozenset[RebalanceProtocol]]] = {
 """Protocols of worker groups on the wire: EAGER, or both where they are incremental."""
 
 
-def work_of(connectors: Mapping[str, int]) -> Iterable[Item]:
+def work_of(connectors: Mapping[str, int]) -> Iterable[connect.Item]:
     """Return the connectors, each with its number of tasks, as what workers can run."""
     for name, tasks in connectors.items():
         yield from ((name, number) for number in (CONNECTOR, *range(tasks)))
@@ -164,11 +152,11 @@ class WorkerLeaders:
 
     def __init__(self, connectors: Mapping[str, int]) -> None:
         self._configured = frozenset(work_of(connectors))
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, connect.Memory] = {}
 
     def seat(self, leader: str, generation: int, running: Mapping[str, Owned]) -> None:
         """Begin with a leader that has led this generation."""
-        self._memories[leader] = Memory(
+        self._memories[leader] = connect.Memory(
             generation=generation,
             members=frozenset(running),
             previous=frozenset(item for work in running.values() for item in work),
@@ -190,16 +178,18 @@ class WorkerLeaders:
         scheduled.rebalance.max.delay.ms) are seconds.
         """
         if protocol == EAGER:
-            dealt = eager((one.member_id for one in members), self._configured)
+            dealt = connect.eager((one.member_id for one in members), self._configured)
             return {id_: list(work) for id_, work in dealt.items()}, 0.0
         # A worker's work has the order of its JoinGroup request.
-        held: dict[str, Work] = {
-            one.member_id: () if one.eager else work_in(by_connector(tuple(one.subscription.owned)))
+        held: dict[str, connect.Work] = {
+            one.member_id: ()
+            if one.eager
+            else connect.work_of(connect.by_connector(tuple(one.subscription.owned)))
             for one in members
         }
         led = next(one.subscription.generation for one in members if one.member_id == leader)
-        given, self._memories[leader] = incremental(
-            ConnectRound(
+        given, self._memories[leader] = connect.incremental(
+            connect.ConnectRound(
                 workers=held,
                 configured=self._configured,
                 generation=generation,
@@ -207,9 +197,9 @@ class WorkerLeaders:
                 now_ms=round(now * 1000) + 1,
                 max_delay_ms=round(max_delay * 1000),
             ),
-            self._memories.get(leader, Memory()),
+            self._memories.get(leader, connect.Memory()),
         )
-        made = {id_: list(after(held[id_], part)) for id_, part in given.items()}
+        made = {id_: list(connect.after(held[id_], part)) for id_, part in given.items()}
         return made, max((part.delay_ms for part in given.values()), default=0) / 1000
 
 
@@ -245,13 +235,16 @@ def kafka_go_range(spec: Spec) -> Assignment:
 
 FOREIGN: Final[Mapping[str, Assignor]] = {
     "RoundRobinAssigner": KafkaAssignor(
-        "RoundRobinAssigner", _EAGER, lambda p: kafkajs_round_robin(p.spec), lambda _: None
+        "RoundRobinAssigner",
+        PROTOCOLS[EAGER],
+        lambda p: kafkajs_round_robin(p.spec),
+        lambda _: None,
     )
 }
 """By name on the wire."""
 OF_FAMILY: Final[Mapping[tuple[str, str], Assignor]] = {
     ("segmentio", "range"): KafkaAssignor(
-        "range", _EAGER, lambda p: kafka_go_range(p.spec), lambda _: None
+        "range", PROTOCOLS[EAGER], lambda p: kafka_go_range(p.spec), lambda _: None
     )
 }
 """Assignors that have the name of one of Kafka's own and assign differently, by client family."""
