@@ -9,8 +9,6 @@ leader in its order. The Java one (ClassicGroup.members) has a java.util.HashMap
 KIP-848 group (ModernGroup.members) has an org.apache.kafka.timeline.TimelineHashMap. None shrinks.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum, IntEnum

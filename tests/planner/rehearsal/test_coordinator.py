@@ -1,7 +1,5 @@
 """Single rules of the coordinator that Kafka's source fixes, request by request."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest
@@ -13,7 +11,7 @@ from rebal.planner.rehearsal.engine.memory import (
     table_order,
     table_size,
 )
-from tests.planner.rehearsal.requests import Member, Table
+from tests.planner.rehearsal.scenes import Member, Table
 
 JAVA, SCALA = CoordinatorKind.JAVA, CoordinatorKind.SCALA
 

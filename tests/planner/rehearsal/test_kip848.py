@@ -22,11 +22,13 @@ from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of
 from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent
 from tests.planner.builder import group_of
-from tests.planner.rehearsal.requests import Member, Named, Table
 from tests.planner.rehearsal.scenes import (
     BOTH,
     DONE,
     RANGE,
+    Member,
+    Named,
+    Table,
     event,
     play,
     restart,

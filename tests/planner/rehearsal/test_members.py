@@ -1,7 +1,5 @@
 """What members do by KIP-429, KIP-568 and the clients' source, story by story."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rebalances without a clock: the what-ifs and the timed engine come to the same result."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,6 +1,4 @@
-"""Properties of the engine over random groups and random schedules of what happens to them."""
-
-from __future__ import annotations
+"""The engine over random groups and schedules of what happens to them, and what lanes show."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -14,9 +12,10 @@ from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.member import Process
 from rebal.planner.rehearsal.engine.memory import Brokers
 from rebal.planner.rehearsal.engine.world import World
+from rebal.planner.rehearsal.outcome import Doing, lanes
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scripts import Scene, Script, ScriptEvent
-from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, event, restart, scene
+from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, event, play, restart, scene
 
 SEEDS = range(40)
 OLD = {"range": RANGE, "roundrobin": ("roundrobin",), "sticky": ("sticky",)}
@@ -189,3 +188,30 @@ def _check(world: World, topics: dict[str, int], running: set[str]) -> None:
     else:
         counts = [len(pairs) for pairs in given.values()]
         assert max(counts) - min(counts) <= 1
+
+
+def test_a_restart_shows_as_down_and_then_owning_again() -> None:
+    run = play(scene(RANGE, RANGE), restart("m0"), event("wait", seconds=30))
+    drawn = lanes(run, 30)
+    assert [one.doing for one in drawn["m0"]] == [Doing.DOWN, Doing.IDLE, Doing.OWNS]
+    assert drawn["m0"][-1].partitions == 6
+    assert {one.partitions for one in drawn["m1"]} >= {0, 12, 6}
+    assert all(stretches[-1].end == 30 for stretches in drawn.values())
+
+
+def test_a_rejected_member_and_a_partition_with_two_owners_are_the_worst() -> None:
+    run = play(scene(RANGE, RANGE), restart("m0", to=DONE), event("wait", seconds=30))
+    assert lanes(run, 20)["m0"][-1].doing is Doing.REJECTED
+    late = event("busy", "m0", seconds=90, at=10)
+    run = play(scene(RANGE, RANGE, rebalance=60.0), late)
+    assert Doing.TWICE in {one.doing for one in lanes(run, 40)["m0"]}
+    assert Doing.TWICE in {one.doing for one in lanes(run, 40)["m1"]}
+
+
+def test_the_usual_state_of_a_column_hides_a_short_stop_but_no_danger() -> None:
+    run = play(scene(RANGE, RANGE, RANGE), restart("m0"), event("wait", seconds=3600))
+    assert lanes(run, 60)["m1"][0].doing is Doing.IDLE
+    assert {one.doing for one in lanes(run, 60, usual=True)["m1"]} == {Doing.OWNS}
+    late = event("busy", "m0", seconds=65, at=10)
+    run = play(scene(RANGE, RANGE, rebalance=60.0), late, event("wait", seconds=3600))
+    assert Doing.TWICE in {one.doing for one in lanes(run, 20, usual=True)["m1"]}

@@ -1,7 +1,5 @@
 """Ready scripts, script files and parameters: what they make of a group."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Connect workers in the engine: exact assignments, and lost work that waits (KIP-415)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

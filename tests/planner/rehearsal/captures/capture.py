@@ -1,7 +1,5 @@
 """A capture as its README describes it: what the brokers wrote, and what was done to each group."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

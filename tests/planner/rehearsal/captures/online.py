@@ -1,7 +1,5 @@
 """A KIP-848 group in a capture: its records, folded up to one moment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 
