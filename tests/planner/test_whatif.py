@@ -26,15 +26,11 @@ from rebal.groups.model import (
 )
 from rebal.planner.rehearsal.spec import CannotSimulateError, Owners, start_of
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError, leader_time
-from rebal.planner.rehearsal.whatif.simulation import MemberShift, Simulation, Spread, simulate
+from rebal.planner.rehearsal.whatif.simulation import Simulation, Spread, simulate
 from tests.assignors.restless import restless
 from tests.examples import examples
 from tests.groups.stable import stable_group
 from tests.planner.owners import group, member, snapshots
-
-
-def by_name(simulation: Simulation) -> dict[str, MemberShift]:
-    return {shift.name: shift for shift in simulation.members}
 
 
 def flat(partitions: object) -> dict[str, str]:
@@ -129,7 +125,7 @@ def test_a_kip848_group_asks_no_client_for_an_assignment() -> None:
         simulate(snapshot, "sticky")
     made = simulate(snapshot, "range")
     assert (made.assignor, made.server_side) == ("range", True)
-    assert flat(by_name(made)["a"].then) == {"orders": "0-7"}
+    assert flat(made.members[0].then) == {"orders": "0-7"}
 
 
 def test_subscribed_topics_stand_in_for_a_subscription() -> None:
@@ -418,14 +414,12 @@ def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
     )
 
 
-@pytest.fixture
-def settled() -> GroupSnapshot:
-    """As it is after its first rebalance, in which nobody had anything to give up."""
-    return captured(restless(), assign("cooperative-sticky", restless()))
+# As it is after its first rebalance, in which nobody had anything to give up.
+SETTLED = captured(restless(), assign("cooperative-sticky", restless()))
 
 
-def test_it_rests_until_the_next_rebalance_and_the_screen_says_so(settled: GroupSnapshot) -> None:
-    made = simulate(settled, "cooperative-sticky")
+def test_it_rests_until_the_next_rebalance_and_the_screen_says_so() -> None:
+    made = simulate(SETTLED, "cooperative-sticky")
     assert [(one.revoked, one.assigned) for one in made.rounds] == [(3, 0), (0, 3)]
     assert (made.stable, made.moved, made.stays) == (True, 0, 17)
     assert made.again == 3
@@ -435,13 +429,11 @@ def test_it_rests_until_the_next_rebalance_and_the_screen_says_so(settled: Group
 
 
 @pytest.mark.parametrize("assignor", [*NAMES, "uniform"])
-def test_a_group_that_subscribes_alike_stays_as_it_is(
-    settled: GroupSnapshot, assignor: str
-) -> None:
+def test_a_group_that_subscribes_alike_stays_as_it_is(assignor: str) -> None:
     spec = restless()
     topics = tuple(spec.partitions)
     changes = Changes(remove_members=tuple(m.member_id for m in spec.members[1:]))
-    assert simulate(settled, assignor, changes).again == 0
+    assert simulate(SETTLED, assignor, changes).again == 0
     alike = Spec(
         members=tuple(m.__class__(member_id=m.member_id, topics=topics) for m in spec.members),
         partitions=spec.partitions,

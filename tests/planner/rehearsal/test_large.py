@@ -8,7 +8,7 @@ from rebal.planner.rehearsal.engine.member import Process
 from rebal.planner.rehearsal.outcome import endangered
 from rebal.planner.rehearsal.rehearse import Rollout, chosen, rehearse, restart_kinds
 from rebal.planner.rehearsal.scene import scene_of
-from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent, restarts, rollout
+from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent, restarts, rollout
 from tests.planner.rehearsal.scenes import BOTH, DONE, RANGE, scene
 from tests.planner.test_cost import sized
 
@@ -39,7 +39,6 @@ def test_one_of_each_kind_predicts_about_what_all_restarts_cost(
     assert made.too_long
     some = made.rehearse(seed=4)
     whole = rehearse(where, script, seed=9, keep=False)
-    assert some.sampled is not None
     assert some.sampled.restarts == len(script.events)
     assert some.sampled.rehearsed < some.sampled.restarts / 2
     measures, exact = some.measures, whole.measures
@@ -57,23 +56,17 @@ def test_one_of_each_kind_predicts_about_what_all_restarts_cost(
     assert not endangered(some)
 
 
-def group(count: int) -> Scene:
-    return scene(*[RANGE] * count)
-
-
-def rolling(where: Scene, *, to: tuple[str, ...]) -> list[ScriptEvent]:
-    names = [(one.process.name,) for one in where.running]
-    return restarts("step 1", to, names, batch=1)
+SIXTY = scene(*[RANGE] * 60)
+ROLLING = restarts("step 1", BOTH, [(one.process.name,) for one in SIXTY.running], batch=1)
 
 
 def test_a_member_that_is_rejected_is_rehearsed_and_in_the_notes() -> None:
     """One of sixty restarts with a list of its own is rejected, wherever it stands."""
-    where = group(60)
     for place in (1, 31, 58):
-        events = rolling(where, to=BOTH)
+        events = [*ROLLING]
         events[place] = replace(events[place], assignors=("sticky",))
-        some = Rollout(where, Script(events=tuple(events))).rehearse()
-        name = where.running[place].process.name
+        some = Rollout(SIXTY, Script(events=tuple(events))).rehearse()
+        name = SIXTY.running[place].process.name
         assert endangered(some)
         assert some.measures.rejected == 1
         assert name in {note.who for note in some.notes if note.what == "rejected"}
@@ -82,35 +75,29 @@ def test_a_member_that_is_rejected_is_rehearsed_and_in_the_notes() -> None:
 
 
 def test_scripts_in_which_other_things_happen_are_rehearsed_whole() -> None:
-    where = group(60)
-    events = rolling(where, to=BOTH)
-    assert Rollout(where, Script(events=tuple(events))).too_long
+    assert Rollout(SIXTY, Script(events=tuple(ROLLING))).too_long
     for event in (
-        ScriptEvent(do=Deed.KILL, members=events[0].members),
+        ScriptEvent(do=Deed.KILL, members=("m0",)),
         ScriptEvent(do=Deed.COORDINATOR),
-        replace(events[3], after=1.0),
-        ScriptEvent(do=Deed.STOP, members=events[3].members),
+        replace(ROLLING[3], after=1.0),
+        ScriptEvent(do=Deed.STOP, members=("m3",)),
     ):
-        assert not Rollout(where, Script(events=(*events, event))).too_long
+        assert not Rollout(SIXTY, Script(events=(*ROLLING, event))).too_long
 
 
 def test_the_leaders_restart_is_rehearsed() -> None:
-    where = group(60)
-    script = Script(events=tuple(rolling(where, to=BOTH)))
+    script = Script(events=tuple(ROLLING))
     for place in (17, 44):
-        led = Rollout(replace(where, leader=where.running[place].member_id), script)
+        led = Rollout(replace(SIXTY, leader=SIXTY.running[place].member_id), script)
         assert {0, place, 59} <= set(led._chosen.places)
 
 
 def test_a_stop_of_all_before_their_start_is_one_restart() -> None:
-    where = group(60)
-    events = rolling(where, to=BOTH)
-    names = tuple(one.process.name for one in where.running)
+    names = tuple(one.process.name for one in SIXTY.running)
     stop = ScriptEvent(do=Deed.STOP, members=names, phase="step 2")
     (start,) = restarts("", DONE, [names], batch=0)
-    script = Script(events=(*events, stop, start))
-    some, whole = Rollout(where, script).rehearse(), rehearse(where, script, keep=False)
-    assert some.sampled is not None
+    script = Script(events=(*ROLLING, stop, start))
+    some, whole = Rollout(SIXTY, script).rehearse(), rehearse(SIXTY, script, keep=False)
     assert some.sampled.restarts == 61
     assert some.phases[-1].name == "step 2"
     assert some.phases[-1].measures.unowned == pytest.approx(

@@ -16,6 +16,7 @@ from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from tests.planner.builder import group_of
+from tests.planner.rehearsal.scenes import RANGE, event, scene, with_processes
 
 
 class Counting:
@@ -96,22 +97,20 @@ def then(told: Simulation) -> dict[tuple[str, int], str]:
 
 def agreed(group: GroupSnapshot, assignor: str, kind: str, seed: int) -> Simulation:
     """Tell what a what-if makes of a change of this kind, and hold the timed engine to it."""
-    scene, _ = scene_of(group)
+    where, _ = scene_of(group)
     called = names(group.members)
     gone = group.members[-1].member_id
     if kind == "leave":
         changes = Changes(remove_members=(gone,))
-        event = ScriptEvent(do=Deed.STOP, members=(called[gone],))
+        deed = ScriptEvent(do=Deed.STOP, members=(called[gone],))
     elif kind == "grow":
         changes = Changes(add_partitions={"t0": 3})
-        event = ScriptEvent(do=Deed.PARTITIONS, topic="t0", count=scene.topics["t0"] + 3)
+        deed = ScriptEvent(do=Deed.PARTITIONS, topic="t0", count=where.topics["t0"] + 3)
     else:
         changes = Changes()
-        event = ScriptEvent(
-            do=Deed.ENFORCE_REBALANCE, members=(called[group.members[0].member_id],)
-        )
+        deed = ScriptEvent(do=Deed.ENFORCE_REBALANCE, members=(called[group.members[0].member_id],))
     told = simulate(group, assignor, changes)
-    run = rehearse(scene, Script(events=(event,)), seed=seed)
+    run = rehearse(where, Script(events=(deed,)), seed=seed)
     assert run.measures.rebalances == told.rebalances
     assert run.measures.twice == 0
     assert owners(run) == then(told)
@@ -146,29 +145,17 @@ def test_what_if_and_timed_engine_agree_on_targets_of_a_kip848_group(assignor: s
 def test_members_of_a_custom_assignor_remember_what_it_makes_of_assignments(eager: bool) -> None:
     protocols = [RebalanceProtocol.EAGER, *(() if eager else (RebalanceProtocol.COOPERATIVE,))]
     timed, clockless = Counting(*protocols), Counting(*protocols)
-    group = captured(Random(1), "counting")
-    here = names(group.members)[group.members[0].member_id]
-    again = ScriptEvent(do=Deed.ENFORCE_REBALANCE, members=(here,))
-    scene, _ = scene_of(group)
-    made = get("range").assign(
-        Spec(
-            members=tuple(
-                SpecMember(member_id=one.member_id, topics=one.process.topics)
-                for one in scene.running
-            ),
-            partitions=scene.topics,
-        )
-    )
-    running = (replace(one, owned=tuple(made[one.member_id])) for one in scene.running)
-    scene = replace(scene, running=tuple(running))
-    run = rehearse(scene, Script(events=(again, again, again)), assignors={"counting": timed})
+    where = with_processes(scene(RANGE, RANGE, RANGE), assignors=("counting",))
+    again = event("enforce-rebalance", "m0")
+    script = Script(events=(again, again, again))
+    run = rehearse(replace(where, assignor="counting"), script, assignors={"counting": timed})
     assert (run.measures.rebalances, run.measures.moved) == (3, 0)
     members = tuple(
         SpecMember(member_id=one.member_id, topics=one.process.topics, owned=tuple(one.owned))
-        for one in scene.running
+        for one in where.running
     )
     protocol = RebalanceProtocol.EAGER if eager else RebalanceProtocol.COOPERATIVE
-    rounds = Rounds(Spec(members=members, partitions=scene.topics), clockless, protocol)
+    rounds = Rounds(Spec(members=members, partitions=where.topics), clockless, protocol)
     for _ in range(3):
         rounds.rebalance()
     for seen in (timed.seen, clockless.seen):

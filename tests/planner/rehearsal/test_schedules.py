@@ -1,7 +1,6 @@
 """The engine over random groups and schedules of what happens to them, and what lanes show."""
 
 from collections import Counter
-from dataclasses import dataclass
 from random import Random
 
 import pytest
@@ -21,15 +20,8 @@ SEEDS = range(40)
 OLD = {"range": RANGE, "roundrobin": ("roundrobin",), "sticky": ("sticky",)}
 
 
-@dataclass(frozen=True)
-class Story:
+def story(seed: int, *, disturbed: bool) -> tuple[Scene, Script]:
     """A group, its two bounces in order, and disturbances in between."""
-
-    where: Scene
-    events: tuple[ScriptEvent, ...]
-
-
-def story(seed: int, *, disturbed: bool) -> Story:
     random = Random(seed)
     old = random.choice(sorted(OLD))
     mixed = ("cooperative-sticky", old)
@@ -68,7 +60,7 @@ def story(seed: int, *, disturbed: bool) -> Story:
             events.append(event("coordinator", seconds=random.random() * 5))
             # A rebalance after it makes every list whole; a static member restarts for that.
             events += [restart(name) for name in names]
-    return Story(where, tuple(events))
+    return where, Script(events=tuple(events))
 
 
 def _disturbance(random: Random, names: list[str]) -> ScriptEvent:
@@ -86,22 +78,21 @@ def _disturbance(random: Random, names: list[str]) -> ScriptEvent:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_correct_plan_owns_nothing_twice_and_ends_cooperative(seed: int) -> None:
-    told = story(seed, disturbed=False)
-    run = rehearse(told.where, Script(events=told.events), seed=seed)
+    where, script = story(seed, disturbed=False)
+    run = rehearse(where, script, seed=seed)
     assert run.at_rest
     assert (run.state, run.assignor) == ("Stable", "cooperative-sticky")
     assert run.measures.twice == run.measures.rejected == 0
     assert {member.protocol for member in run.members} == {"COOPERATIVE"}
     counts = [member.owned for member in run.members]
-    assert sum(counts) == told.where.topics["orders"]
+    assert sum(counts) == where.topics["orders"]
     assert max(counts) - min(counts) <= 1
 
 
 def test_only_members_past_a_timeout_own_what_another_owns() -> None:
     twice = 0
     for seed in SEEDS:
-        told = story(seed, disturbed=True)
-        run = rehearse(told.where, Script(events=told.events), seed=seed)
+        run = rehearse(*story(seed, disturbed=True), seed=seed)
         assert run.at_rest, seed
         assert run.measures.twice == pytest.approx(run.measures.twice_past), seed
         twice += run.measures.twice_past > 0
@@ -111,10 +102,9 @@ def test_only_members_past_a_timeout_own_what_another_owns() -> None:
 @pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_one_run_is_a_function_of_its_input_and_seed(seed: int) -> None:
     told = story(seed, disturbed=True)
-    script = Script(events=told.events)
-    run = rehearse(told.where, script, seed=seed)
-    assert run == rehearse(told.where, script, seed=seed)
-    assert run != rehearse(told.where, script, seed=seed + 1)
+    run = rehearse(*told, seed=seed)
+    assert run == rehearse(*told, seed=seed)
+    assert run != rehearse(*told, seed=seed + 1)
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, 2178])

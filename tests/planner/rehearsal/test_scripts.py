@@ -50,7 +50,6 @@ def error(text: str, **more: Any) -> ScriptError:
 
 
 def restarted(script: Script | None) -> list[tuple[str, ...]]:
-    assert script is not None
     return [event.members for event in script.events if event.do is Deed.RESTART]
 
 
@@ -68,14 +67,12 @@ def test_rolling_takes_one_member_at_a_time_and_more_where_a_batch_says_so() -> 
 def test_members_of_one_host_restart_together_and_those_without_one_alone() -> None:
     made = ready_script("by-host", FOUR, ScriptPace(hosts={"a": ["m0", "m2"], "b": ["m1", "gone"]}))
     assert restarted(made) == [("m0", "m2"), ("m1",), ("m3",)]
-    assert made is not None
     assert [event.phase for event in made.events] == ["host a", "host b", "m3"]
 
 
 @pytest.mark.parametrize("name", READY)
 def test_every_ready_script_comes_to_rest_without_a_danger(name: str) -> None:
     script = ready_script(name, FOUR)
-    assert script is not None
     run = rehearse(FOUR, script)
     assert (run.at_rest, run.state) == (True, "Stable")
     assert run.measures.rejected == 0
@@ -90,7 +87,6 @@ def test_every_ready_script_comes_to_rest_without_a_danger(name: str) -> None:
 def test_blue_green_ends_with_the_new_members_alone(static: bool) -> None:
     where = scene(RANGE, RANGE, RANGE, RANGE, static=static)
     script = ready_script("blue-green", where)
-    assert script is not None
     run = rehearse(where, script)
     # Copies of static members have instance ids of their own.
     assert told(run, "rejected") == []
@@ -352,7 +348,6 @@ def test_the_group_runs_under_another_protocol_with_every_partition_owned() -> N
     for made in (eager, cooperative):
         assert sum(len(one.owned) for one in made.running) == 12
     script = ready_script("rolling", FOUR)
-    assert script is not None
     first, second = (rehearse(one, script).measures for one in (eager, cooperative))
     assert first.stopped > second.stopped
     assert first.rebalances < second.rebalances

@@ -16,8 +16,15 @@ from rebal.planner.rehearsal.engine.member import SimulatedMember
 from rebal.planner.rehearsal.engine.memory import Error, JoinRequest
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
-from tests.planner.rehearsal.captures.capture import BEAT, Capture, Owned, Record
-from tests.planner.rehearsal.captures.online import OnlineGroup, folded, topic_names
+from tests.planner.rehearsal.captures.capture import (
+    BEAT,
+    Capture,
+    OnlineGroup,
+    Owned,
+    Record,
+    folded,
+    topic_names,
+)
 from tests.planner.rehearsal.captures.story import Story
 
 _STICKY = frozenset({"sticky", "cooperative-sticky"})
