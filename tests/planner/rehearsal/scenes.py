@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rebal.groups.assignors import Spec, SpecMember, get
+from rebal.groups.assignors import Assignment, Owned, Spec, SpecMember, get
 from rebal.groups.model import CoordinatorKind
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
@@ -93,6 +93,31 @@ def told(run: Rehearsal, what: str) -> list[tuple[str, str]]:
 
 def assignors(run: Rehearsal) -> list[str | None]:
     return [one.assignor for one in run.rebalances]
+
+
+class Counting:
+    """A custom assignor: each member's user data is how many assignments it has received."""
+
+    name = "counting"
+
+    def __init__(self, *protocols: str) -> None:
+        self.supported_protocols = frozenset(protocols)
+        self.seen: list[tuple[tuple[str, bytes | None, int], ...]] = []
+
+    def subscription_user_data(self, member: SpecMember) -> bytes | None:
+        return member.user_data
+
+    def assign(self, spec: Spec) -> Assignment:
+        self.seen.append(tuple((m.member_id, m.user_data, len(m.owned)) for m in spec.members))
+        return get("range").assign(spec)
+
+    def on_assignment(
+        self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
+    ) -> SpecMember:
+        count = int(member.user_data or b"0") + 1
+        return replace(
+            member, owned=tuple(assigned), generation=generation, user_data=b"%d" % count
+        )
 
 
 class Named(Chance):

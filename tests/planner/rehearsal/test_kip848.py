@@ -1,7 +1,5 @@
 """KIP-848 in the engine: epochs, reconciliation, static members, callbacks, conversions."""
 
-from __future__ import annotations
-
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.assignors import Assignment, Owned, Spec, SpecMember, get
-from rebal.groups.model import RebalanceProtocol
+from rebal.groups.assignors import Spec, SpecMember
 from rebal.planner.rehearsal.engine.leaders import kafka_go_range
 from rebal.planner.rehearsal.engine.member import Process, retries_after
 from rebal.planner.rehearsal.rehearse import rehearse, rehearse_often
@@ -15,6 +14,7 @@ from tests.planner.rehearsal.scenes import (
     BOTH,
     DONE,
     RANGE,
+    Counting,
     assignors,
     event,
     play,
@@ -151,46 +151,28 @@ def test_process_that_is_stopped_before_it_joins_never_joins() -> None:
     assert told(run, "started") == []
 
 
-class Moving:
-    """A custom assignor that gives all partitions to the members in turn, owned or not."""
-
-    name, version = "moving", 0
-    supported_protocols = frozenset({RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE})
-
-    def subscription_user_data(self, member: SpecMember) -> bytes | None:
-        return None
-
-    def assign(self, spec: Spec) -> Assignment:
-        return get("roundrobin").assign(spec)
-
-    def on_assignment(
-        self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
-    ) -> SpecMember:
-        return member
-
-
 def custom(*lists: tuple[str, ...]) -> Scene:
-    """A group that elected `moving`: m0 leads."""
+    """A group that elected `counting`: m0 leads."""
     where = scene(*(RANGE for _ in lists))
     for number, list_ in enumerate(lists):
         where = with_processes(where, f"m{number}", assignors=list_)
-    return replace(where, assignor="moving")
+    return replace(where, assignor="counting")
 
 
 def test_cooperative_leader_fails_on_an_assignment_that_hands_over_what_is_owned() -> None:
-    where = custom(("moving",), ("moving",))
-    script = Script(events=(late("moving"),))
-    run = rehearse(where, script, assignors={"moving": Moving()})
+    where = custom(("counting",), ("counting",))
+    script = Script(events=(late("counting"),))
+    run = rehearse(where, script, assignors={"counting": Counting("EAGER", "COOPERATIVE")})
     assert told(run, "failed as leader")[0][0] == "m0"
     assert run.members[0].state == "stopped"
 
 
 def test_eager_leader_does_not_validate_and_partitions_are_owned_twice() -> None:
     # m0 leads with an EAGER list: nobody checks the custom class. m1 is busy with what it keeps.
-    where = custom(("moving", "range"), ("moving",))
+    where = custom(("counting", "range"), ("counting",))
     busy = [event("busy", "m0", seconds=21, at=9), event("busy", "m1", seconds=20, at=20)]
-    script = Script(events=(busy[0], late("moving"), busy[1]))
-    run = rehearse(where, script, assignors={"moving": Moving()})
+    script = Script(events=(busy[0], late("counting"), busy[1]))
+    run = rehearse(where, script, assignors={"counting": Counting("EAGER", "COOPERATIVE")})
     assert told(run, "failed as leader") == []
     assert run.measures.twice > 10
     # cooperative-sticky hands over nothing that is owned.

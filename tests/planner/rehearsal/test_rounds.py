@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.assignors import NAMES, Assignment, Owned, Spec, SpecMember, get
+from rebal.groups.assignors import NAMES, Spec, SpecMember
 from rebal.groups.model import GroupSnapshot, Partitions, RebalanceProtocol
 from rebal.planner.facts import names
 from rebal.planner.rehearsal.engine.leaders import Rounds
@@ -16,32 +16,7 @@ from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import Simulation, simulate
 from tests.planner.builder import group_of
-from tests.planner.rehearsal.scenes import RANGE, event, scene, with_processes
-
-
-class Counting:
-    """A custom assignor: each member's user data is how many assignments it has received."""
-
-    name = "counting"
-
-    def __init__(self, *protocols: RebalanceProtocol) -> None:
-        self.supported_protocols = frozenset(protocols)
-        self.seen: list[tuple[tuple[str, bytes | None, int], ...]] = []
-
-    def subscription_user_data(self, member: SpecMember) -> bytes | None:
-        return member.user_data
-
-    def assign(self, spec: Spec) -> Assignment:
-        self.seen.append(tuple((m.member_id, m.user_data, len(m.owned)) for m in spec.members))
-        return get("range").assign(spec)
-
-    def on_assignment(
-        self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
-    ) -> SpecMember:
-        count = int(member.user_data or b"0") + 1
-        return replace(
-            member, owned=tuple(assigned), generation=generation, user_data=b"%d" % count
-        )
+from tests.planner.rehearsal.scenes import RANGE, Counting, event, scene, with_processes
 
 
 def captured(random: Random, assignor: str, *, kip848: bool = False) -> GroupSnapshot:

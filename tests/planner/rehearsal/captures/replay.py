@@ -1,7 +1,5 @@
 """Replay of a captured group: what the engine says beside what the capture holds."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +100,7 @@ class Comparison:
         else:
             self.differences.append(found)
 
-    def take(self, other: Comparison) -> None:
+    def take(self, other: "Comparison") -> None:
         self.expected += other.expected
         self.matched += other.matched
         self.differences += other.differences

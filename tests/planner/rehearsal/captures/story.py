@@ -1,7 +1,5 @@
 """A captured group's timeline as a script, and its recorded ids and polls in place of chance."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -66,7 +64,7 @@ class Story:
         self.events += self._grown(capture)
         self.events.sort(key=lambda event: event.at or 0.0)
 
-    def chance(self, seed: int) -> Recorded:
+    def chance(self, seed: int) -> "Recorded":
         return Recorded(self, Random(seed))
 
     def since(self, t_ms: float) -> float:
