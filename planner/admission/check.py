@@ -143,8 +143,11 @@ def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
 def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
     """Return the memory after `event`; a join counts as admitted."""
     if isinstance(event, LeaveEvent):
-        came = tuple(entry for entry in memory.came if entry.member_id != event.member_id)
-        return replace(memory, left=memory.left | {event.member_id}, came=came)
+        return replace(
+            memory,
+            left=memory.left | {event.member_id},
+            came=tuple(entry for entry in memory.came if entry.member_id != event.member_id),
+        )
     if isinstance(event, Settle):
         return replace(memory, settled=True)
     same = _same_instance(memory, event)
@@ -294,13 +297,12 @@ def _too_many(memory: CoordinatorMemory, join: JoinEvent) -> Admission | None:
 
 def _by_lists(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
     classic = memory.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
-    other = memory.protocol_type and join.protocol_type != memory.protocol_type
     rows = (
         (join.kip848, Tri.YES, "it is held against no list"),
         (join.assignors == (), Tri.NO, "it names no assignor"),
         (classic and memory.empty, Tri.YES, "the group is Empty then"),
         (
-            classic and other,
+            classic and memory.protocol_type not in (None, "", join.protocol_type),
             Tri.NO,
             f"the group's protocol type is {memory.protocol_type}, the join's is "
             f"{join.protocol_type} ({INCONSISTENT})",
@@ -359,8 +361,9 @@ def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
         )
     shown = f"[{', '.join(join.assignors)}]"
     if all(least for least, _ in worlds):
-        named = (each for each in join.assignors if all(each in least for least, _ in worlds))
-        name = next(named, None)
+        name = next(
+            (each for each in join.assignors if all(each in least for least, _ in worlds)), None
+        )
         return Admission(verdict=Tri.YES, reason=_why_yes(memory, name, elected))
     holding = list(_holding(memory, join.assignors))
     if not any(most for _, most in worlds):

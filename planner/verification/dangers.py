@@ -116,16 +116,14 @@ def dangers(
     first, `rejected` the clients that were rejected and have not rejoined.
     """
     return (
-        *_rejected(rejected, context),
+        *([_rejected(rejected, context)] if rejected else []),
         *_storm(plan, seen, context),
         *_idle(plan, seen, context),
         *_lag(seen, context),
     )
 
 
-def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
-    if not out:
-        return
+def _rejected(out: Sequence[Outsider], context: Context) -> Danger:
     whom = ", ".join(
         dict.fromkeys(
             f"{one.label} "
@@ -143,7 +141,7 @@ def _rejected(out: Sequence[Outsider], context: Context) -> Iterator[Danger]:
     ]
     because = f" for sharing no assignor with {context.named(causes)}," if causes else ""
     errors = sorted({one.error for one in out if one.error})
-    yield Danger(
+    return Danger(
         kind=DangerKind.REJECTED,
         message=f"{whom}: rejected ({', '.join(errors)}){because} and not known to be back. A Java "
         "or kafka-python client stops after one rejection; librdkafka and franz-go retry and look "
@@ -469,9 +467,7 @@ def _committed(found: Mapping[Place, _Behind], what: str = "") -> str:
 
 
 def _places(member: Member) -> Iterator[Place]:
-    for topic, numbers in member.assignment.items():
-        for number in numbers:
-            yield topic, number
+    return ((topic, number) for topic, its in member.assignment.items() for number in its)
 
 
 def _place(lag: Lag) -> Place:

@@ -312,13 +312,12 @@ class AnswerLedger:
         self._elected(entry.assignor, entry.ids)
         for member in entry.members:
             self.first_seen.setdefault(member.member_id, entry.at)
-            if member.kept:
-                self.kept[member.member_id] = where
             for answer, steps in ((Tri.YES, member.made), (Tri.NO, member.lacks)):
                 for number in steps:
                     self._said[number, member.member_id][answer] = where
             for number in member.contradicted:
                 self.words.pop((number, member.member_id), None)
+        self.kept |= {member.member_id: where for member in entry.members if member.kept}
         for step in self._plan.steps:
             if step.id > entry.step:
                 self.before[step.id] |= entry.ids

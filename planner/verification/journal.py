@@ -259,8 +259,7 @@ def remembered(
     )
     now = (_merged(shown.get(_key(one), one), one) for one in look_of(plan, snapshot).rejected)
     merged = replace(snapshot, members=members, refusals=(*kept, *now))
-    refusals = tuple(_resolved(merged, one, looks) for one in merged.refusals)
-    return replace(merged, refusals=refusals)
+    return replace(merged, refusals=tuple(_resolved(merged, one, looks) for one in merged.refusals))
 
 
 def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Member:

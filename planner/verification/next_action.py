@@ -80,13 +80,12 @@ class Look:
         """Return the protocol with which members join the group, as this step brings it; empty
         where it brings none.
         """
-        if not self.context.members:
-            return ""
         changes = {
             (GroupType.CONSUMER, Aim.CONSUMER): consumer_change(None, self.step.config),
             (GroupType.STREAMS, Aim.STREAMS_PROTOCOL): "group.protocol=streams",
         }
-        return changes.get((self.context.group.type, self.step.aim), "")
+        change = changes.get((self.context.group.type, self.step.aim), "")
+        return change if self.context.members else ""
 
     @property
     def starts_alike(self) -> bool:
@@ -231,8 +230,7 @@ def start_rejected(look: Look) -> Advice | None:
     """Start the rejected clients, and the missing members beside them."""
     rejected, context = look.out(OutsiderKind.REJECTED), look.context
     out = [one for one in rejected if one.was_member or not context.is_stranger(one.list)]
-    unsettled = context.members and not context.stable
-    if not out or unsettled or look.starts_alike or look.others_stop_first:
+    if not out or wait_for_stable(look) or look.starts_alike or look.others_stop_first:
         return None
     # A rejected client under another name may be the dynamic member that is missing.
     here = {
@@ -494,14 +492,16 @@ def show_lists(look: Look) -> Advice | None:
     named, target = look.context.named(look.members(rest)), look.context.target
     at_odds = any(one.member_id in rest for one in look.context.snapshot.contradictions)
     lacks = look.step.aim is Aim.WIDEN and look.context.probed(target) is Tri.NO
-    why = first_reason(
-        (
-            (at_odds, f"the evidence on {named} contradicts itself (RB902)"),
-            (lacks, f"the probe shows that the list of one or more of {named} has no {target}"),
+    why = (
+        first_reason(
+            (
+                (at_odds, f"the evidence on {named} contradicts itself (RB902)"),
+                (lacks, f"the probe shows that the list of one or more of {named} has no {target}"),
+            )
         )
-    ) or (f"nothing shows the {look.step.brings} of {named}")
-    needs = Needs.DECLARED if now.by_hand_list else Needs.LISTS
-    made = advised.show(look.context, needs, why)
+        or f"nothing shows the {look.step.brings} of {named}"
+    )
+    made = advised.show(look.context, Needs.DECLARED if now.by_hand_list else Needs.LISTS, why)
     return _or_restart(look, made, look.members(rest), "or") if now.by_hand_list else made
 
 
@@ -530,11 +530,6 @@ def begin_next_step(look: Look) -> Actions | None:
     return _or_outdated(look, (made, withheld)) if made.action is not Action.NONE else None
 
 
-def wait_for_gate(look: Look) -> Advice | None:
-    """Wait for what keeps the gate open."""
-    return advised.wait(look.open.why[0]) if look.open is not None else None
-
-
 def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
     last = max(hidden, key=lambda one: (one.until, one.name))
     who = listed(last.behind) or "a static member that joined since"
@@ -553,8 +548,7 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
 
 def wait_for_commits(look: Look) -> Advice | None:
     """Wait until each owner was seen to commit what it is behind with."""
-    ends = look.later is None and look.fresh is None
-    reason = unread(look.plan, look.seen, look.context) if ends else None
+    reason = None if look.later or look.fresh else unread(look.plan, look.seen, look.context)
     return advised.wait(reason) if reason else None
 
 
@@ -584,7 +578,7 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     confirm_by_hand,
     show_lists,
     begin_next_step,
-    wait_for_gate,
+    lambda look: advised.wait(look.open.why[0]) if look.open is not None else None,
     lambda look: owner_for(look.context, look.seen),
     wait_for_commits,
     end,

@@ -109,13 +109,16 @@ def timeline_of(plan: Plan, entries: Sequence[JournalEntry]) -> Timeline:
 
 def _steps(plan: Plan, looks: Sequence[JournalEntry]) -> Iterator[StepTimeline]:
     for step in plan.steps:
-        within = [look for look in looks if look.step == step.id]
-        held = [look.at for look in within if look.gate is Tri.YES]
+        held = (
+            look.at
+            for look in looks
+            if look.step > step.id or (look.step == step.id and look.gate is Tri.YES)
+        )
         yield StepTimeline(
             step=step.id,
             title=step.title,
-            began=within[0].at if within else None,
-            held=min((*held, *(look.at for look in looks if look.step > step.id)), default=None),
+            began=next((look.at for look in looks if look.step == step.id), None),
+            held=min(held, default=None),
         )
 
 

@@ -308,12 +308,16 @@ def _config(
     missing member may start with its current one.
     """
     step = plan.step(advice.step)
-    starts = advice.action is Action.START and (advice.assignors or advice.change)
-    joins = starts or advice.action in (Action.RESTART, Action.CUT_OVER)
+    joins = advice.action in (Action.RESTART, Action.CUT_OVER) or (
+        advice.action is Action.START and (advice.assignors or advice.change)
+    )
     if step is None or not (joins and advice.recommended and advice.assignors == step.target_list):
         return ()
-    changed = [facts for facts in context.members if facts.member.member_id in advice.members]
-    clients = {facts.family if facts.family_proven else None for facts in changed}
+    clients = {
+        facts.family if facts.family_proven else None
+        for facts in context.members
+        if facts.member.member_id in advice.members
+    }
     own = tuple(one for one in step.config if None not in clients and one.family in clients)
     return (own or step.config) if {*advice.members} <= {*standings[step.id].to_do} else ()
 
@@ -363,11 +367,13 @@ def confirm(
     )
     if wrong is not None:
         raise NothingToConfirmError(f"--confirm {step}: {wrong}")
-    done = [f"{one.name} ({one.why})" for one in named]
     answered = first_reason(
         (
             (standing.gate is Tri.YES, "its gate holds"),
-            (not chosen, f"it is done already: {', '.join(done)}"),
+            (
+                not chosen,
+                "it is done already: " + ", ".join(f"{one.name} ({one.why})" for one in named),
+            ),
             *((not one.by_hand, f"{one.name}: {one.why}") for one in chosen),
         )
     )
