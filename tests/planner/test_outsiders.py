@@ -1,4 +1,4 @@
-"""Who is out: one record for each client, from the logs, the plan and its journal."""
+"""Who is out of the group, who left before the plan, and how an empty group starts again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.model import GroupSnapshot, GroupState, Tri
 from rebal.planner.admission.check import member_of, still_out
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Action, Plan
+from rebal.planner.commands import Given
+from rebal.planner.plan import Action
+from rebal.planner.paths import make_plan
+from rebal.planner.plan import Accepted, Plan
 from rebal.planner.verification.outsiders import Doubt, OutsiderKind
 from rebal.planner.verification.verify import Standing, verify
-from tests.planner.builder import group_of
-from tests.planner.looks import Story, app, look
-from tests.planner.plans import BOTH, DONE, NO_LIMIT, RANGE
+from tests.planner.builder import AT, group_of
+from tests.planner.every_path import PLANS
+from tests.planner.looks import Story, app, back_from, id_of, look, pods
+from tests.planner.plans import BOTH, DONE, NO_LIMIT, RANGE, plan, rules
 
 OUT = {"client": "app-9", "list": ["roundrobin"]}
 AUTOMATIC = "consumer-checkout-1"
@@ -303,3 +309,244 @@ def test_rejected_client_has_its_address_where_its_name_is_shared(
     made = verify(plan, [], look(9.1, members, refusals=[refusal]))
     assert (made.advice.action, made.advice.names) == (Action.START, (name,))
     assert made.next.startswith(f"start {name} with")
+
+
+KEPT = Given(plan="plan.yaml")
+
+
+def left(name: str = "a2", names: list[str] | None = None, at: int = -1, **more: Any) -> Any:
+    return {"id": name, "list": RANGE if names is None else names, "at": at, "left": True, **more}
+
+
+def before(*gone: Any, lists: list[str] | None = None, **more: Any) -> GroupSnapshot:
+    members = pods(1, 1, list=lists or RANGE)
+    return group_of({"members": members, "departed": list(gone), "reloaded": False, **more})
+
+
+def planned(*gone: Any, **more: Any) -> Plan:
+    return make_plan(before(*gone), given=KEPT, **more)
+
+
+def widened(minutes: int, *gone: Any, **more: Any) -> GroupSnapshot:
+    """The two members after the first bounce."""
+    members = pods(2, 2, list=BOTH)
+    return look(minutes, members, departed=list(gone), elected="cooperative-sticky", **more)
+
+
+def asks(standing: Standing) -> bool:
+    """It asks about the departed member and opens no step."""
+    asked = "RB121" in rules(standing)
+    if asked:
+        assert standing.exit_code == 4
+        assert standing.advice.action == "evidence"
+        assert "first RB121: Add --expect-members 3 if it belongs" in standing.next
+    return asked
+
+
+def test_a_step_waits_for_the_answer_about_a_member_that_left_before_the_plan() -> None:
+    plan = planned(left())
+    assert (plan.verdict, plan.exit_code, plan.accepted.members) == ("ready", 0, None)
+    (finding,) = (f for f in plan.findings if f.rule == "RB121")
+    assert finding.before_step == 2
+    # The log of the leave has been rotated away: the plan still knows.
+    for gone in ([left()], []):
+        story = Story(plan)
+        told = story(widened(5, *gone))
+        assert (told.step, told.gate) == (1, "yes")
+        assert asks(told)
+        (said,) = (f for f in told.findings if f.rule == "RB121")
+        assert said.message.endswith("Its return is rejected once step 2 has begun.")
+        assert [one.line for one in said.commands] == [
+            "rebal verify plan.yaml --expect-members 3",
+            "rebal verify plan.yaml --departed a2",
+        ]
+
+
+def test_the_answer_is_kept_and_opens_the_step() -> None:
+    gone = Story(planned(left()))
+    told = gone(widened(5), accepted=Accepted(departed=("a2",)))
+    assert (told.exit_code, told.advice.action, told.advice.step) == (0, "restart", 2)
+    assert told.departed == ("a2",)
+    assert "a2 left for good" in told.accepted
+    assert gone.entries[-1].departed == ("a2",)
+    # Nobody says it again.
+    assert gone(widened(6, left())).exit_code == 0
+    there = Story(planned(left()))
+    told = there(widened(5), expect_members=3)
+    assert (told.exit_code, told.counted, told.expected) == (4, True, 3)
+    assert told.why[0].startswith("1 of 3 expected members is not in the group")
+    told = there(widened(6))
+    assert (told.exit_code, told.counted, told.expected) == (4, True, 3)
+    assert not asks(told)
+    back = look(7, [*pods(2, 2, list=BOTH), {"id": "a2", "list": BOTH}], elected=DONE[0])
+    assert there(back).exit_code == 0
+
+
+def test_the_answer_may_come_with_the_plan() -> None:
+    for more in ({"departed": ["a2"]}, {"expect_members": 2}):
+        plan = planned(left(), **more)
+        assert "RB121" not in rules(plan)
+        told = Story(plan)(widened(5, left()))
+        assert (told.exit_code, told.advice.step) == (0, 2)
+    assert planned(left(), departed=["a2"]).accepted.departed == ("a2",)
+    assert planned(left(), departed=["a2"]).assumptions == ("a2 left for good",)
+    assert planned(left(), expect_members=2).accepted.members == 2
+
+
+def test_a_member_of_a_shared_client_id_is_back_when_there_are_more_of_them() -> None:
+    plan = planned(left(client="app-0"))
+    assert asks(Story(plan)(widened(5)))
+    members = [*pods(2, 2, list=BOTH), {"id": "x", "client": "app-0", "list": BOTH}]
+    assert not asks(Story(plan)(look(5, members, elected="cooperative-sticky")))
+
+
+def test_members_that_the_plan_or_a_look_counted_are_not_asked_about() -> None:
+    """A roll-out with a new client id for each pod leaves all old ones behind."""
+    plan = planned()
+    old = [{"id": id_of(n).removesuffix("-0f0f"), "list": RANGE, "at": 2} for n in (0, 1)]
+    members = [{"id": "new-1", "list": BOTH}, {"id": "new-2", "list": BOTH}]
+    story = Story(plan)
+    told = story(look(5, members, departed=old, elected="cooperative-sticky"))
+    assert (told.exit_code, told.advice.step) == (0, 2)
+    again = [{"id": "new-3", "list": BOTH}, {"id": "new-4", "list": BOTH}]
+    gone = [*old, *({"id": f"new-{n}", "list": BOTH, "at": 6} for n in (1, 2))]
+    assert not asks(story(look(9, again, departed=gone, elected="cooperative-sticky")))
+
+
+def test_a_stranger_that_came_and_went_since_the_plan_is_asked_about() -> None:
+    assert asks(Story(planned())(widened(5, left(at=3))))
+
+
+def test_a_rejected_instance_id_that_was_renamed_is_a_ghost_until_it_is_named() -> None:
+    statics = [{**app(n), "instance": f"i-{n}", "list": BOTH} for n in (0, 1, 9)]
+    refused = {"client": "app-2", "instance": "i-2", "list": ["sticky"], "at": -3}
+    snapshot = group_of({"members": statics, "refusals": [refused], "elected": DONE[0]})
+    plan = make_plan(snapshot, given=KEPT)
+    assert plan.expected_members == 4
+    (finding,) = (f for f in plan.findings if f.rule == "RB904")
+    assert finding.fix.endswith(" If i-2 left for good, or was renamed: --departed i-2.")
+    seen = look(9, statics, refusals=[refused], elected=DONE[0])
+    told = Story(plan)(seen)
+    assert (told.expected, [one.kind for one in told.dangers]) == (4, ["rejected"])
+    assert told.dangers[0].fix.endswith(" If i-2 left for good, or was renamed: --departed i-2.")
+    story = Story(plan)
+    for more in ({"accepted": Accepted(departed=("i-2",))}, {}):
+        told = story(seen, **more)
+        assert (told.expected, told.dangers, told.outsiders) == (3, (), ())
+    renewed = make_plan(snapshot, given=KEPT, departed=["i-2"])
+    assert "RB904" not in rules(renewed)
+    assert renewed.expected_members is None
+
+
+def test_a_rejection_after_the_word_is_reported() -> None:
+    statics = [{**app(n), "instance": f"i-{n}", "list": BOTH} for n in (0, 1)]
+    refused = {"client": "app-2", "instance": "i-2", "list": RANGE, "at": 6}
+    plan = make_plan(group_of({"members": statics, "elected": DONE[0]}), departed=["i-2"])
+    told = Story(plan)(look(6, statics, refusals=[refused], elected=DONE[0]))
+    assert [one.kind for one in told.dangers] == ["rejected"]
+
+
+def test_a_client_that_is_back_against_the_word_is_named() -> None:
+    plan = planned(left(), departed=["a2"])
+    members = [*pods(2, 2, list=BOTH), {"id": "a2", "list": BOTH}]
+    told = Story(plan)(look(5, members, elected="cooperative-sticky"))
+    assert "a2 was said to have left for good (--departed) and is in the group" in told.notes
+
+
+def test_the_word_of_the_journal_counts_for_the_moment_at_which_it_was_given() -> None:
+    plan = replace(planned(left()), made_at=AT + timedelta(minutes=1))
+    story = Story(plan)
+    story(widened(5), accepted=Accepted(departed=("a2",)))
+    story(widened(7), accepted=Accepted(departed=("a2",)))
+    assert asks(story(widened(9, left(at=6)), accepted=Accepted(departed=("a2",))))
+
+
+RDKAFKA = {"family": "librdkafka", "version": "2.6.0"}
+TWO_EAGER = ["range", "roundrobin"]
+AIMS = {
+    "connect": "connect-eager",
+    "connect down": "connect-incremental",
+    "streams": "streams-cooperative",
+    "cut-over": "narrow",
+}
+
+
+def empty(made: Plan) -> GroupSnapshot:
+    """The group of the plan after every member was stopped."""
+    group = replace(made.baseline.group, state=GroupState.EMPTY, assignor=None)
+    at = AT + timedelta(minutes=2)
+    return replace(
+        made.baseline, group=group, members=(), captured_at=at, lag=(), probe=None, refusals=()
+    )
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_group_without_members_can_start_with_what_it_ran(name: str) -> None:
+    made = PLANS[name]()
+    back = back_from(made, empty(made))
+    step = back.step(back.next_step)
+    assert (back.exit_code, back.verdict) == (0, "ready")
+    assert (back.advice.action, back.advice.verdict) == ("start", Tri.YES)
+    assert "CURRENT list" not in back.advice.text
+    assert back.expected_members == len(made.baseline.members)
+    if name != "two bounces, second":
+        assert not step.target_list or made.baseline.group.assignor in step.target_list
+    assert step.config
+    assert step.aim == AIMS.get(name, step.aim)
+    # The plan that was kept gives the same start, from the group as it is.
+    again = verify(back, [], empty(made))
+    assert (again.advice.action, again.advice.recommended) == ("start", True)
+    assert again.advice.assignors == step.target_list
+    assert again.exit_code == 4
+
+
+def test_the_cut_over_is_undone_with_the_list_that_every_member_ran() -> None:
+    made = plan(pods(1, 1, 1, list=TWO_EAGER, **RDKAFKA), expect_members=3)
+    assert made.path == "cut_over"
+    back = back_from(made, empty(made))
+    assert [step.target_list for step in back.steps] == [("range", "roundrobin")]
+    assert {each.family for each in back.steps[0].config} == {"librdkafka"}
+    tell = Story(back)
+    started = look(3, pods(2, 2, list=TWO_EAGER, **RDKAFKA))
+    assert "1 of 3 expected members is not in the group" in tell(started).why[0]
+    end = tell(look(4, pods(2, 2, 2, list=TWO_EAGER, **RDKAFKA)))
+    assert (end.finished, end.exit_code) == (True, 0)
+    wrong = tell(look(5, pods(3, 3, 3, list=["cooperative-sticky"], **RDKAFKA)))
+    assert not wrong.finished
+
+
+def test_lists_that_differ_or_are_mixed_give_way_to_the_old_assignor() -> None:
+    both = ["cooperative-sticky", "range"]
+    made = plan(pods(1, 1, list=both), elected="cooperative-sticky", reloaded=False)
+    assert back_from(made, empty(made)).steps[0].target_list == ("range",)
+    differ = plan([*pods(1, list=TWO_EAGER), {"id": "b", "list": ["range"]}])
+    assert back_from(differ, empty(differ)).steps[0].target_list == ("range",)
+
+
+def test_the_way_back_ends_with_the_list_that_every_member_ran() -> None:
+    wide, done = ["range", "cooperative-sticky"], ["cooperative-sticky"]
+    made = plan(pods(1, 1, list=wide))
+    back = back_from(made, look(2, pods(2, 2, list=done), elected=done[0]))
+    assert [step.target_list for step in back.steps] == [tuple(wide)]
+    assert verify(back, [], look(3, pods(3, 3, list=wide))).finished
+    assert back_from(made, look(2, pods(1, 1, list=wide))).verdict == "done"
+    unknown = plan(pods(1, 1))
+    forgot = look(2, pods(2, 2, list=[*done, "range"]), elected=done[0], reloaded=True)
+    assert [step.target_list for step in back_from(unknown, forgot).steps] == [(), ("range",)]
+
+
+def test_streams_starts_with_the_step_or_with_the_old_version() -> None:
+    instances = pods(1, 1, list=["stream"], family="streams", version="2.3.1")
+    made = plan(instances, elected="stream", expect_members=2)
+    forward = verify(made, [], empty(made))
+    said = "start app-0, app-1 with the version and configuration of step 1, if they are down"
+    assert forward.next == said
+    back = back_from(made, empty(made))
+    assert (back.path, back.target, back.steps[0].aim) == ("streams_start", "stream", "streams-old")
+    assert "the old version and its configuration" in back.steps[0].config[0].text
+
+
+def test_a_plan_that_saw_no_member_knows_no_way_back() -> None:
+    made = plan([], state="Empty", elected=None)
+    back = back_from(made, empty(made))
+    assert (back.path, back.exit_code) == ("none", 4)

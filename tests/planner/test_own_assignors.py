@@ -1,4 +1,4 @@
-"""Plans for groups whose assignor is not Kafka's own: what is known of it, and what is asked."""
+"""Plans for groups whose assignor, or whose client, is not what its name says, or not proven."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, RebalanceProtocol
+from rebal.groups.protocol import disproved
+from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source, Tri
 from rebal.planner.goals import NotPlannedError
 from rebal.planner.paths import make_plan as plan
-from tests.planner.builder import group_of
+from rebal.planner.plan import Plan
+from tests.planner.builder import group_of, seen
+from tests.planner.looks import Story
+from tests.planner.plans import BOTH, DONE, RANGE, m
+from tests.planner.plans import plan as planned
 
 EAGER = {"RB112": "its supportedProtocols() is EAGER alone"}
 OWN = ["zone"]
-BOTH = ["cooperative-sticky", "zone"]
-DONE = ["cooperative-sticky"]
+WITH_ZONE = ["cooperative-sticky", "zone"]
 
 
 def group(*lists: list[str], elected: str = "zone", **more: Any) -> GroupSnapshot:
@@ -42,14 +46,14 @@ def test_its_class_stands_in_the_text_where_a_members_log_shows_it() -> None:
 
 
 def test_the_second_bounce_names_who_still_holds_it_and_the_way_back() -> None:
-    made = plan(group(BOTH, BOTH, elected="cooperative-sticky"))
+    made = plan(group(WITH_ZONE, WITH_ZONE, elected="cooperative-sticky"))
     assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
     second = made.steps[1]
     assert second.title == "Every member drops zone"
     assert second.to_do == ("a-0f0f", "b-0f0f")
     assert "first [cooperative-sticky, zone], never straight back" in second.rollback
     assert "still run EAGER (or what zone allows)" in second.why[1]
-    half = plan(group(DONE, BOTH, elected="cooperative-sticky"))
+    half = plan(group(DONE, WITH_ZONE, elected="cooperative-sticky"))
     assert half.steps[1].to_do == ("b-0f0f",)
     assert plan(group(DONE, DONE, elected="cooperative-sticky")).verdict == "done"
 
@@ -76,7 +80,7 @@ def test_what_one_member_shows_is_no_proof_of_anothers_class_of_that_name() -> N
 
 
 def test_back_to_an_own_assignor_asks_whether_it_is_eager() -> None:
-    half = group(BOTH, BOTH, elected="cooperative-sticky")
+    half = group(WITH_ZONE, WITH_ZONE, elected="cooperative-sticky")
     for target in ("eager", "zone"):
         made = plan(half, target)
         assert (made.target, made.exit_code) == ("zone", 4)
@@ -108,3 +112,160 @@ def test_the_way_to_an_own_assignor_begins_with_one_member_that_runs_it() -> Non
 def test_a_name_that_no_list_holds_is_no_target() -> None:
     with pytest.raises(NotPlannedError, match="shows a running member that lists it"):
         plan(group(OWN, OWN), "zome")
+
+
+KAFKA = "org.apache.kafka.clients.consumer."
+CLASSES = {
+    "range": KAFKA + "RangeAssignor",
+    "cooperative-sticky": KAFKA + "CooperativeStickyAssignor",
+}
+OWN_CLASS = "com.acme.OwnAssignor"
+RUNS_EAGER = RebalanceProtocol.EAGER
+
+
+def with_classes(
+    *lists: list[str], own: str | None = None, by: int = 1, **more: Any
+) -> GroupSnapshot:
+    """Members with these lists; the logs of the first `by` show that `own` is another class."""
+    members = [{"id": name, "list": names, **more} for name, names in zip("abc", lists)]  # noqa: B905
+    made = group_of({"members": members, "elected": lists[0][0], "reloaded": False})
+    shown = []
+    for number, member in enumerate(made.members):
+        known = member.assignors
+        if own in known.list and number < by:
+            classes = tuple(OWN_CLASS if name == own else CLASSES[name] for name in known.list)
+            log = seen(Source.CLIENT_LOG)
+            known = replace(known, classes=classes, evidence=(*known.evidence, log))
+        shown.append(replace(member, assignors=known))
+    return replace(made, members=tuple(shown))
+
+
+def ran_eager(snapshot: GroupSnapshot, *numbers: int) -> GroupSnapshot:
+    """These members gave up all their partitions when they rejoined, as a request log shows."""
+    ran = RanProtocol(value=RUNS_EAGER, evidence=(seen(Source.REQUEST_LOG),))
+    members = tuple(
+        replace(one, ran=ran) if number in numbers else one
+        for number, one in enumerate(snapshot.members)
+    )
+    return replace(snapshot, members=members)
+
+
+def test_members_that_gave_up_their_partitions_run_eager_whatever_their_list_is_called() -> None:
+    shown = with_classes(DONE, DONE, probe={"cooperative-sticky": True, "range": False})
+    assert plan(shown).verdict == "done"
+    made = plan(ran_eager(shown, 0, 1))
+    assert (made.runs, made.verdict, made.exit_code) == (RUNS_EAGER, "blocked", 3)
+    (finding,) = (f for f in made.findings if f.rule == "RB111")
+    assert finding.members == ("a-0f0f", "b-0f0f")
+    assert "a, b run EAGER: each gave up all its partitions when it rejoined" in finding.message
+    # Nobody can vouch for what the log contradicts.
+    assert plan(ran_eager(shown, 0), ignore={"RB111": "it is Kafka's"}).verdict != "done"
+
+
+def test_a_member_whose_log_prints_kafkas_class_only_missed_its_assignment() -> None:
+    shown = with_classes(DONE, DONE)
+    printed = tuple(
+        replace(
+            one,
+            assignors=replace(
+                one.assignors, evidence=(*one.assignors.evidence, seen(Source.CLIENT_LOG))
+            ),
+        )
+        for one in shown.members
+    )
+    assert plan(ran_eager(replace(shown, members=printed), 0, 1)).verdict == "done"
+
+
+def test_the_user_may_vouch_for_the_class() -> None:
+    own = with_classes(DONE, DONE, own="cooperative-sticky", by=2)
+    assert plan(own, ignore={"RB111": "it extends CooperativeStickyAssignor"}).verdict == "done"
+    eager = with_classes(RANGE, RANGE, own="range", by=2)
+    assert plan(eager, "eager", ignore={"RB112": "EAGER alone"}).verdict == "done"
+
+
+def test_verify_never_finishes_on_such_a_class() -> None:
+    before = group_of({"members": [{"id": f"{n}.1", "client": n, "list": BOTH} for n in "ab"],
+                       "elected": "cooperative-sticky", "reloaded": False})  # fmt: skip
+    made = plan(before)
+    assert (made.next_step, made.exit_code) == (2, 0)
+    after = with_classes(DONE, DONE, own="cooperative-sticky", by=2)
+    standing = Story(made)(after)
+    assert (standing.finished, standing.exit_code) == (False, 4)
+    assert {str(member.done) for member in standing.members} == {"cannot tell"}
+    assert "not Kafka's own" in standing.members[0].why
+    kept = with_classes(DONE, DONE, own="cooperative-sticky", by=2, owned=True)
+    assert Story(made)(kept).finished
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [(("cooperative-sticky",), {"cooperative-sticky"}), (("cooperative-sticky", "shelf"), set())],
+)
+def test_an_own_assignor_beside_it_may_be_why_a_member_gives_up_its_partitions(
+    names: tuple[str, ...], shown: set[str]
+) -> None:
+    (one,) = group_of({"members": [{"id": "a", "list": list(names), "ran": "EAGER"}]}).members
+    assert disproved(one) == shown
+
+
+def test_a_class_of_the_applications_own_bridges_no_two_libraries() -> None:
+    made = plan(with_classes(["range"], ["range"], own="range"), "franz-go")
+    assert [step.target_list for step in made.steps] == [("roundrobin", "range"), ("roundrobin",)]
+    kafkas = plan(with_classes(["range"], ["range"]), "franz-go")
+    assert [step.target_list for step in kafkas.steps] == [("range",)]
+
+
+def guess(name: str, family: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "family": family, "guess": True, **more}
+
+
+def blocks(made: Plan) -> dict[str, Tri]:
+    return {f.rule: f.result for f in made.findings if f.severity == "block" and not f.ignored}
+
+
+@pytest.mark.usefixtures("no_costs")
+def test_who_must_stop_beside_a_proven_client_rests_on_proof_too() -> None:
+    proven = m("rd", RANGE, family="librdkafka")
+    split = planned([proven, m("j", RANGE)])
+    assert (split.path, split.exit_code) == ("mixed_families", 0)
+    for other in (guess("j", "java", list=RANGE), m("j", RANGE, family=None)):
+        made = planned([proven, other])
+        assert (made.path, made.steps, made.exit_code) == ("none", (), 4)
+        assert blocks(made)["RB104"] is Tri.CANNOT_TELL
+        assert not any(one.fix.startswith("Stop every member") for one in made.findings)
+    # A list that holds both kinds is proof that its client takes one.
+    shown = planned([proven, guess("j", "java", list=BOTH)])
+    assert (shown.path, shown.next_step, shown.exit_code) == ("mixed_families", 2, 0)
+
+
+@pytest.mark.usefixtures("no_costs")
+def test_a_client_id_alone_does_not_permit_a_mixed_list() -> None:
+    """The bytes of [sticky] exclude no client, and those of [range] do."""
+    by_id = planned([guess("a", "java")], elected="sticky")
+    assert (by_id.next_step, by_id.exit_code) == (1, 4)
+    assert blocks(by_id)["RB906"] is Tri.CANNOT_TELL
+    assert planned([guess("a", "java")], elected="sticky", families={"a": "java"}).exit_code == 0
+    by_bytes = planned([guess("a", "java")])
+    assert by_bytes.exit_code == 0
+    assert "RB907" in {finding.rule for finding in by_bytes.findings}
+
+
+@pytest.mark.usefixtures("no_costs")
+@pytest.mark.parametrize("family", ["kafkajs", "kafka-python", "sarama"])
+def test_a_guess_never_shuts_the_way_to_kip_848(family: str) -> None:
+    ready = {"cluster": {"version": "4.1.1", "features": {"group.version": 1}}}
+    proven = planned([m("a", RANGE, family=family)], "consumer", **ready)
+    assert (proven.exit_code, blocks(proven)["RB412"]) == (3, Tri.YES)
+    made = planned([guess("a", family)], "consumer", **ready)
+    assert (made.exit_code, blocks(made)["RB412"]) == (4, Tri.CANNOT_TELL)
+
+
+@pytest.mark.usefixtures("no_costs")
+@pytest.mark.parametrize(("family", "bounded"), [("java", True), ("sarama", False)])
+def test_bounds_of_one_client_are_not_those_of_the_one_that_the_user_states(
+    family: str, bounded: bool
+) -> None:
+    left = "java >= 2.4, < 3.4, franz-go or sarama"
+    made = planned([m("a", RANGE, family=None, left=left)], families={"a": family})
+    (text, *_) = [setting.text for setting in made.steps[0].config]
+    assert ("or later; not every version is known" in text) is not bounded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -9,13 +10,16 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import Tri
+from rebal.groups.model import GroupState, Tri
 from rebal.planner.commands import Given
-from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Plan
-from rebal.planner.verification.verify import entry_of, verify
+from rebal.planner.paths import NotPlannedError, make_plan
+from rebal.planner.plan import Accepted, Finding, Plan, Severity
+from rebal.planner.verdict import code_as_it_runs, judged
+from rebal.planner.verification.verify import Standing, entry_of, verify
+from tests.planner.builder import group_of
 from tests.planner.looks import app, bare, look, pods
 from tests.planner.plans import BOTH, COOP, DEFAULT, DONE, RANGE, rules
+from tests.planner.rule_cases import RULES, cases_of
 
 WHY = "tried on staging"
 
@@ -202,3 +206,75 @@ def test_a_plan_without_steps_says_what_decides_instead_of_the_same_plan_again(
     told = verify(settled, [], look(5, pods(1, 1, list=["range"])))
     assert told.advice.action == "replan"
     assert told.next == "make a new plan: this one has no step left"
+
+
+GOALS = ("cooperative", "eager", "consumer", "range")
+
+
+def check(standing: Standing) -> None:
+    """Assert that the advice takes the configuration, if there is one."""
+    if not standing.config:
+        return
+    advice = standing.advice
+    (step,) = (one for one in standing.steps if one.id == advice.step)
+    assert advice.recommended
+    assert advice.action in ("restart", "cut-over", "start")
+    assert advice.assignors or advice.change or advice.action != "start", "its current list"
+    assert set(advice.members) <= set(step.to_do)
+    for setting in standing.config:
+        for name in advice.assignors if setting.format == "librdkafka properties" else ():
+            assert name in setting.text
+
+
+@pytest.mark.usefixtures("no_costs")
+@pytest.mark.parametrize("rule", RULES)
+def test_configuration_is_printed_for_the_advised_action_alone(rule: str) -> None:
+    groups = [case["group"] for case in cases_of(rule)]
+    every = os.environ.get("REBAL_FULL") == "1"
+    for number, group in enumerate(groups):
+        snapshot = group_of(group)
+        for goal in GOALS if every else [GOALS[number % len(GOALS)]]:
+            try:
+                plan = make_plan(snapshot, goal)
+            except NotPlannedError:
+                continue
+            for one in (snapshot, group_of(groups[0])):
+                check(verify(plan, (), one))
+
+
+def finding(severity: Severity, **more: Any) -> Finding:
+    return Finding(rule="RB106", severity=severity, message="m", **more)
+
+
+def test_fail_on_warning_counts_warnings_and_exit_zero_counts_no_finding() -> None:
+    warns = [finding(Severity.WARN)]
+    perhaps = [finding(Severity.WARN, result=Tri.CANNOT_TELL)]
+    ignored = [finding(Severity.WARN, ignored="known")]
+    assert judged(0, warns, "block", False) == 0
+    assert judged(0, warns, "warning", False) == 3
+    assert judged(4, warns, "warning", False) == 3
+    assert judged(0, perhaps, "warning", False) == 0
+    assert judged(0, ignored, "warning", False) == 0
+    assert judged(3, warns, "warning", True) == 0
+    assert judged(1, warns, "warning", True) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (finding(Severity.BLOCK), 3),
+        (finding(Severity.BLOCK, result=Tri.CANNOT_TELL), 0),
+        (finding(Severity.BLOCK, before_step=1), 0),
+        (finding(Severity.BLOCK, ignored="known"), 0),
+        (finding(Severity.WARN), 0),
+    ],
+)
+def test_only_a_proven_block_before_any_step_blocks_the_group_as_it_runs(
+    found: Finding, code: int
+) -> None:
+    assert code_as_it_runs([found], GroupState.STABLE) == code
+
+
+def test_a_dead_group_is_unproven_unless_a_finding_blocks_it() -> None:
+    assert code_as_it_runs([], GroupState.DEAD) == 4
+    assert code_as_it_runs([finding(Severity.BLOCK)], GroupState.DEAD) == 3
