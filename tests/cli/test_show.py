@@ -19,7 +19,7 @@ from rebal.planner.verification.timeline import timeline_of
 from tests.cli.conftest import Rebal
 from tests.planner.builder import group_of
 from tests.planner.looks import look, pods
-from tests.planner.test_timeline import upgrade
+from tests.planner.test_standings import upgrade
 
 KEY = "partition.assignment.strategy"
 BOTH = (

@@ -241,7 +241,7 @@ def test_every_situation_of_a_path_is_answered_as_it_was_kept(path: str) -> None
     assert text == file.read_text(encoding="utf-8")
 
 
-def upgraded() -> Story:
+def upgrade() -> Story:
     """Two members go through both bounces, a look a minute; app-1 is away at one look."""
     story = Story(plan(apps(1, 1, list=RANGE)))
     rows = [
@@ -297,7 +297,7 @@ def test_a_restart_before_the_first_look_shows_against_the_plan() -> None:
 
 
 def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None:
-    story = upgraded()
+    story = upgrade()
     for n in (2, 3):
         story.entries[n] = replace(story.entries[n], dangers=("rejected",))
     blind = JournalEntry(at=at(4.5), plan="", group_id="g", blind="no broker answers")  # type: ignore[arg-type]
@@ -311,7 +311,7 @@ def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None
 
 
 def test_a_word_that_evidence_overruled_is_told_no_longer() -> None:
-    story = upgraded()
+    story = upgrade()
     last = story.entries[-1]
     bare = tuple(replace(member, made=()) for member in last.members)
     word = Confirmation(step=2, reason="its pod", members=(id_of(1, 3),))
@@ -323,7 +323,7 @@ def test_a_word_that_evidence_overruled_is_told_no_longer() -> None:
 
 
 def test_two_words_on_one_saved_look_are_both_told() -> None:
-    story = upgraded()
+    story = upgrade()
     last = story.entries[-1]
     unproven = (replace(member, made=()) for member in last.members)
     bare = replace(last, members=tuple(unproven))
