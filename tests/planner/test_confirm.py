@@ -16,12 +16,7 @@ from rebal.planner.admission.check import admitted, restart
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Plan
 from rebal.planner.verification.journal import PlanContext, remembered
-from rebal.planner.verification.verify import (
-    AnsweredError,
-    NothingToConfirmError,
-    Standing,
-    verify,
-)
+from rebal.planner.verification.verify import AnsweredError, NothingToConfirmError, Standing, verify
 from tests.examples import examples
 from tests.planner.looks import Story, bare, done, id_of, look
 

@@ -33,11 +33,7 @@ def main() -> int:
         if given.random is not None:
             print(f"seeds drawn at random from {given.random}", flush=True)
             drawn = random_seeds(given.histories, given.random, shard)
-        report = search(
-            drawn,
-            shrinks=not given.whole,
-            progress=_Progress(),
-        )
+        report = search(drawn, shrinks=not given.whole, progress=_Progress())
     print(report)
     return int(bool(report.found))
 

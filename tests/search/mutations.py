@@ -199,8 +199,7 @@ MUTATIONS: dict[int, Callable[[], AbstractContextManager[None]]] = {
     17: _defect((verify, "outsiders_of", _counted)),
     # No evidence is held against the operator's word.
     18: _defect(
-        (members, "contrary_evidence", _always(None)),
-        (gates.AnswerLedger, "answers", _word_wins),
+        (members, "contrary_evidence", _always(None)), (gates.AnswerLedger, "answers", _word_wins)
     ),
     # Nobody is missing.
     19: _defect((verify, "outsiders_of", _without(OutsiderKind.MISSING))),

@@ -410,8 +410,7 @@ class Line:
             book.say(life, INCOMPATIBLE)
         elif error is Error.GROUP_MAX_SIZE_REACHED:
             book.say(
-                life,
-                "JoinGroup failed due to fatal error: The group has reached its maximum size",
+                life, "JoinGroup failed due to fatal error: The group has reached its maximum size"
             )
         elif error is Error.FENCED_INSTANCE_ID:
             book.say(
