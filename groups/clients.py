@@ -1,10 +1,11 @@
-"""Client families and assignors, and what each version supports (groups/data/*.yaml).
+"""Client families, assignors and brokers, and what each version supports (groups/data/*.yaml).
 
 All clients with the same consumer group code are one family: every librdkafka binding is
 `librdkafka`. A vendor's build of Apache Kafka counts as the line that it is built from.
 """
 
 import re
+from collections.abc import Collection
 from functools import cache, lru_cache
 from typing import Final, Literal
 
@@ -56,11 +57,6 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeouts: tuple[DefaultTimeouts, ...]
     leaves_on_close: bool
     sources: dict[str, str]
-
-    @property
-    def newest_list(self) -> tuple[str, ...]:
-        """Return the list that the newest versions use when none is set."""
-        return self.defaults[0].list
 
     @property
     def follows_vote(self) -> bool:
@@ -381,3 +377,51 @@ class Library(Record, frozen=True, kw_only=True):
     def product_title(self) -> str:
         """Return `Logstash 8.10.0`; empty where no product hides the library."""
         return f"{self.product} {self.product_version or ''}".rstrip() if self.product else ""
+
+
+class BrokerDifference(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Difference that a consumer group meets at other brokers, under one protocol and with one
+    client family (None: under both, with each); `static` with static members alone.
+    """
+
+    what: str
+    source: str
+    protocol: str | None = None
+    family: str | None = None
+    static: bool = False
+
+
+class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of brokers that speak Kafka's protocol and are not Apache Kafka; the comment at the
+    top of groups/data/brokers.yaml explains the fields.
+    """
+
+    name: str
+    hosts: str
+    cluster_ids: str | None
+    kip848: bool | None
+    differs: tuple[BrokerDifference, ...]
+
+    def under(
+        self, protocol: str | None, families: Collection[str | None], *, static: bool
+    ) -> list[str]:
+        """Return what differs for a group of this protocol and these client families, each with its
+        source; `static`: it has static members.
+        """
+        return [
+            f"{one.what} ({one.source})"
+            for one in self.differs
+            if one.protocol in (None, protocol)
+            and one.family in (None, *families)
+            and (static or not one.static)
+        ]
+
+
+def other_brokers(servers: str | None, cluster_id: str | None = None) -> OtherBrokers | None:
+    """Return the kind of brokers that a bootstrap server's name, or the cluster's id, shows."""
+    hosts = [server.strip().rpartition(":")[0].lower() for server in (servers or "").split(",")]
+    for kind in load_data("brokers.yaml", dict[str, tuple[OtherBrokers, ...]])["brokers"]:
+        named = any(re.fullmatch(kind.hosts, host) for host in hosts)
+        if named or (kind.cluster_ids and re.fullmatch(kind.cluster_ids, cluster_id or "")):
+            return kind
+    return None

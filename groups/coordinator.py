@@ -59,8 +59,11 @@ def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
 
 
 def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str | None:
-    tables = {CoordinatorKind.JAVA: _java_places, CoordinatorKind.SCALA: _scala_places}
-    places = tables[kind](voted) if kind in tables else None
+    places = _java_places(voted) if kind is CoordinatorKind.JAVA else None
+    if kind is CoordinatorKind.SCALA:
+        # Names of one hash have one place there.
+        hashes = {name: scala_improved(string_hash(name)) for name in voted}
+        places = {name: _scala_place(own, hashes.values()) for name, own in hashes.items()}
     if places is None:
         return None
     first, second, *_ = sorted(leading, key=places.__getitem__)
@@ -78,12 +81,6 @@ def _java_places(names: list[str]) -> Mapping[str, tuple[int, ...]] | None:
     hashes = map(string_hash, names)
     places = {n: ((h ^ h >> 16) & (capacity - 1),) for n, h in zip(names, hashes, strict=True)}
     return None if max(Counter(places.values()).values()) >= _TREE_BIN else places
-
-
-def _scala_places(names: list[str]) -> dict[str, tuple[int, ...]]:
-    """Return each name's place in a Scala 2.13 immutable HashMap; equal hashes have one place."""
-    hashes = {name: scala_improved(string_hash(name)) for name in names}
-    return {name: _scala_place(own, hashes.values()) for name, own in hashes.items()}
 
 
 def _scala_place(own: int, hashes: Collection[int]) -> tuple[int, ...]:

@@ -96,11 +96,12 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
         classic = "the group's type is consumer, and every member speaks the classic protocol"
         return replace(said, why=f"{classic}: {said.why}")
     if snapshot.group.type is GroupType.CONSUMER and not any(a.value is _EAGER for a in answers):
-        count = sum(answer.value is _NO_KIND for answer in answers)
         why = "KIP-848: the coordinator moves partitions one by one, and never stops the rest"
-        if count:
-            why += f"; {count} of {len(answers)} members speak the classic protocol, with which"
-            why += " it is not known whether they stop their own partitions"
+        if count := sum(answer.value is _NO_KIND for answer in answers):
+            why += (
+                f"; {count} of {len(answers)} members speak the classic protocol, with which it is "
+                "not known whether they stop their own partitions"
+            )
         return ProtocolAnswer(value=_COOPERATIVE, why=why, evidence=snapshot.described(why))
     return _in_common(answers)
 
@@ -416,7 +417,7 @@ def disproved(member: Member) -> frozenset[str]:
     where its own log shows Kafka's classes.
     """
     names = member.assignors.list
-    is_eager = member.ran is not None and member.ran.value is RebalanceProtocol.EAGER
+    is_eager = member.ran is not None and member.ran.value is _EAGER
     if not is_eager or _prints_kafkas(member.assignors):
         return frozenset()
     return frozenset(names if all(eager_only(name) is Tri.NO for name in names) else ())

@@ -482,7 +482,7 @@ def bridge_of(group: GroupFacts, client: str) -> Bridge:
         key=lambda name: (
             name != elected,
             not all(name in names for names in held),
-            name not in families()[client].newest_list,
+            name not in families()[client].defaults[0].list,
         ),
     )
     return Bridge(verdict=Tri.YES, assignor=nearest)

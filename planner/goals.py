@@ -131,7 +131,8 @@ def _other_library(
             f"connector {group.sink}, which run in Connect's workers with their Java client."
         )
     ran = before.group.assignor if before is not None else None
-    target = bridge_of(group, client).assignor or ran or known_families()[client].newest_list[0]
+    newest = known_families()[client].defaults[0].list
+    target = bridge_of(group, client).assignor or ran or newest[0]
     return Goal(kind=EAGER, target=target, client=client)
 
 

@@ -11,8 +11,7 @@ on 4.3.1 and 4.4.0).
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rebal.groups.brokers import other_brokers
-from rebal.groups.clients import UNKNOWN, family, version_tuple
+from rebal.groups.clients import UNKNOWN, family, other_brokers, version_tuple
 from rebal.groups.model import GroupState, GroupType, Record, Tri
 from rebal.planner.admission.memory import POLICY, classic_joins, static_returns
 from rebal.planner.clients import fault

@@ -120,8 +120,7 @@ def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
         return
     if not isinstance(one, Member) and one.connection:
         yield "connection", one.connection
-    address = one.host.removeprefix("/")
-    if address:
+    if address := one.host.removeprefix("/"):
         yield one.client_id, address
 
 
@@ -176,9 +175,8 @@ def once(found: Iterable[Refusal]) -> Iterator[Refusal]:
     for one in ordered:
         if one.evidence.source is Source.CLIENT_LOG and one.at is not None:
             same = logged[one.client_id, one.instance_id, one.error]
-            twin = next((o for o in same if o.at and abs(o.at - one.at) <= _SAME), None)
-            if twin is not None:
-                same.remove(twin)
+            if twins := [o for o in same if o.at and abs(o.at - one.at) <= _SAME]:
+                same.remove(twins[0])
                 continue
         yield one
 
@@ -223,8 +221,7 @@ def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:
     if len(ordered) <= MOST_REFUSALS:
         return tuple(ordered)
     clients: dict[object, list[int]] = defaultdict(list)
-    for number in range(len(ordered) - 1, -1, -1):
-        one = ordered[number]
+    for number, one in reversed(list(enumerate(ordered))):
         clients[one.instance_id or (one.client_id, one.host, one.connection)].append(number)
     ranked = sorted(
         (rank, -number)
@@ -385,8 +382,6 @@ def _follows(other: _Life, life: _Life) -> bool:
     if life.left is None or life.left.expired:
         # A killed process often starts again before the session of its old id has expired.
         return is_after(other.first, life.last)
-    if is_after(other.first, life.left):
-        return True
     began, left = other.first.at, life.left.at
     surge = began is not None and left is not None and left - began <= _SURGE
-    return surge and is_after(other.first, life.last)
+    return is_after(other.first, life.left) or (surge and is_after(other.first, life.last))

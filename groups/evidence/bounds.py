@@ -122,8 +122,11 @@ def _bounded(member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]) 
             member = _with(member, _probed(answer), at_least=(answer.assignor,))
     if not elected:
         return member
-    kept = member.kept_partitions
-    if kept and fixes_protocol(member.software) and eager_only(elected) is not Tri.YES:
+    if (
+        (kept := member.kept_partitions)
+        and fixes_protocol(member.software)
+        and eager_only(elected) is not Tri.YES
+    ):
         detail = f"kept {kept} partitions when it joined: no eager-only assignor in its list"
         said = Evidence(source=Source.SUBSCRIPTION, at=snapshot.captured_at, detail=detail)
         # A class that is not Kafka's own may be COOPERATIVE under one of these names.
@@ -202,14 +205,10 @@ def apply_assumptions(
     said = list(dict.fromkeys(texts))
     if not said:
         return snapshot, ()
-    group = snapshot.group
-    if not snapshot.has_assignor_lists or group.protocol_type not in (
-        "consumer",
-        None,
-    ):
+    if not snapshot.has_assignor_lists or snapshot.group.protocol_type not in ("consumer", None):
         raise AssumptionError(
             f"--assume {said[0]}: only members of classic consumer groups have assignor lists, and "
-            f"{group.group_id} is not such a group: leave --assume out."
+            f"{snapshot.group.group_id} is not such a group: leave --assume out."
         )
     lists: dict[str, tuple[str, tuple[str, ...]]] = {}
     sentences: list[str] = []

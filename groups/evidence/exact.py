@@ -22,8 +22,6 @@ from rebal.groups.model import (
 )
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-# Their times are of the brokers' clocks.
-_BY_BROKERS: Final = (Source.REQUEST_LOG, Source.BROKER_LOG)
 
 
 def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[Contradiction, ...]]:
@@ -90,13 +88,13 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
 
 def logged_by_brokers(joins: Iterable[Joined]) -> list[Joined]:
     """Return the joins that brokers logged: the clock of a client's own log may differ."""
-    return [join for join in joins if join.evidence.source in _BY_BROKERS]
+    brokers = (Source.REQUEST_LOG, Source.BROKER_LOG)
+    return [join for join in joins if join.evidence.source in brokers]
 
 
 def _exact(
     known: AssignorList, seen: Sequence[Joined], names: tuple[str, ...], said: Sequence[Evidence]
 ) -> AssignorList:
-    """Return the list `names` with its classes and the earliest time it was built."""
     fitting = [one for one in seen if one.list == names or _fits(one.classes, names)]
     built = [one.built_at for one in fitting if one.built_at is not None]
     same = known.list == names

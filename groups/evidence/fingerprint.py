@@ -66,10 +66,9 @@ def identify(
         return Software(
             version_range=told[0].between, evidence=tuple(trace.evidence for trace in told)
         )
-    ranges = [trace.ranges.get(key) for trace in found]
     return Software(
         family=key,
-        version_range=next((text for text in ranges if text is not None), None),
+        version_range=next((one.ranges[key] for one in found if key in one.ranges), None),
         evidence=tuple(trace.evidence for trace in found),
     )
 
@@ -168,10 +167,9 @@ def _generation_alone(version: int) -> Trace:
         return Trace(
             family="java", not_families=others | {"sarama"}, evidence=_proves(f"{detail} sends")
         )
-    between = {1: "java >= 2.4, < 3.4 or sarama", 2: "sarama"}
     return Trace(
         not_families=others,
-        between=between.get(version),
+        between={1: "java >= 2.4, < 3.4 or sarama", 2: "sarama"}.get(version),
         evidence=_sent(f"{detail} and sarama send"),
     )
 

@@ -337,8 +337,11 @@ def _placed(one: Observation, clocks: dict[str, _Clock]) -> Observation:
     clock = clocks.get(one.origin) or _Clock()
     if isinstance(one, LogRead):
         return replace(one, local=False, last_at=clock.moment(one.last_at))
-    evidence = replace(one.evidence, at=clock.moment(one.evidence.at))
-    changed: dict[str, object] = {"local": False, "at": clock.moment(one.at), "evidence": evidence}
+    changed: dict[str, object] = {
+        "local": False,
+        "at": clock.moment(one.at),
+        "evidence": replace(one.evidence, at=clock.moment(one.evidence.at)),
+    }
     if isinstance(one, Joined):
         changed["built_at"] = clock.moment(one.built_at)
     software: Software | None = getattr(one, "software", None)

@@ -205,8 +205,8 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
     names = _names(members)
     claims: defaultdict[str, list[Declared]] = defaultdict(list)
     for_all: list[Declared] = []
-    unmatched: list[Unmatched] = []
     nameless: list[Declared] = []
+    unmatched: list[Unmatched] = []
     for one in files:
         claimed = _claimed(one, names)
         for member_id in claimed:
@@ -233,7 +233,12 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
         elif mine:
             why = "two files that differ name the same member, by instance id or client id"
             unmatched += [_unmatched(one, why, may_start=True) for one in mine]
-    return Bound(bound, tuple(dict.fromkeys([*unmatched, *_nameless(nameless)])), replicas)
+    if nameless:
+        # One line for all: a folder may hold many others.
+        what = _some(one.where for one in nameless)
+        why = "they set no group.id, and no instance id or client id of theirs is a member's alone"
+        unmatched.append(Unmatched(what=what, why=why, evidence=nameless[0].evidence))
+    return Bound(bound, tuple(dict.fromkeys(unmatched)), replicas)
 
 
 _Names = defaultdict[tuple[str, str | None], list[str]]
@@ -302,14 +307,6 @@ def _why(one: Declared, sharing: int, members: Sequence[Member], alike: bool) ->
     why = next(why for holds, why in rows if holds)
     too_few = "the files start fewer processes than the group has members"
     return f"{why}, and {too_few if alike else 'the files of this group differ'}"
-
-
-def _nameless(files: Sequence[Declared]) -> list[Unmatched]:
-    """Return one line for all files without a group id: a folder may hold many others."""
-    if not files:
-        return []
-    why = "they set no group.id, and no instance id or client id of theirs is a member's alone"
-    return [Unmatched(what=_some(o.where for o in files), why=why, evidence=files[0].evidence)]
 
 
 def _unmatched(one: Declared, why: str, *, may_start: bool = False) -> Unmatched:

@@ -128,7 +128,6 @@ class _Redaction:
         return value
 
     def _text(self, said: str) -> str:
-        """Replace known names in free text by pseudonyms, other addresses by `address`."""
         return _ADDRESS.sub("address", self._pattern.sub(lambda m: self._known[m[0]], said))
 
     def _user_data(self, data: bytes | None) -> bytes | None:

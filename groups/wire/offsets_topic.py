@@ -165,8 +165,8 @@ def decode_group_metadata(data: bytes) -> GroupMetadata:
     return GroupMetadata(version=version, **found)
 
 
+# The version that is read directly, which brokers since 2.3 write.
 _DIRECT: Final = 3
-"""The version that is read directly, which brokers since 2.3 write."""
 _INT32: Final = struct.Struct(">i").unpack_from
 _TWO_INT32: Final = struct.Struct(">ii").unpack_from
 _INT64_INT32: Final = struct.Struct(">qi").unpack_from

@@ -174,8 +174,12 @@ def _sized(kind: str, compact: bool, nullable: bool) -> Read:
     return read
 
 
-def _array(compact: bool, nullable: bool, smallest: int, entries: Callable[..., Any]) -> Read:
-    """Return a reader of arrays whose entries have at least `smallest` bytes."""
+def _array(
+    item: Read | None, compact: bool, nullable: bool, smallest: int, prefix: str = ""
+) -> Read:
+    """Return a reader of arrays of this item (None: of int32 numbers), which has at least
+    `smallest` bytes; `prefix` comes before the array's name in errors of an item.
+    """
     int32 = _FIXED["int32"][0]
 
     def read(cursor: Cursor, about: str) -> Any:
@@ -186,21 +190,10 @@ def _array(compact: bool, nullable: bool, smallest: int, entries: Callable[..., 
             return None
         if count * smallest > len(cursor.data) - cursor.at:
             raise cursor.error(f"{about} claims {count} entries, more than its bytes can hold")
-        return entries(cursor, about, count)
-
-    return read
-
-
-def _int32s(cursor: Cursor, _about: str, count: int) -> tuple[int, ...]:
-    values = struct.unpack_from(f">{count}i", cursor.data, cursor.at)
-    cursor.at += 4 * count
-    return values
-
-
-def _entries(item: Read, prefix: str = "") -> Callable[[Cursor, str, int], tuple[Any, ...]]:
-    """Return a reader of an array's entries; `prefix` comes before the array's name in errors."""
-
-    def read(cursor: Cursor, about: str, count: int) -> tuple[Any, ...]:
+        if item is None:
+            at = cursor.at
+            cursor.at += 4 * count
+            return struct.unpack_from(f">{count}i", cursor.data, at)
         about = prefix + about
         return tuple([item(cursor, about) for _ in range(count)])
 
@@ -381,14 +374,14 @@ class Message:
         if field.kind in _LENGTHS:
             return _sized(field.kind, flexible, nullable)
         if field.kind == "[]int32":
-            return _array(flexible, nullable, 4, _int32s)
+            return _array(None, flexible, nullable, 4)
         if field.kind == "[]string":
-            entries = _entries(_sized("string", flexible, nullable=False), "an entry of ")
-            return _array(flexible, nullable, 1 if flexible else 2, entries)
+            text = _sized("string", flexible, nullable=False)
+            return _array(text, flexible, nullable, 1 if flexible else 2, "an entry of ")
         item = self._struct(field.fields, version, self._parts.get(field.key), flexible=flexible)
         fields = self._schema.present(field.fields, version)
         smallest = sum(_smallest(each, flexible) for each in fields) + flexible
-        return _array(flexible, nullable, smallest, _entries(item))
+        return _array(item, flexible, nullable, smallest)
 
 
 def _smallest(field: Field, flexible: bool) -> int:

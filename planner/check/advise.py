@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from rebal.groups.brokers import other_brokers
+from rebal.groups.clients import other_brokers
 from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
 from rebal.planner.check.starts import BY_BROKERS, GroupWorld, Start, is_unset
 from rebal.planner.clients import cooperative, is_mixed, refuses_mixed

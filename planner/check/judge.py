@@ -11,8 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.brokers import other_brokers
-from rebal.groups.clients import family, older, version_tuple
+from rebal.groups.clients import family, older, other_brokers, version_tuple
 from rebal.groups.model import (
     GroupSnapshot,
     GroupType,

@@ -419,7 +419,7 @@ def library(context: Context, before: Context | None = None) -> PlannedPath:
     bridge = context.bridge
     if bridge.verdict is Tri.CANNOT_TELL:
         return PlannedPath(name=PathKind.NONE, reasons=(bridge.why,))
-    usual = families()[context.client or ""].newest_list
+    usual = families()[context.client or ""].defaults[0].list
     if before is not None and before.elected:
         usual = before.common_list or (before.elected,)
     if bridge.verdict is Tri.NO:

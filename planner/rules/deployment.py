@@ -10,8 +10,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import Final
 
-from rebal.groups.brokers import other_brokers
-from rebal.groups.clients import assignor_of
+from rebal.groups.clients import assignor_of, other_brokers
 from rebal.groups.commands import options
 from rebal.groups.evidence.exact import when
 from rebal.groups.model import Departed, GroupType, Member, Refusal

@@ -10,12 +10,9 @@ from msgspec.structs import replace
 
 from rebal.groups.model import GroupSnapshot, GroupState, Tri
 from rebal.planner.admission.check import member_of, still_out
-from rebal.planner.paths import make_plan
-from rebal.planner.plan import Action, Plan
 from rebal.planner.commands import Given
-from rebal.planner.plan import Action
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Plan
+from rebal.planner.plan import Accepted, Action, Plan
 from rebal.planner.verification.outsiders import Doubt, OutsiderKind
 from rebal.planner.verification.verify import Standing, verify
 from tests.planner.builder import AT, group_of

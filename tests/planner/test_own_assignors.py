@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.protocol import disproved
 from rebal.groups.model import GroupSnapshot, RanProtocol, RebalanceProtocol, Source, Tri
+from rebal.groups.protocol import disproved
 from rebal.planner.goals import NotPlannedError
 from rebal.planner.paths import make_plan as plan
 from rebal.planner.plan import Plan

@@ -22,10 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rebal.groups.coordinator import candidates, elect
-from rebal.groups.model import CoordinatorKind
 from rebal.cli.report import make_report
 from rebal.groups.clients import family, proven_family
+from rebal.groups.coordinator import candidates, elect
 from rebal.groups.evidence.bounds import with_bounds
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import (
@@ -41,7 +40,6 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.protocol import group_protocol, member_protocol
-from rebal.groups.coordinator import candidates, elect
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Aim, Plan, StepKind
 from rebal.planner.verification.members import MemberStanding

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from rebal.groups.model import Coordinator, CoordinatorKind, GroupSnapshot
 from rebal.groups.snapshot.redact import redact
 from rebal.planner.commands import Given
-from rebal.planner.plan import Action
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Accepted, Plan
+from rebal.planner.plan import Accepted, Action, Plan
 from rebal.planner.verification.journal import JournalEntry, PlanContext
 from rebal.planner.verification.outsiders import Doubt, OutsiderKind
 from rebal.planner.verification.verify import Standing, verify

@@ -25,9 +25,7 @@ from rebal.groups.streams import process_names
 from rebal.groups.wire.user_data import StreamsUserData
 from rebal.planner.context import Context, comes_from, names
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import Plan, Step
 from rebal.planner.plan import Aim, Plan, Step
-from rebal.planner.context import comes_from
 from rebal.planner.rehearsal.scripts import rollout
 from rebal.planner.verification.verify import AnsweredError, NothingToConfirmError, verify
 from tests.encoders import encode_streams

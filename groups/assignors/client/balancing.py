@@ -42,7 +42,6 @@ class Balancing:
     ) -> None:
         self._problem = problem
         self._step = len(problem.topics)
-        self._by_name = problem.by_name
         self._takers = takers
         sets = {id(members): frozenset(members) for members in takers}
         self._taker_sets = [sets[id(members)] for members in takers]
@@ -145,7 +144,7 @@ class Balancing:
         """Return the movable subscriber with the fewest partitions, the first by name."""
         found = self._fewest_of.get(topic)
         if found is None:
-            takers, by_name = self._taker_sets[topic], self._by_name
+            takers, by_name = self._taker_sets[topic], self._problem.by_name
             if len(takers) * len(takers) < len(self._order):
                 members = takers - self._fixed
                 found = min(members, key=lambda m: (self._sizes[m], self._problem.rank[m]))
@@ -188,7 +187,7 @@ class Balancing:
 
         A subscriber that has as many partitions as its topics counts as served, whatever it has.
         """
-        by_name, order = self._by_name, self._order
+        by_name, order = self._problem.by_name, self._order
         if not self._held:
             self._held = [Counter(code % self._step for code in codes) for codes in self._lists]
         for i in range(len(self._shared)):
@@ -214,10 +213,9 @@ class Balancing:
         return False
 
     def _some_partition_unfair(self) -> bool:
-        """Return whether a holder has two more than a subscriber that lacks the partition."""
         holder = {code: member for member in self.movable for code in self._lists[member]}
         for size, rank in self._order:
-            member = self._by_name[rank]
+            member = self._problem.by_name[rank]
             if size == self._most[member]:
                 continue
             mine = set(self._lists[member])

@@ -263,8 +263,7 @@ def _keep_shares(claims: Claims, filling: Filling, near: Racks | None) -> None:
     for member, codes in enumerate(claims.owned):
         owned = sorted(codes)
         if near is not None and (rack := near.of_member[member]) is not None:
-            far = [code for code in owned if rack not in near.of_code(code)]
-            filling.given_up.update(dict.fromkeys(far, member))
+            filling.given_up |= {c: member for c in owned if rack not in near.of_code(c)}
             owned = [code for code in owned if code not in filling.given_up]
         if claims.disputed:
             owned = [code for code in owned if code not in claims.disputed]
@@ -310,9 +309,8 @@ def _fill_near(filling: Filling, near: Racks, rest: list[int]) -> list[int]:
 
     The needy are asked in a circle, on from the one that got the partition before.
     """
-    circle = filling.needy
+    circle, turn = filling.needy, 0
     left: list[int] = []
-    turn = 0
     for code in rest:
         racks = near.of_code(code)
         places = (place % len(circle) for place in range(turn, turn + len(circle)))
@@ -379,9 +377,8 @@ def assign_general(problem: Problem, claims: Claims) -> list[list[int]]:
 def _keep_subscribed(
     problem: Problem, claims: Claims, near: Racks | None
 ) -> tuple[list[list[int]], bool]:
-    step = len(problem.topics)
+    step, revoked = len(problem.topics), False
     lists: list[list[int]] = []
-    revoked = False
     for member, codes in enumerate(claims.owned):
         topics = set(problem.subscribed[member])
         kept = [code for code in codes if code % step in topics]

@@ -22,5 +22,6 @@ def server_assignor(name: str, topic_ids: Mapping[str, str] | None = None) -> Se
     walks topics in an order that follows from their ids; topics without an id come last, in the
     order of their names.
     """
-    targets = {"uniform": assign_uniform, "range": assign_range}
-    return ServerAssignor(name, targets[name], topic_ids or {})
+    return ServerAssignor(
+        name, {"uniform": assign_uniform, "range": assign_range}[name], topic_ids or {}
+    )

@@ -184,9 +184,7 @@ class ServerProblem:
         made: dict[int, list[int]] = {}
         for name, partition in map(self.pairs.__getitem__, codes):
             made.setdefault(self.number[name], []).append(partition)
-        for partitions in made.values():
-            partitions.sort()
-        return made
+        return {topic: sorted(partitions) for topic, partitions in made.items()}
 
     def table(self, topics: Iterable[int]) -> Slots:
         """Return the iteration order of a member's target to which `topics` were added in this
@@ -217,8 +215,7 @@ class ServerProblem:
         """Return names by place in `table`; topics without an id are last, each on its own."""
         rest = []
         for name in names:
-            bits = self._bits[name]
-            if bits is None:
+            if (bits := self._bits[name]) is None:
                 rest.append([name])
             else:
                 mixed = (bits[0] ^ bits[1]) & 0xFFFFFFFFFFFFFFFF

@@ -17,8 +17,8 @@ from typing import Final
 
 from rebal.groups.assignors.server.server import ServerProblem, Slots, Targets
 
+# Members at one place in the table of which each order is tried; of more it is taken to matter.
 _TRIED: Final = 5
-"""Members at one place in the table of which each order is tried; of more it is taken to matter."""
 
 
 def assign_uniform(problem: ServerProblem) -> Targets:
@@ -49,9 +49,11 @@ class _Quotas:
         owned = [self._problem.target(member) for member in range(len(self._problem.members))]
         sizes = [len(codes) for codes in owned]
         share, over = divmod(self._problem.total, len(sizes))
-        more = _one_more(sizes, share, over, len(sizes))
         # How many partitions each member gets; a negative number is revoked.
-        rooms = [share + one - size for one, size in zip(more, sizes, strict=True)]
+        rooms = [
+            share + one - size
+            for one, size in zip(_one_more(sizes, share, over, len(sizes)), sizes, strict=True)
+        ]
         self._add_free(owned)
         lists, ends = [], [len(self._queue)]
         for codes, room in zip(owned, rooms, strict=True):
@@ -124,11 +126,13 @@ class _Quotas:
             first, stop = slot[0], slot[-1] + 1
             left -= sum(rooms[m] + sizes[m] - share for m in range(looked, first))
             looked = first
-            giving = [member for member in slot if rooms[member] < 0]
             if (
                 sum(rooms[member] > 0 for member in slot) > 1
                 or _order_decides(sizes[first:stop], share, left, len(sizes) - first)
-                or (len(giving) > 1 and _is_parted(borders, ends[first], ends[stop]))
+                or (
+                    sum(rooms[m] < 0 for m in slot) > 1
+                    and _is_parted(borders, ends[first], ends[stop])
+                )
             ):
                 self._members.update(slot)
 
@@ -230,7 +234,6 @@ class _Deal:
         )
 
     def _hand_out(self, topic: int) -> None:
-        """Deal partitions without an owner to the subscribers with the fewest, in turn."""
         order = sorted(self._takers[topic], key=lambda m: (self._sizes[m], m))
         takers = _Takers(order, self._sizes)
         owners = self._owners[topic]
