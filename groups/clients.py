@@ -200,8 +200,8 @@ def fixes_protocol(software: Software | None) -> bool:
     """
     key = proven_family(software)
     text = "" if software is None or software.family else software.version_range or ""
-    left = (key,) if key else named_families(text)
     # A snapshot's file may name any family.
+    left = (key,) if key else named_families(text)
     known = [one for one in map(families().get, left) if one is not None]
     return len(known) == text.count(" or ") + 1 and all(
         one.mixed is not Tri.CANNOT_TELL and not one.follows_vote for one in known
@@ -264,8 +264,7 @@ def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalancePr
 
 def eager_only(assignor: str) -> Tri:
     """Return whether the assignor supports EAGER alone; `cannot tell` for an unknown one."""
-    supported = protocols_of(assignor)
-    if supported is None:
+    if (supported := protocols_of(assignor)) is None:
         return Tri.CANNOT_TELL
     return Tri.NO if RebalanceProtocol.COOPERATIVE in supported else Tri.YES
 

@@ -79,8 +79,7 @@ def _parsed(text: str) -> tuple[range, ...]:
 
 
 def _run(token: str) -> range:
-    match = _TOKEN.match(token.strip())
-    if match is None:
+    if (match := _TOKEN.match(token.strip())) is None:
         raise ValueError(f'expected partitions such as "0-11,14", got "{token[:40]}"')
     low, high = int(match[1]), int(match[2] or match[1])
     if low > high:
@@ -156,7 +155,6 @@ FOLDED: Final = _LISTS | _MAPS
 # Mappings whose keys are names of topics, clients or settings, not of fields.
 _FREE: Final = _MAPS | {"lag", "families", "ignore", "settings", "features"}
 _LONG: Final = 20
-_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+\Z").match
 
 
 def fold(body: Any) -> Any:
@@ -169,7 +167,9 @@ def fold(body: Any) -> Any:
 def _folded(key: str, value: Any) -> Any:
     if isinstance(value, Mapping | list | tuple) and key in FOLDED and len(value) > _LONG:
         # Kafka's own names are plain; what a hand has written otherwise stays as it is.
-        plain = all(isinstance(name, str) and _PLAIN(name) for name in value)
+        plain = all(
+            isinstance(name, str) and re.fullmatch("[A-Za-z0-9._-]+", name) for name in value
+        )
         if plain and key in _LISTS and not isinstance(value, Mapping):
             return " ".join(value)
         if plain and key in _MAPS and isinstance(value, Mapping):

@@ -48,8 +48,7 @@ def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
     """Return the vote of the members that have these exact lists in order, one list for each
     member.
     """
-    able = candidates(lists)
-    if not able:
+    if not (able := candidates(lists)):
         return Vote(assignor=None, candidates=(), votes={})
     counts = Counter(next(name for name in names if name in able) for names in lists)
     votes = dict(sorted(counts.items()))

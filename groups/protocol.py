@@ -91,8 +91,8 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
         return _cannot_tell(obstacle)
     borrowed = borrowed_names(snapshot)
     answers = [member_protocol(member, snapshot, borrowed) for member in snapshot.members]
+    said = _in_common(answers)
     if len(classic_members_of_a_consumer_group(snapshot)) == len(answers):
-        said = _in_common(answers)
         classic = "the group's type is consumer, and every member speaks the classic protocol"
         return replace(said, why=f"{classic}: {said.why}")
     if snapshot.group.type is GroupType.CONSUMER and not any(a.value is _EAGER for a in answers):
@@ -103,7 +103,7 @@ def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
                 "not known whether they stop their own partitions"
             )
         return ProtocolAnswer(value=_COOPERATIVE, why=why, evidence=snapshot.described(why))
-    return _in_common(answers)
+    return said
 
 
 def _in_common(answers: Sequence[ProtocolAnswer]) -> ProtocolAnswer:
@@ -145,8 +145,7 @@ def member_protocol(
             why = "KIP-848: the member revokes only the partitions that the coordinator names"
             return ProtocolAnswer(_COOPERATIVE, why, snapshot.described(why))
         return _by_list(member, None, borrowed) or _cannot_tell("its assignor list is not known")
-    elected = group.assignor
-    if not elected:
+    if not (elected := group.assignor):
         return _cannot_tell("no assignor is elected")
     if group.protocol_type == "connect":
         return _of_worker(elected, snapshot)
@@ -211,8 +210,7 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
         return CommonAssignors(source="no list of assignors is kept for this group")
     supported, unsupported, doubtful, sources = (dict[str, None]() for _ in range(4))
     if snapshot.group.assignor and snapshot.group.state is GroupState.STABLE:
-        supported[snapshot.group.assignor] = None
-        sources["elected"] = None
+        supported[snapshot.group.assignor] = sources["elected"] = None
     lists = [undisputed(member, snapshot).assignors for member in snapshot.members]
     exact = [known for known in lists if known.knowledge is Knowledge.EXACT]
     for name in dict.fromkeys(name for known in exact for name in known.list):

@@ -84,8 +84,7 @@ def releases_of(subscription: Subscription) -> str | None:
 
     upgrade.from 0.10.0 to 1.1 makes newer programs write old user data, which then says nothing.
     """
-    data = user_data_of(subscription)
-    if data is None:
+    if (data := user_data_of(subscription)) is None:
         return None
     if data.latest is None:
         return "< 2.4" if subscription.version == 0 else None

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from math import log
+from typing import Final
 
 from rebal.groups.assignors.javatable import HashTable, hash_order, table_size
 from rebal.groups.jvmhash import string_hash, utf16
@@ -148,7 +149,7 @@ def _hash_set(items: Collection[Item]) -> HashTable[Item]:
     return table
 
 
-_BACKOFF = 40
+_BACKOFF: Final = 40
 
 
 def _backoff(rounds: int, max_delay_ms: int) -> int:
@@ -223,7 +224,7 @@ class _Leader:
     def _lost_to_share_out(self) -> Sequence[Item]:
         """Return lost work to assign anew; the rest waits or goes to the candidates here."""
         if not self._lost and not self._revoked_before:
-            self._end_delay()
+            self._candidates, self._scheduled, self._delay = (), 0, 0
             return ()
         now, most = self._round.now_ms, self._round.max_delay_ms
         nobody_left = self._before.members <= set(self._workers)
@@ -235,7 +236,7 @@ class _Leader:
                 lost = (item for item in self._lost if _is_task(item) is kind)
                 for worker, item in zip(cycle(candidates), lost, strict=False):
                     self._next[worker][item] = None
-            self._end_delay()
+            self._candidates, self._scheduled, self._delay = (), 0, 0
             self._revoked_before = False
             return () if candidates else self._lost
         empty = hash_order(worker for worker in self._workers if not self._next[worker])
@@ -243,9 +244,6 @@ class _Leader:
         self._delay = min(self._scheduled - now, most) if self._scheduled > now else most
         self._scheduled = now + self._delay
         return ()
-
-    def _end_delay(self) -> None:
-        self._candidates, self._scheduled, self._delay = (), 0, 0
 
     def _balance(self) -> None:
         """Revoke from workers above their share, unless the round before revoked."""
@@ -311,7 +309,7 @@ def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
 
 
 def _over(loads: Mapping[str, list[Item]], total: int) -> Iterator[tuple[str, list[Item]]]:
-    """Return each worker's work beyond its share: the first items it holds."""
+    # What a worker has beyond its share are the first items it holds.
     least, extras = divmod(total, len(loads))
     sizes = Counter(len(items) for items in loads.values())
     if sizes[least + 1] == extras and sizes[least] + sizes[least + 1] == len(loads):

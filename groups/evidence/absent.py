@@ -74,10 +74,9 @@ def _is_step(one: Refused, joins: Sequence[Joined]) -> bool:
 class _Joins:
     """Accepted joins by what tells their client."""
 
-    def __init__(self, joins: Iterable[Joined]) -> None:
+    def __init__(self, found: Sequence[Joined]) -> None:
         self._by: dict[object, list[Joined]] = defaultdict(list)
         self._new: dict[str, list[Joined]] = defaultdict(list)
-        found = list(joins)
         dated = {join.member_id for join in logged_by_brokers(found) if join.accepted}
         for join in found:
             if join.evidence.source is Source.CLIENT_LOG and join.member_id in dated:
@@ -255,7 +254,6 @@ class _Life:
         self.is_new = any(join.new for join in joins)
 
     def record(self) -> Departed:
-        """Return the member as a departed one."""
         join, left = self.last, self.left
         asked = left is not None and not left.expired
         seen = [each.at for each in (join, left) if each is not None and each.at is not None]

@@ -202,8 +202,7 @@ def apply_assumptions(
     Raises:
         AssumptionError: a text cannot be read, matches no member, or contradicts evidence.
     """
-    said = list(dict.fromkeys(texts))
-    if not said:
+    if not (said := list(dict.fromkeys(texts))):
         return snapshot, ()
     if not snapshot.has_assignor_lists or snapshot.group.protocol_type not in ("consumer", None):
         raise AssumptionError(

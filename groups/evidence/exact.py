@@ -31,8 +31,7 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
     the one of a request log is kept, else the newest, and the contradiction is recorded. A join
     with classes and no list adds the classes to the list that another source shows.
     """
-    seen = list(joins)
-    if not seen:
+    if not (seen := list(joins)):
         return member, ()
     if len(seen) > 1:
         seen.sort(key=lambda join: (when(join.at), join.log, join.line, repr(join)))

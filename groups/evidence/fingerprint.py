@@ -16,7 +16,6 @@ from rebal.groups.streams import releases_of, user_data_of
 from rebal.groups.wire.user_data import decode_sticky
 
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
-_JAVA_BY_VERSION: Final = {0: "< 2.4", 1: ">= 2.4, < 3.4", 3: ">= 3.4"}
 
 
 class Trace(Record, frozen=True, kw_only=True):
@@ -114,7 +113,7 @@ def traces(subscription: Subscription | None, assignor: str | None) -> Iterator[
         yield _librdkafka("the rack is sent empty, not null")
     if by_user_data := _user_data(subscription, assignor):
         yield by_user_data
-    if java := _JAVA_BY_VERSION.get(version):
+    if java := {0: "< 2.4", 1: ">= 2.4, < 3.4", 3: ">= 3.4"}.get(version):
         detail = f"subscription v{version}"
         yield Trace(ranges={"java": java, "streams": java}, evidence=_sent(detail))
 

@@ -132,8 +132,7 @@ def _with_software(member: Member, snapshot: GroupSnapshot, told: Software | Non
 def _with_declared(member: Member, declared: DeclaredAssignors | None) -> Member:
     if declared is None:
         return member
-    member = replace(member, declared=declared)
-    known = member.assignors
+    member, known = replace(member, declared=declared), member.assignors
     if known.knowledge is Knowledge.EXACT or declared.group_protocol == "consumer":
         return member
     names = declared.list
@@ -152,7 +151,7 @@ def _with_declared(member: Member, declared: DeclaredAssignors | None) -> Member
 
 
 def _absent(joins: list[Joined]) -> list[Unmatched]:
-    """Return one line for all joins of members that are not in the group: logs hold many."""
+    # One line for all of them: logs hold many.
     if not joins:
         return []
     newest = max(joins, key=lambda join: (when(join.at), repr(join)))

@@ -107,8 +107,7 @@ def format_of(name: str) -> Format:
         DocumentError: another ending.
     """
     forms: dict[str, Format] = {"json": "json", "yaml": "yaml", "yml": "yaml"}
-    form = forms.get(name.rpartition(".")[2].lower())
-    if form is None:
+    if (form := forms.get(name.rpartition(".")[2].lower())) is None:
         raise DocumentError(f"{name}: the ending says the format: use .yaml, .yml or .json.")
     return form
 
@@ -391,8 +390,7 @@ class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignor
                 raise _error("a key is no text", key.start_mark)
             if key.tag == "tag:yaml.org,2002:merge":
                 raise _error("merges (<<) are not read", key.start_mark)
-            name = self.construct_object(key)
-            if name in made:
+            if (name := self.construct_object(key)) in made:
                 raise _error(f"the key `{key.value}` stands here twice", key.start_mark)
             made[name] = self.construct_object(value, deep=deep)
         return made

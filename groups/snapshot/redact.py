@@ -35,11 +35,6 @@ _ADDRESS: Final = re.compile(
     r"(?<![\w.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){3,7})(?!\w)"
 )
 _WHERE: Final = re.compile(r"\A.*:(\d+)(?=\s|\Z)", re.DOTALL)
-# These two put topics and partitions in their user data; others put what they like (Kafka Streams:
-# the address of each instance).
-_USER_DATA_IS_PARTITIONS: Final = frozenset({"sticky", "cooperative-sticky"})
-
-
 # Fields that stay: Kafka's own names and numbers, whatever a client calls itself.
 _FACTS: Final = frozenset(
     {
@@ -91,7 +86,9 @@ class _Redaction:
         self._pattern = re.compile(
             rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)" if longest else r"(?!)"
         )
-        self._keeps_user_data = snapshot.group.assignor in _USER_DATA_IS_PARTITIONS
+        # These two put topics and partitions in their user data; others put what they like (Kafka
+        # Streams: the address of each instance).
+        self._keeps_user_data = snapshot.group.assignor in ("sticky", "cooperative-sticky")
         self._by_field: Mapping[str, Callable[[Any], object]] = {
             "client_id": lambda real: self._ids.get(real, real),
             "instance_id": lambda real: self._ids.get(real, real),

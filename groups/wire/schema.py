@@ -257,12 +257,6 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @cache
-def schema(name: str) -> Schema:
-    """Return the schema of a message."""
-    return load_data("messages.yaml", dict[str, Schema])[name]
-
-
-@cache
 def _within(version: int, versions: str) -> bool:
     """Return whether versions such as `0-3`, `2+` or `5,7-8` hold this one."""
     for part in versions.split(",") if versions else ():
@@ -270,10 +264,6 @@ def _within(version: int, versions: str) -> bool:
         if int(low) <= version and (part.endswith("+") or version <= int(high or low)):
             return True
     return False
-
-
-Found = tuple[int, dict[str, Any], Cursor]
-"""Version of one message, its fields by rebal's names, and the cursor behind the last field."""
 
 
 class Message:
@@ -290,10 +280,13 @@ class Message:
 
     @cached_property
     def _schema(self) -> Schema:
-        return schema(self._name)
+        return load_data("messages.yaml", dict[str, Schema])[self._name]
 
-    def read(self, data: bytes, *, version: int | None = None, lenient: bool = False) -> Found:
-        """Return the fields in `data`; `version` is needed where the bytes hold none.
+    def read(
+        self, data: bytes, *, version: int | None = None, lenient: bool = False
+    ) -> tuple[int, dict[str, Any], Cursor]:
+        """Return the version of the message in `data`, its fields by rebal's names, and the cursor
+        behind the last field; `version` is needed where the bytes hold none.
 
         Raises:
             WireError: a version that rebal does not know, a field that is cut off, a length that is

@@ -25,7 +25,6 @@ CONNECTOR: Final = -1
 ConnectorTasks = tuple[tuple[str, tuple[int, ...]], ...]
 """`(connector, numbers)` in the order sent: the numbers of tasks, and `CONNECTOR`."""
 _STICKY: Final = Message("StickyAssignorUserData")
-_COOPERATIVE_STICKY: Final = Message("CooperativeStickyUserData")
 _STREAMS: Final = Message("StreamsSubscriptionInfo")
 _WORKER: Final = Message("ConnectWorkerMetadata")
 _WORKER_ASSIGNMENT: Final = Message("ConnectWorkerAssignment")
@@ -84,11 +83,7 @@ def decode_cooperative_sticky(data: bytes | None) -> int | None:
     """
     if data is None:
         return None
-    try:
-        generation: int = _COOPERATIVE_STICKY.read(data, version=0)[1]["generation"]
-    except WireError:
-        return NO_GENERATION
-    return generation
+    return int.from_bytes(data[:4], signed=True) if len(data) >= 4 else NO_GENERATION
 
 
 @lru_cache(maxsize=64)

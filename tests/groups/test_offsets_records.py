@@ -30,7 +30,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_key,
     decode_offset_commit,
 )
-from rebal.groups.wire.schema import Message, Schema, schema
+from rebal.groups.wire.schema import Message, Schema
 from tests.encoders import nullable_bytes, string
 from tests.groups.written import compact, int32, int64, short, varint
 from tests.planner.captured import FOLDER
@@ -326,15 +326,15 @@ def test_every_captured_record() -> None:
     assert seen >= {OffsetCommitKey, GroupMetadataKey}
 
 
-NAMES = sorted(load_data("messages.yaml", dict[str, Schema]))
+SCHEMAS = load_data("messages.yaml", dict[str, Schema])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
 @given(data=st.data())
 def test_any_bytes_give_the_fields_of_the_version_or_a_wire_error(
     name: str, data: st.DataObject
 ) -> None:
-    known = schema(name)
+    known = SCHEMAS[name]
     low, _, high = known.versions.partition("-")
     version = data.draw(st.integers(int(low), int(high)))
     body = data.draw(st.binary(max_size=60) | st.just(bytes(60)))

@@ -98,7 +98,6 @@ class _Share:
         return rack is None or (bool(racks) and rack in racks[partition])
 
     def give(self, member: int, partitions: list[int]) -> None:
-        """Assign remaining partitions to the member."""
         self.given[member] += partitions
         if partitions and len(self.given[member]) > self.base:
             self.more -= 1

@@ -200,8 +200,7 @@ class Racks:
         replicas = problem.spec.replicas.get(problem.topics[topic], ())
         exists = 0 <= partition < min(problem.counts[topic], len(replicas))
         brokers = tuple(replicas[partition]) if exists else ()
-        found = self._sets.get(brokers)
-        if found is None:
+        if (found := self._sets.get(brokers)) is None:
             racks = map(problem.spec.racks.get, brokers)
             found = self._sets[brokers] = frozenset(rack for rack in racks if rack is not None)
         return found

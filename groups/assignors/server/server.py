@@ -190,8 +190,7 @@ class ServerProblem:
         """Return the iteration order of a member's target to which `topics` were added in this
         order.
         """
-        key = tuple(topics)
-        if key not in self._tables:
+        if (key := tuple(topics)) not in self._tables:
             slots = self._slots([self.topics[topic] for topic in key], HashTable())
             self._tables[key] = [[self.number[name] for name in slot] for slot in slots]
         return self._tables[key]
@@ -224,7 +223,7 @@ class ServerProblem:
 
 
 def _bits(topic_id: str | None) -> tuple[int, int] | None:
-    """Return the two signed 64-bit halves of an id; None for none, or for text that is no id."""
+    # None also for text that is no id.
     try:
         raw = base64.urlsafe_b64decode(f"{topic_id or ''}==")
     except ValueError:

@@ -45,7 +45,6 @@ class _Quotas:
         self._members: set[int] = set()
 
     def targets(self) -> Targets:
-        """Compute the targets."""
         owned = [self._problem.target(member) for member in range(len(self._problem.members))]
         sizes = [len(codes) for codes in owned]
         share, over = divmod(self._problem.total, len(sizes))
@@ -211,7 +210,6 @@ class _Deal:
                         self._owners[topic][partition] = member
 
     def targets(self) -> Targets:
-        """Compute the targets."""
         for topic in self._sorted(range(len(self._owners))):
             self._hand_out(topic)
         self._level_all(self._sorted(t for t, takers in enumerate(self._takers) if len(takers) > 1))
