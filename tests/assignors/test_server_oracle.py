@@ -1,17 +1,28 @@
-"""The server's assignors against the coordinator's own classes, on generated groups."""
+"""The server's assignors against the coordinator's own classes, and where they are not sure.
+
+The cases are generated groups; the second half tries every order that the broker does not show.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import random
 import subprocess
+from collections.abc import Iterable, Iterator
+from itertools import permutations, product
 from typing import Any
 
 import pytest
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
 
 from rebal.groups.assignors import Assignment, Spec, SpecMember
 from rebal.groups.assignors.server import SERVER_NAMES, server_assignor
+from rebal.groups.assignors.server.server import ServerProblem, Slots, Targets
+from rebal.groups.assignors.server.uniform import assign_uniform
+from tests.examples import examples
 from tests.kafka import jars
 
 KINDS = ("alike", "alike-fresh", "halves", "few", "skewed", "static", "unowned")
@@ -124,3 +135,138 @@ def test_every_target_is_the_coordinators(assignor: str) -> None:
             for member in case["members"]
         }
         assert made == expected, f"{assignor}: {kind} {n}"
+
+
+TOPICS = ("a", "b", "c")
+Result = tuple[frozenset[int], ...]
+
+
+def topic_id(place: int, number: int) -> str:
+    """An id that a HashMap of 16 keeps at `place`; different numbers are different ids."""
+    raw = (place + 16 * number).to_bytes(16)
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+class Ordered(ServerProblem):
+    """The problem with the orders given: of all topics, and of each table that is asked for."""
+
+    def __init__(self, spec: Spec, ids: dict[str, str], orders: Iterator[Slots]) -> None:
+        super().__init__(spec, ids)
+        self.slots = next(orders)
+        self._orders = orders
+
+    def table(self, topics: Iterable[int]) -> Slots:
+        slots = next(self._orders)
+        assert {t for slot in slots for t in slot} == set(topics)
+        return slots
+
+
+class Recorded(ServerProblem):
+    """The problem as it is; `asked` are the tables that somebody looked into."""
+
+    asked: list[Slots]
+
+    def table(self, topics: Iterable[int]) -> Slots:
+        self.asked.append(super().table(topics))
+        return self.asked[-1]
+
+
+def result(targets: Targets) -> Result:
+    return tuple(map(frozenset, targets.lists))
+
+
+def every_order(slots: Slots) -> list[Slots]:
+    return list(product(*(list(permutations(slot)) for slot in slots)))
+
+
+@st.composite
+def groups(draw: st.DrawFn, ids: list[str], *, mixed: bool = False) -> Spec:
+    """Members of which some own something; all subscribe alike unless `mixed`."""
+    counts = {name: draw(st.integers(1, 5)) for name in TOPICS[: draw(st.integers(1, 3))]}
+    every = tuple(counts)
+    some = st.lists(st.sampled_from(every), min_size=1, unique=True).map(tuple)
+    topics = {name: draw(some) if mixed else every for name in ids}
+    owned: dict[str, list[tuple[str, int]]] = {name: [] for name in ids}
+    for topic, count in counts.items():
+        for partition in range(count):
+            owner = draw(st.sampled_from([None, *ids]))
+            if owner is not None and topic in topics[owner]:
+                owned[owner].append((topic, partition))
+    return Spec(
+        members=tuple(
+            SpecMember(member_id=name, topics=topics[name], owned=tuple(owned[name]))
+            for name in ids
+        ),
+        partitions=counts,
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Spec, dict[str, str]]:
+    spec = draw(groups([f"m-{n}" for n in range(draw(st.integers(1, 4)))]))
+    return spec, {name: topic_id(draw(st.integers(3, 4)), n) for n, name in enumerate(TOPICS)}
+
+
+@given(cases())
+def test_it_speaks_exactly_when_another_order_gives_another_result(
+    case: tuple[Spec, dict[str, str]],
+) -> None:
+    problem = Recorded(*case)
+    problem.asked = []
+    told = assign_uniform(problem)
+    tables = [problem.slots, *problem.asked]
+    assume(any(len(slot) > 1 for slots in tables for slot in slots))
+    results = {
+        result(assign_uniform(Ordered(*case, iter(orders))))
+        for orders in product(*map(every_order, tables))
+    }
+    assert result(told) in results
+    assert bool(told.topics) == (len(results) > 1)
+    shared = {topic for slots in tables for slot in slots if len(slot) > 1 for topic in slot}
+    assert told.topics <= shared
+
+
+NEAR = ("a", "q", "b", "r", "c", "s", "\x81")
+"""Member ids of which a table of 16 keeps three at one place, and two at each of two others."""
+# Every order of the members is tried.
+MOST = 6 if os.environ.get("REBAL_FULL") == "1" else 5
+
+
+def every_result(
+    given_: Spec,
+) -> tuple[set[tuple[tuple[str, frozenset[tuple[str, int]]], ...]], set[str]]:
+    """The targets that the group can get, and the members of whom the first says it is not sure."""
+    assignor = server_assignor("uniform", {name: topic_id(n, 0) for n, name in enumerate(TOPICS)})
+    results = set()
+    for order in permutations(given_.members):
+        made, _ = assignor.assign_and_tell(Spec(members=order, partitions=given_.partitions))
+        results.add(tuple(sorted((name, frozenset(owned)) for name, owned in made.items())))
+    return results, set(assignor.assign_and_tell(given_)[1].members)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@examples(80, full=300)
+@given(data=st.data())
+def test_it_speaks_of_members_exactly_when_another_order_gives_another_result(
+    data: st.DataObject, mixed: bool
+) -> None:
+    near = st.lists(st.sampled_from(NEAR), min_size=2, max_size=MOST, unique=True)
+    given_ = data.draw(groups(data.draw(near), mixed=mixed))
+    results, members = every_result(given_)
+    event(f"{len(results) > 1}")
+    assert bool(members) == (len(results) > 1)
+
+
+def test_three_members_at_one_place_are_tried_in_every_order() -> None:
+    """Turned round they get the same; only with another one first the result differs."""
+    both = ("a", "b")
+    group = Spec(
+        members=(
+            SpecMember(member_id="a", topics=both),
+            SpecMember(member_id="q", topics=both),
+            SpecMember(member_id="\x81", topics=("b",)),
+        ),
+        partitions={"a": 1, "b": 2},
+    )
+    results, members = every_result(group)
+    assert (len(results), members) == (4, {"a", "q", "\x81"})

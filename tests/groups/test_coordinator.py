@@ -1,17 +1,23 @@
-"""The vote: plain majorities, and ties against tables that Java and Scala themselves printed."""
+"""The vote, with ties that Java and Scala printed, and the lists in memory after a load."""
 
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from rebal.groups.coordinator import candidates, elect
+from rebal.groups.coordinator import candidates, elect, has_whole_lists
+from rebal.groups.evidence.merge import merge
+from rebal.groups.evidence.observations import Converted, Left, Loaded, LogRead, Rebalanced
 from rebal.groups.jvmhash import string_hash
-from rebal.groups.model import CoordinatorKind
+from rebal.groups.model import Coordinator, CoordinatorKind, Evidence, Source, Timeouts, Tri
+from tests.groups.observed import NOW, at, group, joined, member
 
 JAVA, SCALA, UNKNOWN = CoordinatorKind.JAVA, CoordinatorKind.SCALA, CoordinatorKind.UNKNOWN
 TIES = Path(__file__).parent.parent / "data" / "vote" / "ties.tsv"
@@ -76,3 +82,128 @@ def test_the_elected_one_is_a_candidate_with_the_most_votes(lists, kind):
         assert vote.votes[vote.assignor] == max(vote.votes.values())
     elif vote.candidates:
         assert vote.tie
+
+
+WHERE = {"log": "server.log", "origin": "broker 1"}
+EVIDENCE = Evidence(source=Source.BROKER_LOG)
+
+
+def where(line: int, **fields: Any) -> dict[str, Any]:
+    return {**WHERE, "line": line, "group_id": "g", "at": at(line), "evidence": EVIDENCE} | fields
+
+
+def log(**fields: Any) -> LogRead:
+    made = {"broker_id": 1, "last_at": NOW - timedelta(minutes=1), "read_at": NOW}
+    return LogRead(**WHERE, kind="broker", **{**made, **fields})
+
+
+def coordinator_of(*seen: Any, known: Tri = Tri.CANNOT_TELL) -> Coordinator:
+    return merge(group(member("a"), rebalanced=known), seen).group.coordinator
+
+
+JOIN = joined("a", line=1, **WHERE)
+LOAD = Loaded(**where(2))
+GENERATION = Rebalanced(**where(3), generation_id=4)
+OLDER = Rebalanced(**where(3, log="server.log.1"), generation_id=4)
+
+
+@pytest.mark.parametrize(
+    ("seen", "answer"),
+    [
+        ((JOIN, LOAD, GENERATION, log()), Tri.YES),
+        ((JOIN, GENERATION, log()), Tri.YES),
+        ((JOIN, LOAD, log()), Tri.NO),
+        ((LOAD, log()), Tri.NO),
+        ((JOIN, GENERATION, Loaded(**where(5)), log()), Tri.NO),
+        ((JOIN, log()), Tri.CANNOT_TELL),
+        ((LOAD, GENERATION, log()), Tri.CANNOT_TELL),
+        ((LOAD, GENERATION, log(members=frozenset({("g", "a-id")}))), Tri.YES),
+        ((JOIN, OLDER, log()), Tri.CANNOT_TELL),
+        ((JOIN, LOAD, GENERATION), Tri.CANNOT_TELL),
+        ((JOIN, LOAD, GENERATION, log(broker_id=2)), Tri.CANNOT_TELL),
+        ((JOIN, LOAD, GENERATION, log(last_at=NOW - timedelta(minutes=9))), Tri.CANNOT_TELL),
+        ((JOIN, LOAD, GENERATION, log(last_at=None)), Tri.CANNOT_TELL),
+        # Newest first, or rotated files joined by name.
+        ((LOAD, Rebalanced(**where(3, at=at(1)), generation_id=4), JOIN, log()), Tri.NO),
+        ((Loaded(**where(4, at=at(2))), GENERATION, JOIN, log()), Tri.YES),
+        # The clock was set back between the two.
+        ((JOIN, Rebalanced(**where(2, at=at(8)), generation_id=4), Loaded(**where(3)),
+          joined("b", line=9, minute=9, **WHERE), log()), Tri.NO),
+    ],
+)  # fmt: skip
+def test_a_rebalance_after_the_load_counts_in_the_coordinator_s_own_log_of_now(
+    seen: Any, answer: Tri
+) -> None:
+    assert coordinator_of(*seen).rebalanced_since_load is answer
+
+
+def test_the_load_s_time_is_known_and_the_records_answer_is_kept() -> None:
+    seen = (JOIN, LOAD, GENERATION, log())
+    assert coordinator_of(*seen).loaded_at == at(2)
+    kept = coordinator_of(*seen, known=Tri.NO)
+    assert (kept.rebalanced_since_load, kept.loaded_at) == (Tri.NO, None)
+
+
+def test_a_member_whose_session_expired_has_departed_without_a_request() -> None:
+    gone = Left(**where(6), member_id="b-id", reason="session expired", expired=True)
+    merged = merge(group(member("a")), (JOIN, joined("b", line=2, **WHERE), gone, log()))
+    (departed,) = merged.departed
+    assert (departed.left, departed.left_at) == (False, None)
+    assert (departed.reason, departed.last_seen) == ("session expired", at(6))
+
+
+def test_a_member_that_left_was_one_though_its_join_is_not_shown() -> None:
+    # The Scala coordinator prints no join that comes while the group rebalances already.
+    given = joined("b", line=2, new=True, accepted=False, **WHERE)
+    gone = Left(**where(6), member_id="b-id", expired=True)
+    assert len(merge(group(member("a")), (JOIN, given, gone, log())).departed) == 1
+    assert merge(group(member("a")), (JOIN, given, log())).departed == ()
+
+
+def test_a_killed_process_that_started_before_its_session_expired_is_replaced() -> None:
+    gone = Left(**where(6), member_id="b-id", expired=True)
+    again = joined("a", minute=4, line=4, new=True, client_id="b", **WHERE)
+    first = joined("b", minute=2, line=2, client_id="b", **WHERE)
+    assert merge(group(member("a")), (first, again, gone, log())).departed == ()
+
+
+def test_a_conversion_is_noted() -> None:
+    made = Converted(**where(6), what="Converted the classic group to a consumer group")
+    (note,) = merge(group(member("a")), (JOIN, made, log())).notes
+    assert note.startswith("the broker's log (): Converted the classic group")
+
+
+SECOND = timedelta(seconds=1)
+LOADED = NOW - 60 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("rebalanced", "whole"), [(Tri.YES, True), (Tri.NO, False), (Tri.CANNOT_TELL, False)]
+)
+def test_dynamic_members_send_their_lists_in_the_next_rebalance(
+    rebalanced: Tri, whole: bool
+) -> None:
+    assert has_whole_lists(group(member("a"), rebalanced=rebalanced)) is whole
+
+
+@pytest.mark.parametrize(
+    ("epoch", "joined", "generation", "compared", "whole"),
+    [
+        (0, None, None, True, True),  # never loaded
+        (3, None, None, True, False),
+        (3, LOADED + SECOND, None, True, False),  # the log's clock may be ahead
+        (3, LOADED + 10 * SECOND, None, True, True),
+        (3, None, NOW - 40 * SECOND, True, False),  # its session may still last
+        (3, None, NOW - 46 * SECOND, True, False),
+        (3, None, NOW - 51 * SECOND, True, True),
+        (3, None, NOW - 51 * SECOND, False, False),  # by a clock that was not compared
+    ],
+)
+def test_a_static_member_may_be_down_since_the_load(
+    epoch: int, joined: Any, generation: Any, compared: bool, whole: bool
+) -> None:
+    static = member("a", instance_id="a", joined_at=joined, timeouts=Timeouts(session_ms=45_000))
+    made = group(static, member("b"))
+    coordinator = replace(made.group.coordinator, leader_epoch=epoch, loaded_at=LOADED)
+    about = replace(made.group, coordinator=coordinator, generation_at=generation)
+    assert has_whole_lists(replace(made, group=about, clock_compared=compared)) is whole

@@ -1,12 +1,18 @@
-"""Evidence merged: whose it is, what contradicts it, what it says of a list that nobody saw."""
+"""Evidence merged: whose it is, what contradicts it, what it says of a list that nobody saw.
+
+Files declare, and `--assume` fills gaps; neither overrules what was seen.
+"""
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.errors import AssumptionError
+from rebal.groups.evidence.bounds import apply_assumptions
 from rebal.groups.evidence.merge import merge
 from rebal.groups.evidence.observations import Declared, Introduced
 from rebal.groups.model import (
@@ -34,6 +40,8 @@ from tests.groups.observed import (
     member,
     refused,
 )
+from tests.planner.builder import group_of
+from tests.tables import table
 
 
 def test_a_heartbeat_names_the_client_and_no_list():
@@ -312,3 +320,171 @@ def test_what_a_client_that_said_its_name_cannot_hold(software, elected, lacks):
 def test_only_a_stable_classic_group_bounds_anything(fields):
     merged = merge(group(member("a"), probe={COOP: Tri.YES}, **fields), [])
     assert lists(merged)["a"] == AssignorList()
+
+
+def test_a_file_never_overrides_a_seen_list_and_is_kept_beside_it():
+    merged = merge(group(member("a")), [joined("a", "range"), declared("a.properties", *MIXED)])
+    (one,) = merged.members
+    assert (one.assignors.knowledge, one.assignors.list) == (Knowledge.EXACT, ("range",))
+    assert one.declared.list == MIXED
+    assert merged.contradictions == ()
+
+
+def test_a_file_alone_is_declared_and_keeps_the_bounds():
+    merged = merge(group(member("a")), [declared("a.properties", *MIXED, client_id="a")])
+    known = lists(merged)["a"]
+    assert (known.knowledge, known.list) == (Knowledge.DECLARED, MIXED)
+    assert known.at_least == ("range",)
+
+
+def test_an_unset_list_is_the_default_of_a_version_that_the_client_said():
+    unset = declared("a.properties")
+    merged = merge(group(member("a", software=JAVA), member("b")), [unset])
+    assert lists(merged)["a"].list == ("range", COOP)
+    assert lists(merged)["b"].knowledge is Knowledge.BOUNDED
+    assert merged.members[1].declared.list == ()
+
+
+def test_files_are_bound_by_instance_id_then_by_a_client_id_that_one_member_has():
+    snapshot = group(
+        member("pod", member_id="1", instance_id="i-1"),
+        member("pod", member_id="2", instance_id="i-2"),
+        member("solo"),
+    )
+    merged = merge(
+        snapshot,
+        [
+            declared("1.properties", "range", instance_id="i-1"),
+            declared("solo.properties", *MIXED, client_id="solo", group_id=None),
+            declared("pod.properties", COOP, client_id="pod"),
+            declared("gone.properties", "sticky", instance_id="i-9"),
+        ],
+    )
+    found = {m.member_id: m.declared and m.declared.list for m in merged.members}
+    assert found == {"1": ("range",), "2": None, "solo-id": MIXED}
+    whys = {item.what: item.why for item in merged.unmatched}
+    assert "shared by 2 members" in whys["pod.properties"]
+    assert "no member has its instance id" in whys["gone.properties"]
+    assert [item.what for item in merged.unmatched if item.may_start] == ["pod.properties"]
+
+
+def test_files_that_all_say_the_same_speak_for_every_member():
+    snapshot = group(member("pod", member_id="1"), member("pod", member_id="2"))
+    merged = merge(snapshot, [declared("deploy.yaml", *MIXED, replicas=2)])
+    assert [m.assignors.list for m in merged.members] == [MIXED, MIXED]
+    assert merged.expected_members == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "classic_only", "surge"),
+    [
+        ([{"classic_only": ("session.timeout.ms",)}, {"max_surge": "0"}], True, "0"),
+        # Of two deployments the one that surges counts.
+        ([{"max_surge": "0"}, {"max_surge": "1"}], False, "1"),
+        ([{"classic_only": ("session.timeout.ms",), "max_surge": "25%"}], True, "25%"),
+    ],
+)
+def test_other_settings_of_files_that_name_one_list_are_put_together(files, classic_only, surge):
+    seen = [declared(f"file-{n}", "range", **more) for n, more in enumerate(files)]
+    for one in merge(group(member("a"), member("b")), seen).members:
+        assert (one.declared.list, one.declared.max_surge) == (("range",), surge)
+        assert one.declared.classic_only == (("session.timeout.ms",) if classic_only else ())
+
+
+def test_files_that_start_fewer_processes_than_there_are_members_speak_for_nobody():
+    snapshot = group(member("pod", member_id="1"), member("pod", member_id="2"))
+    merged = merge(snapshot, [declared("deploy.yaml", *MIXED, replicas=1)])
+    assert [m.declared for m in merged.members] == [None, None]
+    assert merged.unmatched[0].why.startswith("it names neither an instance id nor a client id, ")
+    assert "fewer processes" in merged.unmatched[0].why
+
+
+def test_a_file_of_another_client_is_not_a_member_s():
+    snapshot = group(member("a", software=JAVA), member("b"))
+    merged = merge(snapshot, [declared("app.yaml", COOP, family="librdkafka")])
+    assert [m.declared is not None for m in merged.members] == [False, True]
+
+
+def test_two_files_that_claim_one_member_and_differ_bind_neither():
+    merged = merge(
+        group(member("a")),
+        [declared("x", "range", client_id="a"), declared("y", *MIXED, client_id="a")],
+    )
+    assert merged.members[0].declared is None
+    assert [(item.what, item.may_start) for item in merged.unmatched] == [("x", True), ("y", True)]
+
+
+def test_files_that_name_no_group_are_one_line_where_they_fit_nobody():
+    files = [declared(f"f{i}", "range", group_id=None, client_id=f"c{i}") for i in range(9)]
+    (loose,) = merge(group(member("a")), files).unmatched
+    assert (loose.what, loose.may_start) == ("f0, f1, f2 and 6 more", False)
+
+
+def test_group_protocol_consumer_is_kept_and_its_list_means_nothing():
+    merged = merge(group(member("a")), [declared("a", "range", group_protocol="consumer")])
+    (one,) = merged.members
+    assert one.assignors.knowledge is Knowledge.BOUNDED
+    assert one.declared.group_protocol == "consumer"
+
+
+def test_expected_members_are_the_replicas_of_all_files_when_all_say_them():
+    files = [declared("x", "range", replicas=2), declared("y", "range", replicas=3)]
+    assert merge(group(member("a")), files).expected_members == 5
+    some = [*files, declared("z", "range")]
+    assert merge(group(member("a")), some).expected_members is None
+    told = replace(group(member("a")), expected_members=9)
+    assert merge(told, files).expected_members == 9
+
+
+def vouched(*members: dict[str, Any], **more: Any) -> GroupSnapshot:
+    return group_of({"members": list(members), **more})
+
+
+def assumed(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
+    return [member.assignors.list for member in snapshot.members]
+
+
+@pytest.mark.parametrize("text", table("assume", "ids"))
+def test_a_member_by_each_of_its_ids(text: str) -> None:
+    seen = vouched({"id": "a", "client": "a=b:c,d", "instance": "pod-1"}, {"id": "b"})
+    made, said = apply_assumptions(seen, [text])
+    assert assumed(made) == [("range", "cooperative-sticky"), ()]
+    known = made.members[0].assignors
+    assert known.knowledge is Knowledge.EXACT
+    assert [item.source for item in known.evidence] == [Source.ASSUMED]
+    assert made.members[1] == seen.members[1]
+    assert len(said) == 1
+    assert said[0].endswith("runs [range, cooperative-sticky]")
+
+
+def test_a_shared_client_id_may_be_meant() -> None:
+    seen = vouched({"id": "a", "client": "svc"}, {"id": "b", "client": "svc"}, {"id": "c"})
+    made, said = apply_assumptions(seen, ["every-client-id=svc:range"])
+    assert assumed(made) == [("range",), ("range",), ()]
+    assert said == ("every member with client id svc (2) runs [range]",)
+
+
+def test_what_evidence_shows_is_kept() -> None:
+    seen = vouched({"id": "a", "list": ["range"]})
+    assert (
+        apply_assumptions(seen, ["client-id=a:range"]) == apply_assumptions(seen, []) == (seen, ())
+    )
+
+
+@pytest.mark.parametrize(("spec", "texts", "why"), table("assume", "contradicted"))
+def test_what_the_group_shows_is_not_overruled(spec: dict[str, Any], texts: str, why: str) -> None:
+    with pytest.raises(AssumptionError, match=why):
+        apply_assumptions(group_of(spec), [f"client-id={text}" for text in texts.split()])
+
+
+@pytest.mark.parametrize(("text", "why"), table("assume", "unreadable"))
+def test_what_cannot_be_read_is_one_sentence(text: str, why: str) -> None:
+    with pytest.raises(AssumptionError, match=why) as raised:
+        apply_assumptions(vouched({"id": "a"}), [text])
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).endswith(".")
+
+
+def test_a_custom_assignor_that_the_group_runs() -> None:
+    seen = vouched({"id": "a"}, elected="our-own")
+    assert assumed(apply_assumptions(seen, ["client-id=a:our-own"])[0]) == [("our-own",)]

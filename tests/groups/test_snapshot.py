@@ -1,9 +1,15 @@
-"""A snapshot document reads back as it was, always has the same text, and complains precisely."""
+"""Snapshot documents: read back as they were, always of the same text, with precise complaints.
+
+A sealed document names the field that was edited, and is read in any layout. A redacted snapshot
+names nobody and gives the same plan.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +19,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rebal.groups.compact import ByTopic, Lag, Lags, Partitions, Replicas
 from rebal.groups.errors import DocumentError
@@ -24,18 +31,27 @@ from rebal.groups.model import (
     GroupState,
     Knowledge,
     Member,
+    Running,
     Source,
     Subscription,
+    WorkerState,
 )
 from rebal.groups.snapshot import documents
 from rebal.groups.snapshot.documents import (
+    check_seal,
+    checksum,
     dump_snapshot,
     file_stem,
     format_of,
     load_snapshot,
     read_yaml,
+    text_of,
 )
+from rebal.groups.snapshot.redact import redact
+from rebal.planner.plan import dump_plan, load_plan
 from tests.examples import examples
+from tests.groups.stable import stable_group
+from tests.planner.plans import RANGE, m, plan
 from tests.tables import table
 
 KEPT = Path(__file__).parents[1] / "data" / "snapshot.yaml"
@@ -348,3 +364,218 @@ def test_a_key_is_looked_up_wherever_it_stands() -> None:
     with pytest.raises(yaml.YAMLError, match="`b` stands here twice") as caught:
         read_yaml("a:\n- {b: 1, c: 2}\n- {b: 1,\n   b: 2}\n")
     assert caught.value.problem_mark.line == 3
+
+
+PLAN = plan([m(f"c-{number}", RANGE) for number in range(3)])
+BODY: dict[str, Any] = json.loads(dump_plan(PLAN, "json"))
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the path to each text, number and null."""
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in pairs:
+            yield from places(each, (*path, key))
+    else:
+        yield path
+
+
+def edited(path: tuple[str | int, ...]) -> dict[str, Any]:
+    body = deepcopy(BODY)
+    inner: Any = body
+    for key in path[:-1]:
+        inner = inner[key]
+    was = inner[path[-1]]
+    inner[path[-1]] = f"{was}x" if isinstance(was, str) else "x"
+    return body
+
+
+def field_of(path: tuple[str | int, ...]) -> str:
+    """Return the field that a message names for this place."""
+    match path:
+        case ("steps", int(number), str(name), *_):
+            return f"`steps[{number}].{name}`"
+        case (str(name), int(number), *_) if isinstance(BODY[name][number], dict):
+            return f"`{name}[{number}]`"
+    return f"`{path[0]}`"
+
+
+def test_every_single_edit_is_found_and_its_field_is_named() -> None:
+    found = [path for path in places(BODY) if path[0] not in ("schema", "checksum")]
+    assert len(found) > 200
+    for path in found:
+        with pytest.raises(DocumentError) as error:
+            check_seal(edited(path), "a.plan.yaml")
+        assert f"a.plan.yaml: {field_of(path)} has changed" in str(error.value), path
+
+
+@pytest.mark.parametrize("key", [key for key in BODY if key not in ("schema", "checksum")])
+def test_a_removed_and_an_added_field_are_named(key: str) -> None:
+    with pytest.raises(DocumentError, match="has changed"):
+        check_seal({name: value for name, value in BODY.items() if name != key}, "a")
+    with pytest.raises(DocumentError, match="`more` has changed"):
+        check_seal(BODY | {"more": 1}, "a")
+    with pytest.raises(DocumentError, match=r"`steps\[\]` has changed"):
+        check_seal(BODY | {"steps": BODY["steps"][:1]}, "a")
+
+
+def test_layout_order_and_format_do_not_count() -> None:
+    backwards = dict(reversed(BODY.items()))
+    for text in (json.dumps(BODY), json.dumps(backwards, indent=7)):
+        assert load_plan(text, "json") == PLAN
+    kept = dump_plan(PLAN, "yaml")
+    assert load_plan(kept.replace("\n", "\n# a note\n", 1), "yaml") == PLAN
+    assert load_plan(text_of(yaml.safe_load(kept), "json"), "json") == PLAN
+
+
+def test_a_plan_without_its_checksum_is_refused() -> None:
+    body = {name: value for name, value in BODY.items() if name != "checksum"}
+    with pytest.raises(DocumentError, match=r"p: the field `checksum` is missing"):
+        load_plan(json.dumps(body), "json", "p")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda body: body["steps"][1].update(id=3), "steps: numbered [1, 3], expected 1, 2"),
+        (lambda body: body["steps"].reverse(), "steps: numbered [2, 1], expected 1, 2"),
+        (lambda body: body.update(next_step=5), "next_step: there is no step 5"),
+        (lambda body: body.update({"from": "SOMETIMES"}), "from: invalid enum value"),
+        (lambda body: body["steps"][0].update(kind="at once"), "kind: invalid enum value"),
+    ],
+)
+def test_a_sealed_plan_that_makes_no_sense_is_refused(
+    damage: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    body = deepcopy(BODY)
+    damage(body)
+    body["checksum"] = checksum(body)
+    with pytest.raises(DocumentError) as error:
+        load_plan(json.dumps(body), "json", "p")
+    assert message in str(error.value)
+
+
+def test_numbers_may_be_written_as_other_json_tools_do() -> None:
+    text = json.dumps(BODY).replace(".0,", ",").replace(".0}", "}")
+    assert text != json.dumps(BODY)
+    assert load_plan(text, "json") == PLAN
+
+
+@pytest.mark.parametrize("name", ["topics", "subscribed_topics", "owned_partitions", "lag"])
+def test_names_of_clients_and_topics_may_be_names_of_fields(name: str) -> None:
+    members = [m("a", family=None) | {"topics": [name], "owned": {name: "0-3"}}]
+    made = plan(members, families={"a": "java", name: "java"}, ignore={"RB901": "x"})
+    for form in ("json", "yaml"):
+        assert load_plan(dump_plan(made, form), form) == made
+
+
+@pytest.mark.parametrize("damaged", ["", "a b : c", "x:1"])
+def test_a_damaged_checksum_is_named(damaged: str) -> None:
+    with pytest.raises(DocumentError, match="`checksum` has changed"):
+        check_seal(BODY | {"checksum": damaged}, "a")
+
+
+SEEN_AT = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)
+UUID = "0a1b2c3d-0000-4000-8000-00000000000{}"
+
+
+SNAPSHOT = load_snapshot((Path(__file__).parents[1] / "data" / "redact.yaml").read_text(), "yaml")
+NAMES = (
+    *("shop", "pod-", "late", "gone", "ghost", "10.1.2"),
+    *("kafka-2", "corp", "secret-host", "fe80"),
+)
+
+
+def test_no_name_is_left_anywhere() -> None:
+    text = dump_snapshot(redact(SNAPSHOT))
+    assert [name for name in NAMES if name in text] == []
+    data = msgspec.json.encode(redact(SNAPSHOT), enc_hook=str)
+    assert [name for name in NAMES if name.encode() in data] == []
+    for member in redact(SNAPSHOT).members:
+        assert member.assignment_user_data == bytes(len(b"secret-host:1"))
+        assert member.subscription.user_data == bytes(len(b"secret-host:1"))
+
+
+def test_ids_keep_their_random_ends_and_evidence_its_lines() -> None:
+    """tests/cli/test_redacted_plan.py compares the plans."""
+    made = redact(SNAPSHOT)
+    for before, after in zip(SNAPSHOT.members, made.members, strict=True):
+        assert after.member_id.endswith(before.member_id[-36:])
+        assert (after.evidence[0].detail, after.evidence[0].at) == (
+            "file:41 JOIN_GROUP v9",
+            SEEN_AT,
+        )
+    assert made.refusals[0].rejoined_as.endswith(UUID.format(8))
+    assert made.refusals[0].connection == ""
+    assert made.departed[0].member_id.startswith("member-")
+    assert made.departed[0].member_id.endswith(UUID.format(7))
+    assert made.contradictions[0].member_id == made.members[0].member_id
+    assert made.contradictions[0].what == f"{made.members[0].client_id} changed"
+
+
+def test_a_client_called_like_a_class_or_an_assignor_does_not_change_the_list() -> None:
+    known = AssignorList(
+        knowledge=Knowledge.EXACT, list=("zone",), classes=("com.acme.ZoneAssignor",)
+    )
+    one = Member(
+        member_id=f"acme-{UUID.format(9)}", client_id="acme", assignors=known,
+        subscribed_topics=("acme",),
+    )  # fmt: skip
+    made = redact(replace(SNAPSHOT, members=(one,))).members[0]
+    assert (made.assignors.classes, made.subscribed_topics) == (known.classes, ("acme",))
+    assert made.client_id != "acme"
+    assert redact(SNAPSHOT).members[2].client_id.startswith("id-")
+    assert redact(SNAPSHOT).members[2].assignors.list == ("range",)
+
+
+@pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
+def test_sticky_user_data_stays_for_the_simulation(assignor: str) -> None:
+    group = replace(SNAPSHOT.group, assignor=assignor)
+    made = redact(replace(SNAPSHOT, group=group))
+    assert made.members[0].subscription == SNAPSHOT.members[0].subscription
+
+
+def test_a_redacted_worker_has_no_address() -> None:
+    running = (Running("orders-sink", itself=True, tasks=(0, 2)), Running("audit", tasks=(1,)))
+    worker = WorkerState(url="http://connect-7.example.org:8083/", running=running)
+    assert (worker.connectors, worker.tasks) == (1, 3)
+    member = Member(member_id="w-1", client_id="w", worker=worker)
+    made = redact(stable_group(member, protocol_type="connect"))
+    assert made.members[0].worker == WorkerState(url="", running=running)
+    assert "example" not in dump_snapshot(made, "json")
+
+
+ids = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=6)
+
+
+@given(
+    st.lists(
+        st.tuples(ids, st.none() | ids.filter(bool), st.uuids()),
+        max_size=6,
+        unique_by=lambda p: p[2],
+    )
+)
+def test_order_and_equality_are_kept(people: list[tuple[str, str | None, object]]) -> None:
+    before = [
+        Member(member_id=f"{instance or client}-{uuid}", client_id=client, instance_id=instance)
+        for client, instance, uuid in people
+    ]
+    group = GroupSnapshot(group=Group(group_id="g"), captured_at=SEEN_AT, members=tuple(before))
+    after = redact(group).members
+
+    def java(text: str | None) -> tuple[bool, bytes]:
+        # None and "" are two values: only with a place of each do ranks tell them apart.
+        return text is not None, (text or "").encode("utf-16-be")
+
+    def ranks(values: list[str | None]) -> list[int]:
+        order = sorted(set(values), key=java)
+        return [order.index(value) for value in values]
+
+    for field in ("member_id", "client_id", "instance_id"):
+        assert ranks([getattr(m, field) for m in before]) == ranks(
+            [getattr(m, field) for m in after]
+        )
+    both = [m.client_id for m in before] + [m.instance_id for m in before]
+    both_after = [m.client_id for m in after] + [m.instance_id for m in after]
+    assert ranks(both) == ranks(both_after)
+    assert redact(redact(group)) == redact(group)
