@@ -89,13 +89,7 @@ def refused(minute: int = 50, **fields: Any) -> Refused:
 def declared(where: str, *names: str, **fields: Any) -> Declared:
     evidence = Evidence(source=Source.CONFIG_FILE, detail=where)
     return Declared(
-        **{
-            "where": where,
-            "group_id": "g",
-            "list": names,
-            "evidence": evidence,
-            **fields,
-        }
+        **{"where": where, "group_id": "g", "list": names, "evidence": evidence, **fields}
     )
 
 

@@ -11,15 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rebal.groups.compact import (
-    NO_LAG,
-    Lag,
-    Lags,
-    Partitions,
-    Replicas,
-    fold,
-    read_by_topic,
-)
+from rebal.groups.compact import NO_LAG, Lag, Lags, Partitions, Replicas, fold, read_by_topic
 from rebal.groups.errors import DocumentError
 from rebal.groups.model import Group, GroupSnapshot, Member, Subscription, Topic
 from rebal.groups.snapshot.documents import dump_snapshot, load_snapshot

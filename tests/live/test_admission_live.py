@@ -189,9 +189,7 @@ def test_a_load_starts_the_session_timers_again(loaded: Loaded) -> None:
     wait_for("its end", lambda: loaded.timed.describe().group_state == "Empty", timeout=10)
 
 
-def test_an_expired_session_restores_an_all_static_group_in_two_rebalances(
-    loaded: Loaded,
-) -> None:
+def test_an_expired_session_restores_an_all_static_group_in_two_rebalances(loaded: Loaded) -> None:
     group = loaded.late
     group.describe()
     late, before = group.members[0], group.generation

@@ -32,10 +32,7 @@ QUIET_S = 3
 
 
 def words(protocol: str) -> dict[str, str]:
-    return {
-        "connect.protocol": protocol,
-        "scheduled.rebalance.max.delay.ms": str(1000 * DELAY_S),
-    }
+    return {"connect.protocol": protocol, "scheduled.rebalance.max.delay.ms": str(1000 * DELAY_S)}
 
 
 def begin(workers: Workers, topic: str, folder: Path, protocol: str) -> None:

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import (
-    CoordinatorKind,
-    GroupSnapshot,
-    GroupType,
-    RebalanceProtocol,
-)
+from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, RebalanceProtocol
 from rebal.groups.protocol import group_protocol
 from rebal.inspectors.errors import SelectionError
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups

@@ -50,11 +50,7 @@ def test_java_and_franz_go_in_one_group(service: Service) -> None:
     assert owned <= gave_up(service.running[java[1]], since)
     owned, since = before[go[0]]
     assert not owned <= gave_up(service.running[go[0]], since)
-    assert service.runs() == {
-        java[0]: "COOPERATIVE",
-        java[1]: "EAGER",
-        go[0]: "COOPERATIVE",
-    }
+    assert service.runs() == {java[0]: "COOPERATIVE", java[1]: "EAGER", go[0]: "COOPERATIVE"}
 
     service.carry_out(second, [java[1], *go])
     assert set(service.runs().values()) == {"COOPERATIVE"}

@@ -89,11 +89,7 @@ def test_nobody_is_admitted_during_conversions_each_way(
     broker.wait_stable(group_id, 1)
     own_ids: set[str] = set()
     config, over = config_of(broker), threading.Event()
-    with (
-        RawCluster(config) as cluster,
-        RawCluster(config) as another,
-        ThreadPoolExecutor() as pool,
-    ):
+    with RawCluster(config) as cluster, RawCluster(config) as another, ThreadPoolExecutor() as pool:
         answers = Answers(config, another, group_id)
 
         def type_is(kind: GroupType, count: int) -> bool:
