@@ -51,7 +51,6 @@ _ERRORS: Final = """
     """
 # Interned: msgspec leaves out a field whose value is the same object as its default.
 _NAMES: Final = tuple(map(sys.intern, _ERRORS.split()))
-_CODES: Final = {name: code for code, name in enumerate(_NAMES, start=1)}
 
 JOIN_REJECTIONS: Final = (
     "INCONSISTENT_GROUP_PROTOCOL",
@@ -74,7 +73,7 @@ def error_name(code: int) -> str:
 
 def error_code(name: str) -> int:
     """Return the code of a protocol error: 23 for `INCONSISTENT_GROUP_PROTOCOL`."""
-    return _CODES[name]
+    return _NAMES.index(name) + 1
 
 
 class SettingError(RebalError):

@@ -142,7 +142,14 @@ def in_effect(overrides: Sequence[str]) -> Settings:
     Raises:
         SettingError: a text that is no key=value, or an unknown key.
     """
-    return layer(_from_overrides(overrides), "-X")
+    found: dict[str, str] = {}
+    for text in overrides:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            # Not repeated: it may be a password that was typed without its key.
+            raise SettingError("-X: expected key=value, such as -X security.protocol=SASL_SSL.")
+        found[key.strip()] = value
+    return layer(found, "-X")
 
 
 def names_brokers(command_config: Path | None, overrides: Sequence[str]) -> bool:
@@ -208,17 +215,6 @@ def _from_env(env: Mapping[str, str]) -> dict[str, str]:
     }
     if env.get("REBAL_BOOTSTRAP"):
         found["bootstrap.servers"] = env["REBAL_BOOTSTRAP"]
-    return found
-
-
-def _from_overrides(overrides: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in overrides:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            # Not repeated: it may be a password that was typed without its key.
-            raise SettingError("-X: expected key=value, such as -X security.protocol=SASL_SSL.")
-        found[key.strip()] = value
     return found
 
 

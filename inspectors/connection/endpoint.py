@@ -45,7 +45,6 @@ def answer_of(oauth: OAuth, timeout: float) -> dict[str, Any]:
 
 
 def _request(oauth: OAuth) -> urllib.request.Request:
-    """Return a client credentials grant (RFC 6749, section 4.4)."""
     form = {"grant_type": "client_credentials"}
     if oauth.scope is not None:
         form["scope"] = oauth.scope

@@ -29,11 +29,10 @@ _IDENTITY: Final = frozenset(
 _PASSWORDS: Final = frozenset(
     {"ssl.truststore.password", "ssl.keystore.password", "ssl.key.password"}
 )
-_LOGIN: Final = frozenset({"sasl.mechanism", "sasl.username", "sasl.password", "sasl.jaas.config"})
-_OTHER: Final = frozenset(
-    {"bootstrap.servers", "security.protocol", "ssl.endpoint.identification.algorithm"}
-)
-KNOWN: Final = _CA | _IDENTITY | _LOGIN | _OTHER | auth.OAUTH_KEYS
+KNOWN: Final = _CA | _IDENTITY | auth.OAUTH_KEYS | {
+    "sasl.mechanism", "sasl.username", "sasl.password", "sasl.jaas.config", "bootstrap.servers",
+    "security.protocol", "ssl.endpoint.identification.algorithm",
+}  # fmt: skip
 # Client settings without an effect on rebal. Files of real services contain many of them, so they
 # are ignored silently.
 _IGNORED_NAMES: Final = """

@@ -7,7 +7,7 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rebal.inspectors.connection.auth import URL, OAuth, Secretive
 from rebal.inspectors.errors import ConnectError
@@ -94,16 +94,11 @@ def _token(text: object, life: float | None, problem: str) -> Token:
     return Token(value=text, expires=expires, renew=now + (expires - now) * _USED)
 
 
-def claims_of(text: str) -> dict[str, Any]:
-    """Return the claims of a JWT; empty for a token that only its issuer can read."""
+def _claimed_end(text: str) -> float | None:
+    """Return the end that a JWT claims; None for a token that only its issuer can read."""
     try:
         _, body, _ = text.split(".")
-        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except ValueError:
-        return {}
-    return claims if isinstance(claims, dict) else {}
-
-
-def _claimed_end(text: str) -> float | None:
-    end = claims_of(text).get("exp")
+        end = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"]
+    except (ValueError, LookupError, TypeError):
+        return None
     return float(end) if isinstance(end, int | float) and 0 < end < 1e11 else None

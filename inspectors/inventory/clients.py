@@ -382,5 +382,5 @@ def _union(one: Declared, two: Declared) -> Declared | None:
     times = ("session_timeout_ms", "max_poll_interval_ms", "heartbeat_ms")
     either = (*_SAME, *times, "brokers", "list", "spelled")
     known = {name: getattr(one, name) or getattr(two, name) for name in either}
-    classic_only = tuple(n for n in _CLASSIC_ONLY if n in one.classic_only + two.classic_only)
-    return replace(one, classic_only=classic_only, **known)
+    known["classic_only"] = tuple(sorted({*one.classic_only, *two.classic_only}))
+    return replace(one, **known)

@@ -33,17 +33,13 @@ _MOST_BRACKETS: Final = 5_000
 _MOST_LEVELS: Final = 1_000
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PLACEHOLDER: Final = re.compile(r"\$\{([^${}:]+)(?::(-?)([^${}]*))?\}")
-_UNRESOLVED: Final = re.compile(r"\$\{|\$\(|\{\{|#\{|<%|@[\w.]+@")
-# The name of an environment variable.
-_NAME: Final = re.compile(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+")
-# 45s, 500ms, 1m30s (Spring, Go), PT45S (ISO 8601).
-_SPAN: Final = re.compile(r"(?:PT)?((?:\d{1,9}(?:ms|[hms]))+)", re.IGNORECASE)
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 def span_ms(text: str) -> int | None:
     """Return a time with its unit in milliseconds; None for any other text, and for zero."""
-    match = _SPAN.fullmatch(text.strip())
+    # 45s, 500ms, 1m30s (Spring, Go), PT45S (ISO 8601).
+    match = re.fullmatch(r"(?:PT)?((?:\d{1,9}(?:ms|[hms]))+)", text.strip(), re.IGNORECASE)
     found = re.findall(r"(\d+)(ms|[hms])", match[1].lower()) if match else []
     return sum(int(number) * _UNITS[unit] for number, unit in found) or None
 
@@ -135,7 +131,8 @@ def _variables(tree: list[Tree]) -> dict[str, Tree]:
                 key, found[name] = name, item.get("value")
             case _:
                 return {}
-        if not _NAME.fullmatch(key):
+        # The name of an environment variable.
+        if not re.fullmatch(r"[A-Z][A-Z0-9]*_[A-Z0-9_]+", key):
             return {}
     # A name alone is a variable of the shell; names alone are none.
     return found if any(found.values()) else {}
@@ -161,7 +158,7 @@ class Environment:
             before, text = text, _PLACEHOLDER.sub(lambda found: self._value(found, beside), text)
             if text == before or len(text) > _LONGEST:
                 break
-        return None if _UNRESOLVED.search(text) else text
+        return None if re.search(r"\$\{|\$\(|\{\{|#\{|<%|@[\w.]+@", text) else text
 
     def _value(self, placeholder: re.Match[str], beside: Flat) -> str:
         name, default = placeholder[1].strip(), placeholder[3]
@@ -175,13 +172,13 @@ class Environment:
         )
 
 
+_QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env", "toml")
 # Files that a program or tool reads together: the base, and what is laid over it by name.
 LAYER: Final = re.compile(
     r"(?:.*/)?(application|bootstrap|(?:docker-)?compose|values|appsettings)(?:[-.]([\w-]+))?"
     r"\.(?:ya?ml|properties|json)"
 )
-_QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
 
 
 def process_of(file: str) -> str:
@@ -334,9 +331,10 @@ def json_tree(text: str, name: str) -> Tree:
     Raises:
         UnreadableDocument: it is not valid, or nested too deep.
     """
-    as_text: dict[str, Any] = dict.fromkeys(("parse_int", "parse_float", "parse_constant"), str)
     try:
-        tree: Tree = json.loads(text, object_hook=_object, **as_text)
+        tree: Tree = json.loads(
+            text, object_hook=_object, parse_int=str, parse_float=str, parse_constant=str
+        )
     except json.JSONDecodeError as error:
         raise UnreadableDocument(
             name, f"not valid JSON: {error.msg} (line {error.lineno})"

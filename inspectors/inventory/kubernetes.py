@@ -39,9 +39,6 @@ Resource = dict[str, Tree]
 # ConfigMaps with their sources, by folder (empty: any), namespace and name.
 Maps = dict[tuple[str, str, str], tuple[str, Resource]]
 _MOST_INSTANCES: Final = 1000
-_REFERENCE: Final = re.compile(r"\$\$|\$\(([\w.-]+)\)")
-_ARGUMENT: Final = re.compile(r"(?:--|-D)([\w.\-\[\]]+)=(\S+)")
-_JAVA_OPTIONS: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "_JAVA_OPTIONS")
 _ABOUT_KAFKA: Final = re.compile(r"kafka|group[.\-]?id|partition.assignment", re.IGNORECASE)
 
 
@@ -56,7 +53,7 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
         (folder, _namespace(resource), _name(resource)): (source, resource)
         for source, resource in resources
         if resource.get("kind") == "ConfigMap"
-        for folder in ("", _folder(source))
+        for folder in ("", source.rpartition("/")[0])
     }
     used: set[tuple[str, str, str]] = set()
     for source, resource in resources:
@@ -85,15 +82,11 @@ def _workload(
     for container in _objects(pod.get("containers")):
         where = f"{_title(source, resource)}, container {text_of(container.get('name')) or '?'}"
         place = Place(where, notes, _dates(source, resource))
-        at = (_folder(source), _namespace(resource))
+        at = (source.rpartition("/")[0], _namespace(resource))
         reading = _Container(container, pod, at, maps, place, used)
         layers = reading.layers()
         for client in clients_in(layers, Environment(reading.variables, reading.complete), place):
             yield from _instances(replace(client, sources=tuple(reading.sources)), resource)
-
-
-def _folder(source: str) -> str:
-    return source.rpartition("/")[0]
 
 
 def _pod(resource: Resource) -> Resource:
@@ -258,7 +251,9 @@ class _Container:
     def _expand(self, value: str) -> str:
         """Return `value` with each `$(NAME)` of an earlier variable replaced; `$$` is a sign."""
         known = {"": "$", **self.variables}
-        return _REFERENCE.sub(lambda match: known.get(match[1] or "", match[0]), value)
+        return re.sub(
+            r"\$\$|\$\(([\w.-]+)\)", lambda match: known.get(match[1] or "", match[0]), value
+        )
 
     def _map(self, name: str | None) -> Resource | None:
         of_any = ("", self.at[1], name or "")
@@ -294,11 +289,12 @@ class _Container:
         # A value may be an argument of its own.
         apart = [(one, two) for one, two in pairwise(texts) if one.startswith("--")]
         texts += [f"{one}={two}" for one, two in apart if "=" not in one and two[:1] != "-"]
-        texts += [self.variables.get(name, "") for name in _JAVA_OPTIONS]
+        java = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "_JAVA_OPTIONS")
+        texts += [self.variables.get(name, "") for name in java]
         return {
             match[1]: match[2].strip("'\"")
             for text in texts
-            for match in _ARGUMENT.finditer(self._expand(text))
+            for match in re.finditer(r"(?:--|-D)([\w.\-\[\]]+)=(\S+)", self._expand(text))
         }
 
 

@@ -163,12 +163,10 @@ def _classic(response: Any, broker: int) -> dict[str, Described | RequestError]:
     """Return the classic groups that are described; others are left out."""
     found: dict[str, Described | RequestError] = {}
     for group in response.groups:
-        if error_name(group.error_code) == NOT_THERE:
-            continue
         state = _STATES.get(group.group_state, GroupState.UNKNOWN)
-        if group.error_code:
+        if error_name(group.error_code) not in (NOT_THERE, "NONE"):
             found[group.group_id] = _error(group)
-        elif state is not GroupState.DEAD:
+        elif not group.error_code and state is not GroupState.DEAD:
             of_connect = group.protocol_type == CONNECT
             parsed = group.protocol_type == CONSUMER
             found[group.group_id] = Described(

@@ -70,7 +70,7 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
             principal=principal_of(config),
             group_id=group,
             rows=rows,
-            coordinator_id=found.coordinator_id,
+            coordinator_id=found.described.coordinator_id if found.described else None,
         )
 
 
@@ -92,13 +92,8 @@ class _Examination:
         self._raw = raw
         self._group = group
         self._resources = Resources(raw)
-        self._described: Described | None = None
+        self.described: Described | None = None
         self._denied = False
-
-    @property
-    def coordinator_id(self) -> int | None:
-        """Return the group's coordinator, once the group has been described."""
-        return self._described.coordinator_id if self._described else None
 
     def rows(self) -> Iterator[DoctorRow]:
         """Yield the rows in order; later ones use the results of earlier ones.
@@ -134,7 +129,7 @@ class _Examination:
             "describe the group", self._describe, "state, members, subscriptions",
             "Describe", *group,
         )  # fmt: skip
-        names = self._group_topics() if self._described else []
+        names = self._group_topics() if self.described else []
         topics = [part for name in names or ["TOPIC"] for part in ("--topic", name)]
         yield self._row(
             "describe topics", self._topics, "partition counts, replicas", "Describe", *topics
@@ -225,34 +220,34 @@ class _Examination:
     def _describe(self) -> str:
         group = self._needs_group()
         try:
-            self._described = describe(self._raw, group, self._raw.deadline(), operations=True)
+            self.described = describe(self._raw, group, self._raw.deadline(), operations=True)
         except RequestError as error:
             self._denied = error.name == "GROUP_AUTHORIZATION_FAILED"
             raise
-        count = len(self._described.members)
-        return f"{self._described.state.value}, {count} member{'' if count == 1 else 's'}"
+        count = len(self.described.members)
+        return f"{self.described.state.value}, {count} member{'' if count == 1 else 's'}"
 
     def _group_topics(self) -> list[str]:
-        if self._described is None:
+        if self.described is None:
             raise _Unavailable(
                 Tri.CANNOT_TELL,
                 _NO_GROUP if self._group is None else "the group could not be described",
                 right=self._denied,
             )
-        return sorted(used_by(self._described)[1])
+        return sorted(used_by(self.described)[1])
 
     def _topics(self) -> str:
         names = self._group_topics()
         found, failed = self._resources.topics(names, self._raw.deadline())
         for name, error in failed.items():
             raise RequestError(error.name, f"{name}: {error.reason}")
-        if self._described is not None:
-            self._described = within(self._described, found)
+        if self.described is not None:
+            self.described = within(self.described, found)
         return f"{len(found)} of {len(names)} topics"
 
     def _offsets(self) -> str:
         committed = committed_offsets(self._raw, self._needs_group(), self._raw.deadline())
-        owned, _ = used_by(self._described) if self._described else (set(), None)
+        owned, _ = used_by(self.described) if self.described else (set(), None)
         wanted = sorted(owned | committed.keys())
         ends = self._resources.ends(wanted, self._raw.deadline())
         if len(ends) < len(wanted):
@@ -260,7 +255,7 @@ class _Examination:
         return f"{len(committed)} committed, {len(ends)} end offsets"
 
     def _settings(self) -> str:
-        broker = self._described.coordinator_id if self._described else min(self._raw.brokers)
+        broker = self.described.coordinator_id if self.described else min(self._raw.brokers)
         settings = self._resources.settings(broker, self._raw.deadline())
         return f"{len(settings)} settings of broker {broker}"
 
@@ -271,11 +266,14 @@ class _Examination:
                 Tri.NO, f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)", right=False
             )
         self._group_topics()
-        assert self._described is not None
-        if self._described.type is not GroupType.CLASSIC:
-            why = f"only classic groups have assignor lists: this is a {self._described.type} group"
-            raise _Unavailable(Tri.NO, why, right=False)
-        _check_right(self._described.operations, _READ, "no READ on the group")
+        assert self.described is not None
+        if self.described.type is not GroupType.CLASSIC:
+            raise _Unavailable(
+                Tri.NO,
+                f"only classic groups have assignor lists: this is a {self.described.type} group",
+                right=False,
+            )
+        _check_right(self.described.operations, _READ, "no READ on the group")
         return "allowed (not sent now)"
 
     def _offsets_topic(self) -> str:
@@ -284,8 +282,11 @@ class _Examination:
         rights = answer.authorized_operations
         # A user who may not describe it gets TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
         if error_name(answer.error_code) == "UNKNOWN_TOPIC_OR_PARTITION":
-            why = f"there is no {OFFSETS_TOPIC} yet: the first group that joins makes it"
-            raise _Unavailable(Tri.CANNOT_TELL, why, right=False)
+            raise _Unavailable(
+                Tri.CANNOT_TELL,
+                f"there is no {OFFSETS_TOPIC} yet: the first group that joins makes it",
+                right=False,
+            )
         # Brokers before 2.3 report no rights.
         if answer.error_code or (rights is not None and _READ not in rights):
             raise _Unavailable(Tri.NO, f"no READ and DESCRIBE on {OFFSETS_TOPIC}")

@@ -110,14 +110,13 @@ def _listed(raw: RawCluster) -> tuple[dict[str, int], list[GroupFailure]]:
     raw.any(raw.deadline())
     brokers = sorted(raw.brokers)
     answers = side_by_side(partial(_listed_by, raw), brokers, _THREADS)
-    listed: dict[str, int] = {}
-    unlisted: list[GroupFailure] = []
-    for broker, answer in zip(brokers, answers, strict=True):
-        if isinstance(answer, GroupFailure):
-            unlisted.append(answer)
-        else:
-            listed |= dict.fromkeys(answer, broker)
-    return listed, unlisted
+    listed = {
+        name: broker
+        for broker, answer in zip(brokers, answers, strict=True)
+        if not isinstance(answer, GroupFailure)
+        for name in answer
+    }
+    return listed, [answer for answer in answers if isinstance(answer, GroupFailure)]
 
 
 def _listed_by(raw: RawCluster, broker_id: int) -> set[str] | GroupFailure:

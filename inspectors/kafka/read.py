@@ -143,8 +143,6 @@ def _read_all(
     probe: bool = False,
     assignors: Sequence[str] = (),
 ) -> list[GroupSnapshot | GroupFailure]:
-    """Return what `read_groups` returns, over the connections of `session`."""
-
     def alone(group_id: str) -> GroupSnapshot | GroupFailure:
         deadline = session.raw.deadline()
         try:
@@ -264,7 +262,6 @@ def _probe_batches(made: Sequence[GroupSnapshot]) -> Iterator[tuple[int, list[Gr
 def _probed(
     session: Session, broker: int, batch: Sequence[GroupSnapshot], assignors: Sequence[str]
 ) -> Answers:
-    """Return the groups that this broker coordinates with the probe's answers."""
     found: Answers = {}
     try:
         asked = [(one, assignors_to_ask(one.group.assignor, assignors)) for one in batch]

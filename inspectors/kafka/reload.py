@@ -406,10 +406,10 @@ def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline)
 
     Before Kafka 4.0, the only broker of a cluster keeps its leader epoch when it is killed.
     """
-    if len(cluster.brokers) > 1:
-        return reading
-    release = release_of(broker_version(cluster.any(deadline)))
-    if release is not None and release >= (4, 0):
+    if len(cluster.brokers) > 1 or (release_of(broker_version(cluster.any(deadline))) or ()) >= (
+        4,
+        0,
+    ):
         return reading
     reading = reading._replace(epoch=None, loaded_ms=None)
     if reading.rebalanced is not Tri.YES:

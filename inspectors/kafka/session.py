@@ -58,35 +58,32 @@ class Resources:
 
         None: every topic.
         """
-        found: list[Topic] = []
-        failed: dict[str, RequestError] = {}
-        for topic in self._looked_up(names, deadline):
-            if topic.error_code:
-                name = error_name(topic.error_code)
-                failed[topic.name] = RequestError(name, name)
-                continue
-            parts = sorted(topic.partitions, key=lambda part: part.partition_index)
-            found.append(
-                Topic(
-                    name=topic.name,
-                    partitions=len(parts),
-                    replicas=Replicas(part.replica_nodes for part in parts),
-                    topic_id=_id(topic.topic_id),
-                )
+        answers = sorted(self._looked_up(names, deadline), key=lambda topic: str(topic.name))
+        errors = {one.name: error_name(one.error_code) for one in answers if one.error_code}
+        found = [
+            Topic(
+                name=topic.name,
+                partitions=len(topic.partitions),
+                replicas=Replicas(
+                    part.replica_nodes
+                    for part in sorted(topic.partitions, key=lambda part: part.partition_index)
+                ),
+                topic_id=_id(topic.topic_id),
             )
-        return sorted(found, key=lambda topic: topic.name), failed
+            for topic in answers
+            if topic.name not in errors
+        ]
+        return found, {name: RequestError(error, error) for name, error in errors.items()}
 
     def ends(
         self, partitions: Sequence[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, int]:
         """Return the end offset of each partition whose leader answered."""
-        found: dict[TopicPartition, int] = {}
-        for each, offset in self._offsets(partitions, LATEST, deadline).items():
-            if not isinstance(offset, RequestError):
-                found[each] = offset
-            elif offset.name == "TIMED_OUT":
+        found = self._offsets(partitions, LATEST, deadline)
+        for offset in found.values():
+            if isinstance(offset, RequestError) and offset.name == "TIMED_OUT":
                 raise offset
-        return found
+        return {each: at for each, at in found.items() if not isinstance(at, RequestError)}
 
     def edges(
         self, topic: str, partitions: int, deadline: Deadline
@@ -131,7 +128,6 @@ class Resources:
         raise RequestError("CORRUPT_MESSAGE", f"broker {broker_id} left out its settings")
 
     def _looked_up(self, names: Sequence[str] | None, deadline: Deadline) -> list[Any]:
-        """Return the brokers' answers on these topics; None: on all."""
         asked = None if names is None else [each for each in names if each not in self._known]
         answered = [] if asked == [] else self._raw.metadata(asked, deadline).topics
         self._known |= {topic.name: topic for topic in answered}
@@ -165,7 +161,6 @@ class Resources:
     def _of_leaders(
         self, asked: Sequence[TopicPartition], timestamp: int, isolation: int, deadline: Deadline
     ) -> _Answers:
-        """Return what the partitions' leaders answer; each leader is asked once."""
         names = sorted({topic for topic, _ in asked})
         leaders = {
             (topic.name, part.partition_index): part.leader_id

@@ -98,7 +98,6 @@ def snapshots(
 def _topics(
     session: Session, looks: Sequence[GroupLook], deadline: Deadline
 ) -> tuple[dict[str, Topic], dict[str, str]]:
-    """Return the groups' topics by name, and a note on each that was not read."""
     names = sorted({name for look in looks for name in used_by(look.described)[1]})
     try:
         found, failed = session.resources.topics(names, deadline)
@@ -111,7 +110,6 @@ def _topics(
 def _ends(
     session: Session, looks: Sequence[GroupLook], deadline: Deadline
 ) -> Mapping[TopicPartition, int] | RequestError | ConnectError:
-    """Return the end offsets of the partitions that the groups own or have committed."""
     partitions: set[TopicPartition] = set()
     for described, offsets in looks:
         if not isinstance(offsets, RequestError):

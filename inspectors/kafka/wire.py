@@ -70,9 +70,8 @@ def _request(key: int, versions: str, group: str, more: str = "", **parts: str) 
     `parts` are the structures in it, each after those that it uses.
     """
     known: dict[str, _Fields] = {}
-    for name, text in parts.items():
+    for name, text in {**parts, "Group": group}.items():
         known[name] = _fields(text, known)
-    known["Group"] = _fields(group, known)
     bodies = {
         "request": _fields(f"GroupIds:[]string IncludeAuthorizedOperations:bool {more}", {}),
         "response": _fields("ThrottleTimeMs:int32 Groups:[]Group", known),
@@ -82,16 +81,15 @@ def _request(key: int, versions: str, group: str, more: str = "", **parts: str) 
 
 
 def _described(key: int, versions: str, kind: str, fields: _Fields) -> Any:
-    name = f"DescribeGroups{kind.capitalize()}"
-    schema = {
+    schema: dict[str, Any] = {
         "apiKey": key,
         "type": kind,
-        "name": name,
+        "name": f"DescribeGroups{kind.capitalize()}",
         "validVersions": versions,
         "flexibleVersions": "0+",
         "fields": fields,
     }
-    return _message(name, json_patch=classmethod(lambda *_: schema))
+    return _message(schema["name"], json_patch=classmethod(lambda *_: schema))
 
 
 def _message(name: str, **methods: Any) -> Any:

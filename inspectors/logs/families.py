@@ -33,7 +33,7 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, Software
 from rebal.inspectors.errors import JOIN_REJECTIONS
-from rebal.inspectors.logs.lines import Kind, Part, Shown, Zone, forms, observed, shown_by, split
+from rebal.inspectors.logs.lines import Part, Shown, Zone, forms, observed, shown_by, split
 from rebal.inspectors.logs.text_input import TextInput
 
 _NOT_SET: Final = "(not-set)"
@@ -77,7 +77,7 @@ _SENT: Final = (
     r"(?:group_)?protocols=\[(?P<assignors>.*)\]"
     r"(?:(?:, reason=.*)?\)\) to coordinator |(?<='\)\])\)\s*" + _STOP + ")"
 )
-_ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
+LINES: Final = forms((
     (
         *("java", "sent"),
         r"\bSending JoinGroup \(JoinGroupRequestData\(groupId='(?P<group_id>[^']*)', .{0,99}?"
@@ -203,8 +203,7 @@ _ROWS: Final[tuple[tuple[str, Kind, str], ...]] = (
         r"\[23\] (?P<INCONSISTENT_GROUP_PROTOCOL>Inconsistent Group Protocol)",
     ),
     ("ruby-kafka", "joined", rf"Joined group `{_GROUP}` with member id `{_MEMBER}`"),
-)
-LINES: Final = forms(_ROWS)
+))  # fmt: skip
 # Found in every line that has one of these forms, and in few others.
 MARK: Final = re.compile(
     rb"#consumer-\d+\b.{0,60}?\[thrd:|member_id|ember id|member |group failed|to join group"

@@ -298,7 +298,6 @@ member: a line that only names a member. named: it shows its client too. The oth
 # before librdkafka's own format, but for times.
 _NAME: Final = re.compile(r"(.*?)%[0-7]\|(\d{9,11}\.\d{3})\||(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
 _TIMES: Final = re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|std(?:out|err) [FP]")
-_ESCAPED: Final = re.compile(r"\\+\"")
 _LONGEST: Final = 1 << 14
 # The fields with a program's own text; that of a collector comes first.
 _MESSAGES: Final = ("log", "@message", "textPayload", "LogMessage", "line", "message", "msg")
@@ -323,7 +322,7 @@ def split(raw: bytes, number: int, zone: Zone) -> Iterator[LogText]:
     inner = next((each for key in keys for each in unwrap(line, None, zone, key)), None)
     if inner is None or (inner.wrapper_time or stamp_of(inner.text[:60], zone)) is None:
         # In JSON that is not known as a wrapper the program's own quotes are escaped.
-        yield _named(_ESCAPED.sub('"', line), number, stamp_of(line, zone))
+        yield _named(re.sub(r"\\+\"", '"', line), number, stamp_of(line, zone))
         return
     for text in inner.text.splitlines():
         at = better(stamp_of(text[:60], zone), inner.wrapper_time)

@@ -149,7 +149,6 @@ def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _expanded(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield `paths` with each pattern replaced by what it matches, sorted."""
     for path in paths:
         if not glob.has_magic(str(path)) or path.exists():
             yield path

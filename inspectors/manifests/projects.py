@@ -22,7 +22,6 @@ from rebal.inspectors.manifests.texts import CLIENTS, Named, resolved, together
 
 _PROPERTY: Final = re.compile(r"\$[{(]([^${}()]+)[)}]")
 _MOST_PARENTS: Final = 20
-_BOOT: Final = "org.springframework.boot:spring-boot-starter-parent"
 
 
 @dataclass
@@ -64,7 +63,8 @@ class Projects:
             yield Named(managed, value(text))
         # Spring Boot's parent reads the version of Kafka's packages from this property.
         override = sheet.properties.get("kafka.version")
-        if override and any(bom.name == _BOOT for bom in sheet.boms):
+        boot = "org.springframework.boot:spring-boot-starter-parent"
+        if override and any(bom.name == boot for bom in sheet.boms):
             yield Named(CLIENTS, value(override), gives=True)
         for bom in sheet.boms:
             yield Named(value(bom.name), value(bom.version), gives=True)
@@ -119,12 +119,13 @@ class Projects:
 def _maven(root: Any, path: PurePosixPath) -> Sheet:
     # The command line decides which profile counts.
     parts = [root, *root.findall("profiles/profile")]
-    texts = [each for part in parts for each in part.findall("properties/*")]
     needs = [each for part in parts for each in part.findall("dependencies/dependency")]
     central = [
         each for part in parts for each in part.findall("dependencyManagement/dependencies/*")
     ]
-    properties = _versions(Named(each.tag, each.text) for each in texts)
+    properties = _versions(
+        Named(each.tag, each.text) for part in parts for each in part.findall("properties/*")
+    )
     properties.setdefault(
         "project.version", root.findtext("version") or root.findtext("parent/version", "")
     )

@@ -123,10 +123,6 @@ _NOTATIONS: Final = tuple(
          r'"\1:\1.gradle.plugin:\2"'),
     )
 )  # fmt: skip
-# A rule that gives all packages of a group one version.
-_RULE: Final = re.compile(
-    r"""requested\.group\s*==\s*["']([\w.-]+)["'][^}]{0,500}?useVersion[\s(]*["']([^"'\n]+)["']"""
-)
 # A configuration of tests, such as testImplementation or integrationTestRuntimeOnly.
 _OF_TESTS: Final = re.compile(
     r"^(?:.*[ \t{])?(?:test|\w{1,99}Test)[A-Z]\w{0,99}[ \t(].*", re.MULTILINE
@@ -210,7 +206,11 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     named = [
         one._replace(name=value(one.name), version=value(one.version)) for one in mentions(text)
     ]
-    for group, version in _RULE.findall(script):
+    # Rules that give all packages of a group one version.
+    for group, version in re.findall(
+        r"""requested\.group\s*==\s*["']([\w.-]+)["'][^}]{0,500}?useVersion[\s(]*["']([^"'\n]+)["']""",
+        script,
+    ):
         given = value(version)
         named += [one._replace(version=given) for one in named if one.name.startswith(f"{group}:")]
     return together(named)

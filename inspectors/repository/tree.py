@@ -22,11 +22,6 @@ _BUILD: Final = (
     # Templates of Helm, Ansible and others, whose settings may be named.
     *("tpl", "j2", "tmpl", "erb"),
 )
-# Sources in which a build names versions.
-_SOURCES: Final = re.compile(
-    r"(?:.*/)?(?:(?:buildSrc|build-logic)/.*\.(?:kt|java|groovy)|project/[^/]*\.scala)"
-)
-_NAMES: Final = ("Dockerfile", "Containerfile", "Gemfile", "Pipfile", "setup.py")
 # Folders of dependencies and builds, of translations, and of tests' own resources.
 _SKIPPED: Final = (
     *("node_modules", "vendor", "target", "build", "dist", "__pycache__", "venv"),
@@ -115,13 +110,13 @@ def is_read(name: PurePosixPath) -> bool:
     """Return whether rebal reads a file of this name."""
     folders = name.parts[:-1]
     skipped = any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders)
+    # Sources in which a build names versions.
+    sources = r"(?:.*/)?(?:(?:buildSrc|build-logic)/.*\.(?:kt|java|groovy)|project/[^/]*\.scala)"
     # A folder `test` elsewhere is as often an environment's.
-    if skipped or "/src/test/" in f"/{'/'.join(folders)}/":
-        return False
-    return (
+    return not (skipped or "/src/test/" in f"/{'/'.join(folders)}/") and (
         name.name.rpartition(".")[2].lower() in (*ENDINGS, *_BUILD)
-        or name.name.startswith(_NAMES)
-        or _SOURCES.fullmatch(name.as_posix()) is not None
+        or name.name.startswith(("Dockerfile", "Containerfile", "Gemfile", "Pipfile", "setup.py"))
+        or re.fullmatch(sources, name.as_posix()) is not None
     )
 
 

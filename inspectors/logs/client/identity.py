@@ -133,10 +133,8 @@ class Lives:
 
     def is_bound(self, event: ClientLine) -> bool:
         """Return whether another join of this client has a member id."""
-        return any(
-            each.kind == "joined" and not is_nameless(each)
-            for each in self._about(event.group_id, event.client_id)
-        )
+        joined = self.joined(event.group_id, event.client_id)
+        return not joined <= {_nameless(event.client_id)}
 
     def add_version(self, version: str) -> None:
         """Add a client library's version; it belongs to the consumer that was built just before."""
@@ -155,12 +153,10 @@ class Lives:
         """
         return self._rejections.get(number, Lookup.NONE)
 
-    def joined(self, group_id: str, client_id: str) -> int:
-        """Return the number of member ids that joined with this client id."""
-        return len({e.member_id for e in self._about(group_id, client_id) if e.kind == "joined"})
-
-    def _about(self, group_id: str, client_id: str) -> Sequence[ClientLine]:
-        return [e for e in self.events if (e.group_id, e.client_id) == (group_id, client_id)]
+    def joined(self, group_id: str, client_id: str) -> set[str]:
+        """Return the member ids that joined with this client id."""
+        key = ("joined", group_id, client_id)
+        return {e.member_id for e in self.events if (e.kind, e.group_id, e.client_id) == key}
 
     def resolve(self) -> None:
         """Bind configurations to members; call it once, after the last event."""
@@ -453,8 +449,6 @@ _Client = tuple[Lives, str, str, str | None]
 
 
 class _Moment(NamedTuple):
-    """A line of one program, and its time."""
-
     lives: Lives
     line: int
     stamp: Stamp | None

@@ -131,17 +131,15 @@ class _Reader:
                     self._end_block(program, source)
                     program.configs.begin(line.block)
                 program.configs.add(line.key, line.value)
-                continue
-            if line.block is not None:
+            elif line.block is not None:
                 self._unread(line.block, program, source)
-                continue
-            self._end_block(program, source)
-            if not (event := lines.event_of(line.text)):
-                continue
-            if event.kind == "refused":
-                unnamed = unnamed if unnamed or program.rejected else event.group_id
-                continue
-            self._take(event, program, line)
+            else:
+                self._end_block(program, source)
+                event = lines.event_of(line.text)
+                if event is not None and event.kind == "refused":
+                    unnamed = unnamed if unnamed or program.rejected else event.group_id
+                elif event is not None:
+                    self._take(event, program, line)
         for program in programs.values():
             self._end_block(program, source)
             self.logs.append(program.read())
@@ -386,7 +384,7 @@ class _Reader:
         if found is Lookup.AMBIGUOUS or (
             # Without a configuration, the lines of the assignor must account for all members.
             found is Lookup.NONE
-            and program.lives.joined(event.group_id, event.client_id)
+            and len(program.lives.joined(event.group_id, event.client_id))
             > program.builds[event.client_id]
         ):
             return None

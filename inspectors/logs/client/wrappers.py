@@ -27,7 +27,6 @@ _VARIABLE: Final = re.compile(
 _BEGIN: Final = "Config values:"
 # Without a line end of its own, a block is one line: spaces, or escaped line ends and tabs.
 _ESCAPED: Final = re.compile(r"\\[nrt]|#01[12]")
-_NEXT: Final = re.compile(r"\s+(?=[a-z][\w.]* =(?:\s|$))")
 _SETTING: Final = re.compile(r"(?:(.*)\s)?([a-z][\w.]*)", re.DOTALL)
 # A prefix is no longer than this.
 _FIRST: Final = 400
@@ -86,7 +85,7 @@ class Wrappers:
             block = Block(begin[1], number, at, origin, _bare(text[: begin.start()]))
             yield LogText(self._program(origin, block.start), "", number, at)
             self._begun.append(block)
-            for each in _NEXT.split(_ESCAPED.sub("\n", begin[2])):
+            for each in re.split(r"\s+(?=[a-z][\w.]* =(?:\s|$))", _ESCAPED.sub("\n", begin[2])):
                 yield from self._setting(each, number, at, origin)
             return
         found = list(self._setting(text, number, at, origin)) if self.in_block else []
@@ -99,7 +98,6 @@ class Wrappers:
             yield LogText(program, text, number, at)
 
     def _setting(self, text: str, number: int, at: Stamp | None, origin: str) -> Iterator[LogText]:
-        """Yield the setting of a block that has begun."""
         head, equals, value = text.partition(" =")
         match = _SETTING.fullmatch(_ESCAPED.sub(" ", head)) if equals else None
         if match is None:
