@@ -16,7 +16,7 @@ from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import Described, committed_offsets, describe, within
 from rebal.inspectors.kafka.probe import MIN_VERSION
 from rebal.inspectors.kafka.reload import OFFSETS_TOPIC, rebalanced_since_load
-from rebal.inspectors.kafka.session import Resources, ahead_of_brokers
+from rebal.inspectors.kafka.session import Session, ahead_of_brokers
 from rebal.inspectors.kafka.snapshots import own_settings, used_by
 from rebal.inspectors.kafka.wire import Deadline, request_class
 
@@ -91,7 +91,7 @@ class _Examination:
         self._config = config
         self._raw = raw
         self._group = group
-        self._resources = Resources(raw)
+        self._session = Session(raw)
         self.described: Described | None = None
         self._denied = False
 
@@ -238,7 +238,7 @@ class _Examination:
 
     def _topics(self) -> str:
         names = self._group_topics()
-        found, failed = self._resources.topics(names, self._raw.deadline())
+        found, failed = self._session.topics(names, self._raw.deadline())
         for name, error in failed.items():
             raise RequestError(error.name, f"{name}: {error.reason}")
         if self.described is not None:
@@ -249,14 +249,14 @@ class _Examination:
         committed = committed_offsets(self._raw, self._needs_group(), self._raw.deadline())
         owned, _ = used_by(self.described) if self.described else (set(), None)
         wanted = sorted(owned | committed.keys())
-        ends = self._resources.ends(wanted, self._raw.deadline())
+        ends = self._session.ends(wanted, self._raw.deadline())
         if len(ends) < len(wanted):
             raise _Unavailable(Tri.NO, f"end offsets of {len(ends)} of {len(wanted)} partitions")
         return f"{len(committed)} committed, {len(ends)} end offsets"
 
     def _settings(self) -> str:
         broker = self.described.coordinator_id if self.described else min(self._raw.brokers)
-        settings = self._resources.settings(broker, self._raw.deadline())
+        settings = self._session.settings(broker, self._raw.deadline())
         return f"{len(settings)} settings of broker {broker}"
 
     def _probe(self) -> str:

@@ -25,7 +25,7 @@ from rebal.inspectors.kafka.describe import NOT_THERE, GroupLook, look_at
 from rebal.inspectors.kafka.listing import GroupFailure, failure_of, list_groups, pattern_of
 from rebal.inspectors.kafka.probe import probe_group, probe_groups, undescribed
 from rebal.inspectors.kafka.reload import Fetches, offsets_partition
-from rebal.inspectors.kafka.session import Resources, Session, connect
+from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.snapshots import assignors_to_ask, snapshots, with_probe
 from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 
@@ -291,10 +291,10 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
     with connect(config) as session:
         deadline = session.raw.deadline()
         cluster, notes = session.cluster(min(session.raw.brokers), deadline)
-        topics, _ = session.resources.topics(None, deadline)
+        topics, _ = session.topics(None, deadline)
         ends: Mapping[str, tuple[int | None, ...]] = {}
         try:
-            ends = _ends_of(topics, session.resources, session.raw.deadline())
+            ends = _ends_of(topics, session)
         except RequestError as error:
             notes = [*notes, f"log end offsets were not read: {error}"]
         return ClusterReading(
@@ -307,15 +307,12 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
         )
 
 
-def _ends_of(
-    topics: Sequence[Topic], resources: Resources, deadline: Deadline
-) -> dict[str, tuple[int | None, ...]]:
+def _ends_of(topics: Sequence[Topic], session: Session) -> dict[str, tuple[int | None, ...]]:
     """Return the log end offsets of all partitions that a group may read."""
-    wanted = [topic for topic in topics if topic.name not in _OF_BROKERS]
-    found = resources.ends(
-        [(topic.name, number) for topic in wanted for number in range(topic.partitions)], deadline
-    )
+    wanted = {one.name: range(one.partitions) for one in topics if one.name not in _OF_BROKERS}
+    asked = [(name, number) for name, numbers in wanted.items() for number in numbers]
+    found = session.ends(asked, session.raw.deadline())
     return {
-        topic.name: tuple(found.get((topic.name, number)) for number in range(topic.partitions))
-        for topic in wanted
+        name: tuple(found.get((name, number)) for number in numbers)
+        for name, numbers in wanted.items()
     }

@@ -37,19 +37,22 @@ _Answers = dict[TopicPartition, int | RequestError]
 _SHARE: Final = 8
 
 
-class Resources:
-    """The topics, offsets and settings that one `RawCluster` reads; thread-safe.
+class Session:
+    """The cluster of one run, and its topics, offsets and settings; thread-safe.
 
     A topic is looked up once, and again where its leaders have moved: it serves one look.
 
-    Raises (every method):
+    Raises (every method that reads topics, offsets or settings):
         ConnectError: no bootstrap server can be reached, or none accepts the login.
         RequestError: a broker's error, or no answer in time.
     """
 
     def __init__(self, raw: RawCluster) -> None:
-        self._raw = raw
+        self.raw = raw
         self._known: dict[str, Any] = {}
+        self._settings: dict[int, tuple[Mapping[str, str], list[str]]] = {}
+        self._lock = threading.Lock()
+        self._ahead: timedelta | None = None
 
     def topics(
         self, names: Sequence[str] | None, deadline: Deadline
@@ -105,7 +108,7 @@ class Resources:
 
     def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
         """Return the broker's configuration with its defaults, without sensitive values."""
-        answer = self._raw.node(broker_id, deadline).send(
+        answer = self.raw.node(broker_id, deadline).send(
             request_class("DescribeConfigs"),
             deadline,
             resources=[
@@ -129,7 +132,7 @@ class Resources:
 
     def _looked_up(self, names: Sequence[str] | None, deadline: Deadline) -> list[Any]:
         asked = None if names is None else [each for each in names if each not in self._known]
-        answered = [] if asked == [] else self._raw.metadata(asked, deadline).topics
+        answered = [] if asked == [] else self.raw.metadata(asked, deadline).topics
         self._known |= {topic.name: topic for topic in answered}
         wanted = list(self._known) if names is None else names
         return [self._known[each] for each in wanted if each in self._known]
@@ -197,7 +200,7 @@ class Resources:
             by_topic[topic].append(
                 {"partition_index": number, "timestamp": timestamp, "current_leader_epoch": -1}
             )
-        answer = self._raw.node(leader, deadline).send(
+        answer = self.raw.node(leader, deadline).send(
             request_class("ListOffsets"),
             deadline,
             min_version=_ISOLATION if isolation else _ONE_OFFSET,
@@ -216,25 +219,6 @@ class Resources:
                     found[each] = RequestError(name, f"{topic.name}-{part.partition_index}: {name}")
         return found
 
-
-def _id(topic_id: UUID | None) -> str | None:
-    """Return a topic's id as Kafka prints it; None before Kafka 2.8."""
-    return uuid_text(topic_id.bytes) if topic_id is not None and topic_id.int else None
-
-
-class Session:
-    """The cluster of one run, and what is read of it once.
-
-    `resources` reads topics, offsets and settings.
-    """
-
-    def __init__(self, raw: RawCluster) -> None:
-        self.raw = raw
-        self.resources = Resources(raw)
-        self._settings: dict[int, tuple[Mapping[str, str], list[str]]] = {}
-        self._lock = threading.Lock()
-        self._ahead: timedelta | None = None
-
     def clock_ahead(self, deadline: Deadline) -> timedelta | None:
         """Return how far this machine's clock is ahead of the brokers'; None if not measured."""
         with self._lock:
@@ -242,12 +226,14 @@ class Session:
                 self._ahead = ahead_of_brokers(self.raw, deadline)
             return self._ahead
 
-    def settings(self, broker_id: int, deadline: Deadline) -> tuple[Mapping[str, str], list[str]]:
+    def _group_settings(
+        self, broker_id: int, deadline: Deadline
+    ) -> tuple[Mapping[str, str], list[str]]:
         """Return the broker's group-related settings, or why not; each broker is asked once."""
         with self._lock:
             if broker_id not in self._settings:
                 try:
-                    found = group_settings(self.resources.settings(broker_id, deadline))
+                    found = group_settings(self.settings(broker_id, deadline))
                     self._settings[broker_id] = found, []
                 except (RequestError, ConnectError) as error:
                     denied = "AUTHORIZATION" in getattr(error, "name", "")
@@ -257,7 +243,7 @@ class Session:
 
     def cluster(self, broker_id: int, deadline: Deadline) -> tuple[Cluster, list[str]]:
         """Return the cluster as this broker describes it, and notes on what could not be read."""
-        settings, notes = self.settings(broker_id, deadline)
+        settings, notes = self._group_settings(broker_id, deadline)
         try:
             connection = self.raw.node(broker_id, deadline)
         except (RequestError, ConnectError) as error:
@@ -273,6 +259,11 @@ class Session:
             settings=settings,
         )
         return cluster, notes
+
+
+def _id(topic_id: UUID | None) -> str | None:
+    """Return a topic's id as Kafka prints it; None before Kafka 2.8."""
+    return uuid_text(topic_id.bytes) if topic_id is not None and topic_id.int else None
 
 
 def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:

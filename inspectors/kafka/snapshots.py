@@ -100,7 +100,7 @@ def _topics(
 ) -> tuple[dict[str, Topic], dict[str, str]]:
     names = sorted({name for look in looks for name in used_by(look.described)[1]})
     try:
-        found, failed = session.resources.topics(names, deadline)
+        found, failed = session.topics(names, deadline)
     except (RequestError, ConnectError) as error:
         return {}, dict.fromkeys(names, f"topics were not read: {reason_of(error)}")
     notes = {name: _topic_note(name, error) for name, error in failed.items()}
@@ -115,7 +115,7 @@ def _ends(
         if not isinstance(offsets, RequestError):
             partitions |= used_by(described)[0] | offsets.keys()
     try:
-        return session.resources.ends(sorted(partitions), deadline)
+        return session.ends(sorted(partitions), deadline)
     except (RequestError, ConnectError) as error:
         return error
 

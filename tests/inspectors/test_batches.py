@@ -17,7 +17,7 @@ from rebal.inspectors.kafka import probe, read
 from rebal.inspectors.kafka.describe import Described, GroupLook, look_at, offsets_of_many
 from rebal.inspectors.kafka.listing import GroupFailure
 from rebal.inspectors.kafka.reload import LATEST
-from rebal.inspectors.kafka.session import Resources
+from rebal.inspectors.kafka.session import Session
 from rebal.inspectors.kafka.snapshots import snapshot_of
 from rebal.inspectors.kafka.wire import Deadline, request_class
 
@@ -122,7 +122,7 @@ def test_an_offset_below_zero_is_a_damaged_answer_of_its_partition_alone() -> No
     answer = SimpleNamespace(topics=[SimpleNamespace(name="t", partitions=parts)])
     node = SimpleNamespace(send=lambda *_, **__: answer)
     raw: Any = SimpleNamespace(node=lambda *_: node)
-    found = Resources(raw)._of_leader(1, [("t", 0), ("t", 1)], LATEST, 0, Deadline(1000))
+    found = Session(raw)._of_leader(1, [("t", 0), ("t", 1)], LATEST, 0, Deadline(1000))
     assert found["t", 0].name == "CORRUPT_MESSAGE"
     assert found["t", 1] == 7
 

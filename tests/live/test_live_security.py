@@ -19,7 +19,7 @@ from rebal.inspectors.connection.translate import to_confluent
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
-from rebal.inspectors.kafka.session import Resources, Session
+from rebal.inspectors.kafka.session import Session
 from rebal.inspectors.kafka.wire import Deadline
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
@@ -82,7 +82,7 @@ def test_resources_are_those_that_librdkafka_reads(kafka41: Broker, topic_name: 
     admin = AdminClient(to_confluent(config))
     deadline = Deadline(20_000)
     with RawCluster(config) as raw:
-        ours = Resources(raw)
+        ours = Session(raw)
         cluster = admin.describe_cluster().result(20)
         described, _ = Session(raw).cluster(1, deadline)
         assert described.cluster_id == cluster.cluster_id

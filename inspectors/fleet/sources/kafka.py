@@ -65,11 +65,11 @@ def find_records(config: ClusterConfig) -> RecordSource:
     deadline = Deadline(config.timeout_ms)
     with connect(config) as session:
         cluster = session.raw.cluster_id
-        found, failed = session.resources.topics([TOPIC], deadline)
+        found, failed = session.topics([TOPIC], deadline)
         if not found:
             left_out = RequestError("CORRUPT_MESSAGE", f"the brokers left {TOPIC} out")
             raise _explained(failed.get(TOPIC, left_out), config)
-        edges = session.resources.edges(TOPIC, found[0].partitions, deadline)
+        edges = session.edges(TOPIC, found[0].partitions, deadline)
     notes = [
         f"partition {partition} of {TOPIC}: a transaction is open since offset {stable}, "
         f"so {end - stable:,} offsets are left for a later scan."
