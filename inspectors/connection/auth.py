@@ -231,5 +231,4 @@ def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:
 
 
 def _unquote(value: str) -> str:
-    quoted = value[0] in "\"'"
-    return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL) if quoted else value
+    return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL) if value[0] in "\"'" else value

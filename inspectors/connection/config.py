@@ -159,8 +159,10 @@ def names_brokers(command_config: Path | None, overrides: Sequence[str]) -> bool
         SettingError: the file cannot be read, or a setting cannot be used.
     """
     file = _read(command_config, "--command-config") if command_config else {}
-    layers = layer(file, "--command-config"), in_effect(overrides)
-    return any("bootstrap.servers" in each for each in layers)
+    return any(
+        "bootstrap.servers" in each
+        for each in (layer(file, "--command-config"), in_effect(overrides))
+    )
 
 
 def parse_servers(text: str) -> tuple[tuple[str, int], ...]:

@@ -50,11 +50,14 @@ def _request(oauth: OAuth) -> urllib.request.Request:
         form["scope"] = oauth.scope
     login = [oauth.client_id or "", oauth.client_secret or ""]
     pair = ":".join(map(quote_plus, login) if oauth.encode else login)
-    headers = {
-        "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
-        "Accept": "application/json",
-    }
-    return urllib.request.Request(oauth.url or "", urlencode(form).encode(), headers)
+    return urllib.request.Request(
+        oauth.url or "",
+        urlencode(form).encode(),
+        {
+            "Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}",
+            "Accept": "application/json",
+        },
+    )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

@@ -141,8 +141,7 @@ def merge(layers: Sequence[Settings]) -> Settings:
         found = dict(one)
         jaas = found.pop("sasl.jaas.config", None)
         if jaas is not None:
-            login = auth.parse_jaas(jaas, _mechanism(mechanism) if mechanism else None)
-            found = {**login, **found}
+            found = {**auth.parse_jaas(jaas, _mechanism(mechanism) if mechanism else None), **found}
         for group in (_CA, _IDENTITY):
             if found.keys() & (group - _PASSWORDS):
                 merged = {key: value for key, value in merged.items() if key not in group}
@@ -240,8 +239,10 @@ def _identity(settings: Settings) -> dict[str, Any]:
     if certificate is None and key is None and location:
         kind = _store_type(settings, "keystore")
         if kind == "PKCS12":
-            store = auth.readable("ssl.keystore.location", location)
-            return _of_pkcs12(Path(store), settings.get("ssl.keystore.password"))
+            return _of_pkcs12(
+                Path(auth.readable("ssl.keystore.location", location)),
+                settings.get("ssl.keystore.password"),
+            )
         if kind != "PEM":
             raise SettingError(
                 "ssl.keystore.location: only PEM and PKCS12 stores can be read; convert it with "
@@ -285,8 +286,11 @@ def _of_pkcs12(store: Path, password: str | None) -> dict[str, Any]:
         each.certificate.public_bytes(Encoding.PEM)
         for each in (found.cert, *found.additional_certs)
     ]
-    key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return {
         "certificate": Pem(inline=b"".join(chain).decode()),
-        "key": Pem(inline=key.decode()),
+        "key": Pem(
+            inline=found.key.private_bytes(
+                Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+            ).decode()
+        ),
     }

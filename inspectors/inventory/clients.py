@@ -121,8 +121,11 @@ class Place:
     def evidence(self) -> Evidence:
         """Return the evidence of its consumers, as old as the newest text."""
         written = [changed for changed, _ in self.dates]
-        at = None if None in written else max(filter(None, written))
-        return Evidence(source=Source.CONFIG_FILE, detail=self.where, at=at)
+        return Evidence(
+            source=Source.CONFIG_FILE,
+            detail=self.where,
+            at=None if None in written else max(filter(None, written)),
+        )
 
     @property
     def created_at(self) -> datetime | None:
@@ -137,8 +140,11 @@ def consumers_of(process: Sequence[Part], notes: list[str]) -> Iterator[Declared
     for profile in dict.fromkeys(document.profile for _, _, document in base_first):
         parts = [part for part in base_first if part[2].profile in (None, profile)]
         where = parts[-1][0] + (f" (profile {profile})" if profile else "")
-        place = Place(where, notes, *(dates for _, dates, _ in parts))
-        clients = clients_in([one.settings for _, _, one in parts], Environment(), place)
+        clients = clients_in(
+            [one.settings for _, _, one in parts],
+            Environment(),
+            Place(where, notes, *(dates for _, dates, _ in parts)),
+        )
         found = [one for one in clients if _identity(one) not in known]
         if profile is None:
             known.update(map(_identity, found))
@@ -171,12 +177,11 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
     split = [words(key) for layer in layers for key in layer]
     # Kafka Streams has other consumers too, which join no group.
     streams = any("".join(each).endswith("applicationid") for each in split)
-    ends = (*_NEUTRAL_ENDS, "main") if streams else _NEUTRAL_ENDS
     settings = [
         (rank, *setting, value)
         for rank, layer in enumerate(layers)
         for key, value in _with_lists(layer).items()
-        for setting in _setting(key, ends)
+        for setting in _setting(key, (*_NEUTRAL_ENDS, "main") if streams else _NEUTRAL_ENDS)
     ]
     # Bindings of Spring Cloud Stream may be of another kind of broker.
     of_kafka = any(each[:3] == _STREAM and "kafka" in each for each in split)
@@ -283,9 +288,8 @@ def _describes_a_consumer(path: _Path, scopes: _Scopes) -> bool:
         return "group.id" in names or not any(
             path in _above(other) and "group.id" in scope for other, scope in scopes.items()
         )
-    of_kafka = path[:3] == _STREAM and any("kafka" in each for each in scopes)
     return not names.isdisjoint({"group.id", "application.id"}) and (
-        of_kafka
+        (path[:3] == _STREAM and any("kafka" in each for each in scopes))
         or not _NEAR.isdisjoint(path)
         or any("bootstrap.servers" in scopes.get(path[:n], ()) for n in range(len(path) + 1))
     )
@@ -380,7 +384,9 @@ def _union(one: Declared, two: Declared) -> Declared | None:
     if None in (one.group_id, two.group_id) or any(len(each) > 1 for each in (*said, lists)):
         return None
     times = ("session_timeout_ms", "max_poll_interval_ms", "heartbeat_ms")
-    either = (*_SAME, *times, "brokers", "list", "spelled")
-    known = {name: getattr(one, name) or getattr(two, name) for name in either}
+    known = {
+        name: getattr(one, name) or getattr(two, name)
+        for name in (*_SAME, *times, "brokers", "list", "spelled")
+    }
     known["classic_only"] = tuple(sorted({*one.classic_only, *two.classic_only}))
     return replace(one, **known)

@@ -104,8 +104,7 @@ def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str,
             for key, value in tree.items():
                 if key != "<<":
                     inner = key.removeprefix("[").removesuffix("]")
-                    below = f"{path}.{inner}" if path else inner
-                    yield from _leaves(value, below, depth + 1, name)
+                    yield from _leaves(value, f"{path}.{inner}" if path else inner, depth + 1, name)
         case list() if variables := _variables(tree):
             yield from _leaves(variables, path, depth + 1, name)
         case list() if all(isinstance(item, str) for item in tree):

@@ -64,8 +64,11 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
             spec = mapping(resource.get("spec"))
             named = {"name": _name(resource), "connector.class": spec.get("class")}
             settings = flatten({**named, **mapping(spec.get("config"))}, source)
-            place = Place(f"{source}: {_name(resource)}", notes, _dates(source, resource))
-            yield from clients_in([settings], Environment(), place)
+            yield from clients_in(
+                [settings],
+                Environment(),
+                Place(f"{source}: {_name(resource)}", notes, _dates(source, resource)),
+            )
     for key, (source, resource) in maps.items():
         if not key[0] and key not in used:
             yield from _loose_map(source, resource, notes)
@@ -82,8 +85,9 @@ def _workload(
     for container in _objects(pod.get("containers")):
         where = f"{_title(source, resource)}, container {text_of(container.get('name')) or '?'}"
         place = Place(where, notes, _dates(source, resource))
-        at = (source.rpartition("/")[0], _namespace(resource))
-        reading = _Container(container, pod, at, maps, place, used)
+        reading = _Container(
+            container, pod, (source.rpartition("/")[0], _namespace(resource)), maps, place, used
+        )
         layers = reading.layers()
         for client in clients_in(layers, Environment(reading.variables, reading.complete), place):
             yield from _instances(replace(client, sources=tuple(reading.sources)), resource)
@@ -103,8 +107,12 @@ def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
     """Yield the consumer, or one for each pod if the client's ids contain the pod's name."""
     kind, spec = str(resource.get("kind")), mapping(resource.get("spec"))
     replicas = number(text_of(spec.get("replicas")))
-    owner = KubernetesWorkload(kind=kind, name=_name(resource), namespace=_namespace(resource))
-    seen = replace(client.evidence, workload=owner)
+    seen = replace(
+        client.evidence,
+        workload=KubernetesWorkload(
+            kind=kind, name=_name(resource), namespace=_namespace(resource)
+        ),
+    )
     made = replace(client, max_surge=_max_surge(spec, kind), replicas=replicas, evidence=seen)
     ids = {name: getattr(client, name) or "" for name in ("group_id", "client_id", "instance_id")}
     named = {name: value for name, value in ids.items() if POD_NAME in value}
@@ -289,8 +297,10 @@ class _Container:
         # A value may be an argument of its own.
         apart = [(one, two) for one, two in pairwise(texts) if one.startswith("--")]
         texts += [f"{one}={two}" for one, two in apart if "=" not in one and two[:1] != "-"]
-        java = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "_JAVA_OPTIONS")
-        texts += [self.variables.get(name, "") for name in java]
+        texts += [
+            self.variables.get(name, "")
+            for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "JAVA_OPTS", "_JAVA_OPTIONS")
+        ]
         return {
             match[1]: match[2].strip("'\"")
             for text in texts

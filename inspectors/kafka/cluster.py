@@ -347,8 +347,10 @@ def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
 
 def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> RequestError:
     """Return the error of a broker without connection; `reason` is None if it is silent."""
-    text = f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})"
-    return RequestError("TIMED_OUT" if reason is None else "UNREACHABLE", text)
+    return RequestError(
+        "TIMED_OUT" if reason is None else "UNREACHABLE",
+        f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})",
+    )
 
 
 def _os_reason(error: OSError) -> str:

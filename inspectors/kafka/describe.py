@@ -67,8 +67,9 @@ def describe(
     """
 
     def ask(connection: BrokerConnection, broker: int) -> Described:
-        found = describe_many(connection, broker, [group_id], deadline, operations=operations)
-        return unless_error(found[group_id])
+        return unless_error(
+            describe_many(connection, broker, [group_id], deadline, operations=operations)[group_id]
+        )
 
     return cluster.on_coordinator(group_id, deadline, ask)
 
@@ -392,8 +393,10 @@ def offsets_of_many(
     version = connection.version(kind, min_version=_EVERY_TOPIC, max_version=_LAST_NAMED)
     asked = [{"group_id": group_id, "topics": None} for group_id in group_ids]
     if asked and version >= _SEVERAL_GROUPS:
-        groups = connection.exchange(message(kind, version, groups=asked), deadline).groups
-        return {group.group_id: _offsets(group, group.group_id) for group in groups}
+        return {
+            group.group_id: _offsets(group, group.group_id)
+            for group in connection.exchange(message(kind, version, groups=asked), deadline).groups
+        }
     return {
         name: _offsets(connection.exchange(message(kind, version, **one), deadline), name)
         for name, one in zip(group_ids, asked, strict=True)

@@ -203,8 +203,11 @@ class _Examination:
 
     def _cluster_right(self, right: int, without: str, text: str = "") -> str:
         """Return the text if the user has this right on the cluster; raises as `_check_right`."""
-        answer = self._raw.metadata([], self._raw.deadline(), operations=True)
-        _check_right(answer.authorized_operations, right, without)
+        _check_right(
+            self._raw.metadata([], self._raw.deadline(), operations=True).authorized_operations,
+            right,
+            without,
+        )
         return text
 
     def _clock(self) -> str:
@@ -218,9 +221,10 @@ class _Examination:
         return clock.note(ahead) if ahead else "this machine's clock is right"
 
     def _describe(self) -> str:
-        group = self._needs_group()
         try:
-            self.described = describe(self._raw, group, self._raw.deadline(), operations=True)
+            self.described = describe(
+                self._raw, self._needs_group(), self._raw.deadline(), operations=True
+            )
         except RequestError as error:
             self._denied = error.name == "GROUP_AUTHORIZATION_FAILED"
             raise

@@ -143,8 +143,13 @@ def _leaderless(raw: RawCluster) -> list[GroupFailure]:
     if not lost:
         return []
     which = f"{len(lost)} of {len(topic.partitions)} partitions of {OFFSETS_TOPIC} have no leader"
-    message = f"{which} ({Partitions(lost)}): the groups stored there are not listed."
-    return [GroupFailure(group_id=None, message=message, kind="loading")]
+    return [
+        GroupFailure(
+            group_id=None,
+            message=f"{which} ({Partitions(lost)}): the groups stored there are not listed.",
+            kind="loading",
+        )
+    ]
 
 
 def reason_of(error: RequestError | ConnectError) -> str:

@@ -59,8 +59,9 @@ def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequenc
     group_id = snapshot.group.group_id
     for _ in range(_TRIES):
         try:
-            broker = cluster.coordinator(group_id, deadline)
-            return probe_groups(cluster, [(snapshot, assignors)], broker)[group_id]
+            return probe_groups(
+                cluster, [(snapshot, assignors)], cluster.coordinator(group_id, deadline)
+            )[group_id]
         except (KeyError, RequestError):
             pass
         try:
@@ -109,8 +110,13 @@ def probe_groups(
         probed = {name: asked[name][turn] for name in left if 0 <= turn < len(asked[name])}
         connection = cluster.node(broker, deadline)
         version = _version(connection)
-        joins = [_join(left[name], assignor, version) for name, assignor in probed.items()]
-        responses, looks = look_at_classic(connection, broker, list(left), deadline, joins)
+        responses, looks = look_at_classic(
+            connection,
+            broker,
+            list(left),
+            deadline,
+            [_join(left[name], assignor, version) for name, assignor in probed.items()],
+        )
         for (name, assignor), response in zip(probed.items(), responses, strict=True):
             answer = _answer(name, assignor, response)
             answers[name] += (answer,)

@@ -84,8 +84,11 @@ def select_groups(
     pattern = pattern_of(match)
     with connect(config) as session:
         found, unlisted = list_groups(session.raw, pattern, needed=not chosen)
-    group_ids = tuple(dict.fromkeys([*chosen, *sorted(found)]))
-    return Selection(group_ids=group_ids, coordinators=found, unlisted=tuple(unlisted))
+    return Selection(
+        group_ids=tuple(dict.fromkeys([*chosen, *sorted(found)])),
+        coordinators=found,
+        unlisted=tuple(unlisted),
+    )
 
 
 def read_groups(
@@ -108,8 +111,13 @@ def read_groups(
     if not group_ids:
         return []
     with connect(config) as session:
-        known = {name: coordinators[name] for name in group_ids if name in coordinators}
-        return _read_all(session, group_ids, known, probe=probe, assignors=assignors)
+        return _read_all(
+            session,
+            group_ids,
+            {name: coordinators[name] for name in group_ids if name in coordinators},
+            probe=probe,
+            assignors=assignors,
+        )
 
 
 def survey(config: ClusterConfig, *, match: str | None = None) -> Survey:
@@ -174,14 +182,17 @@ def read_group(
     """
 
     def ask(connection: BrokerConnection, broker: int) -> GroupLook:
-        found = look_at(connection, broker, [group_id], deadline, lambda: deadline)
-        return unless_error(found[group_id])
+        return unless_error(
+            look_at(connection, broker, [group_id], deadline, lambda: deadline)[group_id]
+        )
 
-    look = session.raw.on_coordinator(group_id, deadline, ask)
-    (snapshot,) = snapshots(session, [look], lambda: deadline)
+    (snapshot,) = snapshots(
+        session, [session.raw.on_coordinator(group_id, deadline, ask)], lambda: deadline
+    )
     if probe:
-        asked = assignors_to_ask(snapshot.group.assignor, assignors)
-        answer = probe_group(session.raw, snapshot, asked)
+        answer = probe_group(
+            session.raw, snapshot, assignors_to_ask(snapshot.group.assignor, assignors)
+        )
         snapshot = with_probe(session, snapshot, answer, Fetches())
     return merge(snapshot, ())
 

@@ -396,8 +396,10 @@ def proven_by_probe(reading: Reading, elected: str | None, supported: Iterable[s
     """
     for assignor in supported:
         if elected is not None and assignor != elected:
-            why = f"every list in the coordinator's memory contains {assignor} besides {elected}"
-            return reading._replace(rebalanced=Tri.YES, why=why)
+            return reading._replace(
+                rebalanced=Tri.YES,
+                why=f"every list in the coordinator's memory contains {assignor} besides {elected}",
+            )
     return reading
 
 
@@ -423,8 +425,7 @@ def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline)
 
 def _read(cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetches) -> Reading:
     # The later requests name the epoch: a leader that has another one by then rejects them.
-    found = fetches.once(("topic",), lambda: cluster.metadata([OFFSETS_TOPIC], deadline))
-    topic = found.topics[0]
+    topic = fetches.once(("topic",), lambda: cluster.metadata([OFFSETS_TOPIC], deadline)).topics[0]
     check(topic.error_code)
     number = offsets_partition(group_id, max(1, len(topic.partitions)))
     partition = next((each for each in topic.partitions if each.partition_index == number), None)
@@ -451,8 +452,9 @@ def _read(cluster: RawCluster, group_id: str, deadline: Deadline, fetches: Fetch
     def earlier() -> Earlier:
         start = log.start()
         log.counted = 0
-        records = list(log.records(group_id, start, begin))
-        return Earlier(records, whole=start == 0 and log.counted == begin)
+        return Earlier(
+            list(log.records(group_id, start, begin)), whole=start == 0 and log.counted == begin
+        )
 
     return judge(since, began_ms, earlier, where)._replace(epoch=epoch, loaded_ms=began_ms)
 

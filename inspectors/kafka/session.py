@@ -164,14 +164,14 @@ class Session:
     def _of_leaders(
         self, asked: Sequence[TopicPartition], timestamp: int, isolation: int, deadline: Deadline
     ) -> _Answers:
-        names = sorted({topic for topic, _ in asked})
         leaders = {
             (topic.name, part.partition_index): part.leader_id
-            for topic in self._looked_up(names, deadline)
+            for topic in self._looked_up(sorted({topic for topic, _ in asked}), deadline)
             for part in topic.partitions
         }
-        unled = RequestError("LEADER_NOT_AVAILABLE", "a partition has no leader")
-        found: _Answers = dict.fromkeys(asked, unled)
+        found: _Answers = dict.fromkeys(
+            asked, RequestError("LEADER_NOT_AVAILABLE", "a partition has no leader")
+        )
         by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
         for each in asked:
             if leaders.get(each, -1) >= 0:
@@ -208,8 +208,9 @@ class Session:
             isolation_level=isolation,
             topics=[{"name": name, "partitions": parts} for name, parts in by_topic.items()],
         )
-        left_out = RequestError("CORRUPT_MESSAGE", f"broker {leader} left out a partition")
-        found: _Answers = dict.fromkeys(asked, left_out)
+        found: _Answers = dict.fromkeys(
+            asked, RequestError("CORRUPT_MESSAGE", f"broker {leader} left out a partition")
+        )
         for topic in answer.topics:
             for part in topic.partitions:
                 each = (topic.name, part.partition_index)
@@ -248,7 +249,7 @@ class Session:
             connection = self.raw.node(broker_id, deadline)
         except (RequestError, ConnectError) as error:
             return Cluster(settings=settings), [*notes, f"the cluster was not read: {error}"]
-        cluster = Cluster(
+        return Cluster(
             cluster_id=self.raw.cluster_id,
             brokers=tuple(
                 Broker(broker_id=number, rack=rack)
@@ -257,8 +258,7 @@ class Session:
             version=broker_version(connection),
             features=dict(sorted(connection.features.items())),
             settings=settings,
-        )
-        return cluster, notes
+        ), notes
 
 
 def _id(topic_id: UUID | None) -> str | None:
@@ -287,8 +287,11 @@ def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
         for part in topic.partitions:
             for voter in part.current_voters:
                 if voter.replica_id == part.leader_id and voter.last_caught_up_timestamp > 0:
-                    theirs = datetime.fromtimestamp(voter.last_caught_up_timestamp / 1000, UTC)
-                    return clock.ahead_of(theirs, asked, answered)
+                    return clock.ahead_of(
+                        datetime.fromtimestamp(voter.last_caught_up_timestamp / 1000, UTC),
+                        asked,
+                        answered,
+                    )
     return None
 
 

@@ -103,8 +103,9 @@ def _topics(
         found, failed = session.topics(names, deadline)
     except (RequestError, ConnectError) as error:
         return {}, dict.fromkeys(names, f"topics were not read: {reason_of(error)}")
-    notes = {name: _topic_note(name, error) for name, error in failed.items()}
-    return {topic.name: topic for topic in found}, notes
+    return {topic.name: topic for topic in found}, {
+        name: _topic_note(name, error) for name, error in failed.items()
+    }
 
 
 def _ends(
@@ -131,11 +132,10 @@ def _lag(
     if isinstance(ends, RequestError | ConnectError):
         return NO_LAG, [f"lag was not read: {reason_of(ends)}"]
     owned, _ = used_by(described)
-    lags = (
+    return Lags(
         Lag(topic=each[0], partition=each[1], committed=offsets.get(each), end=ends.get(each))
         for each in sorted(owned | offsets.keys())
-    )
-    return Lags(lags), []
+    ), []
 
 
 def own_settings(
@@ -233,8 +233,9 @@ def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:
         for topic, numbers in member.assignment.items()
         for number in numbers
     }
-    names = {topic for topic, _ in owned}
-    return owned, names | {t for member in described.members for t in member.subscribed_topics}
+    return owned, {topic for topic, _ in owned} | {
+        t for member in described.members for t in member.subscribed_topics
+    }
 
 
 def _topic_note(name: str, error: RequestError) -> str:
@@ -259,8 +260,14 @@ def with_probe(
     if group.type is not GroupType.CLASSIC or group.protocol_type != CONSUMER:
         return snapshot
     reading = rebalanced_since_load(session.raw, group.group_id, fetches)
-    yes = [answer.assignor for answer in probe.answers if answer.supported is Tri.YES]
-    return _with_reading(snapshot, proven_by_probe(reading, group.assignor, yes))
+    return _with_reading(
+        snapshot,
+        proven_by_probe(
+            reading,
+            group.assignor,
+            [answer.assignor for answer in probe.answers if answer.supported is Tri.YES],
+        ),
+    )
 
 
 def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
@@ -314,8 +321,11 @@ def _noted(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
     latest = max((moment for moment in moments if moment is not None), default=None)
     if latest is None or latest - snapshot.captured_at <= clock.MATERIAL:
         return snapshot
-    note = clock.note(snapshot.captured_at - latest, at_least=True)
-    return replace(snapshot, clock_compared=False, notes=(*snapshot.notes, note))
+    return replace(
+        snapshot,
+        clock_compared=False,
+        notes=(*snapshot.notes, clock.note(snapshot.captured_at - latest, at_least=True)),
+    )
 
 
 def _moment(ms: int | None) -> datetime | None:

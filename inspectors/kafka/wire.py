@@ -392,10 +392,12 @@ class BrokerConnection:
         """Read ApiVersions (KIP-35, KIP-511), in an older version if the broker is older."""
         version = ApiVersionsRequest.max_version
         while True:
-            request = ApiVersionsRequest(
-                version=version, client_software_name="rebal", client_software_version="1"
+            response = self.exchange(
+                ApiVersionsRequest(
+                    version=version, client_software_name="rebal", client_software_version="1"
+                ),
+                deadline,
             )
-            response = self.exchange(request, deadline)
             if response.error_code == 0:
                 break
             if error_name(response.error_code) != "UNSUPPORTED_VERSION" or version == 0:

@@ -279,8 +279,9 @@ class OtherClients:
                     continue
                 if line.program not in self._parts:
                     origin = f"{self._source.name} {line.program}".strip()
-                    log = LogRead(log=origin, origin=origin, kind="client")
-                    self._parts[line.program] = Part(self._source, log)
+                    self._parts[line.program] = Part(
+                        self._source, LogRead(log=origin, origin=origin, kind="client")
+                    )
                 part = self._parts[line.program]
                 part.take(line.stamp)
                 if shown is None:

@@ -334,8 +334,7 @@ def _named(text: str, number: int, stamp: Stamp | None, origin: str = "") -> Log
     before = (match[1] or match[3] or "") if match is not None else ""
     if match is not None and match[2]:
         stamp = Stamp(datetime.fromtimestamp(float(match[2]), UTC), local=False)
-    program = " ".join(_TIMES.sub("", f"{origin} {before}").split())
-    return LogText(program, text, number, stamp)
+    return LogText(" ".join(_TIMES.sub("", f"{origin} {before}").split()), text, number, stamp)
 
 
 class LogReading(Record, frozen=True, kw_only=True):
@@ -390,12 +389,11 @@ class Part:
     def place(self, line: LogText) -> tuple[Evidence, Where]:
         """Return one of its lines as evidence, and where it stands."""
         log, stamp = self._log, line.stamp
-        evidence = Evidence(
+        return Evidence(
             source=Source.BROKER_LOG if log.kind == "broker" else Source.CLIENT_LOG,
             at=stamp.at if stamp else None,
             detail=f"{self._source.name}:{line.number}",
-        )
-        return evidence, Where(
+        ), Where(
             log=log.log,
             line=line.number,
             origin=log.origin,

@@ -57,8 +57,11 @@ class Product(ProductFacts, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 @cache
 def products() -> dict[tuple[str, str], Product]:
     """Return all products by ecosystem and name."""
-    data = load_data("products.yaml", dict[str, tuple[Product, ...]])
-    return {name.partition(":")[::2]: one for one in data["products"] for name in one.names}
+    return {
+        name.partition(":")[::2]: one
+        for one in load_data("products.yaml", dict[str, tuple[Product, ...]])["products"]
+        for name in one.names
+    }
 
 
 @cache

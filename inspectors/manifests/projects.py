@@ -168,5 +168,7 @@ def _msbuild(root: Any, path: PurePosixPath) -> Sheet:
 
 def _package(element: Any, *keys: str) -> Named:
     name = element.get("Include") or element.get("Update") or ""
-    versions = (element.get(key) or element.findtext(key) for key in keys)
-    return Named(name.strip().lower(), next(filter(None, versions), ""))
+    return Named(
+        name.strip().lower(),
+        next(filter(None, (element.get(key) or element.findtext(key) for key in keys)), ""),
+    )

@@ -167,8 +167,11 @@ def together(named: Iterable[Named]) -> Iterator[Named]:
     for one in named:
         by_name[one.name].append(one)
     for found in by_name.values():
-        versions = (text for one in found for text in one.version.split(OR) if text)
-        yield found[0]._replace(version=OR.join(dict.fromkeys(versions))[:_LONGEST])
+        yield found[0]._replace(
+            version=OR.join(
+                dict.fromkeys(text for one in found for text in one.version.split(OR) if text)
+            )[:_LONGEST]
+        )
 
 
 def resolved(variable: re.Pattern[str], values: Mapping[str, str], text: str) -> str:
@@ -200,7 +203,7 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
     script = _plain(text)
     constants = [Named(*each) for each in _ASSIGNED.findall(script)]
     # A package may have the name of its version.
-    numbers = [one for one in constants if re.match(r"v?\d", one.version)]
+    numbers = (one for one in constants if re.match(r"v?\d", one.version))
     values = {one.name: one.version for one in (*together(constants), *together(numbers))}
     value = partial(resolved, re.compile(r"\$\{?(?:\w+\.)*(\w+)\}?"), values)
     named = [
@@ -211,8 +214,11 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
         r"""requested\.group\s*==\s*["']([\w.-]+)["'][^}]{0,500}?useVersion[\s(]*["']([^"'\n]+)["']""",
         script,
     ):
-        given = value(version)
-        named += [one._replace(version=given) for one in named if one.name.startswith(f"{group}:")]
+        named += [
+            one._replace(version=value(version))
+            for one in named
+            if one.name.startswith(f"{group}:")
+        ]
     return together(named)
 
 
@@ -226,8 +232,7 @@ def given(text: str, platforms: Iterable[Named]) -> str:
     constants and platforms, each as one line.
     """
     constants = (f'\n{name} = "{value}"' for name, value in _ASSIGNED.findall(_plain(text)))
-    named = (f'\nplatform("{one.name}:{one.version}")' for one in platforms)
-    return "".join((*constants, *named))
+    return "".join((*constants, *(f'\nplatform("{one.name}:{one.version}")' for one in platforms)))
 
 
 @lru_cache(1)

@@ -72,8 +72,12 @@ def work_tree(path: Path) -> Tree:
     Raises:
         DocumentError: as `revision_tree`.
     """
-    listing = _git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return _tree(path, listing.decode("utf-8", "surrogateescape").split("\0"))
+    return _tree(
+        path,
+        _git(path, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        .decode("utf-8", "surrogateescape")
+        .split("\0"),
+    )
 
 
 def revision_tree(path: Path, revision: str, into: Path) -> Tree:
@@ -85,8 +89,11 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
     # Git's own words on a path that is no folder of any repository come first.
     _git(path, "rev-parse", "--git-dir")
     unknown = f"--base {revision}: this repository has no such revision; fetch it, or name another."
-    words = ("ls-tree", "-r", "-z", "-l", "--end-of-options", f"{revision}^{{commit}}")
-    listing = _git(path, *words, otherwise=unknown).decode("utf-8", "surrogateescape")
+    listing = _git(
+        path,
+        *("ls-tree", "-r", "-z", "-l", "--end-of-options", f"{revision}^{{commit}}"),
+        otherwise=unknown,
+    ).decode("utf-8", "surrogateescape")
     # Git prints BAD for contents that the clone lacks; only those of files to read count.
     blobs = {
         into / name: blob
@@ -121,20 +128,23 @@ def is_read(name: PurePosixPath) -> bool:
 
 
 def _tree(root: Path, names: Iterable[str]) -> Tree:
-    found = (n for n in names if is_read(PurePosixPath(n)) and os.path.isfile(root / n))
-    return Tree(root=root, files=tuple(sorted(found)))
+    return Tree(
+        root=root,
+        files=tuple(
+            sorted(n for n in names if is_read(PurePosixPath(n)) and os.path.isfile(root / n))
+        ),
+    )
 
 
 def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> bytes:
     """Return what git prints; `otherwise` is the error where git fails without a word."""
-    quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
     try:
         done = subprocess.run(
             ["git", "-C", str(path), *words],
             check=False,
             input=given,
             capture_output=True,
-            env=os.environ | quiet,
+            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
         )
     except FileNotFoundError:
         raise DocumentError("--base needs git, which is not installed here.") from None

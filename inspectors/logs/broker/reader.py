@@ -126,8 +126,10 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
                 broker_id = int(match[1])
                 if broker_id not in parts:
                     whose = origin(source.name, f"broker {broker_id}")
-                    log = LogRead(log=source.name, origin=whose, kind="broker", broker_id=broker_id)
-                    parts[broker_id] = Part(source, log)
+                    parts[broker_id] = Part(
+                        source,
+                        LogRead(log=source.name, origin=whose, kind="broker", broker_id=broker_id),
+                    )
                 part, shown = parts[broker_id], shown_by(_LINES, match[2])
                 part.take(line.stamp)
                 if shown is None:

@@ -133,8 +133,7 @@ class Lives:
 
     def is_bound(self, event: ClientLine) -> bool:
         """Return whether another join of this client has a member id."""
-        joined = self.joined(event.group_id, event.client_id)
-        return not joined <= {_nameless(event.client_id)}
+        return not self.joined(event.group_id, event.client_id) <= {_nameless(event.client_id)}
 
     def add_version(self, version: str) -> None:
         """Add a client library's version; it belongs to the consumer that was built just before."""
@@ -167,8 +166,9 @@ class Lives:
         for number, (key, recorded) in enumerate(zip(keys, self.events, strict=True)):
             event = recorded
             if event.config is not None:
-                version = self._version_of.get(number, only)
-                event = event._replace(config=replace(event.config, version=version))
+                event = event._replace(
+                    config=replace(event.config, version=self._version_of.get(number, only))
+                )
             if event.kind == "spoiled":
                 for walk in walks.values():
                     walk.spoiled = True
@@ -313,8 +313,7 @@ class _Walk:
 
     def _given(self) -> _Answer:
         """Return the configuration of a new client, or of one that lost its id."""
-        lost = max(len(self._lost), self._resets) - self._reborn
-        if lost <= 0:
+        if max(len(self._lost), self._resets) <= self._reborn:
             return self._answer()
         # Not every line names the client that lost its id.
         before = [self._ids.get(each, Lookup.NONE) for each in self._lost]

@@ -160,8 +160,7 @@ class _Reader:
         self._rosters.bind()
         for program in self._programs:
             program.lives.resolve()
-        made = (each() if callable(each) else each for each in self._pending)
-        self.found += filter(None, made)
+        self.found += filter(None, (each() if callable(each) else each for each in self._pending))
 
     def named(self, observation: Observation) -> Observation:
         """Return the observation with assignor names in place of classes, after all logs were read.

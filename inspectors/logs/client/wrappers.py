@@ -61,9 +61,10 @@ class Wrappers:
             # Any other time within the JSON may be that of a roll-out.
             before = stamp_of(line[: line.find("{")], self._zone)
             own = better(better(stamp_of(inner.text[:60], self._zone), inner.wrapper_time), before)
-            origin = " ".join(_VARIABLE.sub("", inner.origin).split())
             for text in inner.text.splitlines():
-                yield from self._placed(text, number, own or at, origin)
+                yield from self._placed(
+                    text, number, own or at, " ".join(_VARIABLE.sub("", inner.origin).split())
+                )
         if not found:
             yield from self._placed(line, number, at)
         while self._failed:

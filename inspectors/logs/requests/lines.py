@@ -277,8 +277,13 @@ def parse(
         return OTHER
     if found.response is None or found.request.group_id is None:
         return _BROKEN
-    stamp = stamp_of(prefix.decode("utf-8", "replace"), zone)
-    return _record(found, found.response, better(stamp, at), log, line)
+    return _record(
+        found,
+        found.response,
+        better(stamp_of(prefix.decode("utf-8", "replace"), zone), at),
+        log,
+        line,
+    )
 
 
 def _record(found: _Line, answer: _Body, stamp: Stamp | None, log: str, line: int) -> Request:
@@ -332,11 +337,12 @@ def _left(body: _Body, answer: _Body) -> tuple[MemberEntry, ...]:
     """Return the members that a leave removed: one up to v2, a list since v3 (KIP-345)."""
     if body.members is None:
         return (MemberEntry(member_id=body.member_id),) if body.member_id else ()
-    answers = chain(answer.members or (), repeat(MemberEntry()))
     return tuple(
         # An administrator may name a static member by its instance id alone.
         msgspec.structs.replace(member, member_id=member.member_id or answered.member_id)
-        for member, answered in zip(body.members, answers, strict=False)
+        for member, answered in zip(
+            body.members, chain(answer.members or (), repeat(MemberEntry())), strict=False
+        )
         if not answered.error_code
     )
 

@@ -351,5 +351,8 @@ def _assignors(request: Request) -> tuple[str, ...]:
 
 
 def _evidence(request: Request, shown: str = "") -> Evidence:
-    place = f"{request.log}:{request.line} {request.api} v{request.api_version}"
-    return Evidence(source=Source.REQUEST_LOG, at=request.at, detail=place + shown)
+    return Evidence(
+        source=Source.REQUEST_LOG,
+        at=request.at,
+        detail=f"{request.log}:{request.line} {request.api} v{request.api_version}" + shown,
+    )
