@@ -18,8 +18,8 @@ from rebal.cli.render.verification import next_command, verify_line, verify_view
 from rebal.groups.model import RebalanceProtocol, Tri
 from rebal.planner.plan import Advice, Aim, Plan, StepKind
 from rebal.planner.rehearsal.engine.consumer import Consumer
+from rebal.planner.rehearsal.engine.member import Process as Settings
 from rebal.planner.rehearsal.engine.member import SimulatedMember
-from rebal.planner.rehearsal.engine.process import Process as Settings
 from rebal.planner.rehearsal.engine.world import World
 from rebal.planner.verification.outsiders import Doubt
 from rebal.planner.verification.verify import Standing
