@@ -1,4 +1,7 @@
-"""Hash codes and sort keys of Java and Scala, from which Kafka's hash tables get their order."""
+"""Hash codes and sort keys of Java and Scala, from which Kafka's hash tables get their order.
+
+Sources: java.lang.String, org.apache.kafka.common.TopicPartition, scala.collection.Hashing.
+"""
 
 from functools import lru_cache
 

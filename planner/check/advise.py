@@ -1,15 +1,16 @@
 """Advice beside the judgement of a changed start: the paths that reject no member, with the
-settings that they need, and the hazards that no admission shows.
+settings that they need, the hazards that no admission shows, and why a client does not start.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from rebal.groups.clients import other_brokers
-from rebal.groups.model import GroupSnapshot, GroupType, Record, Tri
-from rebal.planner.check.starts import BY_BROKERS, GroupWorld, Start, is_unset
-from rebal.planner.clients import cooperative, is_mixed, refuses_mixed
+from rebal.groups.clients import family, older, other_brokers, version_tuple
+from rebal.groups.model import GroupSnapshot, GroupType, Member, Record, Software, Tri
+from rebal.groups.streams import EAGER_UNTIL, EAGER_VALUES
+from rebal.planner.check.starts import BY_BROKERS, PROGRAMS, GroupWorld, Start, is_unset
+from rebal.planner.clients import cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.commands import Given
 from rebal.planner.context import (
     CLASSIC,
@@ -25,8 +26,13 @@ from rebal.planner.paths.choose import make_plan
 from rebal.planner.plan import PathKind, Plan
 from rebal.planner.rules import Trait, has
 from rebal.planner.settings import java_class, settings_for
+from rebal.planner.timeouts import waits
 from rebal.planner.verdict import BLOCKED, first_reason
 
+# Java's default in ms, of Connect and Kafka Streams too.
+_HEARTBEAT: Final = 3_000
+# CONFIGURATION.md of librdkafka has group.protocol from this version on.
+_RDKAFKA_READS_PROTOCOL: Final = (2, 4)
 _JAVAS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 # CONFIGURATION.md of librdkafka; tulios/kafkajs, src/consumer/assigners.
 BRINGS: Final = {
@@ -35,7 +41,6 @@ BRINGS: Final = {
     "segmentio": frozenset({"range", "roundrobin"}),
     "aiokafka": frozenset({"range", "roundrobin", "sticky"}),
 }
-
 _STOP: Final = "cut-over: no member of the old version runs when the first new one joins"
 
 
@@ -209,3 +214,84 @@ def hazards_of(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) ->
         for one in (plan.findings if plan is not None else ())
         if has(one, Trait.REVIEW)
     )
+
+
+def why_not_started(start: Start) -> str | None:
+    """Return why the client does not start with this configuration; None where it does."""
+    declared, names = start.declared, start.names
+    online = start.protocol == CONSUMER
+    left = [*(["an assignor list"] if declared.list else []), *declared.classic_only]
+    software = Software(family=start.family, version=start.library.version)
+    brokers = other_brokers(declared.brokers)
+    rdkafka, have = start.family == "librdkafka", version_tuple(start.library.version)
+    # librdkafka takes no assignor of the application's own, and nobody adds to Kafka's package.
+    lacks = next(
+        (
+            name
+            for name in names
+            if name.startswith(("org.apache.kafka.clients.consumer.", "class "))
+            or (rdkafka and not is_unset(name) and name not in BRINGS["librdkafka"])
+        ),
+        None,
+    )
+    times = waits(Member(member_id="", software=software, declared=declared))
+    session, beat = int(times.session * 1000), declared.heartbeat_ms or _HEARTBEAT
+    # A version that is not known, and a product's image, may have another default.
+    sure = declared.session_timeout_ms or (have and start.library.ecosystem != "docker")
+    rows = (
+        (
+            lacks,
+            f"{start.family or 'the client'} has no assignor {lacks}, and does not start with it",
+        ),
+        (
+            online and brokers is not None and brokers.kip848 is False,
+            f"the brokers are {brokers and brokers.name}'s, without KIP-848 groups",
+        ),
+        (
+            online and left,
+            f"with group.protocol=consumer the client does not start while {', '.join(left)} is "
+            "set",
+        ),
+        (
+            refuses_mixed(start.family) and is_mixed(names),
+            f"{start.family} does not start with eager and cooperative assignors in one list",
+        ),
+        (
+            family(start.family).cooperative(start.library.version) is Tri.NO
+            and any(cooperative(name) is Tri.YES for name in names),
+            f"{' '.join(filter(None, (start.family, start.library.version)))} has no cooperative "
+            "assignor",
+        ),
+        (
+            rdkafka and declared.group_protocol and have and have < _RDKAFKA_READS_PROTOCOL,
+            f"librdkafka {start.library.version} has no group.protocol, and does not start with it",
+        ),
+        (
+            rdkafka and not online and sure and times.rebalance < times.session,
+            "librdkafka does not start with a max.poll.interval.ms below its session.timeout.ms "
+            f"({session})",
+        ),
+        (
+            start.family in ("java", *PROGRAMS) and not online and beat >= session,
+            f"Java does not start with a heartbeat.interval.ms ({beat}) that is not below its "
+            f"session.timeout.ms ({session})",
+        ),
+        (
+            start.family == "streams"
+            and declared.upgrade_from in EAGER_VALUES
+            and older(software, EAGER_UNTIL) is Tri.NO,
+            f"Kafka Streams {EAGER_UNTIL} and later does not start with "
+            f"upgrade.from={declared.upgrade_from} (RB506)",
+        ),
+        (
+            stops_at_repeats(start.family, software) and len(names) > len({*names}),
+            "the list names an assignor twice: Java of 3.1 to 4.1 does not start with it (RB122)",
+        ),
+        (
+            online
+            and start.family not in PROGRAMS
+            and family(start.family).kip848(start.library.version) is Tri.NO,
+            f"{start.library.title} cannot use group.protocol=consumer (RB412)",
+        ),
+    )
+    return first_reason(rows)

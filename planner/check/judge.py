@@ -11,28 +11,31 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import family, older, other_brokers, version_tuple
+from rebal.groups.clients import version_tuple
 from rebal.groups.model import (
     GroupSnapshot,
     GroupType,
-    Member,
     RebalanceProtocol,
     Record,
-    Software,
     Tri,
 )
 from rebal.groups.protocol import group_protocol
-from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_UNTIL, EAGER_VALUES
+from rebal.groups.streams import BRIDGE, COOPERATIVE_SINCE, EAGER_VALUES
 from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEvent, Needs, admitted
 from rebal.planner.admission.memory import INCONSISTENT, CoordinatorMemory
-from rebal.planner.check.advise import BRINGS, Hazard, SafePath, hazards_of, paths_of, plan_of
+from rebal.planner.check.advise import (
+    Hazard,
+    SafePath,
+    hazards_of,
+    paths_of,
+    plan_of,
+    why_not_started,
+)
 from rebal.planner.check.starts import (
     BY_BROKERS,
     FIRST,
-    PROGRAMS,
     GroupWorld,
     Pair,
-    Start,
     StartChange,
     aspects,
     is_open,
@@ -41,16 +44,12 @@ from rebal.planner.check.starts import (
     snapshot_of,
     snapshots_of,
 )
-from rebal.planner.clients import cooperative, is_mixed, refuses_mixed, stops_at_repeats
 from rebal.planner.context import CLASSIC, CONSUMER, STREAMS, Context
 from rebal.planner.facts import STATELESS, listed, read_each_other
 from rebal.planner.plan import Severity
 from rebal.planner.rules import Trait, evaluate, has
-from rebal.planner.timeouts import waits
 from rebal.planner.verdict import answer_of, first_reason
 
-# Java's default in ms, of Connect and Kafka Streams too.
-_HEARTBEAT: Final = 3_000
 # Versions of Kafka Streams with another format of internal topics (its upgrade guide; KIP-904).
 _FORMATS: Final = ((3, 3), (3, 5))
 # Settings for starts beside others, whose old members leave: they are asked for their lists alone.
@@ -63,8 +62,6 @@ _NO_LIMITS: Final = {
 # Java's default of session.timeout.ms before 3.0 (KIP-735).
 _OLD_SESSION: Final = 10_000
 _OF_SESSIONS: Final = ("library", "product", "heartbeat.interval.ms", "session.timeout.ms")
-# CONFIGURATION.md of librdkafka has group.protocol from this version on.
-_RDKAFKA_READS_PROTOCOL: Final = (2, 4)
 _FENCES: Final = (
     "each one that starts fences another (FENCED_INSTANCE_ID). Give each its own, such as the name "
     "of a StatefulSet's pod"
@@ -207,7 +204,7 @@ def _never_ran(pair: Pair) -> str:
     """
     was = pair.before
     sure = was and (was.library.where or was.same_client(pair.start)) and any(pair.changes())
-    return (sure and was and _fails(was)) or ""
+    return (sure and was and why_not_started(was)) or ""
 
 
 def _first(*rows: tuple[object, Tri, str]) -> list[Admission]:
@@ -352,7 +349,7 @@ def _beside(pair: Pair) -> list[Admission]:
 def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
     """Return the answer where the coordinator is not asked."""
     one, two = pair.before, pair.start
-    failing = _fails(two) or ""
+    failing = why_not_started(two) or ""
     unknown = kept.get(two.file) or (
         "" if two.declared.group_id else "no file names its group, which may run already"
     )
@@ -450,87 +447,6 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
             "with upgrade.from",
         ),
     )
-
-
-def _fails(start: Start) -> str | None:
-    """Return why the client does not start with this configuration; None where it does."""
-    declared, names = start.declared, start.names
-    online = start.protocol == CONSUMER
-    left = [*(["an assignor list"] if declared.list else []), *declared.classic_only]
-    software = Software(family=start.family, version=start.library.version)
-    brokers = other_brokers(declared.brokers)
-    rdkafka, have = start.family == "librdkafka", version_tuple(start.library.version)
-    # librdkafka takes no assignor of the application's own, and nobody adds to Kafka's package.
-    lacks = next(
-        (
-            name
-            for name in names
-            if name.startswith(("org.apache.kafka.clients.consumer.", "class "))
-            or (rdkafka and not is_unset(name) and name not in BRINGS["librdkafka"])
-        ),
-        None,
-    )
-    times = waits(Member(member_id="", software=software, declared=declared))
-    session, beat = int(times.session * 1000), declared.heartbeat_ms or _HEARTBEAT
-    # A version that is not known, and a product's image, may have another default.
-    sure = declared.session_timeout_ms or (have and start.library.ecosystem != "docker")
-    rows = (
-        (
-            lacks,
-            f"{start.family or 'the client'} has no assignor {lacks}, and does not start with it",
-        ),
-        (
-            online and brokers is not None and brokers.kip848 is False,
-            f"the brokers are {brokers and brokers.name}'s, without KIP-848 groups",
-        ),
-        (
-            online and left,
-            f"with group.protocol=consumer the client does not start while {', '.join(left)} is "
-            "set",
-        ),
-        (
-            refuses_mixed(start.family) and is_mixed(names),
-            f"{start.family} does not start with eager and cooperative assignors in one list",
-        ),
-        (
-            family(start.family).cooperative(start.library.version) is Tri.NO
-            and any(cooperative(name) is Tri.YES for name in names),
-            f"{' '.join(filter(None, (start.family, start.library.version)))} has no cooperative "
-            "assignor",
-        ),
-        (
-            rdkafka and declared.group_protocol and have and have < _RDKAFKA_READS_PROTOCOL,
-            f"librdkafka {start.library.version} has no group.protocol, and does not start with it",
-        ),
-        (
-            rdkafka and not online and sure and times.rebalance < times.session,
-            "librdkafka does not start with a max.poll.interval.ms below its session.timeout.ms "
-            f"({session})",
-        ),
-        (
-            start.family in ("java", *PROGRAMS) and not online and beat >= session,
-            f"Java does not start with a heartbeat.interval.ms ({beat}) that is not below its "
-            f"session.timeout.ms ({session})",
-        ),
-        (
-            start.family == "streams"
-            and declared.upgrade_from in EAGER_VALUES
-            and older(software, EAGER_UNTIL) is Tri.NO,
-            f"Kafka Streams {EAGER_UNTIL} and later does not start with "
-            f"upgrade.from={declared.upgrade_from} (RB506)",
-        ),
-        (
-            stops_at_repeats(start.family, software) and len(names) > len({*names}),
-            "the list names an assignor twice: Java of 3.1 to 4.1 does not start with it (RB122)",
-        ),
-        (
-            online
-            and start.family not in PROGRAMS
-            and family(start.family).kip848(start.library.version) is Tri.NO,
-            f"{start.library.title} cannot use group.protocol=consumer (RB412)",
-        ),
-    )
-    return first_reason(rows)
 
 
 def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[Event]:

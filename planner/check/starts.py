@@ -19,7 +19,13 @@ from typing import Final, Self
 
 from msgspec.structs import replace
 
-from rebal.groups.clients import Library, assignor_of, default_list, family, version_tuple
+from rebal.groups.clients import (
+    Library,
+    assignor_of,
+    default_list,
+    family,
+    version_tuple,
+)
 from rebal.groups.coordinator import elect
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import (
