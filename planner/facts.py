@@ -21,7 +21,6 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from rebal.groups.clients import (
-    families,
     family,
     fixes_protocol,
     named_families,
@@ -482,7 +481,7 @@ def bridge_of(group: GroupFacts, client: str) -> Bridge:
         key=lambda name: (
             name != elected,
             not all(name in names for names in held),
-            name not in families()[client].defaults[0].list,
+            name not in family(client).defaults[0].list,
         ),
     )
     return Bridge(verdict=Tri.YES, assignor=nearest)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rebal.groups.clients import families as known_families
-from rebal.groups.clients import libraries
+from rebal.groups.clients import family, libraries
 from rebal.groups.errors import RebalError
 from rebal.groups.model import (
     GroupSnapshot,
@@ -131,8 +130,7 @@ def _other_library(
             f"connector {group.sink}, which run in Connect's workers with their Java client."
         )
     ran = before.group.assignor if before is not None else None
-    newest = known_families()[client].defaults[0].list
-    target = bridge_of(group, client).assignor or ran or newest[0]
+    target = bridge_of(group, client).assignor or ran or family(client).defaults[0].list[0]
     return Goal(kind=EAGER, target=target, client=client)
 
 

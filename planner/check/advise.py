@@ -193,20 +193,18 @@ def hazards_of(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) ->
     group `moves`, what rules say on the code, the clients and the settings.
     """
     for start in dict.fromkeys(pair.start for pair in world.changed if not pair.gone):
-        turns = Tri.YES in map(cooperative, start.names[:1])
-        runs = COOPERATIVE if turns else start.protocol
-        found: list[tuple[str, str | None, str]] = [
-            (start.library.product_title, *fault) for fault in start.library.faults
-        ]
-        brokers = other_brokers(start.declared.brokers)
-        if brokers is not None:
-            found += [
-                (brokers.name, runs, text)
-                for text in brokers.under(
-                    start.protocol, {start.family}, static=start.declared.instance_id is not None
-                )
-            ]
-        yield from (Hazard(source=one, text=text) for one, by, text in found if by == runs)
+        runs = COOPERATIVE if Tri.YES in map(cooperative, start.names[:1]) else start.protocol
+        yield from (
+            Hazard(source=start.library.product_title, text=text)
+            for by, text in start.library.faults
+            if by == runs
+        )
+        if (brokers := other_brokers(start.declared.brokers)) is not None:
+            static = start.declared.instance_id is not None
+            yield from (
+                Hazard(source=brokers.name, text=text)
+                for text in brokers.under(start.protocol, {start.family}, static=static)
+            )
     # Rules name a consumer by its file alone.
     plan = plan_of(world, live or world.planned(copies=1)) if moves else None
     yield from (

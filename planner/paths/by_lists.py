@@ -31,7 +31,7 @@ which the offsets are copied.
 from collections.abc import Sequence
 from typing import Final
 
-from rebal.groups.clients import WITHOUT_STATIC, families
+from rebal.groups.clients import WITHOUT_STATIC, family
 from rebal.groups.model import Tri
 from rebal.planner.advice.steps import cure_of
 from rebal.planner.advice.wording import (
@@ -419,7 +419,7 @@ def library(context: Context, before: Context | None = None) -> PlannedPath:
     bridge = context.bridge
     if bridge.verdict is Tri.CANNOT_TELL:
         return PlannedPath(name=PathKind.NONE, reasons=(bridge.why,))
-    usual = families()[context.client or ""].defaults[0].list
+    usual = family(context.client).defaults[0].list
     if before is not None and before.elected:
         usual = before.common_list or (before.elected,)
     if bridge.verdict is Tri.NO:

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from rebal.groups.clients import families, libraries, version_tuple
+from rebal.groups.clients import family, libraries, version_tuple
 from rebal.groups.commands import options
 from rebal.groups.evidence.fingerprint import excluded_by_bytes
 from rebal.groups.model import Evidence, GroupSnapshot, GroupType, Tri
@@ -423,7 +423,7 @@ def answers(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...
         values = [key] if every else [assumed(f.member.client_id, key) for f in of_it]
         words = options(ANSWER, list(dict.fromkeys(values)))
         runs = f"{context.named(of_it)} {'runs' if len(of_it) == 1 else 'run'}"
-        since = families()[key].kip848_since
+        since = family(key).kip848_since
         if context.goal == CONSUMER and version_tuple(since) is not None:
             runs = f"{runs} {since} or later of"
             reason = f"every client is {key} {since} or later"

@@ -5,7 +5,7 @@ version has it; `unchecked_versions` lists what could not be checked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from textwrap import fill
 from types import MappingProxyType
 from typing import Final
@@ -167,6 +167,7 @@ def _version(facts: Facts, family: str | None) -> Version | None:
     return exact_version(facts.version) if facts.family_proven or family is not None else None
 
 
+@lru_cache(1)
 def _met(context: Context) -> dict[str, bool]:
     """Return what a fault may require → whether the group has it."""
     members = context.snapshot.members
