@@ -36,12 +36,12 @@ def agreed(answers: Iterable[Tri]) -> Tri:
 
 def first_reason(rows: Iterable[tuple[object, str]]) -> str | None:
     """Return the first reason whose condition holds; `rows` are conditions with their reasons."""
-    return next(iter(reasons(rows)), None)
+    return next(iter(reasons(*rows)), None)
 
 
-def reasons(rows: Iterable[tuple[object, str]]) -> list[str]:
+def reasons(*rows: tuple[object, str]) -> tuple[str, ...]:
     """Return the reasons whose conditions hold."""
-    return [reason for holds, reason in rows if holds]
+    return tuple(reason for holds, reason in rows if holds)
 
 
 def opposite(answer: Tri) -> Tri:

@@ -76,7 +76,7 @@ def restart_of(context: Context, facts: Facts, assignors: tuple[str, ...] = ()) 
             members=(facts.member.member_id,),
             names=(facts.name,),
             assignors=assignors,
-            after=tuple(reasons(after)),
+            after=reasons(*after),
             risks=_risks(context, [facts], answer),
             **_judged(context, answer),
         )
@@ -436,7 +436,7 @@ def _risks(context: Context, restarted: Sequence[Facts], answer: Admission) -> t
     look and join that would have the join rejected.
     """
     static = [facts for facts in context.members if facts.static and facts not in restarted]
-    rows = (
+    return reasons(
         (
             # No load shortens the lists of a KIP-848 group, and its assignor is the brokers'.
             answer.verdict is Tri.YES
@@ -452,4 +452,3 @@ def _risks(context: Context, restarted: Sequence[Facts], answer: Admission) -> t
             "waits for it up to the rebalance timeout",
         ),
     )
-    return tuple(reasons(rows))

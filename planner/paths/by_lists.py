@@ -170,7 +170,7 @@ def _why_both(context: Context) -> tuple[str, ...]:
     target, keep = context.target, context.keep or "the old assignor"
     down = context.goal == EAGER
     both_eager = down and cooperative(context.keep or "") is Tri.NO
-    rows = (
+    return reasons(
         (True, f"no list needs to be known: {keep} stays, which every member supports"),
         (
             True,
@@ -209,7 +209,6 @@ def _why_both(context: Context) -> tuple[str, ...]:
             "in the second (RB111)",
         ),
     )
-    return tuple(reasons(rows))
 
 
 def refresh(context: Context, number: int) -> Step:
@@ -296,7 +295,7 @@ def _why_narrow(context: Context) -> tuple[str, ...]:
     votes = [follows_vote(facts) for facts in context.members]
     but = ", except those of franz-go" if any(votes) else ""
     own = f" (or what {context.keep} allows)" if custom(context.keep or "range") else ""
-    rows = (
+    return reasons(
         (
             True,
             f"while one list lacks {target}, each member restarted with [{target}] is rejected and "
@@ -318,7 +317,6 @@ def _why_narrow(context: Context) -> tuple[str, ...]:
             f"run EAGER{own}{but}: a leader with {target} accepts both protocols (KIP-429)",
         ),
     )
-    return tuple(reasons(rows))
 
 
 def _stop_and_start(context: Context, number: int) -> Step:

@@ -332,9 +332,11 @@ def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[
     number = path.next_step
     if path.name is PathKind.ALREADY_INCREMENTAL:
         return _kip848(context)
-    blocking = gating(findings, number)
-    if code == BLOCKED:
-        blocking = [finding for finding in blocking if finding.result is Tri.YES]
+    blocking = [
+        finding
+        for finding in gating(findings, number)
+        if code != BLOCKED or finding.result is Tri.YES
+    ]
     by = ", ".join(sorted({finding.rule for finding in blocking}))
     if path.name is PathKind.NONE:
         said, rule = next(iter(path.reasons), "the type of the group is not known."), ""
@@ -413,4 +415,4 @@ def _not_checked(context: Context) -> tuple[str, ...]:
             "whether anything relies on partitions being kept across rebalances",
         ),
     )
-    return (*reasons(rows), *context.snapshot.notes)
+    return (*reasons(*rows), *context.snapshot.notes)

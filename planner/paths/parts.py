@@ -96,12 +96,12 @@ def gate_of(
     )
 
 
-def _metrics_lines(context: Context) -> list[str]:
+def _metrics_lines(context: Context) -> tuple[str, ...]:
     """Return the metrics to watch, by the clients in the group (Java's for an unknown client)."""
     families = {context.client or facts.family for facts in context.members} or {None}
     workers = "connect" in families or context.group.protocol_type == "connect"
     others = sorted(filter(None, families - {*_JAVA, "librdkafka"}))
-    rows = (
+    return reasons(
         (
             workers,
             f"watch in each restarted worker: {_KIP_429} (connect-coordinator-metrics, KIP-429), "
@@ -122,7 +122,6 @@ def _metrics_lines(context: Context) -> list[str]:
             "its own rebalance metrics, or the joins in --request-log",
         ),
     )
-    return reasons(rows)
 
 
 def again(context: Context) -> NamedCommand:

@@ -245,7 +245,7 @@ def _down(context: Context) -> PlannedPath:
         progress=f"{len(eager)} of {len(context.members)} proven EAGER",
         steps=steps,
         next_step=1,
-        reasons=tuple(reasons(rows)[:1]),
+        reasons=reasons(*rows)[:1],
     )
 
 
@@ -586,4 +586,4 @@ def _orders(context: Context, rest: Sequence[Facts], *, up: bool) -> tuple[str, 
     now = "eager" if up else "an incremental protocol"
     change = f"the configuration of {context.named(declared)} still sets {now}: change it there"
     how = stop_all(context.snapshot.members) if turns_eager(context) else ONE_WORKER
-    return tuple(reasons(((declared, change), (rest, how))))
+    return reasons((declared, change), (rest, how))

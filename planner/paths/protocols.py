@@ -226,7 +226,7 @@ def _over_stop(context: Context, common: Sequence[Answer], closed: Sequence[Answ
     )
 
 
-def _why(context: Context) -> list[str]:
+def _why(context: Context) -> tuple[str, ...]:
     ranged = (
         "partition.assignment.strategy no longer applies, and the broker's default is uniform; "
         "range is set here (group.remote.assignor), because joins may rely on co-partitioning: "
@@ -234,10 +234,8 @@ def _why(context: Context) -> list[str]:
     )
     static = "with two processes of one instance id, the second is now rejected (RB407)"
     return reasons(
-        (
-            (context.elected == "range", ranged),
-            (any(facts.static for facts in context.members), static),
-        )
+        (context.elected == "range", ranged),
+        (any(facts.static for facts in context.members), static),
     )
 
 

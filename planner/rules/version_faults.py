@@ -83,7 +83,7 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
         if one.software == BROKER and one.kip848 is kip848
         for fault in one.faults
     )
-    rows = (
+    return reasons(
         (
             open_,
             f"known faults of the client {'version' if len(open_) == 1 else 'versions'} of "
@@ -93,7 +93,6 @@ def unchecked_versions(context: Context) -> tuple[str, ...]:
         (version is None, "known faults of the broker version: the version is unknown"),
         (patch, f"known faults of the broker's patch release: only {version} is known"),
     )
-    return tuple(reasons(rows))
 
 
 def _client_finding(context: Context, known: FaultSet) -> Iterator[Finding]:

@@ -492,4 +492,4 @@ def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) ->
             "differ, or this is an old snapshot)",
         ),
     )
-    return (*filter(None, said), *reasons(rows), *snapshot.notes)
+    return (*filter(None, said), *reasons(*rows), *snapshot.notes)
