@@ -172,9 +172,8 @@ class Context(GroupFacts):
         """Return the command that gives rebal these words: a new plan, or of a kept one a look, to
         which a number of `expected` members is one word more.
         """
-        count = ("--expect-members", str(expected)) if expected else ()
         line = (
-            self.given.verify(*words, *count)
+            self.given.verify(*words, *(("--expect-members", str(expected)) if expected else ()))
             if self.anew
             else self.replan(*words, expected=expected)
         )

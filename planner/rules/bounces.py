@@ -127,8 +127,7 @@ def _who(context: Context, named: tuple[Facts, ...]) -> str:
 
 def _running(facts: Facts, target: str) -> str:
     known = facts.member.assignors
-    exact = known.knowledge is Knowledge.EXACT
-    return f"[{', '.join(known.list)}]" if exact else f"no {target}"
+    return f"[{', '.join(known.list)}]" if known.knowledge is Knowledge.EXACT else f"no {target}"
 
 
 @rule(

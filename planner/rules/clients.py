@@ -78,11 +78,10 @@ def no_mixed_list(context: Context) -> Findings:
     inference is right, that member is done.
     """
     yield from _next_starts(context)
-    bounces = context.goal in (COOPERATIVE, EAGER) and context.both_kinds
     # A group that is not Stable has no path yet, and may get one that stops these clients alone.
     if (
         not context.planning
-        or not bounces
+        or not (context.goal in (COOPERATIVE, EAGER) and context.both_kinds)
         or not context.stable
         or (context.goal == COOPERATIVE and any(stays_eager(f.family) for f in context.ahead))
     ):
