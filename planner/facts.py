@@ -105,8 +105,15 @@ class Facts(Record, frozen=True, kw_only=True):
     @property
     def software(self) -> Software | None:
         """Return its client's software; where nothing proves a family, as the user states it."""
-        known, key = self.member.software, self.family
-        return by_user(known, key) if self.family_proven and key is not None else known
+        key, software = self.family, self.member.software
+        if not self.family_proven or key is None or proven_family(software) is not None:
+            return software
+        known = software or Software()
+        # The bounds of `java >= 2.4, < 3.4, franz-go or sarama` are those of the first.
+        if (known.family or (*named_families(known.version_range), key)[0]) != key:
+            known = replace(known, version=None, version_range=None)
+        stated = Evidence(source=Source.ASSUMED)
+        return replace(known, family=key, evidence=(*known.evidence, stated))
 
     def older_than(self, limit: str) -> Tri:
         """Return whether its client is older than the version `limit`, exact or bounded."""
@@ -338,19 +345,6 @@ class GroupFacts:
 def stated_in(families: Mapping[str, str], member: Member) -> str | None:
     """Return the family of this member in client id (or `*`) → family."""
     return families.get(member.client_id) or families.get("*")
-
-
-def by_user(software: Software | None, family: str) -> Software | None:
-    """Return the software; where neither it nor its bytes prove a family, as the user states it."""
-    if proven_family(software) is not None:
-        return software
-    known = software or Software()
-    # The bounds of `java >= 2.4, < 3.4, franz-go or sarama` are those of the first.
-    if (known.family or (*named_families(known.version_range), family)[0]) != family:
-        known = replace(known, version=None, version_range=None)
-    return replace(
-        known, family=family, evidence=(*known.evidence, Evidence(source=Source.ASSUMED))
-    )
 
 
 def owned(member: Member) -> int:

@@ -270,12 +270,6 @@ def asks_for_range(config: Sequence[Setting]) -> bool:
     )
 
 
-def classic_change(family: str | None) -> str:
-    """Return all that a member changes beside its list to go back to the classic protocol."""
-    left = "kgo.ServerSideBalancer()" if family == "franz-go" else "group.remote.assignor"
-    return f"group.protocol=classic{WITHOUT}{left}"
-
-
 def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
     """Return a whole program's settings (Streams application, Connect worker)."""
     lines = "\n".join(f"{key}={value}" for key, value in wanted.items())

@@ -45,7 +45,7 @@ from rebal.planner.context import CONSUMER, Context, Facts, hindered
 from rebal.planner.facts import listed
 from rebal.planner.kip848 import allows, clients, online
 from rebal.planner.plan import Action, Advice, Aim, Plan, Risk, Step, StepKind, Verdict, stop_risk
-from rebal.planner.settings import classic_change, consumer_change
+from rebal.planner.settings import WITHOUT, consumer_change
 from rebal.planner.verdict import BLOCKED, gating, worst
 
 # Up to so many static members are restarted one by one, with no rebalance, to cure a reload.
@@ -123,8 +123,8 @@ def step_action(
     made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
     if step.aim is Aim.CLASSIC and made.assignors == step.target_list:
         families = {facts.family for facts in to_do if facts.member.member_id in made.members}
-        change = classic_change(families.pop() if len(families) == 1 else None)
-        made = worded(replace(made, change=change))
+        left = "kgo.ServerSideBalancer()" if families == {"franz-go"} else "group.remote.assignor"
+        made = worded(replace(made, change=f"group.protocol=classic{WITHOUT}{left}"))
     command = context.given.verify() if context.given.plan is not None else step.gate.command
     made = replace(_of_process(context, made), command=made.command or command, step=step.id)
     return made, tuple(replace(one, step=step.id) for one in withheld)
