@@ -226,7 +226,6 @@ VARIANTS: Final[Mapping[str, str]] = {
     NOW: "the group as it runs now",
 }
 """Every variant that `--compare` takes, and what it is."""
-_BY: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "uniform"}
 
 
 def without_lists(script: Script) -> Script:
@@ -241,7 +240,8 @@ def variant(scene: Scene, name: str) -> Scene:
     The eager one keeps today's assignor where that is eager, else it has range.
     """
     keeps = name == "eager" and protocols_of(scene.assignor) == frozenset({RebalanceProtocol.EAGER})
-    assignor = scene.assignor if keeps else _BY.get(name)
+    usual = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "uniform"}
+    assignor = scene.assignor if keeps else usual.get(name)
     if assignor is None:
         return scene
     protocol = "consumer" if name == "consumer" else "classic"

@@ -23,7 +23,6 @@ from rebal.planner.rehearsal.scene import METADATA_AGE, MOST_DAYS, PARAMETERS, v
 from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent, restarted, step_events
 
 SCHEMA: Final = "rebal.script/1"
-EVERYBODY: Final = "all"
 _MOST_PARTITIONS: Final = 1_000_000
 
 Members = str | tuple[str, ...]
@@ -414,7 +413,7 @@ class _Reading:
         """Return the members that the names and patterns mean, in the group's order."""
         found: dict[str, None] = {}
         for name in _listed(given):
-            met = [one for one in self._processes if name in (one, EVERYBODY)]
+            met = [one for one in self._processes if name in (one, "all")]
             met = met or [one for one in self._processes if fnmatchcase(one, name)]
             if not met:
                 called = "matches" if {*name}.intersection("*?[") else "is called"

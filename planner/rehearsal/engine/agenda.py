@@ -55,8 +55,6 @@ class Agenda:
 class Timer:
     """One appointment in an agenda, which the next one replaces."""
 
-    __slots__ = ("_agenda", "_number")
-
     def __init__(self, agenda: Agenda) -> None:
         self._agenda, self._number = agenda, 0
 
@@ -80,8 +78,6 @@ class Timer:
 
 class Latency:
     """Times of one kind: how many, their sum and the longest, in seconds (KIP-429's metrics)."""
-
-    __slots__ = ("count", "last", "longest", "total")
 
     def __init__(self) -> None:
         self.count, self.total, self.longest, self.last = 0, 0.0, 0.0, -1.0

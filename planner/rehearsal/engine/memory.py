@@ -197,8 +197,6 @@ class CountedMember:
     `silent` member sends no heartbeat any more; its session ends at `deadline`.
     """
 
-    __slots__ = ("client", "deadline", "heard", "instance_id", "member_id", "request", "silent")
-
     def __init__(self, member_id: str, instance_id: str | None, client: Client, now: float) -> None:
         self.member_id, self.instance_id, self.client = member_id, instance_id, client
         self.request: JoinRequest | None = None
@@ -208,7 +206,6 @@ class CountedMember:
 class ClassicMember(CountedMember):
     """A member of a classic group; it is `new` until its first generation."""
 
-    __slots__ = ("joining", "new", "partitions", "syncing", "unsynced")
     client: ClassicClient
     request: JoinRequest
 
@@ -258,21 +255,6 @@ class ReconcilingMember(CountedMember):
 
     `target` is sorted. `late` removes it after its rebalance timeout. Times in seconds.
     """
-
-    __slots__ = (
-        "assigned",
-        "assignor",
-        "epoch",
-        "late",
-        "rack",
-        "rebalance",
-        "revoking",
-        "session",
-        "state",
-        "target",
-        "topics",
-        "wanted",
-    )
 
     def __init__(
         self, member_id: str, instance_id: str | None, client: Client, agenda: Agenda
