@@ -277,11 +277,11 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         if isinstance(member, Error):
             return member
         member.heard, holders = self._agenda.now, self._handover.holders
-        missing = (pair in holders for pair in member.wanted - member.assigned)
+        held = (pair in holders for pair in member.wanted - member.assigned)
         if (
             member.epoch < self.number
             or member.state is MemberState.UNREVOKED
-            or (member.state is MemberState.UNRELEASED and not any(missing))
+            or (member.state is MemberState.UNRELEASED and not any(held))
         ):
             self._expect(member, "join")
             return Error.REBALANCE_IN_PROGRESS
