@@ -131,11 +131,11 @@ class _Run:
         self._world.seat(scene.running, scene.assignor, scene.leader)
         self._set = {one.process.name: one.process for one in scene.running}
         self._phases: list[Phase] = []
-        self._open = "", self._so_far(self._world.ledger.totals(0.0))
+        self._open = "", self._so_far()
         for event in script.events:
             self._take(event)
         self._at_rest = self._world.settle(script.rests)
-        self._close_phase()
+        self._all = self._close_phase()
 
     def result(self) -> Rehearsal:
         """Return what happened."""
@@ -147,8 +147,7 @@ class _Run:
             state=group.phase.value,
             assignor=group.assignor,
             measures=replace(
-                self._so_far(world.ledger.totals(world.agenda.now)),
-                longest=max(phase.measures.longest for phase in self._phases),
+                self._all, longest=max(phase.measures.longest for phase in self._phases)
             ),
             phases=tuple(phase for phase in self._phases if phase.name),
             rebalances=tuple(world.rebalances),
@@ -171,8 +170,7 @@ class _Run:
         else:
             world.settle(self._script.rests)
         if event.phase:
-            self._close_phase()
-            self._open = event.phase, self._so_far(world.ledger.totals(world.agenda.now))
+            self._open = event.phase, self._close_phase()
         self._do(event)
 
     def _do(self, event: ScriptEvent) -> None:
@@ -223,17 +221,17 @@ class _Run:
         spread = self._scene.spread
         return seconds * (1 + spread * (2 * self._random.random() - 1)) if spread else seconds
 
-    def _so_far(self, totals: Measures) -> Measures:
+    def _so_far(self) -> Measures:
         world = self._world
         return replace(
-            totals,
+            world.ledger.totals(world.agenda.now),
             rebalances=sum(one.members > 0 for one in world.rebalances),
             rejected=sum(one.what == "rejected" for one in world.happened),
         )
 
-    def _close_phase(self) -> None:
+    def _close_phase(self) -> Measures:
         name, before = self._open
-        now = self._so_far(self._world.ledger.begin_phase(self._world.agenda.now))
+        now = self._so_far()
         measures = Measures(
             seconds=now.seconds - before.seconds,
             unowned=now.unowned - before.unowned,
@@ -246,21 +244,18 @@ class _Run:
             rejected=now.rejected - before.rejected,
         )
         self._phases.append(Phase(name=name, began=before.seconds, measures=measures))
+        return now
 
     def _partitions(self) -> tuple[PartitionStory, ...]:
         if not self._keep or self._world.opaque:
             return ()
-        ledger = self._world.ledger
-        spans, gaps = ledger.close(), ledger.gaps(self._world.agenda.now)
         return tuple(
             PartitionStory(
-                topic=topic,
-                partition=partition,
-                unowned=gaps[topic, partition][0],
-                longest=gaps[topic, partition][1],
-                owners=tuple(spans.get(number, ())),
+                topic=topic, partition=partition, unowned=unowned, longest=longest, owners=owners
             )
-            for (topic, partition), number in ledger.numbers.items()
+            for (topic, partition), unowned, longest, owners in self._world.ledger.stories(
+                self._world.agenda.now
+            )
         )
 
 

@@ -107,7 +107,7 @@ class Consumer(SimulatedMember):
         elif self.generation < 0:
             error = Error.UNKNOWN_MEMBER_ID
         else:
-            error = self._group.commit(self.member_id, self.generation, self)
+            error = self._group.now.commit(self.member_id, self.generation, self)
         if self._tell_commit(error) is Error.FENCED_INSTANCE_ID:
             self._rejected(error)
         elif error in (Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION):
@@ -402,7 +402,7 @@ class Consumer(SimulatedMember):
         if self._joining or self.generation < 0:
             # Where a rebalance goes on, they are lost and not revoked.
             return self._drop_all(), leaves and "lost" not in fails_in
-        self._group.commit(self.member_id, self.generation, self)
+        self._group.now.commit(self.member_id, self.generation, self)
         took = self._give_up(self.owned, self.revoked, self.process.on_revoked)
         return took, leaves and "revoked" not in fails_in
 

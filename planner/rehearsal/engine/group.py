@@ -97,10 +97,6 @@ class SimulatedGroup:
         """Heartbeat of the classic protocol."""
         return self.now.heartbeat(member_id, generation, client)
 
-    def commit(self, member_id: str, generation: int, client: Client) -> Error:
-        """OffsetCommit."""
-        return self.now.commit(member_id, generation, client)
-
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
         """LeaveGroup."""
         self.now.leave(member_id, client, why)

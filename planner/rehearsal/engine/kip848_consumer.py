@@ -72,7 +72,7 @@ class Kip848Consumer(SimulatedMember):
 
     def commit(self) -> Error:
         """Commit offsets now."""
-        return self._tell_commit(self._group.commit(self.member_id, self._epoch, self))
+        return self._tell_commit(self._group.now.commit(self.member_id, self._epoch, self))
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         """Subscribe to other topics from now on: its next heartbeat says so."""

@@ -3,7 +3,7 @@ of gaps and overlaps.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rebal.groups.model import Record
@@ -91,7 +91,7 @@ class Ledger:
         self.numbers: Final = {pair: number for number, pair in enumerate(pairs)}
         self._partitions = [_OwnedPartition(0.0) for _ in self.numbers]
         self._past: set[str] = set()
-        self._longest_of_phase = self._twice = self._twice_past = 0.0
+        self._longest_since = self._twice = self._twice_past = 0.0
         self.stopped = self.moved = 0
         self._keep = keep
         self._open: dict[tuple[int, str], float] = {}
@@ -128,7 +128,7 @@ class Ledger:
                 if gap > 0:
                     share.gaps += gap
                     share.longest = max(share.longest, gap)
-                    self._longest_of_phase = max(self._longest_of_phase, gap)
+                    self._longest_since = max(self._longest_since, gap)
                 share.owners = alone
             share.since = now
             if share.last != owner:
@@ -171,9 +171,12 @@ class Ledger:
         return {pair: self._partitions[number].owners for pair, number in self.numbers.items()}
 
     def totals(self, now: float) -> Measures:
-        """Return the sums up to now, open gaps and overlaps included; no rebalance is counted."""
-        unowned, longest = sum(share.gaps for share in self._partitions), self._longest_of_phase
-        twice, past = self._twice, self._twice_past
+        """Return the sums up to now, open gaps and overlaps included; no rebalance is counted.
+
+        The longest gap is that since the last time, and measured anew from here on.
+        """
+        unowned, longest = sum(share.gaps for share in self._partitions), self._longest_since
+        twice, past, self._longest_since = self._twice, self._twice_past, 0.0
         for share in self._partitions:
             open_for = now - share.since
             if open_for <= 0:
@@ -196,21 +199,20 @@ class Ledger:
             rejected=0,
         )
 
-    def gaps(self, now: float) -> dict[TopicPartition, tuple[float, float]]:
-        """Return how long each partition had no owner, in all and at the longest."""
-        found = {}
-        for pair, number in self.numbers.items():
-            share = self._partitions[number]
-            late = 0.0 if share.owners else max(now - share.since, 0.0)
-            found[pair] = share.gaps + late, max(share.longest, late)
-        return found
-
-    def close(self) -> dict[int, list[Ownership]]:
-        """Return the owners of each partition over time, those of now included."""
+    def stories(
+        self, now: float
+    ) -> Iterator[tuple[TopicPartition, float, float, tuple[Ownership, ...]]]:
+        """Yield each partition, how long it had no owner, in all and at the longest, and its owners
+        over time, those of now included.
+        """
         spans = {number: list(found) for number, found in self._spans.items()}
         for (number, owner), start in self._open.items():
             spans.setdefault(number, []).append(Ownership(owner=owner, start=start, end=None))
-        return spans
+        for pair, number in self.numbers.items():
+            share = self._partitions[number]
+            late = 0.0 if share.owners else max(now - share.since, 0.0)
+            owners = tuple(spans.get(number, ()))
+            yield pair, share.gaps + late, max(share.longest, late), owners
 
     def _close_overlap(self, share: _OwnedPartition, now: float) -> None:
         if len(share.owners) > 1:
@@ -218,9 +220,3 @@ class Ledger:
             self._twice += lasted
             if self._past.intersection(share.owners):
                 self._twice_past += lasted
-
-    def begin_phase(self, now: float) -> Measures:
-        """Return the sums up to now, and measure the longest gap anew from here on."""
-        totals = self.totals(now)
-        self._longest_of_phase = 0.0
-        return totals
