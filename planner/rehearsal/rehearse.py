@@ -341,8 +341,9 @@ def chosen(kinds: Sequence[Hashable], *, each: int = 1, most: int | None = None)
     places: dict[Hashable, list[int]] = {}
     for place, kind in enumerate(kinds):
         places.setdefault(kind, []).append(place)
-    ends = {kinds[0], kinds[-1]}
-    ranked = sorted(places, key=lambda kind: (kind not in ends, -len(places[kind])))
+    ranked = sorted(
+        places, key=lambda kind: (kind not in (kinds[0], kinds[-1]), -len(places[kind]))
+    )
     found: dict[int, int] = {}
     for kind in ranked[:most]:
         count = len(places[kind])
@@ -494,8 +495,13 @@ class Rollout:
             for at in range(begin, place + 1)
             for number, event in enumerate(self._parts[at])
         ]
-        script = replace(self._script, events=tuple(events))
-        return rehearse(self._at(begin), script, seed=seed, keep=False, assignors=assignors)
+        return rehearse(
+            self._at(begin),
+            replace(self._script, events=tuple(events)),
+            seed=seed,
+            keep=False,
+            assignors=assignors,
+        )
 
     def _at(self, begin: int) -> Scene:
         """Return the group at rest when so many parts are done."""

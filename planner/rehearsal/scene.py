@@ -324,8 +324,9 @@ def with_parameters(scene: Scene, given: Mapping[str, float]) -> Scene:
     for name, value in given.items():
         scene = PARAMETERS[name].put(scene, value)
     if "session" in given and "heartbeat" not in given:
-        third = given["session"] / 3
-        scene = _each(scene, lambda one: replace(one, heartbeat=min(one.heartbeat, third)))
+        scene = _each(
+            scene, lambda one: replace(one, heartbeat=min(one.heartbeat, given["session"] / 3))
+        )
     return scene
 
 

@@ -269,8 +269,9 @@ def ready_script(name: str, scene: Scene, pace: ScriptPace | None = None) -> Scr
     found = READY.get("rolling" if numbered else name)
     if found is None:
         return None
-    events = found.events(scene, pace) if scene.running else ()
-    return Script(about=about(name), events=tuple(events))
+    return Script(
+        about=about(name), events=tuple(found.events(scene, pace) if scene.running else ())
+    )
 
 
 def about(name: str) -> str:
@@ -359,8 +360,11 @@ def _rebalance_storm(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
 
 def _slow_member(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
     member = _largest(scene)
-    late = member.rebalance * _TOO_LATE
-    return (ScriptEvent(do=Deed.BUSY, members=(member.name,), seconds=late, at=0.0),)
+    return (
+        ScriptEvent(
+            do=Deed.BUSY, members=(member.name,), seconds=member.rebalance * _TOO_LATE, at=0.0
+        ),
+    )
 
 
 def _copy(process: Process, ending: str) -> Process:

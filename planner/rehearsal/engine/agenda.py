@@ -114,8 +114,7 @@ class Chance:
 
     def interval(self, heartbeat: float) -> float:
         """Return the seconds between a member's heartbeats during one generation."""
-        ticks = math.ceil(heartbeat / _TICK - _DRIFT)
-        return ticks * _TICK * (1 + self._random.random() * _DRIFT)
+        return math.ceil(heartbeat / _TICK - _DRIFT) * _TICK * (1 + self._random.random() * _DRIFT)
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:  # noqa: ARG002
         """Return when a member polls that learns of a rebalance at its heartbeat `beat`.

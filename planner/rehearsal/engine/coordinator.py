@@ -382,8 +382,9 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             member.client.synced(SyncAnswer(Error.REBALANCE_IN_PROGRESS))
         if self._first:
             self._more, delay = False, self._brokers.initial_delay
-            left = max(self._members.patience - delay, 0.0)
-            self._barrier.after(delay, self._first_join_over, left)
+            self._barrier.after(
+                delay, self._first_join_over, max(self._members.patience - delay, 0.0)
+            )
         else:
             self._barrier.after(self._members.patience, self._complete)
             self._complete_if_all_joined()

@@ -152,8 +152,9 @@ class Ledger:
             share.since = now
             start = self._open.pop((number, owner)) if self._keep else now
             if now > start:
-                held = Ownership(owner=owner, start=start, end=now)
-                self._spans.setdefault(number, []).append(held)
+                self._spans.setdefault(number, []).append(
+                    Ownership(owner=owner, start=start, end=now)
+                )
 
     def past(self, owner: str, *, now: float, over: bool) -> None:
         """Learn that an owner is past its session or poll timeout, or (`over`) no longer."""

@@ -287,10 +287,11 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
             )
             continue
         back = f"{member_id}-back"
-        started = _back(by_id[member_id], back, everybody)
         steps += [
             ChangeStep(f"{label} stops", _without(member_id)),
-            ChangeStep(f"{label} is back", started, {back: member_id}),
+            ChangeStep(
+                f"{label} is back", _back(by_id[member_id], back, everybody), {back: member_id}
+            ),
         ]
         notes.append(
             f"{label} rejoins with a made-up member id: where ties are broken by member id, "
@@ -432,7 +433,8 @@ def _join_step(
             )
     if not changes.add_member_topics and len({m.topics for m in spec.members}) > 1:
         notes.append(f"added members subscribe to what most members do: {_listed(topics)}")
-    rack = changes.racks.get("new")
-    fresh = tuple(SpecMember(member_id=new, topics=topics, rack=rack) for new in added)
+    fresh = tuple(
+        SpecMember(member_id=new, topics=topics, rack=changes.racks.get("new")) for new in added
+    )
     why = f"{_listed([*added.values()])} {'joins' if len(added) == 1 else 'join'}"
     return ChangeStep(why, lambda before: replace(before, members=(*before.members, *fresh)))

@@ -190,8 +190,9 @@ class Walk:
         )
 
     def _state(self, spec: Spec, owned: Mapping[str, Sequence[tuple[str, int]]]) -> Owners:
-        ids = (member.member_id for member in spec.members)
-        return Owners((self._numbers[id_], owned.get(id_, ())) for id_ in ids)
+        return Owners(
+            (self._numbers[one.member_id], owned.get(one.member_id, ())) for one in spec.members
+        )
 
 
 class Spread(Record, frozen=True, kw_only=True):
