@@ -167,11 +167,10 @@ def member_of(m: dict[str, Any], number: int, per: int, topics: dict[str, int]) 
     elif "left" in m:
         software = Software(version_range=m["left"], evidence=(seen(Source.SUBSCRIPTION),))
     mine = Partitions(range(number * per, number * per + per))
-    client = m.get("client", m["id"])
     return Member(
         member_epoch=m.get("epoch"),
         member_id=f"{m['id']}-0f0f",
-        client_id=client,
+        client_id=m.get("client", m["id"]),
         host=m.get("host", "/10.0.0.1"),
         instance_id=m.get("instance"),
         software=software,

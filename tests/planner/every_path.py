@@ -29,8 +29,7 @@ def kip848(members: list[dict[str, Any]], **more: Any) -> GroupSnapshot:
 
 def streams(kind: str, names: list[str] | None, elected: str) -> GroupSnapshot:
     """A Streams program of four instances on the classic or the streams protocol."""
-    own = {"epoch": None if names else 3}
-    members = pods(4, names, family="streams", version="4.4.0", **own)
+    members = pods(4, names, family="streams", version="4.4.0", epoch=None if names else 3)
     spoken = {"type": kind, "protocol_type": "consumer" if names else kind}
     cluster = {"version": "4.4", "features": {"streams.version": 1}, **SETTINGS}
     return group_of({"members": members, "elected": elected, "cluster": cluster, **spoken})

@@ -29,7 +29,6 @@ def pods(*starts: int, **more: Any) -> list[dict[str, Any]]:
 
 
 def app(number: int, start: int = 1, **more: Any) -> dict[str, Any]:
-    """One of them."""
     return {"id": f"app-{number}.{start}", "client": f"app-{number}", **more}
 
 
@@ -65,7 +64,6 @@ class Story:
 
 
 def done(standing: Standing) -> dict[str, str]:
-    """Member's name → whether it has made the step."""
     return {member.name: str(member.done) for member in standing.members}
 
 

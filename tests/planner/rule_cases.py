@@ -21,7 +21,6 @@ def document_of(rule: str) -> dict[str, Any]:
 
 
 def cases_of(rule: str, *outcomes: str) -> list[dict[str, Any]]:
-    """Return the cases of these outcomes, by default of all."""
     document = document_of(rule)
     listed = [document[outcome] for outcome in outcomes or OUTCOMES]
     return [case for some in listed if isinstance(some, list) for case in some]

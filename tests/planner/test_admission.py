@@ -109,8 +109,7 @@ def test_protocol_types_do_not_mix_and_names_are_case_sensitive() -> None:
 
 
 def test_a_kip848_group_asks_its_classic_members_only() -> None:
-    others = (entry("x"), entry("y"))
-    alone = CoordinatorMemory(type=GroupType.CONSUMER, others=others, max_size=10)
+    alone = CoordinatorMemory(type=GroupType.CONSUMER, others=(entry("x"), entry("y")), max_size=10)
     assert admitted(alone, [JoinEvent(assignors=(STICKY,))]).verdict is Tri.YES
     mixed = replace(alone, cases=((entry("a", RANGE),),))
     assert admitted(mixed, [JoinEvent(assignors=(COOP,))]).verdict is Tri.NO
@@ -119,8 +118,7 @@ def test_a_kip848_group_asks_its_classic_members_only() -> None:
 
 
 def test_a_dead_group_is_tried_again() -> None:
-    dead = memory(entry("a", RANGE), state=GroupState.DEAD)
-    answer = asked(dead, "a", RANGE)
+    answer = asked(memory(entry("a", RANGE), state=GroupState.DEAD), "a", RANGE)
     assert (answer.verdict, answer.error) == (Tri.CANNOT_TELL, "COORDINATOR_NOT_AVAILABLE")
 
 
@@ -263,8 +261,7 @@ LONE_AND_PAIRS = [frozenset(c) for n in (1, 2) for c in combinations(NAMES, n)]
 
 def every_case(size: int, facts: dict, kinds: list[dict] = KINDS) -> Iterator[dict]:
     """Every group of this size, whose members' order says nothing."""
-    several = list(product(kinds, (False, True)))
-    for members in combinations_with_replacement(several, size):
+    for members in combinations_with_replacement(product(kinds, (False, True)), size):
         evidence, static = zip(*members, strict=True)
         yield {**facts, "kinds": evidence, "static": static}
 
@@ -281,8 +278,7 @@ def check(case: dict, joins: Iterable[frozenset[str]]) -> int:
         every = worlds(case, who)
         for names, killed in product(joins, (False, True)):
             wanted = verdict_of(every, names, killed or case["static"][who])
-            action = restart(found, ids[who], tuple(sorted(names)), killed=killed)
-            answer = admitted(found, action)
+            answer = admitted(found, restart(found, ids[who], tuple(sorted(names)), killed=killed))
             asked_of += 1
             if wanted is None:
                 alone = len(ids) == 1 and not killed and not case["static"][who]

@@ -131,8 +131,7 @@ def test_no_look_says_more_than_was_true(name: str, log: bool) -> None:
 def test_the_forgotten_member_is_named_before_anybody_is_refused() -> None:
     story = stories(True)["checkout"]
     base = story.snapshots[full(story)]
-    plan = make_plan(base, expect_members=len(base.members))
-    looks = told(story, plan)
+    looks = told(story, make_plan(base, expect_members=len(base.members)))
     refused = next(
         n for n, look in enumerate(looks) if any(d.kind == "rejected" for d in look.dangers)
     )
@@ -173,8 +172,7 @@ def test_of_all_groups_only_those_stop_that_had_to_and_none_that_may_go_on_is_re
             rules = {f.rule for f in standing.findings if decides(f, Tri.YES)}
             why = {danger.kind for danger in standing.dangers} | rules
             # So does a plan that no longer fits the group.
-            stops = bool(why) or standing.advice.verdict is Tri.NO
-            assert stops is (standing.exit_code == 3)
+            assert (bool(why) or standing.advice.verdict is Tri.NO) is (standing.exit_code == 3)
             if why:
                 stopped.setdefault(name, set()).update(why)
             if standing.exit_code == 0:

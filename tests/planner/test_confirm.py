@@ -97,8 +97,7 @@ def test_the_word_is_void_when_the_member_gives_up_its_partitions(second: Story)
     """It rejoins under the same id with nothing owned, as no COOPERATIVE member does."""
     word(second, restarted(3, generation=7), "app-0", "app-1", "app-2")
     assert second(restarted(4, generation=7)).finished
-    kept = [member(n, 3, owned=True) for n in (0, 2)]
-    after = second(restarted(5, *kept, generation=8))
+    after = second(restarted(5, *[member(n, 3, owned=True) for n in (0, 2)], generation=8))
     assert (after.finished, after.exit_code) == (False, 4)
     (void,) = [one for one in after.members if one.contradicted]
     assert void.name == "app-1"
@@ -144,8 +143,7 @@ def test_later_evidence_overrules_the_word_for_good(second: Story) -> None:
     assert all("its list holds range" in one.why for one in refuted.members)
     # The next look may have no probe: what was refuted stays so until somebody confirms it again.
     assert not second(look(5, pods(3), elected=TARGET)).finished
-    exact = second(restarted(6, member(0, 3, list=MIXED)))
-    assert done(exact)["app-0"] == "no"
+    assert done(second(restarted(6, member(0, 3, list=MIXED))))["app-0"] == "no"
 
 
 def test_a_clock_set_back_does_not_revive_a_word(second: Story) -> None:
@@ -250,8 +248,7 @@ def test_a_file_written_after_the_member_was_first_seen_does_not_declare_its_lis
     second: Story,
 ) -> None:
     """The process read its configuration before the file got this text."""
-    first = second(restarted(3, member(1, 3, MIXED, written=2)))
-    assert done(first)["app-1"] == "cannot tell"
+    assert done(second(restarted(3, member(1, 3, MIXED, written=2))))["app-1"] == "cannot tell"
     edited = restarted(5, member(1, 3, written=4))
     with pytest.raises(AnsweredError, match="was written at Nov 20 09:04:00Z"):
         word(second, edited, "app-1")
@@ -293,8 +290,7 @@ def looks(draw: st.DrawFn, minutes: float) -> GroupSnapshot:
     answer = st.sampled_from([True, False, None])
     probe = {"range": draw(answer), TARGET: draw(answer)} if draw(st.booleans()) else None
     elected = draw(st.sampled_from(["range", TARGET]))
-    made = look(minutes, members, elected=elected, reloaded=draw(answer), probe=probe)
-    return merge(made, ())
+    return merge(look(minutes, members, elected=elected, reloaded=draw(answer), probe=probe), ())
 
 
 def holds(plan: Plan, tell: Story, snapshot: GroupSnapshot, member_id: str) -> None:
@@ -335,10 +331,8 @@ def test_no_confirmation_passes_against_evidence_or_a_rejection(
     names = plan.steps[-1].target_list
     for minutes in range(2, 6):
         snapshot = data.draw(looks(minutes))
-        standing = tell(snapshot)
-        check(plan, tell, snapshot, standing)
-        asked = verify(plan, tell.entries, snapshot, step=2)
-        for one in asked.members:
+        check(plan, tell, snapshot, tell(snapshot))
+        for one in verify(plan, tell.entries, snapshot, step=2).members:
             try:
                 word(tell, snapshot, one.member_id, names=names)
             except (AnsweredError, NothingToConfirmError):

@@ -93,8 +93,7 @@ def test_another_kind_of_program_gets_a_group_of_its_own_and_no_list(
 
 
 def test_a_member_that_went_back_to_kip848_has_no_list_to_prove() -> None:
-    members = [app(n, list=RANGE) for n in (0, 1)]
-    made = make_plan(group_of({"members": members, "reloaded": False}))
+    made = make_plan(group_of({"members": [app(n, list=RANGE) for n in (0, 1)], "reloaded": False}))
     now = [app(0, 2, list=BOTH, protocol_type="classic"), app(1, 2, protocol_type="consumer")]
     told = verify(made, [], look(2, now, type="consumer", elected="uniform"))
     assert told.advice.action is Action.REPLAN
@@ -236,8 +235,7 @@ def test_rejected_client_that_may_be_the_missing_member_renamed_is_started_witho
     begun: Plan,
 ) -> None:
     """Two processes would be started for one place."""
-    seen = look(2, [app(0, list=BOTH)], refusals=[{**OUT, "at": 1.9}])
-    standing = verify(begun, [], seen)
+    standing = verify(begun, [], look(2, [app(0, list=BOTH)], refusals=[{**OUT, "at": 1.9}]))
     assert [one.name for one in standing.outsiders] == ["app-9", "app-1"]
     assert standing.advice.names == ("app-9",)
 
@@ -347,8 +345,7 @@ def test_a_step_waits_for_the_answer_about_a_member_that_left_before_the_plan() 
     assert finding.before_step == 2
     # The log of the leave has been rotated away: the plan still knows.
     for gone in ([left()], []):
-        story = Story(plan)
-        told = story(widened(5, *gone))
+        told = Story(plan)(widened(5, *gone))
         assert (told.step, told.gate) == (1, "yes")
         assert asks(told)
         (said,) = (f for f in told.findings if f.rule == "RB121")
@@ -451,8 +448,7 @@ def test_a_client_that_is_back_against_the_word_is_named() -> None:
 
 
 def test_the_word_of_the_journal_counts_for_the_moment_at_which_it_was_given() -> None:
-    plan = replace(planned(left()), made_at=AT + timedelta(minutes=1))
-    story = Story(plan)
+    story = Story(replace(planned(left()), made_at=AT + timedelta(minutes=1)))
     story(widened(5), accepted=Accepted(departed=("a2",)))
     story(widened(7), accepted=Accepted(departed=("a2",)))
     assert asks(story(widened(9, left(at=6)), accepted=Accepted(departed=("a2",))))
@@ -508,8 +504,7 @@ def test_the_cut_over_is_undone_with_the_list_that_every_member_ran() -> None:
     assert "1 of 3 expected members is not in the group" in tell(started).why[0]
     end = tell(look(4, pods(2, 2, 2, list=TWO_EAGER, **RDKAFKA)))
     assert (end.finished, end.exit_code) == (True, 0)
-    wrong = tell(look(5, pods(3, 3, 3, list=["cooperative-sticky"], **RDKAFKA)))
-    assert not wrong.finished
+    assert not tell(look(5, pods(3, 3, 3, list=["cooperative-sticky"], **RDKAFKA))).finished
 
 
 def test_lists_that_differ_or_are_mixed_give_way_to_the_old_assignor() -> None:

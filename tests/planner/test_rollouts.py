@@ -203,10 +203,9 @@ def runs(
     family: str, names: list[str], elected: str, own: Own | None = None
 ) -> RebalanceProtocol | None:
     """What a real client runs; None where its classes have no protocol in common."""
-    decides = [elected] if family == "franz-go" else names
     supports = [
         own[1] if own is not None and own[0] == name else {"E", "C"} if name == COOP else {"E"}
-        for name in decides
+        for name in ([elected] if family == "franz-go" else names)
     ]
     common = set.intersection(*supports)
     if not common:
@@ -234,8 +233,7 @@ class World:
         specs = [self._seen(name, random) for name in self.members]
         probe = {}
         if random.random() < 0.4:
-            holds = all(COOP in names for _, names in self.members.values())
-            probe = {"probe": {COOP: holds}}
+            probe = {"probe": {COOP: all(COOP in names for _, names in self.members.values())}}
         made = group_of({"members": specs, "elected": self.elected, "reloaded": False, **probe})
         fixed = [self._logged(self._sent(member)) for member in made.members]
         self.snapshot: GroupSnapshot = with_bounds(replace(made, members=tuple(fixed)))
@@ -270,7 +268,6 @@ class World:
         return replace(member, assignors=known, software=java)
 
     def protocol(self, name: str) -> RebalanceProtocol | None:
-        """What the member really runs."""
         family, names = self.members[name]
         return runs(family, names, self.elected, self.own.get(name))
 
@@ -304,7 +301,6 @@ class World:
 
 
 def wrongs(world: World, made: Plan, goal: str) -> list[str]:
-    """What `made` says that is false in this world."""
     found = []
     wanted = [COOP] if goal == "cooperative" else None
     lists = [names for _, names in world.members.values()]

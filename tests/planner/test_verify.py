@@ -47,8 +47,7 @@ def test_a_missing_one_of_equal_members_is_not_guessed() -> None:
     standing = verify(plan, [], look(1, pods[:1]))
     assert len(standing.outsiders) == 2
     assert all(one.doubt is Doubt.NONE for one in standing.outsiders)
-    new = [{"id": "pod.9", "client": "app", "family": None}]
-    standing = verify(plan, [], look(1, new))
+    standing = verify(plan, [], look(1, [{"id": "pod.9", "client": "app", "family": None}]))
     assert len(standing.outsiders) == 2
     moved = [app(0), {**app(1, 2), "host": "/10.0.0.9"}]
     plan = make_plan(look(0, [app(0), app(1)]), expect_members=3)
@@ -100,8 +99,7 @@ def test_restart_counts_as_one_since_the_load_only_in_the_plan_s_leader_epoch(
 def test_nothing_rests_on_a_list_that_evidence_contradicts() -> None:
     what = "one member id joined with different lists: [range] and [cooperative-sticky, range]"
     disputed = {"contradictions": [{"member": id_of(1), "what": what}], "cluster": NO_LIMIT}
-    start = look(0, pods(1, 1, list=BOTH), **disputed)
-    made = make_plan(start, expect_members=2)
+    made = make_plan(look(0, pods(1, 1, list=BOTH), **disputed), expect_members=2)
     assert (made.exit_code, made.advice.text[:12]) == (4, "first RB902:")
     tell = Story(made)
     told = tell(look(1, pods(1, 1, list=BOTH), **disputed))

@@ -22,7 +22,6 @@ FINAL = "cooperative-sticky"
 
 
 def rejected(minutes: float) -> list[dict[str, Any]]:
-    """Return app-0's rejection at this minute."""
     return [{"client": "app-0", "list": [FINAL], "at": minutes}]
 
 
@@ -34,19 +33,15 @@ def test_a_refusal_is_a_danger_until_everybody_is_back(plan: Plan) -> None:
     assert "app-0 [cooperative-sticky]" in danger.message
     assert danger.members == (id_of(2),)
     full = [app(0, 3, list=BOTH), app(1, 2, list=BOTH), app(2, 2, list=BOTH)]
-    fresh = look(9, full, elected=FINAL, refusals=rejected(8.5))
-    assert verify(plan, [], fresh).exit_code == 3
-    past = look(9, full, elected=FINAL, refusals=rejected(4))
-    assert verify(plan, [], past).exit_code == 0
-    old = look(9, short, refusals=rejected(-51))
-    assert verify(plan, [], old).dangers == ()
+    assert verify(plan, [], look(9, full, elected=FINAL, refusals=rejected(8.5))).exit_code == 3
+    assert verify(plan, [], look(9, full, elected=FINAL, refusals=rejected(4))).exit_code == 0
+    assert verify(plan, [], look(9, short, refusals=rejected(-51))).dangers == ()
 
 
 def owning(snapshot: GroupSnapshot, counts: list[int]) -> GroupSnapshot:
     members, at = [], 0
     for member, count in zip(snapshot.members, counts, strict=True):
-        numbers = Partitions(range(at, at + count))
-        owned = {"orders": numbers} if count else {}
+        owned = {"orders": Partitions(range(at, at + count))} if count else {}
         members.append(replace(member, assignment=owned))
         at += count
     return replace(snapshot, members=tuple(members))
@@ -55,8 +50,7 @@ def owning(snapshot: GroupSnapshot, counts: list[int]) -> GroupSnapshot:
 def test_first_seconds_with_nothing_are_no_danger_and_half_a_minute_is(plan: Plan) -> None:
     tell = Story(plan)
     members = [bare(0, 2), bare(1), bare(2)]
-    codes = [tell(owning(look(m, members), [0, 6, 6])).exit_code for m in (1, 1.3, 1.6)]
-    assert codes == [4, 4, 3]
+    assert [tell(owning(look(m, members), [0, 6, 6])).exit_code for m in (1, 1.3, 1.6)] == [4, 4, 3]
     # It got some in between: the clock starts again.
     tell = Story(plan)
     tell(owning(look(1, members), [0, 6, 6]))
@@ -150,8 +144,7 @@ def test_a_plan_without_steps_is_not_finished_while_a_danger_stands() -> None:
     for given, action in ((None, "evidence"), (2, "wait")):
         asks = verify(tell.plan, [], look(4, alone, **more, refusals=[other]), expect_members=given)
         assert (asks.advice.action, asks.exit_code, asks.finished) == (action, 4, False)
-    gone = look(2, alone[1:], **more, refusals=[{**out, "list": ["range"]}])
-    left = verify(tell.plan, [], gone)
+    left = verify(tell.plan, [], look(2, alone[1:], **more, refusals=[{**out, "list": ["range"]}]))
     assert (left.advice.action, left.exit_code) == ("start", 3), "nobody waits for a rejected one"
     assert left.advice.assignors == (FINAL,)
     loops = Story(tell.plan)
@@ -266,8 +259,7 @@ def test_a_dead_static_member_never_lets_the_plan_be_carried_out(tell: Story) ->
     )
     assert "app-0" not in danger.message
     # It runs again and reads what has come.
-    again = tell(reading(21, moving(21, dead={4: 20.5, 5: 20.5})))
-    assert again.dangers == ()
+    assert tell(reading(21, moving(21, dead={4: 20.5, 5: 20.5}))).dangers == ()
 
 
 def test_a_quiet_topic_with_records_left_is_no_fault(tell: Story) -> None:
@@ -351,8 +343,7 @@ def test_without_offsets_lag_is_not_judged_and_the_plan_ends(tell: Story, offset
 def test_partitions_without_an_owner_are_not_lag_of_a_member(tell: Story) -> None:
     """A topic that the group has left keeps its committed offsets."""
     for minutes in (10, 15, 25):
-        offsets = {**moving(minutes), 9: (3, 100 + round(minutes))}
-        standing = tell(reading(minutes, offsets))
+        standing = tell(reading(minutes, {**moving(minutes), 9: (3, 100 + round(minutes))}))
     assert standing.finished
     assert standing.dangers == ()
 
@@ -368,8 +359,7 @@ def test_a_large_group_keeps_one_line_of_offsets_a_topic(tell: Story) -> None:
     standing = tell(large(10))
     assert waits(standing)
     assert len(standing.next) < 400
-    kept = tell.entries[-1].behind
-    assert len(str(kept.dump())) < 60_000
+    assert len(str(tell.entries[-1].behind.dump())) < 60_000
     for minutes, stands in ((10.1, False), (10.4, False), (10.6, True)):
         tell(large(minutes))
         assert (tell.entries[-1].behind is not None) is stands

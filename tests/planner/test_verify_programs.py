@@ -211,19 +211,16 @@ def one(number: int, start: int, version: str | None, **more: Any) -> dict[str, 
 
 
 def worker(number: int, start: int, names: list[str] | None = None) -> dict[str, Any]:
-    listed = {"list": names} if names else {}
     return {"id": f"w-{number}.{start}", "client": f"w-{number}", "family": "connect",
-            "guess": True, "topics": [], **listed}  # fmt: skip
+            "guess": True, "topics": [], **({"list": names} if names else {})}  # fmt: skip
 
 
 def test_a_new_version_is_proven_by_its_bytes_and_cooperative_by_what_it_does() -> None:
-    plan = make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1")), expect_members=2)
-    tell = Story(plan)
+    tell = Story(make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1")), expect_members=2))
     eager = one(0, 2, "3.9.1", ran="EAGER")
     half = tell(streams(1, eager, one(1, 1, "2.3.1")))
     assert (done(half), half.exit_code) == ({"s-0": "yes", "s-1": "no"}, 4)
-    missing = tell(streams(2, eager))
-    assert missing.gate is Tri.NO
+    assert tell(streams(2, eager)).gate is Tri.NO
     unseen = tell(streams(3, one(0, 3, "3.9.1"), one(1, 1, "2.3.1")))
     assert unseen.exit_code == 4
     assert "RB505" in {finding.rule for finding in unseen.findings}
@@ -244,8 +241,7 @@ def test_a_new_version_is_proven_by_its_bytes_and_cooperative_by_what_it_does() 
 
 
 def test_down_goes_over_the_bridge_to_eager_to_the_old_version() -> None:
-    plan = make_plan(streams(0, one(0, 1, "4.1.1"), one(1, 1, "4.1.1")), "eager")
-    tell = Story(plan)
+    tell = Story(make_plan(streams(0, one(0, 1, "4.1.1"), one(1, 1, "4.1.1")), "eager"))
     first = tell(streams(1, one(0, 2, "3.9.1"), one(1, 1, "4.1.1")))
     assert (first.step, done(first)) == (1, {"s-0": "yes", "s-1": "no"})
     unsure = tell(streams(2, one(0, 2, "3.9.1"), one(1, 2, None)))
@@ -277,8 +273,7 @@ OLD, NEW, EAGER, KEPT = "2.3.1", "3.9.1", {"ran": "EAGER"}, {"ran": "COOPERATIVE
 def test_no_instance_restarts_beside_one_whose_version_the_step_excludes(
     to: str, planned: list[dict[str, Any]], now: list[dict[str, Any]]
 ) -> None:
-    tell = Story(make_plan(streams(0, *planned), to, expect_members=2))
-    standing = tell(streams(1, *now))
+    standing = Story(make_plan(streams(0, *planned), to, expect_members=2))(streams(1, *now))
     assert standing.next.startswith("make a new plan: versions")
     assert standing.next.endswith("s-1")
 
@@ -290,8 +285,7 @@ def test_an_instance_of_unknown_version_shows_it_before_upgrade_from_is_set() ->
 
 
 def test_an_instance_whose_state_must_catch_up_first_is_no_danger() -> None:
-    plan = make_plan(streams(0, one(0, 1, "3.9.1", owned=True), one(1, 1, "3.9.1")))
-    tell = Story(plan)
+    tell = Story(make_plan(streams(0, one(0, 1, "3.9.1", owned=True), one(1, 1, "3.9.1"))))
     idle = [one(0, 1, "3.9.1", owned=True), one(1, 2, "3.9.1", idle=True)]
     for minutes in (1, 2, 12):
         assert not tell(streams(minutes, *idle)).dangers
@@ -302,8 +296,7 @@ def test_an_instance_whose_state_must_catch_up_first_is_no_danger() -> None:
 
 def test_a_worker_that_stayed_while_the_group_fell_back_to_default_is_not_done() -> None:
     """It does not stop the tasks that the eager leader gave to others (KAFKA-13816)."""
-    before = [worker(n, 1, ["default"]) for n in (0, 1)]
-    tell = Story(make_plan(workers(0, "default", *before)))
+    tell = Story(make_plan(workers(0, "default", *[worker(n, 1, ["default"]) for n in (0, 1)])))
     assert tell(workers(1, "sessioned", worker(0, 2), worker(1, 2))).finished
     back = tell(workers(2, "default", worker(0, 3, ["default"]), worker(1, 2)))
     assert done(back) == {"w-0": "no", "w-1": "no"}
@@ -318,8 +311,7 @@ def test_of_workers_the_last_one_is_known_by_what_is_elected() -> None:
     told = Story(plan)(workers(1, "default", worker(0, 2), worker(1, 2, SESSIONED)))
     assert done(told) == {"w-0": "yes", "w-1": "no"}, "somebody has default alone: not w-1"
     start, agreed = workers(0, "sessioned", worker(0, 1)), {"RB413": "agreed"}
-    alone = make_plan(start, "eager", expect_members=1, ignore=agreed)
-    tell = Story(alone)
+    tell = Story(make_plan(start, "eager", expect_members=1, ignore=agreed))
     kept = tell(workers(1, "sessioned", worker(0, 2)))
     assert (done(kept), kept.exit_code) == ({"w-0": "no"}, 4)
     moving = {"state": "PreparingRebalance", "elected": None, "protocol_type": "connect"}
@@ -424,8 +416,7 @@ def test_one_restart_is_advised_listed_and_priced_for_all_threads_of_a_process()
     assert plan.advice.names == ("app-0 (2 threads)",)
     assert plan.advice.members == first.to_do[:2]
     assert apart.advice.members == first.to_do[:1]
-    text = render(plan_view(plan), width=120)
-    assert "to do     app-0 (2 threads) and app-1 (2 threads)" in text
+    assert "to do     app-0 (2 threads) and app-1 (2 threads)" in render(plan_view(plan), width=120)
     assert [pace.batch for pace in first.cost.paces] == [1, 2]
     assert [pace.batch for pace in alone.cost.paces] == [1, 4]
     assert first.cost.rebalances < alone.cost.rebalances
@@ -485,8 +476,7 @@ def test_the_way_back_to_4_brings_the_version_back_too() -> None:
     assert by_version(half, step) == (["s-0"], ["s-1"], [])
     eager = back_from(plan, streams(2, *(one(n, 3, "3.9.1", ran="EAGER") for n in range(2))))
     assert [step.aim for step in eager.steps] == ["streams-cooperative", "streams-latest"]
-    tell = Story(half)
-    assert tell(streams(3, *(one(n, 4, "4.1.1") for n in range(2)))).finished
+    assert Story(half)(streams(3, *(one(n, 4, "4.1.1") for n in range(2)))).finished
 
 
 def test_a_way_back_that_keeps_the_version_asks_for_none() -> None:

@@ -30,7 +30,6 @@ def apps(start: int, names: list[str] | None = None) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def plan() -> Plan:
-    """Three members on range."""
     return make_plan(look(0, apps(1, RANGE)), expect_members=3)
 
 
@@ -62,8 +61,7 @@ def test_what_came_after_the_plan_is_found_and_decides(plan: Plan, name: str) ->
     assert (finding.severity, finding.result) == ("block", result)
     assert standing.exit_code == (3 if result is Tri.YES else 4)
     assert standing.advice.action == action
-    accepted = Accepted(ignore={rule: WHY})
-    heard = verify(plan, [], look(1, members), accepted=accepted)
+    heard = verify(plan, [], look(1, members), accepted=Accepted(ignore={rule: WHY}))
     assert heard.exit_code == 4
     finding, *_ = (f for f in heard.findings if f.rule == rule)
     assert finding.ignored == WHY
@@ -75,8 +73,7 @@ def test_missing_is_not_yet_and_too_many_is_a_warning(plan: Plan) -> None:
     missing = verify(plan, [], look(1, apps(2, BOTH)[:2], **COOP))
     assert (missing.exit_code, rules(missing)) == (4, set())
     assert missing.why[0].startswith("1 of 3 expected members is not in the group")
-    fourth = app(3, 1, list=BOTH)
-    more = verify(plan, [], look(1, [*apps(2, BOTH), fourth], **COOP))
+    more = verify(plan, [], look(1, [*apps(2, BOTH), app(3, 1, list=BOTH)], **COOP))
     assert (more.exit_code, rules(more)) == (0, {"RB607"})
     # A word does not open the gate below the expected count: it takes another count.
     ignored = Accepted(ignore={"RB606": "gone for good"})
@@ -99,8 +96,7 @@ def test_a_coordinator_that_forgets_in_the_middle_is_a_danger() -> None:
 
 
 def test_a_way_back_that_is_declared_counts_even_when_all_is_done(plan: Plan) -> None:
-    snapshot = look(1, apps(2, DONE), **COOP)
-    assert verify(plan, [], snapshot, step=2).finished
+    assert verify(plan, [], look(1, apps(2, DONE), **COOP), step=2).finished
     back = look(1, [*apps(2, DONE)[:2], app(2, 2, list=DONE, declared=RANGE)], **COOP)
     standing = verify(plan, [], back, step=2)
     assert (standing.exit_code, rules(standing)) == (3, {"RB108", "RB903"})
@@ -113,8 +109,7 @@ def test_lists_that_nobody_knows_can_be_accepted_by_name(plan: Plan) -> None:
     standing = verify(plan, [], snapshot, accepted=Accepted(ignore={"RB901": WHY}))
     assert (standing.gate, standing.exit_code) == (Tri.YES, 0)
     assert standing.accepted == (f"not known: app-0, app-1, app-2 (RB901 is ignored: {WHY})",)
-    entry = entry_of(plan, standing, snapshot)
-    assert WHY in entry.accepted[0]
+    assert WHY in entry_of(plan, standing, snapshot).accepted[0]
     # It goes no further than that: what evidence speaks against stays so.
     lacking = look(1, [app(0, 2, list=RANGE), app(1, 2), app(2, 2)])
     heard = verify(plan, [], lacking, accepted=Accepted(ignore={"RB901": WHY}))
@@ -156,8 +151,7 @@ def test_a_look_before_the_plan_is_no_answer(plan: Plan) -> None:
 
 def test_looks_of_a_later_time_are_left_out_and_said(plan: Plan) -> None:
     later = look(9, apps(2, BOTH), **COOP)
-    entry = entry_of(plan, verify(plan, [], later), later)
-    standing = verify(plan, [entry], look(5, apps(2)))
+    standing = verify(plan, [entry_of(plan, verify(plan, [], later), later)], look(5, apps(2)))
     assert standing.exit_code == 4
     assert any("left out: 1 (" in note for note in standing.notes)
 
@@ -202,8 +196,7 @@ def test_a_plan_without_steps_says_what_decides_instead_of_the_same_plan_again(
     assert "--out p.yaml --new-attempt" in told.advice.command
     # Once that is settled, a new plan has a step.
     known = make_plan(look(0, pods(1, 1, list=["range"])), given=Given(plan="p.yaml"))
-    settled = replace(plan, baseline=known.baseline)
-    told = verify(settled, [], look(5, pods(1, 1, list=["range"])))
+    told = verify(replace(plan, baseline=known.baseline), [], look(5, pods(1, 1, list=["range"])))
     assert told.advice.action == "replan"
     assert told.next == "make a new plan: this one has no step left"
 

@@ -39,8 +39,6 @@ def main() -> int:
 
 
 class _Progress:
-    """The counter-examples as they are found, and the figures between them on stderr."""
-
     def __init__(self) -> None:
         self._printed = 0
 

@@ -27,7 +27,6 @@ class Eventful(Story):
         self._deployed: tuple[str, ...] | None = None
 
     def _happen(self, look: int) -> None:
-        """Let the events before this look happen."""
         while self._left and self._left[0].look <= look:
             event = self._left.pop(0)
             self.rng = Random(event.pick)
@@ -53,7 +52,6 @@ class Eventful(Story):
         done()
 
     def _comes_back(self) -> None:
-        """Let supervisors start again whose time has come."""
         now = self.world.now()
         for process in self.world.processes:
             if process.due is not None and process.due <= now and not process.running:
@@ -81,7 +79,6 @@ class Eventful(Story):
         self._event(f"{victim.name} crashed, back in {delay:g} s")
 
     def _leave(self) -> None:
-        """A member stops for a while."""
         running = self._running()
         if len(running) < 2:
             return

@@ -111,7 +111,6 @@ class Operator:
     # --- which evidence there is -----------------------------------------------------------------
 
     def cut(self) -> None:
-        """Rotate away all that the logs hold now."""
         self._already.clear()
         self._requests_from = {n: len(lines) for n, lines in self._book.requests.items()}
         self._lives_from = {id(life): len(life.lines) for life in self._book.lives}
@@ -148,7 +147,6 @@ class Operator:
         return self._now() - (self._ahead or timedelta())
 
     def look(self) -> GroupSnapshot:
-        """Return the group with all evidence, as `rebal` reads it before it plans or verifies."""
         return merging.merge(self._described(), self._observations())
 
     def _described(self) -> GroupSnapshot:
@@ -176,8 +174,7 @@ class Operator:
         )
         ahead = self._ahead
         ahead_ms = round((ahead or timedelta()) / timedelta(milliseconds=1))
-        compared = ahead is not None
-        snapshot = replace(snapshot, clock_ahead_ms=ahead_ms, clock_compared=compared)
+        snapshot = replace(snapshot, clock_ahead_ms=ahead_ms, clock_compared=ahead is not None)
         probes = "probe" in self.kinds and not self._group.kip848
         return self._probed(snapshot) if probes else snapshot
 
@@ -312,7 +309,6 @@ class Operator:
         return list(map(reader.named, reader.found)), reader.logs
 
     def request_lines(self) -> dict[int, list[bytes]]:
-        """Return what each broker's request log still holds."""
         return {number: self._lines(number) for number in sorted(self._book.requests)}
 
     def _lines(self, broker: int) -> list[bytes]:

@@ -49,7 +49,6 @@ class Consumer:
     protocol: str = "classic"
 
     def process(self) -> Process:
-        """Return it as an obeying story counts it."""
         instance = self.name if self.static else None
         return Process(self.name, self.software, self.assignors, instance_id=instance)
 
@@ -60,7 +59,6 @@ class Consumer:
 
     @staticmethod
     def read(text: str) -> Consumer:
-        """Return the consumer that is written so."""
         name, software, lists, *more = text.split()
         return Consumer(
             name.rstrip("*"),
@@ -88,7 +86,6 @@ class Event:
 
     @staticmethod
     def read(text: str) -> Event:
-        """Return the event that is written so."""
         look, *kind, pick = text.split()
         return Event(int(look), " ".join(kind), int(pick))
 
@@ -161,7 +158,6 @@ class History:
 
     @staticmethod
     def read(data: Mapping[str, Any]) -> History:
-        """Return the history that is written so."""
         given = data.get("evidence", {})
         made = {
             "consumers": tuple(map(Consumer.read, data["consumers"])),
@@ -172,13 +168,11 @@ class History:
 
 
 def _differing(one: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that differ from their defaults."""
     found = {each.name: getattr(one, each.name) for each in fields(one)}
     return {each.name: found[each.name] for each in fields(one) if found[each.name] != each.default}
 
 
 def draw(seed: int) -> History:
-    """Return the history of a seed."""
     random = Random(seed)
     goal = "cooperative" if random.random() < 0.75 else "eager"
     consumers = _consumers(random, random.choice(FORWARD if goal == "cooperative" else BACKWARD))
@@ -222,8 +216,7 @@ def _unsure(history: History) -> History:
     if lies and random.random() < 0.7:
         given = replace(given, kinds=given.kinds - {"client log", "request log"})
     # ZooKeeper's brokers, and those that deny DESCRIBE on the cluster, do not show their time.
-    measured = random.random() < 0.6
-    given = replace(given, flaky=flaky, skew=skew, measured=measured, drift=drift)
+    given = replace(given, flaky=flaky, skew=skew, measured=random.random() < 0.6, drift=drift)
     return replace(history, evidence=given, lies=lies)
 
 
@@ -378,8 +371,7 @@ def smaller(history: History) -> Iterator[History]:
     for number, event in enumerate(events):
         for changed in (replace(event, look=max(event.look - 1, 0)), replace(event, pick=0)):
             if changed != event:
-                rest = events[number + 1 :]
-                yield replace(history, events=(*events[:number], changed, *rest))
+                yield replace(history, events=(*events[:number], changed, *events[number + 1 :]))
 
 
 class Known(NamedTuple):
@@ -392,8 +384,7 @@ class Known(NamedTuple):
 def found() -> dict[str, Known]:
     """Return what was found (found.yaml), by what was wrong."""
     text = Path(__file__).with_name("found.yaml").read_text(encoding="utf-8")
-    cases = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return {
         why: Known(ends=one.pop("ends", "finished"), history=History.read(one))
-        for why, one in cases.items()
+        for why, one in yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)).items()
     }

@@ -29,8 +29,6 @@ from tests.search.sources import Book, Life, Witness, life_of
 
 
 class SeenWorld(World):
-    """A simulated group whose sources are written down in `book`."""
-
     def __init__(self, book_of: Any, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.book: Book = book_of(self.agenda)
@@ -40,7 +38,6 @@ class SeenWorld(World):
 
     @property
     def lives(self) -> dict[str, Life]:
-        """The processes that the coordinator counts, by member id."""
         return {id_: life_of(member.client) for id_, member in self.group.now._members.items()}
 
     def _consumer(self, process: Settings) -> SimulatedMember:
@@ -56,7 +53,6 @@ class SeenWorld(World):
         super()._metadata_seen(topic)
 
     def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
-        """Print what the client prints, too."""
         if what == "started":
             self.book.built(self.witness.line(consumer).life)
         elif what == "stopped":
@@ -64,7 +60,6 @@ class SeenWorld(World):
         super().tell(consumer, what, detail)
 
     def generation(self, number: int, assignor: str | None, members: int) -> None:
-        """Note the change of state, too."""
         self.book.completed()
         super().generation(number, assignor, members)
 
@@ -91,7 +86,6 @@ class Truth:
 
     @property
     def counted_members(self) -> int:
-        """Return how many members the coordinator counts."""
         return self._world.group.now.size
 
     def rejects(self, names: Sequence[str], left: frozenset[str] = frozenset()) -> bool:
@@ -100,13 +94,11 @@ class Truth:
         return not any(all(name in each for each in lists) for name in names)
 
     def names(self) -> frozenset[str]:
-        """Return the names of the processes that the coordinator counts."""
         return frozenset(life.process.name for life in self._world.lives.values())
 
     # --- processes ------------------------------------------------------------------------------
 
     def life_of(self, process: Process) -> Life | None:
-        """Return the newest life of a process."""
         lives = reversed(self._world.book.lives)
         return next((one for one in lives if one.process.name == process.name), None)
 
@@ -128,25 +120,20 @@ class Truth:
         return self._world.book.in_place and self.counted_members > running
 
     def owned_by(self, member_id: str) -> int:
-        """Return how many partitions the process behind a member id owns."""
         return sum(len(one.owned) for one in self._of(member_id) if one.alive)
 
     def list_of(self, member_id: str) -> tuple[str, ...]:
         """Return the list that the process behind a member id runs; empty if it has ended."""
-        running = (one.process.assignors for one in self._of(member_id) if one.alive)
-        return next(running, ())
+        return next((one.process.assignors for one in self._of(member_id) if one.alive), ())
 
     def has_own_class(self, member_id: str) -> bool:
-        """Return whether this process may have a class of the application's own."""
         return any(one.process.name in self._world.book.own for one in self._of(member_id))
 
     def age_of(self, member_id: str) -> float:
-        """Return for how many seconds the process behind a member id has run."""
         names = {one.process.name for one in self._of(member_id)}
         return self._world.agenda.now - max(self._starts(names), default=0.0)
 
     def starts_within(self, seconds: float) -> int:
-        """Return how many processes started in the last so many seconds."""
         since = self._world.agenda.now - seconds
         return sum(at >= since for at in self._starts(self._current))
 
@@ -160,7 +147,6 @@ class Truth:
     # --- what the evidence shows for certain ------------------------------------------------------
 
     def shown_rejected(self, process: Process) -> bool:
-        """Return whether the evidence shows that its last start was rejected."""
         life = self.life_of(process)
         return life is not None and self._operator.shows_rejection(life)
 
@@ -180,7 +166,6 @@ class Truth:
         return all(self.shown_back(one) for one in (*service, *others))
 
     def shown_list(self, member_id: str) -> bool:
-        """Return whether the evidence shows this member's list."""
         life = self._world.lives.get(member_id)
         return life is not None and self._operator.shows_list(life)
 
@@ -215,7 +200,6 @@ class Judge:
 
     @property
     def false_words(self) -> dict[str, tuple[str, ...]]:
-        """The confirmed lists that their members do not run."""
         return {
             id_: names
             for id_, names in self.words.items()
@@ -261,8 +245,7 @@ class Judge:
         standing, truth = seen.standing, self._truth
         said = " ".join(_texts(standing))
         for one in truth.rejected_out():
-            names = (one.instance_id or one.name, "consumer-")
-            named = any(name in said for name in names)
+            named = any(name in said for name in (one.instance_id or one.name, "consumer-"))
             hidden = truth.outlives_a_load()
             shown = one in seen.service and truth.shown_rejected(one) and not hidden
             if shown and not named:
@@ -330,28 +313,22 @@ class Judge:
         """Where a killed member's old entry rejects its start, it must be seen to have left."""
         if advice.action != "restart" or advice.verdict is not Tri.YES or not advice.assignors:
             return
-        if self._truth.rejects(advice.assignors):
-            told = [one for one in advice.after if "has left" in one or "instance id" in one]
-            if not told:
-                yield f"not told to see that it has left: {advice.text}"
+        told = any("has left" in one or "instance id" in one for one in advice.after)
+        if self._truth.rejects(advice.assignors) and not told:
+            yield f"not told to see that it has left: {advice.text}"
 
     def plan_faults(self, plan: Plan, *, drawn: bool) -> Iterator[str]:
-        """Yield what a new plan tells wrongly."""
         self._whole = frozenset()
         advice = plan.advice
-        step = plan.step(plan.next_step)
-        if not plan.exit_code and step is not None and not advice.recommended:
+        if not plan.exit_code and plan.step(plan.next_step) is not None and not advice.recommended:
             yield f"exit 0 of a plan beside the advice: {advice.text}"
         yield from self._beside(advice)
         yield from _arrows([advice.text], advice)
-        if drawn:
-            text = _flat(render(plan_view(plan), width=_WIDTH))
-            if _flat(advice.text) not in text:
-                yield f"the plan's screen lacks its advice: {advice.text}"
+        if drawn and _flat(advice.text) not in _flat(render(plan_view(plan), width=_WIDTH)):
+            yield f"the plan's screen lacks its advice: {advice.text}"
 
 
 def _texts(standing: Standing) -> Iterator[str]:
-    """Yield all that a look says of clients."""
     yield standing.advice.text
     yield from standing.why
     yield from (one.message for one in standing.dangers)

@@ -148,7 +148,6 @@ def _value(value: object) -> Replacement:
 
 
 def _defect(*places: tuple[Any, str, Replacement]) -> Callable[[], AbstractContextManager[None]]:
-    """Return the context in which each of these names is replaced."""
 
     @contextmanager
     def put() -> Iterator[None]:

@@ -75,8 +75,7 @@ class Rehearsed(Eventful):
         if self.world.history.evidence.late:
             self.world.cut()
         body = self._plan()
-        carry = self.rng.random() < 0.5
-        if carry:
+        if self.rng.random() < 0.5:
             self._carry_out(body)
         number = 0
         while True:
@@ -106,7 +105,6 @@ class Rehearsed(Eventful):
         return body
 
     def _planned(self) -> dict[str, Any]:
-        """Make a plan, and agree to what its steps ask a person to agree to."""
         if not self._agreed:
             body = self._look(self.world.plan)
             texts = [str(step) for step in body.get("steps", ())]
@@ -223,8 +221,7 @@ class Rehearsed(Eventful):
             world.protocols[process.name] = "classic"
             if world.is_of_step(advice):
                 self._write_files(assignors)
-            errs = world.history.lies and advice["action"] == "restart"
-            if errs and self.rng.random() < 0.3:
+            if world.history.lies and advice["action"] == "restart" and self.rng.random() < 0.3:
                 # Its file has the new list, and it was started with another one.
                 world.filed[process.name] = assignors
                 self._came(process, "is started, by mistake,", filed=False)
@@ -368,7 +365,6 @@ class Rehearsed(Eventful):
             self._wait(advice)
 
     def _granted(self, needed: Sequence[str], of: Sequence[str] = KINDS) -> bool:
-        """Give the first of the needed kinds that adds something."""
         kind = next((one for one in needed if one in of and self.world.grant(one)), None)
         if kind is None:
             return False
@@ -430,7 +426,6 @@ class Rehearsed(Eventful):
         self.world.sleep(max(0.0, self._waits - (self.world.now() - before)))
 
     def _person(self, advice: dict[str, Any]) -> None:
-        """A person looks at what stays stopped: a new plan, and no more than that."""
         if self.outcome.stops.count(advice["reason"]) >= 3:
             raise Over(f"blocked: {advice['reason']}")
         self.outcome.stops.append(advice["reason"])
@@ -443,8 +438,7 @@ class Rehearsed(Eventful):
         if told is None or "at" not in body:
             return 0.0
         at = datetime.fromisoformat(body["at"])
-        until = datetime.combine(at, time.fromisoformat(told[1]), at.tzinfo)
-        return (until - at).total_seconds()
+        return (datetime.combine(at, time.fromisoformat(told[1]), at.tzinfo) - at).total_seconds()
 
     def _asked(self, advice: dict[str, Any]) -> None:
         """End where only a person can answer: what an own class supports, or what a client is."""

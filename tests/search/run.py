@@ -129,7 +129,6 @@ def _found(history: History, outcome: End, *, shrinks: bool) -> Found:
 
 
 def kind_of(outcome: End | None) -> str:
-    """Return what kind of promise was broken first; empty where none was."""
     broken = outcome.violations if outcome is not None else []
     return violation_kind(broken[0]) if broken else ""
 

@@ -126,12 +126,10 @@ class Book:
     # --- times ----------------------------------------------------------------------------------
 
     def moment(self) -> datetime:
-        """Return the time now."""
         return BEGAN + timedelta(seconds=self._agenda.now)
 
     @property
     def address(self) -> str:
-        """The address of the group's coordinator."""
         return f"10.{self._network}.0.{self.broker}"
 
     def _stamp(self, ahead: float = 0.0) -> str:
@@ -142,7 +140,6 @@ class Book:
     # --- processes ------------------------------------------------------------------------------
 
     def life(self, process: Process) -> Life:
-        """Begin the life of a process."""
         host = self._hosts.setdefault(process.name, f"10.1.{self._network}.{1 + len(self._hosts)}")
         self._port += 1
         made = Life(
@@ -186,14 +183,12 @@ class Book:
         self.say(life, f"Cluster ID: {self.cluster_id}")
 
     def say(self, life: Life, *texts: str) -> None:
-        """Print lines of the client's group."""
         process = life.process
         instance = f"instanceId={process.instance_id}, " if process.instance_id else ""
         who = f"[Consumer {instance}clientId={process.client_id}, groupId={GROUP}] "
         self.print(life, *(who + text for text in texts))
 
     def closed(self, life: Life) -> None:
-        """Print what a consumer prints when it is closed."""
         classic = life.process.protocol == "classic"
         if classic and life.process.instance_id is None and life.member_id:
             self.say(
@@ -236,7 +231,6 @@ class Book:
         self.requests.setdefault(self.broker, []).append(whole.encode())
 
     def join(self, life: Life, request: JoinRequest, answer: JoinAnswer, since: float) -> None:
-        """Write a JOIN_GROUP and its answer."""
         family = life.process.family
         since_32 = life.java is not None and life.java >= (3, 2)
         version = _SPEAKS[family][0] if family in _SPEAKS else 9 if since_32 else 7
@@ -272,7 +266,6 @@ class Book:
         )
 
     def leave(self, life: Life, member_id: str, error: Error) -> None:
-        """Write a LEAVE_GROUP and its answer."""
         member = {"memberId": member_id, "groupInstanceId": None, "reason": None}
         answer = {"memberId": member_id, "groupInstanceId": None, "errorCode": 0}
         self.request(
@@ -306,7 +299,6 @@ class Book:
     # --- __consumer_offsets ---------------------------------------------------------------------
 
     def completed(self) -> None:
-        """Note that all members have joined: the state changed now."""
         self._completed = self._agenda.now
 
     def stored(self, record: Stored) -> None:
@@ -374,7 +366,6 @@ class Line:
         return self.client
 
     def asks(self, request: JoinRequest) -> None:
-        """Note the join that is sent now."""
         self._asked = self._now(), request
         self._book.say(self.life, "(Re-)joining group")
 
@@ -486,7 +477,6 @@ class Witness(SimulatedGroup):
         return made
 
     def line(self, client: Client) -> Line:
-        """Return the one line of a client."""
         found = self._lines.get(id(client))
         if found is None:
             assert isinstance(client, SimulatedMember)
@@ -566,13 +556,11 @@ def subscription_bytes(process: Process, request: JoinRequest, assignor: str) ->
 
 
 def assignment_bytes(partitions: Owned) -> bytes:
-    """Return the bytes of an assignment."""
     made = ConsumerAssignment(version=1, partitions=by_topic(partitions), user_data=None)
     return encode_assignment(made)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, Partitions]:
-    """Return the partitions of each topic, in their order."""
     found: dict[str, list[int]] = {}
     for topic, number in partitions:
         found.setdefault(topic, []).append(number)

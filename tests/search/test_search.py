@@ -81,8 +81,7 @@ def test_equal_histories_end_alike() -> None:
 
 def test_a_counter_example_shrinks_to_what_matters() -> None:
     with MUTATIONS[2]():
-        report = search(seeds(10, FINDS[2]), most=1, shrinks=False)
-        (found,) = report.found
+        (found,) = search(seeds(10, FINDS[2]), most=1, shrinks=False).found
         kind = kind_of(rehearse(found.history))
         small = shrunk(found.history, kind, most=60)
         assert kind_of(rehearse(small)) == kind

@@ -48,7 +48,6 @@ class Inventory:
         self._declared: tuple[Declared, ...] = ()
 
     def read(self, processes: Iterable[Settings]) -> tuple[Declared, ...]:
-        """Return what rebal reads of the files that these processes have now."""
         texts = dict(map(_file, processes))
         if texts == self._texts:
             return self._declared
@@ -66,7 +65,6 @@ class Inventory:
 
 
 def _file(process: Settings) -> tuple[str, str]:
-    """Return the name and the text of a process's file."""
     settings = {
         "group.id": GROUP,
         "client.id": process.client_id,
@@ -110,8 +108,6 @@ _VERSIONS = {"java": "4.1.1", "scala": "3.9.1"}
 
 
 class SimulatedWorld:
-    """A group of the rehearsal engine that `rebal` looks at through rendered sources."""
-
     def __init__(self, history: History) -> None:
         self.history = history
         self.processes = [one.process() for one in history.consumers]
@@ -219,8 +215,7 @@ class SimulatedWorld:
         self.world.kill(process.name)
 
     def error(self, process: Process) -> str | None:
-        consumer = self._current.get(process.name)
-        if consumer is None:
+        if self._current.get(process.name) is None:
             return None
         for one in reversed(self.world.happened):
             if one.who == process.name:
@@ -259,8 +254,7 @@ class SimulatedWorld:
         self.faults += self.unowned_at_rest()[:1]
         for (topic, number), owners in self.world.ledger.owners().items():
             # franz-go keeps what it owns when a vote turns it EAGER ("not supported per KIP-429").
-            mixed = any(one.software == "franz-go" for one in self.processes)
-            if len(owners) > 1 and not mixed:
+            if len(owners) > 1 and not any(one.software == "franz-go" for one in self.processes):
                 self.faults.append(f"{topic}-{number} at rest is owned by {list(owners)}")
 
     def _is_static(self, one: Note) -> bool:
@@ -276,7 +270,6 @@ class SimulatedWorld:
         self.sleep(_HEARTBEAT if self.world.group.kip848 else _ANSWER)
 
     def unowned_at_rest(self) -> list[str]:
-        """Return a fault for each partition that no process owns."""
         owners = self.world.ledger.owners()
         return [
             f"{topic}-{number} has no owner" for (topic, number), who in owners.items() if not who
@@ -307,11 +300,9 @@ class SimulatedWorld:
 
     @property
     def kip848(self) -> bool:
-        """True while the group is one of KIP-848."""
         return self.world.group.kip848
 
     def runs(self, process: Process) -> str:
-        """Return the protocol that a process really runs."""
         return self._current[process.name].protocol
 
     def shown(self, process: Process) -> bool:
@@ -338,12 +329,10 @@ class SimulatedWorld:
 
     @property
     def elected(self) -> str | None:
-        """The assignor that rebal saw in its last look."""
         return self.snapshot.group.assignor if self.snapshot is not None else None
 
     @property
     def has_rejected(self) -> bool:
-        """True once the coordinator has rejected a process."""
         return any(one.what == "rejected" for one in self.world.happened)
 
     @property
@@ -374,7 +363,6 @@ class SimulatedWorld:
         return filed and step is not None and tuple(advice["assignors"]) == step.target_list
 
     def _declared(self) -> tuple[Declared, ...]:
-        """Return what the files of the service's processes declare."""
         service = [
             replace(one, assignors=self.filed.get(one.name, one.assignors))
             for one in self.processes
@@ -407,7 +395,6 @@ class SimulatedWorld:
     # --- rebal ----------------------------------------------------------------------------------
 
     def plan(self, expected: int | None, *, ignore: Sequence[str] = ()) -> dict[str, Any]:
-        """Make a new plan of the group as it is seen now."""
         self._entries = []
         self.snapshot = self.operator.look()
         self._plan = made = make_plan(
@@ -445,8 +432,7 @@ class SimulatedWorld:
         given = msgspec.structs.replace(_GIVEN, plan="plan.yaml")
         standing = verify(plan, entries, seen, expect_members=expected, given=given)
         entries.append(entry_of(plan, standing, seen, entries=entries))
-        service = [one for one in self.processes if not one.retired]
-        look = Seen(plan, standing, service, expected)
+        look = Seen(plan, standing, [one for one in self.processes if not one.retired], expected)
         drawn = standing.finished or self._draws.random() < _SCREENS
         self.faults += self.judge.faults(look, drawn=drawn)
         return {
@@ -502,8 +488,7 @@ def find_process(
     # Members with one client id are told apart by the end of their member ids.
     _, _, end = name.partition(" …")
     for id_, of in reversed(lives):
-        known = id_ == member_id if member_id else id_.endswith(end)
-        if (member_id or end) and known:
+        if (member_id or end) and (id_ == member_id if member_id else id_.endswith(end)):
             return next((p for p in processes if p.name == of), None)
     # A pod of an automatic client id: one of the service that is down, first one that no
     # supervisor starts again. Who was scaled away is started by nobody, and a static member's
@@ -559,7 +544,6 @@ def _elsewhere(history: History, brokers: Brokers) -> Book:
     world = _group(history, brokers, "elsewhere", 2, history.evidence.shift)
     lists = (("cooperative-sticky", "range"), ("range",), ("cooperative-sticky",))
     for number, names in enumerate(lists):
-        one = Process(f"app-{number}", "java-3.9.1", names)
-        world.start(_settings(history, one))
+        world.start(_settings(history, Process(f"app-{number}", "java-3.9.1", names)))
         world.settle(60.0)
     return world.book
