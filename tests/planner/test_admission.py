@@ -339,19 +339,12 @@ def test_a_static_member_seen_joining_after_the_load_is_known() -> None:
 
 
 def test_a_rejection_of_what_every_list_holds_proves_a_load() -> None:
-    both = [COOP, RANGE]
-    spec = {
-        "members": [{"id": n, "list": both, "joined": 1} for n in "ab"],
-        "reloaded": False,
-        "cluster": {"settings": NO_LIMIT},
-    }
-    assert asked(memory_of(context_of(spec)), "a-0f0f", COOP).verdict is Tri.YES
-    rejected = {"refusals": [{"client": "c", "list": [COOP], "at": 2}]}
-    assert asked(memory_of(context_of({**spec, **rejected})), "a-0f0f", COOP).verdict is not Tri.YES
-    before = {"refusals": [{"client": "c", "list": [COOP], "at": 0}]}
-    assert asked(memory_of(context_of({**spec, **before})), "a-0f0f", COOP).verdict is Tri.YES
-    other = {"refusals": [{"client": "c", "list": [STICKY], "at": 2}]}
-    assert asked(memory_of(context_of({**spec, **other})), "a-0f0f", COOP).verdict is Tri.YES
+    members = [{"id": n, "list": [COOP, RANGE], "joined": 1} for n in "ab"]
+    spec = {"members": members, "reloaded": False, "cluster": {"settings": NO_LIMIT}}
+    for name, at, proves in ((COOP, 2, True), (COOP, 0, False), (STICKY, 2, False), ("", 2, False)):
+        rejected = [{"client": "c", "list": [name], "at": at}] if name else []
+        found = memory_of(context_of({**spec, "refusals": rejected}))
+        assert (asked(found, "a-0f0f", COOP).verdict is not Tri.YES) is proves
 
 
 @pytest.mark.parametrize(

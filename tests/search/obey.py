@@ -142,15 +142,10 @@ class Rehearsed(Eventful):
             self._obey(advice)
         elif action == "none":
             self._finish(body)
-        elif action == "replan":
-            # A new plan's own advice is what follows, whatever verify would say of it.
-            self._replan(advice)
-        elif action == "confirm":
-            self._confirm(advice)
-        elif action == "evidence":
-            self._evidence(advice)
         else:
-            self._wait(advice)
+            # A new plan's own advice is what follows, whatever verify would say of it.
+            does = {"replan": self._replan, "confirm": self._confirm, "evidence": self._evidence}
+            does.get(action, self._wait)(advice)
 
     def _replan(self, advice: dict[str, Any]) -> None:
         body = self._plan()

@@ -59,10 +59,15 @@ _SPEAKS = {
     "franz-go": (9, "kgo", "v1.22.1"),
 }
 INCOMPATIBLE = (
-    "JoinGroup failed due to fatal error: The group member's supported protocols are incompatible "
-    "with those of existing members or first group member tried to join with empty protocol type "
-    "or empty protocol list."
+    "The group member's supported protocols are incompatible with those of existing members or "
+    "first group member tried to join with empty protocol type or empty protocol list."
 )
+_FATAL = {
+    Error.INCONSISTENT_GROUP_PROTOCOL: INCOMPATIBLE,
+    Error.GROUP_MAX_SIZE_REACHED: "The group has reached its maximum size",
+    Error.FENCED_INSTANCE_ID: "The group instance id Optional[{}] has been fenced by another "
+    "member.",
+}
 
 
 @dataclass
@@ -389,26 +394,14 @@ class Line:
                 f"'{answer.assignor}'}}",
             )
         elif error is Error.MEMBER_ID_REQUIRED and given:
-            named = life.java is not None and life.java >= (3, 3)
-            told = f": {answer.member_id}" if named else ""
-            book.say(
-                life,
-                f"Request joining group due to: need to re-join with the given member-id{told}",
-            )
+            told = f": {answer.member_id}" if life.java and life.java >= (3, 3) else ""
+            why = f"need to re-join with the given member-id{told}"
+            book.say(life, f"Request joining group due to: {why}")
         elif error is Error.UNKNOWN_MEMBER_ID:
             self._reset("JOIN_GROUP")
-        elif error is Error.INCONSISTENT_GROUP_PROTOCOL:
-            book.say(life, INCOMPATIBLE)
-        elif error is Error.GROUP_MAX_SIZE_REACHED:
-            book.say(
-                life, "JoinGroup failed due to fatal error: The group has reached its maximum size"
-            )
-        elif error is Error.FENCED_INSTANCE_ID:
-            book.say(
-                life,
-                "JoinGroup failed due to fatal error: The group instance id "
-                f"Optional[{life.process.instance_id}] has been fenced by another member.",
-            )
+        elif error in _FATAL:
+            why = _FATAL[error].format(life.process.instance_id)
+            book.say(life, f"JoinGroup failed due to fatal error: {why}")
 
     def synced(self, answer: SyncAnswer) -> None:
         self._classic.synced(answer)

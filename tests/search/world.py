@@ -104,7 +104,6 @@ _FAMILIES = {
     "kafka-python": ("kafka-python", "3.0.12"),
     "franz-go": ("franz-go", "1.22.1"),
 }
-_VERSIONS = {"java": "4.1.1", "scala": "3.9.1"}
 
 
 class SimulatedWorld:
@@ -125,13 +124,14 @@ class SimulatedWorld:
         self.world = _group(history, brokers, CLUSTER, 1, given.shift)
         self.world.book.drift = given.drift
         self.world.book.own |= {one.name for one in history.consumers if one.own}
-        settings = {"group.consumer.migration.policy": "bidirectional"}
-        settings["group.coordinator.rebalance.protocols"] = (
-            "classic,consumer" if history.kind == "java" else "classic"
-        )
-        settings["group.max.size"] = str(brokers.max_size)
-        settings["group.min.session.timeout.ms"] = "6000"
-        settings["group.max.session.timeout.ms"] = "1800000"
+        java = history.kind == "java"
+        settings = {
+            "group.consumer.migration.policy": "bidirectional",
+            "group.coordinator.rebalance.protocols": f"classic{',consumer' if java else ''}",
+            "group.max.size": str(brokers.max_size),
+            "group.min.session.timeout.ms": "6000",
+            "group.max.session.timeout.ms": "1800000",
+        }
         self.operator = Operator(
             self.world.group,
             self.world.book,
@@ -139,7 +139,7 @@ class SimulatedWorld:
             partitions=PARTITIONS,
             cluster=Cluster(
                 cluster_id=CLUSTER,
-                version=_VERSIONS[history.kind],
+                version="4.1.1" if java else "3.9.1",
                 features={"group.version": 1} if history.kip848 else {},
                 settings=settings,
             ),
@@ -353,8 +353,18 @@ class SimulatedWorld:
         there = {life.process.name for life in lives if host and life.host == host}
         down = [p for p in self.processes if p.name in there and not p.running]
         processes = [p for p in down if not p.retired] if down else self.processes
-        ids = [(life.member_id, life.process.name) for life in lives]
-        return find_process(processes, ids, member_id, name, _automatic(None))
+        # Members with one client id are told apart by the end of their member ids.
+        _, _, end = name.partition(" …")
+        for life in reversed(lives) if member_id or end else ():
+            if life.member_id == member_id if member_id else life.member_id.endswith(end):
+                return next((p for p in processes if p.name == life.process.name), None)
+        # A pod of an automatic client id: one of the service that is down, first one that no
+        # supervisor starts again. Who was scaled away is started by nobody, and a static member's
+        # automatic client id is its own.
+        stopped = (p for p in processes if not (p.running or p.retired or p.instance_id))
+        first = iter(sorted(stopped, key=lambda p: p.due is not None))
+        named = (each for each in processes if each.name == name)
+        return next(first if name.partition(" (")[0] == _automatic(None) else named, None)
 
     def is_of_step(self, advice: dict[str, Any]) -> bool:
         """Return whether the restart brings the list of its step to a service with files."""
@@ -471,32 +481,6 @@ class SimulatedWorld:
         """Merge the logs of each kind into one stream from now on; what was done."""
         self.operator.merged = True
         return "merged"
-
-
-def find_process(
-    processes: Sequence[Process],
-    lives: Sequence[tuple[str, str]],
-    member_id: str,
-    name: str,
-    automatic: str,
-) -> Process | None:
-    """Return the process behind a member id or a label.
-
-    `lives` are the member id and the name of each process that was started, in that order, and
-    `automatic` is the client id of a consumer that sets none.
-    """
-    # Members with one client id are told apart by the end of their member ids.
-    _, _, end = name.partition(" …")
-    for id_, of in reversed(lives):
-        if (member_id or end) and (id_ == member_id if member_id else id_.endswith(end)):
-            return next((p for p in processes if p.name == of), None)
-    # A pod of an automatic client id: one of the service that is down, first one that no
-    # supervisor starts again. Who was scaled away is started by nobody, and a static member's
-    # automatic client id is its own.
-    stopped = (p for p in processes if not (p.running or p.retired or p.instance_id))
-    down = iter(sorted(stopped, key=lambda p: p.due is not None))
-    named = (each for each in processes if each.name == name)
-    return next(down if name.partition(" (")[0] == automatic else named, None)
 
 
 def _plain(advice: Any) -> dict[str, Any]:
