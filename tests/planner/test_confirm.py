@@ -66,8 +66,7 @@ def test_the_whole_second_bounce_ends_with_a_word_for_each_member(second: Story)
     assert done(half) == {"app-0": "cannot tell", "app-1": "no", "app-2": "no"}
     assert half.next.startswith("restart app-1"), "restarts come before words"
     every = second(restarted(3))
-    assert every.exit_code == 4
-    assert every.why == ("restarted, not proven: app-0, app-1, app-2",)
+    assert (every.exit_code, every.why) == (4, ("restarted, not proven: app-0, app-1, app-2",))
     again = "restart it with [cooperative-sticky]; one member at a time"
     assert every.next.endswith(f"; or, if one was not, {again}")
     assert all("declared, not verified" in one.why for one in every.members)

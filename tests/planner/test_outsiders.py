@@ -332,8 +332,7 @@ def asks(standing: Standing) -> bool:
     """It asks about the departed member and opens no step."""
     asked = "RB121" in rules(standing)
     if asked:
-        assert standing.exit_code == 4
-        assert standing.advice.action == "evidence"
+        assert (standing.exit_code, standing.advice.action) == (4, "evidence")
         assert "first RB121: Add --expect-members 3 if it belongs" in standing.next
     return asked
 
@@ -489,8 +488,7 @@ def test_every_group_without_members_can_start_with_what_it_ran(name: str) -> No
     # The plan that was kept gives the same start, from the group as it is.
     again = verify(back, [], empty(made))
     assert (again.advice.action, again.advice.recommended) == ("start", True)
-    assert again.advice.assignors == step.target_list
-    assert again.exit_code == 4
+    assert (again.advice.assignors, again.exit_code) == (step.target_list, 4)
 
 
 def test_the_cut_over_is_undone_with_the_list_that_every_member_ran() -> None:

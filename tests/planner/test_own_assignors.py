@@ -49,8 +49,7 @@ def test_the_second_bounce_names_who_still_holds_it_and_the_way_back() -> None:
     made = plan(group(WITH_ZONE, WITH_ZONE, elected="cooperative-sticky"))
     assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
     second = made.steps[1]
-    assert second.title == "Every member drops zone"
-    assert second.to_do == ("a-0f0f", "b-0f0f")
+    assert (second.title, second.to_do) == ("Every member drops zone", ("a-0f0f", "b-0f0f"))
     assert "first [cooperative-sticky, zone], never straight back" in second.rollback
     assert "still run EAGER (or what zone allows)" in second.why[1]
     half = plan(group(DONE, WITH_ZONE, elected="cooperative-sticky"))

@@ -252,8 +252,7 @@ def test_a_dead_static_member_never_lets_the_plan_be_carried_out(tell: Story) ->
     standing = tell(reading(20.1, moving(20.1, dead=dead)))
     assert (standing.exit_code, standing.finished) == (3, False)
     (danger,) = standing.dangers
-    assert danger.kind == "lag"
-    assert danger.members == (id_of(2, 3),)
+    assert (danger.kind, danger.members) == ("lag", (id_of(2, 3),))
     assert danger.message.startswith(
         "app-2 has committed nothing on orders-4, orders-5 since 09:10"
     )

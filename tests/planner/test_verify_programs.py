@@ -413,8 +413,7 @@ def test_one_restart_is_advised_listed_and_priced_for_all_threads_of_a_process()
     plan, apart = planned(2), planned(1)
     (first, *_), (alone, *_) = plan.steps, apart.steps
     assert len(first.to_do) == 4
-    assert plan.advice.names == ("app-0 (2 threads)",)
-    assert plan.advice.members == first.to_do[:2]
+    assert (plan.advice.names, plan.advice.members) == (("app-0 (2 threads)",), first.to_do[:2])
     assert apart.advice.members == first.to_do[:1]
     assert "to do     app-0 (2 threads) and app-1 (2 threads)" in render(plan_view(plan), width=120)
     assert [pace.batch for pace in first.cost.paces] == [1, 2]
