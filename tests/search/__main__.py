@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from secrets import randbelow
 
 from tests.search.mutations import MUTATIONS
-from tests.search.run import Report, random_seeds, search, seeds
+from tests.search.run import Found, Report, random_seeds, search, seeds
 
 
 def main() -> int:
@@ -27,26 +27,24 @@ def main() -> int:
     given = parser.parse_args()
     number, of = (int(part) for part in given.shard.split("/"))
     mutation = MUTATIONS[given.mutation]() if given.mutation else contextlib.nullcontext()
+    printed: list[Found] = []
+
+    def progress(report: Report) -> None:
+        """Print the counter-examples as they are found, and the figures between them on stderr."""
+        for one in report.found[len(printed) :]:
+            print(f"\n{one}", flush=True)
+            printed.append(one)
+        print(report, file=sys.stderr, flush=True)
+
     with mutation:
         shard = number - 1, of
         drawn: Sequence[int] = seeds(given.histories, given.seed, shard)
         if given.random is not None:
             print(f"seeds drawn at random from {given.random}", flush=True)
             drawn = random_seeds(given.histories, given.random, shard)
-        report = search(drawn, shrinks=not given.whole, progress=_Progress())
+        report = search(drawn, shrinks=not given.whole, progress=progress)
     print(report)
     return int(bool(report.found))
-
-
-class _Progress:
-    def __init__(self) -> None:
-        self._printed = 0
-
-    def __call__(self, report: Report) -> None:
-        for one in report.found[self._printed :]:
-            print(f"\n{one}", flush=True)
-        self._printed = len(report.found)
-        print(report, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
@@ -39,8 +40,8 @@ class Report:
     looks: int = 0
     obeyed: int = 0
     seconds: float = 0.0
-    ends: dict[str, int] = field(default_factory=dict)
-    answers: dict[str, int] = field(default_factory=dict)
+    ends: Counter[str] = field(default_factory=Counter)
+    answers: Counter[str] = field(default_factory=Counter)
     found: list[Found] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -53,9 +54,8 @@ class Report:
         )
 
 
-def _listed(counts: dict[str, int]) -> str:
-    ordered = sorted(counts.items(), key=lambda each: -each[1])
-    return ", ".join(f"{number:,} {name}" for name, number in ordered) or "nothing"
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in counts.most_common()) or "nothing"
 
 
 def seeds(count: int, first: int, shard: tuple[int, int] = (0, 1)) -> range:
@@ -113,10 +113,8 @@ def _count(report: Report, outcome: End) -> None:
     report.histories += 1
     report.looks += outcome.looks
     report.obeyed += outcome.obeyed
-    end = outcome.ended.partition(":")[0]
-    report.ends[end] = report.ends.get(end, 0) + 1
-    for answer in set(outcome.answers):
-        report.answers[answer] = report.answers.get(answer, 0) + 1
+    report.ends[outcome.ended.partition(":")[0]] += 1
+    report.answers.update(set(outcome.answers))
 
 
 def _found(history: History, outcome: End, *, shrinks: bool) -> Found:
