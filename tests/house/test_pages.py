@@ -1,7 +1,7 @@
 """README.md and docs stay true: shell lines, screens, tables and the library example.
 
-tests/live/test_pages_live.py carries the roll-out out on a broker, and scans it. A live cluster is
-a stand-in here, which shows the bundled group `checkout`.
+tests/live/test_commands_live.py carries the roll-out out on a broker, and scans it. A live cluster
+is a stand-in here, which shows the bundled group `checkout`.
 """
 
 from __future__ import annotations

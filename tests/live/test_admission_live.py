@@ -1,15 +1,30 @@
-"""`admitted` against the coordinators of 4.1.1 (Java) and 3.9.1 (Scala), by raw joins.
+"""`admitted` and the vote against the coordinators of 4.1.1 (Java) and 3.9.1 (Scala).
 
-Random cases come first; then the facts that planner/admission's check.py and memory.py rest on.
+Raw joins at random come first, then the facts that planner/admission's check.py and memory.py rest
+on.
 """
 
+from __future__ import annotations
+
 import os
+import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import combinations, permutations
+from pathlib import Path
 
 import pytest
 
+from rebal.groups.coordinator import elect
+from rebal.groups.evidence.bounds import apply_assumptions
+from rebal.groups.model import CoordinatorKind
+from rebal.inspectors.connection.translate import words_of
+from rebal.planner.commands import Given
+from rebal.planner.paths import make_plan
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.processes import wait_for
@@ -22,6 +37,7 @@ from tests.kafka.rawgroup import (
     UNKNOWN_MEMBER,
     RawGroup,
 )
+from tests.live_support import config_of, read_group
 from tests.live_support.admission_cases import (
     CODES,
     Case,
@@ -31,6 +47,7 @@ from tests.live_support.admission_cases import (
     tried,
     tried_after_load,
 )
+from tests.live_support.rollout import GroupOn, PlannedGroup
 
 SEED = os.environ.get("REBAL_SEED", "20261122")
 SMALL = {
@@ -199,3 +216,134 @@ def test_an_expired_session_restores_an_all_static_group_in_two_rebalances(loade
     assert (group.generation - before, group.holds(COOP)) == (1, UNKNOWN_MEMBER)
     assert group.join(COOP, instance="late").error == NONE
     assert group.generation - before == 2
+
+
+KNOWN = ("range", "roundrobin", "sticky", "cooperative-sticky")
+CUSTOM = (
+    "RoundRobinAssigner", "stream", "my-assignor", "com.example.Rack", "zone_aware", "größte",
+    "consistent", "A",
+)  # fmt: skip
+# Strings with one and the same Java hash: "Aa" and "BB".
+COLLIDING = ("x-AaAa", "x-BBBB", "x-AaBB", "x-BBAa")
+
+
+@pytest.fixture
+def kind(broker):
+    return CoordinatorKind.SCALA if broker.is_scala_coordinator else CoordinatorKind.JAVA
+
+
+def tied(names):
+    """Lists of one member for each of `names`, which it puts first: every name has one vote."""
+    return [[name, *(other for other in names if other != name)] for name in names]
+
+
+def elected(broker, lists):
+    """The assignor that the coordinator elects for members that join in the order of `lists`."""
+    group = RawGroup(broker)
+    try:
+        group.form([group.member(*names) for names in lists])
+        return group.elected
+    finally:
+        group.end()
+
+
+def disagreements(broker, kind, cases):
+    """Lists, what was really elected and what was foretold, for every case where they differ."""
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda lists: elected(broker, lists), cases))
+    wrong = []
+    for lists, real in zip(cases, answers, strict=True):
+        told = elect(lists, kind)
+        if told.assignor is None:
+            most = max(told.votes.values())
+            fits = told.tie and real in {name for name in told.votes if told.votes[name] == most}
+        else:
+            fits = real == told.assignor
+        if not fits:
+            wrong.append((lists, real, told))
+    return wrong
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_ties_of_kafkas_own_assignors_end_as_foretold(broker, kind, size):
+    """In every order in which the members may join."""
+    cases = [order for names in combinations(KNOWN, size) for order in permutations(tied(names))]
+    assert disagreements(broker, kind, cases) == []
+    assert all(elect(lists, kind).assignor is not None for lists in cases)
+
+
+def test_names_whose_hashes_are_equal(broker, kind):
+    for names in [*permutations(COLLIDING, 2), COLLIDING]:
+        lists = tied(names)
+        told = elect(lists, kind)
+        assert told.assignor is None
+        assert told.tie
+        assert elected(broker, lists) in names
+
+
+def test_random_lists(broker, kind):
+    """A list may lack a name, which takes it from the vote of those that put it first."""
+    random_lists = random.Random(429)
+    names = (*KNOWN, *CUSTOM)
+    cases = []
+    for _ in range(150):
+        pool = random_lists.sample(names, random_lists.randint(2, 6))
+        shared = random_lists.choice(pool)
+        lists = []
+        for _ in range(random_lists.randint(2, 6)):
+            own = random_lists.sample(pool, random_lists.randint(len(pool) - 1, len(pool)))
+            lists.append(own if shared in own else [*own, shared])
+        cases.append(lists)
+    assert disagreements(broker, kind, cases) == []
+    ties = sum(elect(lists, kind).tie for lists in cases)
+    assert ties > 40, "too few of these lists tie for the tables to be tried"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+def test_lists_of_so_many_names_that_the_table_grows(broker, kind):
+    random_lists = random.Random(848)
+    names = [f"assignor-{number}" for number in range(40)]
+    pools = [random_lists.sample(names, random_lists.randint(2, 20)) for _ in range(600)]
+    cases = [[random_lists.sample(pool, len(pool)) for _ in pool] for pool in pools]
+    assert disagreements(broker, kind, cases) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("broker", "security"),
+    [("kafka39", None), ("kafka41", None), ("kafka41", "SCRAM-SHA-512"),
+     ("kafka41", "SSL")],
+)  # fmt: skip
+def test_entry_of_a_static_member_that_is_down_is_removed_by_the_printed_command(
+    broker: str, security: str | None, request: pytest.FixtureRequest, group_on: GroupOn
+) -> None:
+    kafka = request.getfixturevalue(broker)
+    service: PlannedGroup = group_on(kafka, software="java-4.1.1")
+    options = {"session_timeout_ms": 1_800_000, "settings": {"heartbeat.interval.ms": "1000"}}
+    service.begin(["app-0"], ["cooperative-sticky", "range"], instance_id="app-0", **options)
+    service.begin(["app-1"], ["range"], instance_id="app-1", **options)
+    service.running.pop("app-1").crash()
+    seen = read_group(kafka, service.group, probe=True)
+    assert len(seen.members) == 2, "the coordinator counts the member that is down"
+    config = config_of(kafka, security)
+    given = Given(brokers=config.bootstrap, client=words_of(config), plan="p.yaml")
+    lists = ["instance-id=app-0:cooperative-sticky,range", "instance-id=app-1:range"]
+    known, _ = apply_assumptions(seen, lists)
+    findings = make_plan(known, given=given).findings
+    (forgotten,) = [one for one in findings if one.rule == "RB102"]
+    (command,) = [one.line for one in forgotten.commands if "remove" in one.use]
+    assert command.startswith("python -m kafka.admin ")
+    login = {"REBAL_X_SASL_USERNAME": config.username, "REBAL_X_SASL_PASSWORD": config.password}
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+             **{name: value for name, value in login.items() if value}},
+        check=True, timeout=60, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "NoError" in done.stdout
+    service.settle()
+    seen = read_group(kafka, service.group)
+    assert [one.instance_id for one in seen.members] == ["app-0"]
+    assert seen.group.assignor == "cooperative-sticky"

@@ -1,7 +1,9 @@
 """Stories on real brokers with real members, beside what the rehearsal engine foretells of them.
 
 Generations, partitions that stop and move, rejections and what each owns at the end must be equal.
-More stories on 4.1.1 are replayed from captures (tests/planner/rehearsal/test_captures.py).
+More stories on 4.1.1 are replayed from captures (tests/planner/rehearsal/test_captures.py). The
+targets of `uniform` and `range` on 4.1 are foretold member by member, by the what-if that an
+operator types (tests/assignors/test_server_oracle.py has more groups).
 """
 
 from __future__ import annotations
@@ -13,11 +15,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rebal.groups.model import GroupSnapshot, GroupType
+from rebal.inspectors.kafka.read import read_groups
 from rebal.planner.rehearsal.outcome import Rehearsal
+from rebal.planner.rehearsal.script import Deed, ScriptEvent
 from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
+from rebal.planner.rehearsal.whatif.changes import Changes
+from rebal.planner.rehearsal.whatif.simulation import simulate
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.processes import wait_for
+from tests.live_support import config_of
 from tests.live_support.rehearsed import Course, RealGroup, Seed, foretold
 from tests.planner.rehearsal.scenes import play, told
 from tests.planner.rehearsal.test_kip848 import LATE, failing, kip848
@@ -162,3 +171,65 @@ def test_kip848_member_whose_callback_throws_leaves_as_rehearsed(
     assert before is not None
     assert good.generation - before == len(run.rebalances)
     assert [len(one.owned) for one in running] == [one.owned for one in run.members if one.owned]
+
+
+PARTITIONS = 12
+COUNT = 5
+
+
+def settled(broker: Broker, group_id: str, members: int) -> GroupSnapshot:
+    """The group with so many members, once all have the newest target, which gives each partition.
+
+    The first target of a new topic's group may be made before the coordinator knows the topic.
+    """
+    found: list[GroupSnapshot] = []
+
+    def at_rest() -> bool:
+        (seen,) = read_groups(config_of(broker), [group_id])
+        if not isinstance(seen, GroupSnapshot) or len(seen.members) != members:
+            return False
+        found[:] = [seen]
+        epochs = {seen.group.group_epoch, seen.group.assignment_epoch}
+        epochs |= {member.member_epoch for member in seen.members}
+        there = all(member.target_assignment == member.assignment for member in seen.members)
+        given = sum(map(len, targets(seen).values()))
+        return len(epochs) == 1 and there and given == PARTITIONS
+
+    wait_for(f"{group_id} to settle with {members} members", at_rest, timeout=30)
+    return found[0]
+
+
+def targets(snapshot: GroupSnapshot) -> dict[str, set[tuple[str, int]]]:
+    return {
+        member.member_id: {
+            (topic, p) for topic, numbers in member.target_assignment.items() for p in numbers
+        }
+        for member in snapshot.members
+    }
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+def test_the_brokers_targets_are_foretold(
+    assignor: str, kafka41: Broker, members: Members, group_id: str, topic_name: str
+) -> None:
+    kafka41.create_topic(topic_name, PARTITIONS)
+    running = [
+        members.start(
+            "java-4.1.1", kafka41, f"c-{n}", group_id, topics=[topic_name], protocol="consumer",
+            instance_id=f"pod-{9 - n}" if n % 2 else None,
+            settings={"group.remote.assignor": assignor},
+        )
+        for n in range(COUNT)
+    ]  # fmt: skip
+    before = settled(kafka41, group_id, COUNT)
+    assert (before.group.type, before.group.assignor) == (GroupType.CONSUMER, assignor)
+    for count, n in enumerate((2, 0, 4), 1):
+        gone = next(m.member_id for m in before.members if m.client_id == f"c-{n}")
+        made = simulate(before, assignor, Changes(remove_members=(gone,)))
+        running[n].stop()
+        before = settled(kafka41, group_id, COUNT - count)
+        assert targets(before) == {
+            shift.member_id: {(t, p) for t, numbers in shift.then.items() for p in numbers}
+            for shift in made.members
+            if shift.change != "leaves"
+        }
