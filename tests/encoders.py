@@ -1,6 +1,7 @@
 """Encoders of what rebal only reads: they show that reading loses nothing, and make test data.
 
-A value that its field cannot hold raises `struct.error`.
+A value that its field cannot hold raises `struct.error`. Kafka's compact forms are written apart
+from the readers under test.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from struct import pack
 from typing import Final
+
+from hypothesis import strategies as st
 
 from rebal.groups.model import Subscription, TopicPartitions
 from rebal.groups.wire.consumer_protocol import ConsumerAssignment
@@ -102,3 +105,25 @@ def string(value: str | None) -> bytes:
 def nullable_bytes(value: bytes | None) -> bytes:
     """Return bytes after their 32-bit length, -1 for null."""
     return pack(">i", -1) if value is None else pack(">i", len(value)) + value
+
+
+short = st.text(st.characters(codec="utf-8"), max_size=200)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def varint(value: int) -> bytes:
+    """An unsigned variable-length number (KIP-482)."""
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def compact(text: str | None) -> bytes:
+    """Text of a flexible version."""
+    if text is None:
+        return varint(0)
+    raw = text.encode()
+    return varint(len(raw) + 1) + raw

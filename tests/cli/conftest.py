@@ -30,7 +30,7 @@ from rebal.groups.model import (
 from rebal.inspectors.kafka import read
 from rebal.inspectors.kafka.listing import GroupFailure
 from tests.documents import checked
-from tests.groups.stable import stable_group
+from tests.groups.observed import stable_group
 
 NOW = datetime(2026, 11, 20, 9, 15, tzinfo=UTC)
 SEEN = datetime(2026, 11, 20, 9, 12, tzinfo=UTC)

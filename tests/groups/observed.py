@@ -1,9 +1,9 @@
-"""A group and what was observed of it, in shorthand, for the tests of `merge`."""
+"""A stable group of classic consumers, as most tests want it, and what was observed of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rebal.groups.compact import Partitions
@@ -12,7 +12,10 @@ from rebal.groups.model import (
     AssignorList,
     Coordinator,
     Evidence,
+    Group,
     GroupSnapshot,
+    GroupState,
+    GroupType,
     Knowledge,
     Member,
     Probe,
@@ -22,7 +25,22 @@ from rebal.groups.model import (
     Subscription,
     Tri,
 )
-from tests.groups.stable import NOW, stable_group
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def stable_group(*members: Member, **fields: Any) -> GroupSnapshot:
+    """`fields` are those of the snapshot and of its group, which share no name."""
+    known: dict[str, Any] = {
+        "group_id": "g",
+        "state": GroupState.STABLE,
+        "type": GroupType.CLASSIC,
+        "protocol_type": "consumer",
+    }
+    known |= {name: fields.pop(name) for name in Group.__struct_fields__ if name in fields}
+    usual: dict[str, Any] = {"group": Group(**known), "captured_at": NOW, "members": members}
+    return GroupSnapshot(**{**usual, **fields})
+
 
 COOP = "cooperative-sticky"
 MIXED = (COOP, "range")

@@ -21,8 +21,7 @@ from rebal.groups.model import Cluster, Evidence, GroupSnapshot, Refusal, Source
 from rebal.inspectors.logs.lines import stamp_of, unwrap
 from rebal.planner.admission.check import still_out
 from tests.groups import observed
-from tests.groups.observed import COOP, JAVA, MIXED, at, group, joined, member, refused
-from tests.groups.stable import NOW
+from tests.groups.observed import COOP, JAVA, MIXED, NOW, at, group, joined, member, refused
 
 TOKYO, NEW_YORK, DELHI = timedelta(hours=9), timedelta(hours=-5), timedelta(hours=5, minutes=30)
 ZONES = pytest.mark.parametrize("zone", [timedelta(0), TOKYO, NEW_YORK, DELHI])

@@ -31,8 +31,7 @@ from rebal.groups.wire.offsets_topic import (
     decode_offset_commit,
 )
 from rebal.groups.wire.schema import Message, Schema
-from tests.encoders import nullable_bytes, string
-from tests.groups.written import compact, int32, int64, short, varint
+from tests.encoders import compact, int32, int64, nullable_bytes, short, string, varint
 from tests.planner.captured import FOLDER
 from tests.planner.rehearsal.captures.capture import stored
 

@@ -50,7 +50,7 @@ from rebal.groups.snapshot.documents import (
 from rebal.groups.snapshot.redact import redact
 from rebal.planner.plan import dump_plan, load_plan
 from tests.examples import examples
-from tests.groups.stable import stable_group
+from tests.groups.observed import stable_group
 from tests.planner.plans import RANGE, m, plan
 from tests.tables import table
 

@@ -46,8 +46,10 @@ from tests.encoders import (
     encode_subscription,
     encode_worker,
     encode_worker_assignment,
+    int32,
+    int64,
+    short,
 )
-from tests.groups.written import int32, int64, short
 from tests.planner.captured import FOLDER
 from tests.planner.rehearsal.captures.capture import read
 from tests.tables import table

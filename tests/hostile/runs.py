@@ -34,8 +34,7 @@ from rebal.inspectors.fleet.lake import run as lake_run
 from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.fleet.sources.segments import read_partition
 from rebal.inspectors.fleet.spark.session import SparkError
-from tests.hostile.broker import WAYS, WrongBroker
-from tests.hostile.ground import KINDS, LAKE, SECRET, make_ground
+from tests.hostile.ground import KINDS, LAKE, SECRET, WAYS, WrongBroker, make_ground
 
 MOST_SECONDS = 10
 MOST_KILOBYTES = 300 << 10

@@ -18,7 +18,7 @@ from rebal.inspectors.kafka.cluster import RawCluster, retry
 from rebal.inspectors.kafka.session import ahead_of_brokers
 from rebal.inspectors.kafka.snapshots import _noted
 from rebal.inspectors.kafka.wire import Deadline
-from tests.groups.stable import NOW, stable_group
+from tests.groups.observed import NOW, stable_group
 
 
 class Clock:

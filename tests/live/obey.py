@@ -1,6 +1,6 @@
 """Who obeys: `Story` carries out one piece of `rebal`'s advice, and nothing else.
 
-obey_ends.py follows the printed commands with it on real brokers, tests/search/obey.py generated
+obey_world.py follows the printed commands with it on real brokers, tests/search/obey.py generated
 histories on the rehearsal engine. What was promised and did not come true is in
 `Outcome.violations`.
 """

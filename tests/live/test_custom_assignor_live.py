@@ -12,7 +12,7 @@ import pytest
 
 from tests.kafka import jars
 from tests.kafka.service import named
-from tests.live_support.services import BOTH_COORDINATORS, Service, rule, texts
+from tests.live_support.rollout import BOTH_COORDINATORS, Service, rule, texts
 
 OWN = ["shelf"]
 FINAL = ["cooperative-sticky"]

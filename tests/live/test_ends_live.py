@@ -14,8 +14,7 @@ from tests.kafka.cluster import Cluster
 from tests.kafka.jars import BROKER_VERSIONS, SCALA
 from tests.kafka.members import Members
 from tests.live.obey import Process
-from tests.live.obey_ends import End, Operator
-from tests.live.obey_world import LiveWorld
+from tests.live.obey_world import End, LiveWorld, Operator
 
 RIGHTS = ("probe", "request log", "describe", "client logs", "inventory")
 CarryOut = Callable[..., End]

@@ -27,7 +27,7 @@ from tests.kafka.members import Members, wait_assigned
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import inspect
 from tests.live_support import config_of, read_group
-from tests.live_support.services import BOTH_COORDINATORS
+from tests.live_support.rollout import BOTH_COORDINATORS
 
 PARTITIONS = 6
 COOP = "cooperative-sticky"

@@ -22,8 +22,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.processes import wait_for
-from tests.live_support.rollout import PARTITIONS, GroupOn, PlannedGroup
-from tests.live_support.services import settings_of
+from tests.live_support.rollout import PARTITIONS, GroupOn, PlannedGroup, settings_of
 
 RANGE = ["range"]
 APPS = ("java-0", "java-1")

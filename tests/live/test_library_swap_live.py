@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.service import named
-from tests.live_support.rollout import PARTITIONS
-from tests.live_support.services import Service
+from tests.live_support.rollout import PARTITIONS, Service
 from tests.live_support.terminal import Terminal
 
 # The newest broker: a swap asks no more of the coordinator than any join does.

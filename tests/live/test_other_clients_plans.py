@@ -9,8 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kafka.service import named
-from tests.live_support.rollout import PARTITIONS
-from tests.live_support.services import BOTH_COORDINATORS, Service, gave_up, rule, texts
+from tests.live_support.rollout import BOTH_COORDINATORS, PARTITIONS, Service, gave_up, rule, texts
 
 pytestmark = [
     pytest.mark.usefixtures("other_clients"),

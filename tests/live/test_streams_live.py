@@ -18,8 +18,7 @@ from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import inspect, named
 from tests.live_support import wait_state
-from tests.live_support.rollout import LISTS, Plan
-from tests.live_support.services import BOTH_COORDINATORS
+from tests.live_support.rollout import BOTH_COORDINATORS, LISTS, Plan
 
 PARTITIONS = 6
 OLD, NEW, NEWEST = "2.3.1", jars.SCALA, jars.EARLY

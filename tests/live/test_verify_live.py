@@ -23,8 +23,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.members import Members
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import named
-from tests.live_support.rollout import GroupOn, Plan
-from tests.live_support.services import Service
+from tests.live_support.rollout import GroupOn, Plan, Service
 
 OLD = ["range"]
 MIXED = ["cooperative-sticky", "range"]

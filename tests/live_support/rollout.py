@@ -1,6 +1,11 @@
-"""A plan carried out on a live group: its texts used as they are, `verify` held to the truth."""
+"""A plan carried out on a live group: its texts used as they are, `verify` held to the truth.
 
-from collections.abc import Callable
+A `Service` is rolled out as the plan says, to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +13,9 @@ import pytest
 
 from tests.kafka.administration import Administration
 from tests.kafka.cluster import Cluster
-from tests.kafka.members import Members
+from tests.kafka.members import Member, Members
 from tests.kafka.rolling import Rolling
-from tests.kafka.service import answer, properties_of
+from tests.kafka.service import answer, inspect, named, properties_of
 
 LISTS = "partition.assignment.strategy"
 PARTITIONS = 6
@@ -94,3 +99,145 @@ class PlannedGroup(Rolling, Plan):
 
 GroupOn = Callable[..., Any]
 """Makes the test's group on a broker or cluster, of a kind of PlannedGroup and a client."""
+
+
+Places = set[tuple[str, int]]
+BOTH_COORDINATORS = ["kafka41", pytest.param("kafka39", marks=pytest.mark.full)]
+"""On the Java coordinator, and in `make test-full` on the Scala one, too."""
+FAMILIES = {"java": "java", "confluent-kafka": "librdkafka", "kafka-python": "kafka-python"}
+FORMATS = {
+    "java": "Java properties",
+    "librdkafka": "librdkafka properties",
+    "kafka-python": "Python",
+    "aiokafka": "Python",
+    "kafkajs": "JS",
+}
+
+
+class Service(PlannedGroup):
+    """A group whose evidence is the request log, and whose plan is carried out to its end."""
+
+    def __init__(self, *names: Any, **options: Any) -> None:
+        super().__init__(*names, **options)
+        self.evidence = self.logs()
+
+    def start_as(self, name: str, step: dict[str, Any]) -> None:
+        """Start `name` with the step's own text for its client (Go's with the step's list)."""
+        settings = settings_of(step, name)
+        assignors = [] if settings else step["target_list"]
+        self.running[name] = self.start(name, assignors, settings=settings)
+        self.lists[name] = step["target_list"]
+
+    def plan(self, *more: str) -> dict[str, Any]:
+        """A plan by the probe, too, of as many members as run."""
+        return self.look("--probe", "--expect-members", str(len(self.running)), *more)
+
+    def steps_of(self, path: str, *words: str) -> list[dict[str, Any]]:
+        """Write a plan that has this path and begins with step 1; its steps."""
+        plan = self.plan(*words, "--out", str(self.file))
+        said = (plan["path"], plan["next_step"], plan["exit_code"])
+        assert said == (path, 1, 0), plan["summary"]
+        return list(plan["steps"])
+
+    def inspect(self, *words: str, log: bool = True) -> dict[str, Any]:
+        return inspect(self.broker, self.group, *(self.evidence if log else ()), *words)
+
+    def runs(self) -> dict[str, str]:
+        """What inspect says that each member runs."""
+        return {m["client_id"]: m["rebalance_protocol"] for m in self.inspect()["members"]}
+
+    def verify(self, *words: str) -> dict[str, Any]:
+        return super().verify("--probe", *words)
+
+    def verify_unlogged(self, *words: str) -> dict[str, Any]:
+        """With a journal of its own: it never learns what a log said."""
+        journal = str(self.file.with_suffix(".unlogged.jsonl"))
+        return self.ask("verify", str(self.file), "--journal", journal, *words)
+
+    def check(self, gate: int, done: set[str], *words: str) -> dict[str, Any]:
+        """With the log verify names the truth; without it it says less, and nothing else."""
+        told = self.verify(*words)
+        assert named(told, "yes") == done
+        assert named(told, "no") == set(self.running) - done
+        assert told["exit_code"] == gate, told
+        self.look_unlogged(done, gate)
+        return told
+
+    def look_unlogged(self, done: set[str], gate: int) -> dict[str, Any]:
+        """Without the log verify says less of the step than this, and nothing else."""
+        told = self.verify_unlogged()
+        assert named(told, "yes") <= done
+        assert not named(told, "no") & done
+        assert told["exit_code"] in (gate, 4), told
+        return told
+
+    def carry_out(
+        self, step: dict[str, Any], order: list[str], *words: str, of: Sequence[str] | None = None
+    ) -> None:
+        """Each member gets the step's list, by the step's own text where the client reads it.
+
+        verify (with these further words) is checked after each restart; the gate waits for all, or
+        for those whom the step is `of`.
+        """
+        wanted = step["target_list"]
+        for name in order:
+            self.running[name].stop()
+            self.start_as(name, step)
+            self.settle()
+            concerned = self.lists if of is None else of
+            truth = {name for name in concerned if self.lists[name] == wanted}
+            told = self.check(0 if len(truth) == len(concerned) else 4, truth, *words)
+            assert (told["step"], told["dangers"]) == (step["id"], [])
+
+    def is_over(self, *goal: str) -> None:
+        """The plan is carried out, a new one has nothing to do, and no member failed."""
+        assert self.verify()["finished"]
+        assert self.plan(*goal)["verdict"] == "done"
+        assert not self.errors()
+
+    def given_up(self, newcomer: str, assignors: list[str]) -> dict[str, tuple[Places, Places]]:
+        """Start one more member: what each other one owned before, and what of it it gave up.
+
+        COOPERATIVE members give up a part at most, EAGER ones everything.
+        """
+        before = {name: (one.owned, len(one.events)) for name, one in self.running.items()}
+        self.begin([newcomer], assignors)
+        return {
+            name: (owned, gave_up(self.running[name], since))
+            for name, (owned, since) in before.items()
+        }
+
+
+def gave_up(member: Member, since: int) -> Places:
+    """What it gave up from its event number `since` on."""
+    events = [event for event in member.events[since:] if event.kind in ("revoked", "lost")]
+    return set().union(*(event.partitions for event in events))
+
+
+def rule(body: dict[str, Any], name: str) -> str | None:
+    """The result of this rule's finding; None where it says nothing."""
+    return {one["rule"]: one["result"] for one in body["findings"]}.get(name)
+
+
+def texts(step: dict[str, Any], family: str) -> str:
+    return "\n".join(one["text"] for one in step["config"] if one["family"] == family)
+
+
+def settings_of(step: dict[str, Any], name: str) -> dict[str, str]:
+    """What the step's own text sets for the client of the member `name`.
+
+    Properties are read as they are, Python's and JavaScript's text is run by the member itself.
+    Empty for Go, whose text would have to be compiled.
+    """
+    software = name.rpartition("-")[0]
+    family = next((FAMILIES[key] for key in FAMILIES if software.startswith(key)), software)
+    if family not in FORMATS:
+        return {}
+    (text,) = (
+        one["text"]
+        for one in step["config"]
+        if (one["family"], one["format"]) == (family, FORMATS[family])
+    )
+    if not FORMATS[family].endswith("properties"):
+        return {"plan.text": text.encode().hex()}
+    return properties_of(text)

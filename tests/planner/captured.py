@@ -26,7 +26,7 @@ from rebal.groups.model import (
 from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
 from rebal.groups.wire.offsets_topic import GroupMetadata
 from rebal.inspectors.logs.requests.reader import read_request_log
-from tests.groups.stable import stable_group
+from tests.groups.observed import stable_group
 from tests.planner.rehearsal.captures.capture import read
 
 BUNDLED = Path(__file__).parents[1] / "data" / "captures"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rebal.groups.compact import Partitions
 from rebal.groups.model import GroupSnapshot, Member, Subscription, Topic
-from tests.groups.stable import stable_group
+from tests.groups.observed import stable_group
 
 
 def member(name: str, topics: str = "orders", **owned: str) -> Member:

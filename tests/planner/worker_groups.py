@@ -22,7 +22,7 @@ from rebal.groups.model import (
     Timeouts,
     WorkerState,
 )
-from tests.groups.stable import stable_group
+from tests.groups.observed import stable_group
 from tests.planner.builder import AT
 
 IDS = tuple(f"w{n}-{n}" for n in range(3))
