@@ -4,8 +4,6 @@ A value that its field cannot hold raises `struct.error`. Kafka's compact forms 
 from the readers under test.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from struct import pack
 from typing import Final

@@ -3,8 +3,6 @@
 A history is the same for one seed; it goes on from what the assignors under test gave.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Random groups, and what Kafka's own assignors (4.1.1) make of them."""
 
-from __future__ import annotations
-
 import base64
 import os
 import random

@@ -1,7 +1,5 @@
 """A group that every other rebalance takes something away from, with `cooperative-sticky`."""
 
-from __future__ import annotations
-
 from rebal.groups.assignors import Spec, SpecMember
 
 

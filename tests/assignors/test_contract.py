@@ -1,7 +1,5 @@
 """KIP-429's assignor contract, and what holds for any group beside the results that Java gave."""
 
-from __future__ import annotations
-
 import doctest
 from collections import Counter
 from collections.abc import Callable

@@ -4,8 +4,6 @@ REBAL_FUZZ sets how many groups, and ten times as many rebalances of Connect wor
 REBAL_FUZZ_SEED where to begin.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections import Counter

@@ -10,8 +10,6 @@
   step; and maps of texts, many of equal hash.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -3,8 +3,6 @@
 The cases are generated groups; the second half tries every order that the broker does not show.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """A stable group of classic consumers, as most tests want it, and what was observed of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any

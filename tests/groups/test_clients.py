@@ -3,8 +3,6 @@
 Guesses are compared with who the captured members really were.
 """
 
-from __future__ import annotations
-
 import base64
 import time
 from collections import Counter

@@ -3,8 +3,6 @@
 A command goes through bash and back: every word arrives as it is, from one visible line.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The vote, with ties that Java and Scala printed, and the lists in memory after a load."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path

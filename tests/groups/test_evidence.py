@@ -3,8 +3,6 @@
 Files declare, and `--assume` fills gaps; neither overrules what was seen.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -5,8 +5,6 @@ group's own, or one of another broker, cluster or time. A rejection is of its ow
 resolved when that client joined since. A member that was replaced has not departed.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any

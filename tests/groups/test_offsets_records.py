@@ -1,7 +1,5 @@
 """Keys and values of `__consumer_offsets`: captured ones, any bytes, and every message's schema."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

@@ -4,8 +4,6 @@ A sealed document names the field that was edited, and is read in any layout. A 
 names nobody and gives the same plan.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Bytes are made by hand, captured from real clients, or any at all.
 """
 
-from __future__ import annotations
-
 import base64
 import tracemalloc
 from collections.abc import Callable

@@ -5,8 +5,6 @@ histories on the rehearsal engine. What was promised and did not come true is in
 `Outcome.violations`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 `Operator` carries a plan out there by the printed commands alone, and counts what that takes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

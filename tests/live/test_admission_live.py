@@ -4,8 +4,6 @@ Raw joins at random come first, then the facts that planner/admission's check.py
 on.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Coordinators that move or reload: what `rebal` and its probe say, held to real members."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from typing import Any

@@ -3,8 +3,6 @@
 They meet a real group with one forgotten member; the roll-out goes from its first line to its last.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

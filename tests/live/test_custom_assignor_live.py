@@ -4,8 +4,6 @@ What such a class supports cannot be seen from outside, but in a rebalance: on t
 rests on it. Its class is in the members' own logs, its name on the wire in the broker's.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every path reaches its end, by the printed commands alone, with the rights that a site has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Of two brokers one may be out of reach: the other's groups are read all the same.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

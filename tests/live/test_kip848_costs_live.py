@@ -5,8 +5,6 @@ owner and standstill are what the members themselves said, partition by partitio
 asserted here, times in bench/standstill.py.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

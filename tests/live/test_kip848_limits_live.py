@@ -6,8 +6,6 @@ to a KIP-848 group, those of its own members too (KAFKA-20640). Since 4.4.0 a st
 to a full KIP-848 group (KAFKA-20601).
 """
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import threading

@@ -5,8 +5,6 @@ client reads it. No member is rejected, nobody reads a partition twice at a time
 proven or confirmed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

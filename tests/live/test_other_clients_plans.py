@@ -4,8 +4,6 @@ After every restart verify's word is held to the truth: who was given which list
 gave up its partitions at the next rebalance.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.kafka.service import named

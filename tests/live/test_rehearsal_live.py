@@ -6,8 +6,6 @@ targets of `uniform` and `range` on 4.1 are foretold member by member, by the wh
 operator types (tests/assignors/test_server_oracle.py has more groups).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any

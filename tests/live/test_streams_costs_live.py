@@ -1,7 +1,5 @@
 """How long a Kafka Streams program's partitions stand still in a restart, foretold and real."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

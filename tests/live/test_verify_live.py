@@ -3,8 +3,6 @@
 Times differ, too: a request log in local time, and a machine whose clock is an hour ahead.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from datetime import UTC, datetime, timedelta

@@ -4,8 +4,6 @@ Blind is never an answer: the watch says since when, the journal keeps it, and w
 meanwhile is seen by the first look that comes through again.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -4,8 +4,6 @@
 and then sends the joins for real. All cases of a broker share one coordinator load.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

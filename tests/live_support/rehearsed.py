@@ -1,7 +1,5 @@
 """One story twice: carried out on real members, and rehearsed by the engine."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 A `Service` is rolled out as the plan says, to its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands in a folder of their own, as an operator types them: `Shell` and `Terminal`."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
