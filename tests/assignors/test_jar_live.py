@@ -73,14 +73,14 @@ def test_a_restless_group_is_followed_round_by_round() -> None:
 @pytest.mark.timeout(60 + 10 * CASES)
 @pytest.mark.parametrize("version", ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.full)])
 def test_random_histories_of_workers_get_what_connect_gives(version: str) -> None:
-    from tests.assignors import connect_jar
+    from tests.assignors import jar
 
     seen: Counter[str] = Counter()
     seed = SEED
-    with connect_jar.running(version) as kafka:
+    with jar.running_connect(version) as kafka:
         while seen["rounds"] < 10 * CASES:
             kafka.forget()
-            for n, (led, ours) in enumerate(connect_jar.history(seed)):
+            for n, (led, ours) in enumerate(jar.history(seed)):
                 assert ours == kafka.lead(led), f"seed {seed}, round {n}, {led}"
                 seen["rounds"] += 1
                 seen[led.protocol] += 1

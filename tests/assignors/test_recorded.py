@@ -4,7 +4,7 @@
   another folder of the same form; its lines run instead.
 - `leader_fails.jsonl`: inputs on which the real leader threw, or was still at it after 45 s.
 - `data/connect/rebalances.jsonl.gz`: random histories of Connect workers with what the assignors of
-  connect-runtime gave, a line a rebalance (tests/assignors/connect_jar.py wrote it).
+  connect-runtime gave, a line a rebalance (tests/assignors/jar.py wrote it).
 - `java_tables.jsonl.gz`: iteration orders of java.util.HashSet and HashMap: sets of one topic's
   partitions that were changed step by step, with the partition that iteration began with after each
   step; and maps of texts, many of equal hash.
@@ -27,7 +27,7 @@ from rebal.groups.assignors import NAMES, Assignment, LeaderWouldFail, Spec, Spe
 from rebal.groups.assignors.connect import Memory
 from rebal.groups.assignors.javatable import HashTable, hash_order
 from rebal.groups.jvmhash import partition_hash, string_hash
-from tests.assignors.connect_jar import answer, read, written
+from tests.assignors.jar import answer, read, written
 
 DATA = Path(__file__).parents[1] / "data"
 ORACLE = Path(os.environ.get("REBAL_ORACLE") or DATA / "oracle")

@@ -1,18 +1,21 @@
-"""Plans for groups of other clients than Java, carried out on real members.
+"""Plans for groups of other clients than Java, and for another client library, on real members.
 
 After every restart verify's word is held to the truth: who was given which list, and who really
-gave up its partitions at the next rebalance.
+gave up its partitions at the next rebalance. A change of library is made with the plan's own text
+where the new client reads it: no member is rejected, and nobody reads a partition twice at a time.
 """
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.kafka.service import named
 from tests.live_support.rollout import BOTH_COORDINATORS, PARTITIONS, Service, gave_up, rule, texts
+from tests.live_support.terminal import Terminal
 
-pytestmark = [
-    pytest.mark.usefixtures("other_clients"),
-    pytest.mark.parametrize("broker", BOTH_COORDINATORS, indirect=True),
-]
+pytestmark = pytest.mark.usefixtures("other_clients")
+ON_BOTH = pytest.mark.parametrize("broker", BOTH_COORDINATORS, indirect=True)
 OLD = ["range"]
 FINAL = ["cooperative-sticky"]
 BOTH = [*FINAL, *OLD]
@@ -25,6 +28,7 @@ UNREADABLE = {
 }
 
 
+@ON_BOTH
 def test_java_and_franz_go_in_one_group(service: Service) -> None:
     java, go = ["java-2.8.2-0", "java-2.8.2-1"], ["franz-go-0"]
     service.begin([*java, *go], OLD)
@@ -54,6 +58,7 @@ def test_java_and_franz_go_in_one_group(service: Service) -> None:
     service.is_over()
 
 
+@ON_BOTH
 def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
     go = ["franz-go-0", "franz-go-1"]
     service.begin(go, BOTH)
@@ -67,6 +72,7 @@ def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
     assert told["steps"][0]["to_do"] == [service.running["java-2.8.2-0"].member_id]
 
 
+@ON_BOTH
 @pytest.mark.full
 def test_sarama_and_java_in_one_group(service: Service) -> None:
     java, go = "java-4.1.1-0", "sarama-0"
@@ -92,6 +98,7 @@ def test_sarama_and_java_in_one_group(service: Service) -> None:
     service.is_over()
 
 
+@ON_BOTH
 @pytest.mark.parametrize("software", ["kafkajs", "aiokafka", "segmentio"])
 def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
     software: str, service: Service
@@ -116,6 +123,7 @@ def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
     assert not [event for event in said if event.data["kind"] == "refused"]
 
 
+@ON_BOTH
 def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) -> None:
     names = ["java-2.8.2-0", "aiokafka-0"]
     service.begin(names, OLD)
@@ -132,6 +140,7 @@ def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) 
     service.is_over("--to", "roundrobin")
 
 
+@ON_BOTH
 @pytest.mark.parametrize(
     "strict",
     [
@@ -165,6 +174,7 @@ def test_kafka_go_beside_a_client_whose_leader_cannot_read_it(
     host.wait(f"{other} to share nothing out", lambda: len(leader_now.owned) in nothing, 5)
 
 
+@ON_BOTH
 @pytest.mark.full
 @pytest.mark.parametrize(("leader", "needless"), [("java-2.8.2", True), ("java-3.9.1", False)])
 def test_an_old_java_leader_moves_what_franz_go_could_keep(
@@ -182,6 +192,7 @@ def test_an_old_java_leader_moves_what_franz_go_could_keep(
     assert (sum(moved) > 2) is needless
 
 
+@ON_BOTH
 def test_a_cut_over_of_kafka_python_alone(service: Service) -> None:
     """kafka-python 3 refuses eager ones beside cooperative-sticky, 2 has eager ones alone."""
     service.begin(["kafka-python-2-0", "kafka-python-2-1"], OLD)
@@ -222,3 +233,98 @@ def test_a_cut_over_of_kafka_python_alone(service: Service) -> None:
     # The truth of it: one more member comes, and those that are there keep what they keep.
     for owned, given in service.given_up("kafka-python-2", FINAL).values():
         assert given < owned
+
+
+# The newest broker: a swap asks no more of the coordinator than any join does.
+ON_NEWEST = pytest.mark.parametrize("broker", ["newest"], indirect=True)
+
+
+def swap(service: Service, old: str, new: str, step: dict[str, Any], *words: str) -> dict[str, Any]:
+    """Replace the member `old` by one of the client `new`, and return what verify says then."""
+    service.stop(old)
+    name = f"{new}-{old.rpartition('-')[2]}"
+    service.start_as(name, step)
+    service.settle()
+    told = service.verify(*words)
+    assert (told["step"], told["dangers"]) == (step["id"], []), told
+    return told
+
+
+def begin(
+    service: Service, names: list[str], assignors: list[str], client: str
+) -> list[dict[str, Any]]:
+    service.begin(names, assignors)
+    return service.steps_of("library", "--to-client", client)
+
+
+def is_over(service: Service, client: str) -> None:
+    assert not service.errors()
+    assert service.inspect()["refusals"] == []
+    done = service.plan("--to-client", client)
+    assert (done["verdict"], done["exit_code"]) == ("done", 0)
+
+
+@ON_NEWEST
+def test_kafkajs_to_librdkafka_over_a_renamed_assigner(service: Service) -> None:
+    names = ["kafkajs-0", "kafkajs-1"]
+    wide, step = begin(service, names, ["RoundRobinAssigner"], "librdkafka")
+    assert (wide["target_list"], step["target_list"]) == (
+        ["roundrobin", "RoundRobinAssigner"], ["roundrobin"],
+    )  # fmt: skip
+    service.carry_out(wide, names)
+    assert service.inspect()["assignor"] == "roundrobin"
+    half = swap(service, "kafkajs-0", "confluent-kafka", step)
+    assert (named(half, "yes"), half["exit_code"]) == ({"confluent-kafka-0"}, 4)
+    end = swap(service, "kafkajs-1", "confluent-kafka", step)
+    assert (end["finished"], end["exit_code"]) == (True, 0)
+    is_over(service, "librdkafka")
+
+
+def copy_offsets(service: Service, lines: dict[str, str], folder: Path) -> None:
+    """Carry out the way without a stop, with Kafka's own tool as the plan prints it."""
+    terminal = Terminal(folder, service.broker)
+
+    def offsets(use: str) -> list[tuple[str, list[str]]]:
+        rows = terminal.run(lines[f"without a stop: {use}"]).stdout.splitlines()
+        return [(words[0], words[1:4]) for words in map(str.split, rows) if len(words) > 8]
+
+    committed = [row for _, row in offsets("see the offsets to copy")[1:]]
+    assert sorted(committed) == [[service.topic, str(n), str(n + 1)] for n in range(PARTITIONS)]
+    text = "".join(",".join(row) + "\n" for row in committed)
+    (folder / "offsets.csv").write_text(text)
+    new = f"{service.group}-franz-go"
+    for use in ("try the copy", "copy them"):
+        # The dry run has copied nothing.
+        assert new not in dict(offsets("watch both lags"))
+        said = terminal.run(lines[f"without a stop: {use}"]).stdout
+        assert said.count(new) == PARTITIONS
+    both = offsets("watch both lags")
+    assert sorted(row for group, row in both if group == new) == sorted(committed)
+    assert sorted(row for group, row in both if group == service.group) == sorted(committed)
+
+
+@ON_NEWEST
+def test_librdkafka_to_franz_go_over_a_stop(service: Service, tmp_path: Path) -> None:
+    names = ["confluent-kafka-0", "confluent-kafka-1"]
+    service.broker.produce(service.topic, {number: number + 1 for number in range(PARTITIONS)})
+    goal = ("--to-client", "franz-go")
+    service.begin(names, ["cooperative-sticky"])
+    blocked = service.plan(*goal, "--out", str(service.file))
+    assert (blocked["path"], blocked["exit_code"]) == ("library_stop", 3)
+    plan = service.plan(
+        *goal, "--ignore", "RB123", "--reason", "agreed", "--out", str(service.file)
+    )
+    assert (plan["next_step"], plan["exit_code"]) == (1, 0)
+    (step,) = plan["steps"]
+    copy_offsets(service, {one["use"]: one["line"] for one in step["commands"]}, tmp_path)
+    for name in names:
+        service.stop(name)
+    empty = service.verify()
+    brings = "with [cooperative-sticky] and franz-go in place of the old library"
+    assert empty["next"].startswith(f"start {', '.join(names)} {brings}")
+    for name in ("franz-go-0", "franz-go-1"):
+        service.start_as(name, step)
+    service.settle()
+    end = service.verify()
+    assert (end["finished"], end["exit_code"]) == (True, 0), end
+    is_over(service, "franz-go")
