@@ -11,8 +11,7 @@ from tests.kafka.administration import Administration
 from tests.kafka.broker import Broker
 from tests.kafka.connect import ConnectHost
 from tests.kafka.members import Members
-from tests.live_support.rollout import GroupOn, PlannedGroup, Service
-from tests.live_support.workers import Workers
+from tests.live_support.rollout import GroupOn, PlannedGroup, Service, Workers
 
 HERE = Path(__file__).parent
 Said = pytest.CaptureFixture[str]

@@ -22,8 +22,7 @@ from tests.kafka.rolling import Rolling
 from tests.kafka.service import properties_of
 from tests.live.obey import Process
 from tests.live.obey_world import LiveWorld
-from tests.live_support.rollout import LISTS
-from tests.live_support.terminal import REBAL, Shell, Terminal
+from tests.live_support.rollout import LISTS, REBAL, Shell, Terminal
 from tests.pages import Example
 
 MIXED = ["cooperative-sticky", "range"]

@@ -23,8 +23,7 @@ from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.members import Members
 from tests.kafka.processes import wait_for
 from tests.kafka.service import inspect, named
-from tests.live_support.rollout import LISTS, Plan
-from tests.live_support.workers import Workers, configure
+from tests.live_support.rollout import LISTS, Plan, Workers, configure
 
 NAMES = ("w0", "w1")
 EAGER = {"connect.protocol": "eager"}

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from tests.kafka.service import named
-from tests.live_support.rollout import BOTH_COORDINATORS, PARTITIONS, Service, gave_up, rule, texts
-from tests.live_support.terminal import Terminal
+from tests.live_support.rollout import (
+    BOTH_COORDINATORS,
+    PARTITIONS,
+    Service,
+    Terminal,
+    gave_up,
+    rule,
+    texts,
+)
 
 pytestmark = pytest.mark.usefixtures("other_clients")
 ON_BOTH = pytest.mark.parametrize("broker", BOTH_COORDINATORS, indirect=True)

@@ -1,17 +1,29 @@
 """A plan carried out on a live group: its texts used as they are, `verify` held to the truth.
 
-A `Service` is rolled out as the plan says, to its end.
+A `Service` is rolled out as the plan says, to its end; `Workers` are a Connect cluster; a
+`Terminal` runs printed commands as an operator types them.
 """
 
-from collections.abc import Callable, Sequence
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kafka import jars
 from tests.kafka.administration import Administration
+from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster
+from tests.kafka.connect import ConnectHost, Worker, wait_workers
 from tests.kafka.members import Member, Members
+from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
 from tests.kafka.service import answer, inspect, named, properties_of
 
@@ -239,3 +251,165 @@ def settings_of(step: dict[str, Any], name: str) -> dict[str, str]:
     if not FORMATS[family].endswith("properties"):
         return {"plan.text": text.encode().hex()}
     return properties_of(text)
+
+
+_JOINED = re.compile(
+    r"clientId=(\S+), groupId=(\S+)\] Joined group at generation (\d+) .*?"
+    r"connectorIds=\[(.*?)\], taskIds=\[(.*?)\], revokedConnectorIds=\[(.*?)\]"
+    r", revokedTaskIds=\[(.*?)\](?:, delay=(\d+))?"
+)
+
+
+class Workers:
+    """Workers in one JVM, restarted one after the other."""
+
+    def __init__(self, broker: Broker, host: ConnectHost, group: str) -> None:
+        self.broker = broker
+        self.group = group
+        self.running: dict[str, Worker] = {}
+        self._host = host
+
+    def start(self, name: str, settings: Mapping[str, str]) -> None:
+        self.running[name] = self._host.launch(self.broker, name, self.group, settings)
+
+    def restart(self, name: str, settings: Mapping[str, str]) -> None:
+        self.running[name].stop()
+        self.start(name, settings)
+        self.settle()
+
+    def settle(self) -> None:
+        for worker in self.running.values():
+            worker.wait_for("joined", timeout=60)
+        wait_workers(self.broker, list(self.running.values()))
+
+    def wait_quiet(self, seconds: float) -> None:
+        """Wait until no worker has joined a new generation for so long."""
+        seen, since = 0, time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal seen, since
+            if (newest := max(self.rebalances())) != seen:
+                seen, since = newest, time.monotonic()
+            return time.monotonic() - since >= seconds
+
+        wait_for(f"{seconds} s without a rebalance", quiet, timeout=60, every=0.3)
+
+    @property
+    def protocols(self) -> set[str | None]:
+        return {worker.protocol for worker in self.running.values()}
+
+    def end(self) -> None:
+        for worker in self.running.values():
+            worker.stop()
+
+    def rebalances(self) -> dict[int, dict[str, set[str]]]:
+        """What each worker (by client id) held after each generation, by its own log."""
+        seen: dict[int, dict[str, set[str]]] = {}
+        for client, generation, connectors, tasks, *_ in self._joins():
+            held = {*connectors.split(", "), *tasks.split(", ")} - {""}
+            seen.setdefault(int(generation), {})[client] = held
+        return seen
+
+    def delays(self) -> dict[int, int]:
+        """How long each generation keeps a lost worker's work for it, in ms, by the same log."""
+        seen: dict[int, int] = {}
+        for _, generation, *_, delay in self._joins():
+            seen[int(generation)] = max(int(delay or 0), seen.get(int(generation), 0))
+        return seen
+
+    def _joins(self) -> Iterator[tuple[str, ...]]:
+        """What workers of this group logged of each join: `_JOINED` without the group."""
+        log = self._host.process.log_path.read_text(errors="replace")
+        for client, group, *rest in _JOINED.findall(log):
+            if group == self.group:
+                yield client, *rest
+
+
+def configure(worker: Worker, connector: str, config: dict[str, str]) -> None:
+    """Create the connector, or give it another configuration, which restarts its tasks."""
+    wait_for(
+        f"{connector} to be configured",
+        lambda: worker.ask("PUT", f"/connectors/{connector}/config", config) is not None,
+        timeout=30,
+        every=0.3,
+    )
+
+
+REBAL = str(Path(sys.executable).with_name("rebal"))
+# Kafka's own tools, as its scripts start them.
+TOOLS = {
+    "kafka-configs.sh": ("broker-4.1.1", "kafka.admin.ConfigCommand"),
+    "kafka-acls.sh": ("tools-4.1.1", "org.apache.kafka.tools.AclCommand"),
+    "kafka-consumer-groups.sh": (
+        "tools-4.1.1",
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    ),
+    "kafka-features.sh": ("tools-4.1.1", "org.apache.kafka.tools.FeatureCommand"),
+}
+
+
+class Shell:
+    """Runs rebal in a folder of its own, without the environment's own settings."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        self.folder = folder
+        self.broker = broker
+
+    def __call__(self, *words: str, code: int, **env: str) -> str:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("REBAL_")}
+        done = subprocess.run(
+            [REBAL, *words],
+            cwd=self.folder,
+            env=clean | {"REBAL_BOOTSTRAP": self.broker.bootstrap} | env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def json(self, *words: str, code: int) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self(*words, "-o", "json", code=code))
+        assert answer["exit_code"] == code
+        return answer
+
+
+class Terminal(Shell):
+    """Runs printed lines as they stand, in bash, with rebal and Kafka's own tools on the PATH."""
+
+    def __init__(self, folder: Path, broker: Broker) -> None:
+        super().__init__(folder, broker)
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        (self.bin / "rebal").symlink_to(REBAL)
+        java = jars.tool("java")
+        assert java is not None
+        for name, (artifacts, tool) in TOOLS.items():
+            script = self.bin / name
+            words = shlex.join([java, "-Xmx96m", "-XX:TieredStopAtLevel=1", "-cp"])
+            classes = shlex.quote(jars.classpath(artifacts))
+            script.write_text(f'#!/bin/sh\nexec {words} {classes} {tool} "$@"\n')
+            script.chmod(0o755)
+
+    def env(self) -> dict[str, str]:
+        """Its environment, in which nothing names a broker."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("REBAL_")}
+        return clean | {"PATH": f"{self.bin}:{os.environ['PATH']}", "COLUMNS": "40"}
+
+    def run(self, line: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run a printed line; rebal must not call it wrong, and Kafka's tools must take it."""
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=self.folder, env=self.env() | env, capture_output=True,
+            text=True, check=False, timeout=120,
+        )  # fmt: skip
+        good = (0, 3, 4) if line.startswith("rebal ") else (0,)
+        assert done.returncode in good, f"{line}\n{done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+    def last(self, line: str, **env: str) -> str:
+        """Run a line, and return the command on the last line of its screen."""
+        screen = self.run(line, **env).stdout.rstrip().splitlines()
+        return screen[-1].partition("rebal ")[1] + screen[-1].partition("rebal ")[2]
