@@ -13,8 +13,8 @@ Controllers and brokers are taken to have one clock.
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+# A smaller difference changes no order: members join, leave and commit in seconds.
 MATERIAL: Final = timedelta(seconds=2)
-"""A smaller difference changes no order: members join, leave and commit in seconds."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -52,13 +52,13 @@ _ERRORS: Final = """
 # Interned: msgspec leaves out a field whose value is the same object as its default.
 _NAMES: Final = tuple(map(sys.intern, _ERRORS.split()))
 
+# The errors of JoinGroup after which a client stops; the first alone is about assignor lists.
 JOIN_REJECTIONS: Final = (
     "INCONSISTENT_GROUP_PROTOCOL",
     "INVALID_SESSION_TIMEOUT",
     "GROUP_MAX_SIZE_REACHED",
     "FENCED_INSTANCE_ID",
 )
-"""The errors of JoinGroup after which a client stops; the first alone is about assignor lists."""
 
 _T = TypeVar("_T")
 ConnectKind = Literal["unreachable", "timeout", "authentication", "tls", "protocol", "token"]

@@ -12,8 +12,8 @@ from select import select
 from stat import S_ISFIFO
 from typing import IO, Final
 
+# The most bytes of a text; a snapshot of a hundred thousand members has fewer.
 MOST: Final = 1 << 27
-"""The most bytes of a text; a snapshot of a hundred thousand members has fewer."""
 _PATIENCE: float = 3.0
 _PART: Final = 1 << 20
 _BUFFER: Final = 1 << 18

@@ -221,14 +221,13 @@ def parse_jaas(text: str, mechanism: str | None) -> dict[str, str]:
             f"sasl.jaas.config: {module} does not serve sasl.mechanism={mechanism}: "
             f"it serves {' and '.join(_MODULES[module])}."
         )
-    options = {key: _unquote(value) for key, value in _OPTION.findall(match["options"])}
+    options = {
+        key: re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL) if text[0] in "\"'" else text
+        for key, text in _OPTION.findall(match["options"])
+    }
     if _MODULES[module] == (OAUTHBEARER,):
         return of_jaas(options)
     for needed in ("username", "password"):
         if needed not in options:
             raise SettingError(f"sasl.jaas.config: {module} needs {needed}=….")
     return {f"sasl.{name}": options[name] for name in ("username", "password")}
-
-
-def _unquote(value: str) -> str:
-    return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL) if value[0] in "\"'" else value

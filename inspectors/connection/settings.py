@@ -158,8 +158,9 @@ def typed(settings: Settings) -> dict[str, Any]:
     protocol = settings.get("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in _PROTOCOLS:
         raise SettingError(f"security.protocol: expected one of {', '.join(_PROTOCOLS)}.")
-    by_sasl = protocol.startswith("SASL_") or "security.protocol" not in settings
-    if by_sasl and settings.get("sasl.mechanism") == auth.MSK_IAM:
+    if settings.get("sasl.mechanism") == auth.MSK_IAM and (
+        protocol.startswith("SASL_") or "security.protocol" not in settings
+    ):
         _mechanism(auth.MSK_IAM)
     made: dict[str, Any] = {"protocol": protocol}
     if protocol.startswith("SASL_"):

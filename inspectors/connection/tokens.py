@@ -16,8 +16,6 @@ from rebal.inspectors.files import read_text
 _USED: Final = 0.8
 _MOST: Final = 1 << 20
 _ASSUMED_LIFE: Final = 300.0
-# RFC 6750, section 2.1; a SASL message must contain nothing else.
-_TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
 class Token(Secretive, frozen=True):
@@ -87,7 +85,8 @@ def _from_endpoint(oauth: OAuth, timeout: float) -> Token:
 
 
 def _token(text: object, life: float | None, problem: str) -> Token:
-    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+    # RFC 6750, section 2.1; a SASL message must contain nothing else.
+    if not isinstance(text, str) or not re.fullmatch(r"[A-Za-z0-9\-._~+/]+=*", text):
         raise ConnectError(f"{problem}.", "token")
     now = time.time()
     expires = _claimed_end(text) or now + (life or _ASSUMED_LIFE)

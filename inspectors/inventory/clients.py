@@ -21,8 +21,6 @@ from rebal.inspectors.inventory.documents import ConfigDocument, Environment, Fl
 _CLASSIC_ONLY: Final = ("heartbeat.interval.ms", "session.timeout.ms")
 # Names that frameworks give the same settings; their values have a unit (Spring, Go).
 _SPANS: Final = {_CLASSIC_ONLY[1]: "session timeout", "max.poll.interval.ms": "poll interval"}
-# Settings that decide no list and no group.
-_TIMES_AND_SERVERS: Final = (*_CLASSIC_ONLY, *_SPANS, *_SPANS.values(), "bootstrap.servers")
 # Settings by the letters of a key's last words.
 _KEYS: Final = {
     "partitionassignmentstrategy": "partition.assignment.strategy",
@@ -97,8 +95,8 @@ Dates: TypeAlias = tuple[datetime | None, datetime | None]
 Part: TypeAlias = tuple[str, Dates, ConfigDocument]
 # Settings by the words before their own; None: set, to a value that is not known.
 _Scopes: TypeAlias = dict[_Path, dict[str, str | None]]
+# The end of a note on a consumer that is read whole.
 OF_A_PROFILE: Final = " is valid only while that profile is active, which the files do not show."
-"""The end of a note on a consumer that is read whole."""
 
 
 class Place:
@@ -300,7 +298,11 @@ def _client(path: _Path, scopes: _Scopes, beside: Flat, place: Place) -> Iterato
     shared = [values for values in above if "group.id" not in values]
     known = {name: value for each in (*shared, scopes[path]) for name, value in each.items()}
     for name, value in known.items():
-        if value is None and name not in _TIMES_AND_SERVERS:
+        # Times and servers decide no list and no group.
+        if value is None and name not in (
+            *(*_CLASSIC_ONLY, *_SPANS, *_SPANS.values()),
+            "bootstrap.servers",
+        ):
             place.note(f"sets {name} from a placeholder whose value is not known")
     if None in (
         known.get(each, "") for each in ("partition.assignment.strategy", "group.protocol")

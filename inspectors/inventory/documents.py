@@ -171,7 +171,6 @@ class Environment:
         )
 
 
-_QUOTED: Final = re.compile(r"\A(['\"])(.*)\1\Z", re.DOTALL)
 ENDINGS: Final = ("properties", "yaml", "yml", "json", "conf", "cfg", "env", "toml")
 # Files that a program or tool reads together: the base, and what is laid over it by name.
 LAYER: Final = re.compile(
@@ -258,8 +257,7 @@ def _items(tree: Tree, depth: int) -> Iterator[Tree]:
 
 def _by_profile(flat: Flat, named: str | None) -> list[ConfigDocument]:
     """Return the settings as those of every profile, and those of each one of Quarkus."""
-    keys = ("spring.config.activate.on-profile", "spring.profiles")
-    spring = next((flat[key] for key in keys if key in flat), named)
+    spring = flat.get("spring.config.activate.on-profile", flat.get("spring.profiles", named))
     own: dict[str | None, Flat] = {spring: {}}
     for key, value in flat.items():
         quarkus = re.fullmatch(r"%\{?([\w,-]+)\}?\.(.+)", key)
@@ -362,7 +360,12 @@ def _properties(text: str, profile: str | None) -> list[ConfigDocument]:
     for _, line in logical_lines(text):
         # Logstash writes `key => "value"`.
         key, raw = key_and_value(line.removeprefix("export "))
-        value = _QUOTED.sub(r"\2", raw.removeprefix("=>").removeprefix(">").strip())
+        value = re.sub(
+            r"\A(['\"])(.*)\1\Z",
+            r"\2",
+            raw.removeprefix("=>").removeprefix(">").strip(),
+            flags=re.DOTALL,
+        )
         if line[0] == "}":
             del blocks[-1:]
         if re.match(r"[#!]---\s*\Z", line):

@@ -142,8 +142,9 @@ def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[De
     whole, dates = Place(_title(source, resource), notes), _dates(source, resource)
     settings: dict[str, list[Part]] = {}
     for key, found in _settings_files(mapping(resource.get("data")), whole, "has"):
-        parts = [(f"{whole.where}, {key}", dates, document) for document in found]
-        settings.setdefault(process_of(key), []).extend(parts)
+        settings.setdefault(process_of(key), []).extend(
+            (f"{whole.where}, {key}", dates, document) for document in found
+        )
     for process in settings.values():
         yield from consumers_of(process, notes)
 

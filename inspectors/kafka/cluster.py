@@ -23,10 +23,10 @@ from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
+# The errors of a coordinator that does not hold the group yet, or no longer.
 MOVED: Final = frozenset(
     {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
 )
-"""The errors of a coordinator that does not hold the group yet, or no longer."""
 # OFFSET_NOT_AVAILABLE: a new leader does not know yet how far its followers are (KIP-207).
 _RETRY: Final = MOVED | {"OFFSET_NOT_AVAILABLE"}
 # The newest metadata.version of each release (Kafka's MetadataVersion.LATEST_PRODUCTION).
@@ -115,7 +115,7 @@ class RawCluster:
         # Report settings that cannot be loaded before any network error.
         to_kafka_python(config)
         last: OSError | RequestError | None = None
-        known = [(host, port) for host, port, _ in self.brokers.values()]
+        known = ((host, port) for host, port, _ in self.brokers.values())
         servers = list(dict.fromkeys((*config.servers, *known)))
         turn = 0
         for turn in range(_CONNECT_ROUNDS):

@@ -65,13 +65,13 @@ def describe(
         RequestError: GROUP_ID_NOT_FOUND (no such group), GROUP_AUTHORIZATION_FAILED, or no answer.
         ConnectError: the cluster cannot be reached.
     """
-
-    def ask(connection: BrokerConnection, broker: int) -> Described:
-        return unless_error(
+    return cluster.on_coordinator(
+        group_id,
+        deadline,
+        lambda connection, broker: unless_error(
             describe_many(connection, broker, [group_id], deadline, operations=operations)[group_id]
-        )
-
-    return cluster.on_coordinator(group_id, deadline, ask)
+        ),
+    )
 
 
 def describe_many(
@@ -244,7 +244,6 @@ def _worker(member: Any) -> Member:
 
 
 def _new_group(group: Any, broker: int, kind: GroupType) -> Described:
-    """Return a group of KIP-848, KIP-932 (share) or KIP-1071 (streams)."""
     return Described(
         group_id=group.group_id,
         type=kind,
@@ -361,8 +360,8 @@ _SEVERAL_GROUPS: Final = 8
 _LAST_NAMED: Final = 9
 
 
+# Topic and partition → committed offset; None where there is none.
 Offsets = Mapping[tuple[str, int], int | None]
-"""Topic and partition → committed offset; None where there is none."""
 
 
 def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Offsets:
@@ -372,11 +371,13 @@ def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Off
         ConnectError: no broker can be reached.
         RequestError: the coordinator's error, or no answer in time.
     """
-
-    def ask(connection: BrokerConnection, _: int) -> Offsets:
-        return unless_error(offsets_of_many(connection, [group_id], deadline)[group_id])
-
-    return raw.on_coordinator(group_id, deadline, ask)
+    return raw.on_coordinator(
+        group_id,
+        deadline,
+        lambda connection, _: unless_error(
+            offsets_of_many(connection, [group_id], deadline)[group_id]
+        ),
+    )
 
 
 def offsets_of_many(

@@ -63,7 +63,7 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
         ConnectError: the cluster cannot be reached (a rejected login is a row).
     """
     with RawCluster(config, Deadline(config.timeout_ms)) as raw:
-        found = _Examination(config, raw, group)
+        found = _Examination(raw, group)
         rows = tuple(found.rows())
         return DoctorReport(
             bootstrap=config.bootstrap,
@@ -87,8 +87,7 @@ class _Unavailable(Exception):  # noqa: N818 - a result of a trial, not a fault
 
 
 class _Examination:
-    def __init__(self, config: ClusterConfig, raw: RawCluster, group: str | None) -> None:
-        self._config = config
+    def __init__(self, raw: RawCluster, group: str | None) -> None:
         self._raw = raw
         self._group = group
         self._session = Session(raw)
@@ -186,7 +185,7 @@ class _Examination:
             available=available,
             why=why.rstrip("."),
             adds=adds,
-            grant=acl(self._config, *grant) if grant else "",
+            grant=acl(self._raw.config, *grant) if grant else "",
         )
 
     def _log_in(self) -> str:
@@ -264,8 +263,9 @@ class _Examination:
         return f"{len(settings)} settings of broker {broker}"
 
     def _probe(self) -> str:
-        broker = self._raw.any(self._raw.deadline())
-        if not broker.supports(request_class("JoinGroup"), MIN_VERSION):
+        if not self._raw.any(self._raw.deadline()).supports(
+            request_class("JoinGroup"), MIN_VERSION
+        ):
             raise _Unavailable(
                 Tri.NO, f"the broker has no JoinGroup v{MIN_VERSION} (Kafka 2.3)", right=False
             )

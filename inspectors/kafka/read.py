@@ -27,7 +27,7 @@ from rebal.inspectors.kafka.probe import probe_group, probe_groups, undescribed
 from rebal.inspectors.kafka.reload import Fetches, offsets_partition
 from rebal.inspectors.kafka.session import Session, connect
 from rebal.inspectors.kafka.snapshots import assignors_to_ask, snapshots, with_probe
-from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
+from rebal.inspectors.kafka.wire import Deadline
 
 Answers = dict[str, GroupSnapshot | GroupFailure]
 _OF_BROKERS: Final = frozenset(
@@ -180,15 +180,14 @@ def read_group(
         RequestError: the group cannot be described.
         ConnectError: the connection is lost for good.
     """
-
-    def ask(connection: BrokerConnection, broker: int) -> GroupLook:
-        return unless_error(
+    look = session.raw.on_coordinator(
+        group_id,
+        deadline,
+        lambda connection, broker: unless_error(
             look_at(connection, broker, [group_id], deadline, lambda: deadline)[group_id]
-        )
-
-    (snapshot,) = snapshots(
-        session, [session.raw.on_coordinator(group_id, deadline, ask)], lambda: deadline
+        ),
     )
+    (snapshot,) = snapshots(session, [look], lambda: deadline)
     if probe:
         answer = probe_group(
             session.raw, snapshot, assignors_to_ask(snapshot.group.assignor, assignors)
@@ -284,8 +283,9 @@ def _probed(
                 found[name] = merge(with_probe(session, one, probes[name], fetches), ())
     except RequestError as error:
         # What is stored is not asked for either: the broker would delay each group.
-        refused = undescribed(error)
-        found |= {one.group.group_id: merge(replace(one, probe=refused), ()) for one in batch}
+        found |= {
+            one.group.group_id: merge(replace(one, probe=undescribed(error)), ()) for one in batch
+        }
     except ConnectError as error:
         names = [one.group.group_id for one in batch if one.group.group_id not in found]
         found |= {name: failure_of(name, error, session.raw.deadline()) for name in names}
@@ -321,8 +321,10 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
 def _ends_of(topics: Sequence[Topic], session: Session) -> dict[str, tuple[int | None, ...]]:
     """Return the log end offsets of all partitions that a group may read."""
     wanted = {one.name: range(one.partitions) for one in topics if one.name not in _OF_BROKERS}
-    asked = [(name, number) for name, numbers in wanted.items() for number in numbers]
-    found = session.ends(asked, session.raw.deadline())
+    found = session.ends(
+        [(name, number) for name, numbers in wanted.items() for number in numbers],
+        session.raw.deadline(),
+    )
     return {
         name: tuple(found.get((name, number)) for number in numbers)
         for name, numbers in wanted.items()

@@ -31,7 +31,6 @@ _ONE_OFFSET: Final = 1
 _ISOLATION: Final = 2
 _THREADS: Final = 16
 _PAUSE: Final = 0.05
-_MOVED: Final = frozenset({"NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH"})
 _Answers = dict[TopicPartition, int | RequestError]
 # A controller that does not answer delays a look by so much of its time.
 _SHARE: Final = 8
@@ -152,7 +151,12 @@ class Session:
         left = list(partitions)
         while left:
             found |= self._of_leaders(left, timestamp, isolation, deadline)
-            left = [each for each in left if getattr(found[each], "name", "") in _MOVED]
+            left = [
+                each
+                for each in left
+                if getattr(found[each], "name", "")
+                in ("NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH")
+            ]
             for topic, _ in left:
                 self._known.pop(topic, None)
             if deadline.left() < _PAUSE:

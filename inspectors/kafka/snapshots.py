@@ -5,7 +5,7 @@ offsets and settings of all groups are asked for together. What cannot be read b
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec.structs import replace
@@ -126,7 +126,6 @@ def _lag(
     offsets: Offsets | RequestError,
     ends: Mapping[TopicPartition, int] | RequestError | ConnectError,
 ) -> tuple[Lags, list[str]]:
-    """Return the lag of what the group owns or has committed, or a note on why it was not read."""
     if isinstance(offsets, RequestError | ConnectError):
         return NO_LAG, [f"lag was not read: {reason_of(offsets)}"]
     if isinstance(ends, RequestError | ConnectError):
@@ -329,6 +328,4 @@ def _noted(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
 
 
 def _moment(ms: int | None) -> datetime | None:
-    if ms is None or not 0 <= ms < _YEAR_10000:
-        return None
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    return clock.moment(ms * 1000) if ms is not None and 0 <= ms < _YEAR_10000 else None

@@ -310,8 +310,6 @@ class OtherClients:
             self._list(family, group_id)
         seen = observed(shown, evidence, where, software)
         match kind:
-            case "setting":
-                pass
             case "rejected":
                 self._refuse(shown, program, evidence, where, software)
             case "misused":

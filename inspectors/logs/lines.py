@@ -46,8 +46,8 @@ _LIST: Final = re.compile(rb'\s*(?:\{\s*"(?:events|logEvents|[rR]ecords)":\s*)?\
 _LONGEST_ENTRY: Final = 100_000
 _NO_TIME_PREFIX: Final = 400
 NO_OFFSET: Final = timedelta(0)
+# The zone of times that have none: an offset from UTC, a time zone, or None (not known).
 Zone = timedelta | tzinfo | None
-"""The zone of times that have none: an offset from UTC, a time zone, or None (not known)."""
 
 
 class Stamp(NamedTuple):
@@ -270,6 +270,13 @@ def origin(log: str, broker: str) -> str:
     return f"{folder}{separator}{own} {broker}"
 
 
+# The meaning of a line for one member or group.
+#
+# given: the coordinator made a member id. sent: a join with a list is sent. joined: it was
+# accepted. left: by request. expired: no heartbeat in time. rebalanced: a generation began. loaded:
+# the coordinator loaded the group. converted: between the classic and the consumer protocol, or why
+# not. member: a line that only names a member. named: it shows its client too. The others belong to
+# `inspectors.logs.families`.
 Kind = Literal[
     "given",
     "sent",
@@ -286,14 +293,6 @@ Kind = Literal[
     "identity",
     "misused",
 ]
-"""The meaning of a line for one member or group.
-
-given: the coordinator made a member id. sent: a join with a list is sent. joined: it was accepted.
-left: by request. expired: no heartbeat in time. rebalanced: a generation began. loaded: the
-coordinator loaded the group. converted: between the classic and the consumer protocol, or why not.
-member: a line that only names a member. named: it shows its client too. The others belong to
-`inspectors.logs.families`.
-"""
 # The program's name before a line: `kubectl logs --prefix`, docker compose's, and whatever stands
 # before librdkafka's own format, but for times.
 _NAME: Final = re.compile(r"(.*?)%[0-7]\|(\d{9,11}\.\d{3})\||(\[pod/[^\]\s]+\]|[\w.-]+ +\|) ")
@@ -423,8 +422,10 @@ def shown_by(table: Iterable[Form], text: str) -> Shown | None:
     """Return the first form of the table that the line has."""
     for form in table:
         if match := form.pattern.search(text):
-            values = match.groupdict("").items()
-            return Shown(form, {k.rstrip("_"): v for k, v in values if v not in _NONE})
+            return Shown(
+                form,
+                {k.rstrip("_"): v for k, v in match.groupdict("").items() if v not in _NONE},
+            )
     return None
 
 

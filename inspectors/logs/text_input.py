@@ -58,7 +58,6 @@ class TextInput:
                 raise DocumentError(f"{self.name}: holds no text; check the path.")
 
     def _parts(self, method: Literal["read", "readline"], size: int) -> Iterator[bytes]:
-        """Yield what the stream's `method` returns for `size`, until the stream ends."""
         source = self._source
         try:
             if not isinstance(source, Path):

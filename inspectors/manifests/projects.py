@@ -63,8 +63,9 @@ class Projects:
             yield Named(managed, value(text))
         # Spring Boot's parent reads the version of Kafka's packages from this property.
         override = sheet.properties.get("kafka.version")
-        boot = "org.springframework.boot:spring-boot-starter-parent"
-        if override and any(bom.name == boot for bom in sheet.boms):
+        if override and any(
+            bom.name == "org.springframework.boot:spring-boot-starter-parent" for bom in sheet.boms
+        ):
             yield Named(CLIENTS, value(override), gives=True)
         for bom in sheet.boms:
             yield Named(value(bom.name), value(bom.version), gives=True)

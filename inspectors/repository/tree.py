@@ -29,8 +29,6 @@ _SKIPPED: Final = (
     *("tests", "testdata"),
 )
 _LARGEST: Final = 64 << 20
-# A regular file as `git ls-tree` prints it; a symbolic link has the mode 120000.
-_FILE: Final = re.compile(r"(?:\A|\0)100\d{3} blob (\w+) +(\S+)\t([^\0]+)")
 
 
 class Tree(Record, frozen=True, kw_only=True):
@@ -97,7 +95,10 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
     # Git prints BAD for contents that the clone lacks; only those of files to read count.
     blobs = {
         into / name: blob
-        for blob, size, name in _FILE.findall(listing)
+        # A regular file; a symbolic link has the mode 120000.
+        for blob, size, name in re.findall(
+            r"(?:\A|\0)100\d{3} blob (\w+) +(\S+)\t([^\0]+)", listing
+        )
         if is_read(PurePosixPath(name)) and (not size.isdigit() or int(size) <= _LARGEST)
     }
     asked = "".join(f"{blob}\n" for blob in blobs.values())

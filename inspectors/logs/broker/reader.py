@@ -125,10 +125,14 @@ def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> Lo
                     continue
                 broker_id = int(match[1])
                 if broker_id not in parts:
-                    whose = origin(source.name, f"broker {broker_id}")
                     parts[broker_id] = Part(
                         source,
-                        LogRead(log=source.name, origin=whose, kind="broker", broker_id=broker_id),
+                        LogRead(
+                            log=source.name,
+                            origin=origin(source.name, f"broker {broker_id}"),
+                            kind="broker",
+                            broker_id=broker_id,
+                        ),
                     )
                 part, shown = parts[broker_id], shown_by(_LINES, match[2])
                 part.take(line.stamp)

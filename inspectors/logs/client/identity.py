@@ -47,8 +47,8 @@ _MAY_DIFFER: Final = (
     "upgrade_from",
 )
 
+# The member ids of one client id that a leader printed, and those that were new.
 Roster = tuple[frozenset[str], frozenset[str]]
-"""The member ids of one client id that a leader printed, and those that were new."""
 _Track = tuple[str, str, str | None, bool]
 _Answer = Config | Lookup
 
@@ -57,7 +57,8 @@ class Lives:
     """The clients of one program in one stream, and the configuration of each.
 
     `events` are its lines as far as they are known now; `resolve` binds configurations to them
-    after the whole stream was read.
+    after the whole stream was read. `rejections` has the configuration of each client whose
+    rejection is the event of a number that `add` returned.
     """
 
     def __init__(self) -> None:
@@ -68,10 +69,10 @@ class Lives:
         self._unnamed: list[int] = []
         self._named: dict[str, list[int] | None] = {}
         self._members: dict[tuple[str, str], _Answer] = {}
-        self._rejections: dict[int, _Answer] = {}
+        self.rejections: dict[int, _Answer] = {}
 
     def add(self, event: ClientLine) -> int:
-        """Add an event and return its number, for `of_rejection`."""
+        """Add an event and return its number, for `rejections`."""
         if event.kind == "joined" and not event.member_id:
             event = event._replace(member_id=_nameless(event.client_id))
         if event.kind == "subscribed":
@@ -146,16 +147,13 @@ class Lives:
         """Return the configuration of the member."""
         return self._members.get((group_id, member_id or _nameless(client_id)), Lookup.NONE)
 
-    def of_rejection(self, number: int) -> Config | Lookup:
-        """Return the configuration of the client whose rejection is event `number`, as `add`
-        returned it.
-        """
-        return self._rejections.get(number, Lookup.NONE)
-
     def joined(self, group_id: str, client_id: str) -> set[str]:
         """Return the member ids that joined with this client id."""
-        key = ("joined", group_id, client_id)
-        return {e.member_id for e in self.events if (e.kind, e.group_id, e.client_id) == key}
+        return {
+            e.member_id
+            for e in self.events
+            if (e.kind, e.group_id, e.client_id) == ("joined", group_id, client_id)
+        }
 
     def resolve(self) -> None:
         """Bind configurations to members; call it once, after the last event."""
@@ -181,7 +179,7 @@ class Lives:
         for key, walk in walks.items():
             walk.finish()
             self._members |= {(key[0], name): answer for name, answer in walk.members.items()}
-            self._rejections |= walk.rejections
+            self.rejections |= walk.rejections
 
 
 def _nameless(client_id: str) -> str:
@@ -241,8 +239,9 @@ class _Walk:
     def finish(self) -> None:
         """Judge the last events, and then what rests on the order of the lines."""
         self.end()
-        unsure = self._by_order if self._order.is_mixed else self._order.unsure
-        self.members |= dict.fromkeys(unsure, Lookup.AMBIGUOUS)
+        self.members |= dict.fromkeys(
+            self._by_order if self._order.is_mixed else self._order.unsure, Lookup.AMBIGUOUS
+        )
 
     def end(self) -> None:
         """Judge the events since the start, then reset the state."""
@@ -435,16 +434,13 @@ def _one_of(candidates: Sequence[Config]) -> _Answer:
 
 def _prints_given(config: Config) -> bool:
     """Return whether the client prints its given member id; True if its version is not known."""
-    numbers = (config.version or "").split(".")[:2]
-    if len(numbers) < 2 or not all(each.isdecimal() for each in numbers):
-        return True
-    return (int(numbers[0]), int(numbers[1])) >= _PRINTS_GIVEN
+    numbers = re.match(r"(\d+)\.(\d+)(?:\.|$)", config.version or "")
+    return numbers is None or (int(numbers[1]), int(numbers[2])) >= _PRINTS_GIVEN
 
 
 _UUID: Final = r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # Clocks of two hosts differ by less.
 _SKEW: Final = timedelta(seconds=2)
-_Client = tuple[Lives, str, str, str | None]
 
 
 class _Moment(NamedTuple):
@@ -483,7 +479,7 @@ class Rosters:
             lambda: defaultdict(list)
         )
         # The first request since the client's last answer, and the last one.
-        self._asked: dict[_Client, tuple[_Moment, _Moment]] = {}
+        self._asked: dict[tuple[Lives, str, str, str | None], tuple[_Moment, _Moment]] = {}
         self._joins: dict[Lives, list[_Join]] = defaultdict(list)
         self._clusters: dict[Lives, set[str]] = defaultdict(set)
 

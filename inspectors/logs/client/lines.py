@@ -100,8 +100,7 @@ class Configs:
             return None
         if begun.of == "Streams":
             self._streams.append(block)
-            return None
-        if block["group.id"] in _UNSET:
+        if begun.of == "Streams" or block["group.id"] in _UNSET:
             return None
         instance_id = block.get("group.instance.id")
         worker = begun.of == "Distributed"
@@ -326,8 +325,6 @@ _PATTERNS: Final = tuple(
         *_WITHOUT_CONTEXT,
     )
 )
-# Each member of a leader's line, before its assignment.
-_MEMBER: Final = re.compile(r"(?:^|\), )(.+?)=Assignment\(")
 
 
 class ClientLine(NamedTuple):
@@ -389,7 +386,13 @@ def event_of(text: str) -> ClientLine | None:
                 reason=fields.get("reason"),
                 error=(match.lastgroup or "") if kind == "rejected" else "",
                 cluster_id=fields.get("cluster_id", ""),
-                roster=tuple(map(intern, _MEMBER.findall(fields.get("roster") or ""))),
+                # Each member of a leader's line, before its assignment.
+                roster=tuple(
+                    map(
+                        intern,
+                        re.findall(r"(?:^|\), )(.+?)=Assignment\(", fields.get("roster") or ""),
+                    )
+                ),
                 upgrade_from=fields.get("upgrade_from"),
                 value=fields.get("value", ""),
             )

@@ -419,7 +419,7 @@ def _texts(wrappers: Wrappers, raws: Iterator[tuple[int, bytes]]) -> Iterator[Lo
 def _rejection(
     event: ClientLine, program: _Program, evidence: Evidence, number: int, where: Where
 ) -> Refused:
-    found = program.lives.of_rejection(number)
+    found = program.lives.rejections.get(number)
     config = found if isinstance(found, Config) else None
     return Refused(
         **where,
