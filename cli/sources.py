@@ -29,7 +29,7 @@ from rebal.groups.errors import RebalError
 from rebal.groups.evidence.logs import log_coverage
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, GroupState
-from rebal.inspectors.logs.text_input import files_in
+from rebal.inspectors.files import files_in
 from rebal.planner.facts import listed, names
 
 if TYPE_CHECKING:

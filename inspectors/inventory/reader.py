@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from rebal.groups.errors import DocumentError
 from rebal.groups.evidence.observations import Declared
 from rebal.groups.model import Record
+from rebal.inspectors.files import TextInput, files_in
 from rebal.inspectors.inventory.clients import Part, consumers_of
 from rebal.inspectors.inventory.documents import (
     ENDINGS,
@@ -23,7 +24,6 @@ from rebal.inspectors.inventory.documents import (
     process_of,
 )
 from rebal.inspectors.inventory.kubernetes import Resource, workloads_in
-from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _LARGEST_FILE: Final = 64 * 1024 * 1024
 _MOST_FILES: Final = 5000

@@ -10,7 +10,7 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from rebal.inspectors.connection.auth import OAuth
 from rebal.inspectors.connection.config import ClusterConfig
-from rebal.inspectors.connection.tokens import forget, token_of
+from rebal.inspectors.connection.translate import forget, token_of
 from rebal.inspectors.errors import ConnectError
 
 

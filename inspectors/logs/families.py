@@ -33,8 +33,8 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, Software
 from rebal.inspectors.errors import JOIN_REJECTIONS
+from rebal.inspectors.files import TextInput
 from rebal.inspectors.logs.lines import Part, Shown, Zone, forms, observed, shown_by, split
-from rebal.inspectors.logs.text_input import TextInput
 
 _NOT_SET: Final = "(not-set)"
 _BEGIN, _END = "Client configuration", "Default topic configuration"

@@ -27,7 +27,7 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, Record, Software, Source
 from rebal.inspectors import clock
-from rebal.inspectors.logs.text_input import TextInput
+from rebal.inspectors.files import TextInput
 
 _TIME: Final = re.compile(
     r"(?<!\d)(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from rebal.groups.commands import Command
 from rebal.inspectors.connection.config import ClusterConfig, config_path, parse_servers, resolve
 from rebal.inspectors.connection.properties import parse_properties
-from rebal.inspectors.connection.tokens import token_of
-from rebal.inspectors.connection.translate import to_confluent, to_kafka_python, words_of
+from rebal.inspectors.connection.translate import to_confluent, to_kafka_python, token_of, words_of
 from rebal.inspectors.errors import SettingError
 from rebal.planner.commands import Given
 from tests.tables import table

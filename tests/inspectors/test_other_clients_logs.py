@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Refused
+from rebal.inspectors.files import TextInput
 from rebal.inspectors.logs.broker.reader import read_broker_log
 from rebal.inspectors.logs.families import OtherClients
 from rebal.inspectors.logs.lines import LogReading
-from rebal.inspectors.logs.text_input import TextInput
 from tests.inspectors.logs import DATA, of_kind, read_clients
 from tests.tables import table
 

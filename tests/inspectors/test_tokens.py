@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from rebal.inspectors.connection import tokens
+from rebal.inspectors.connection import translate
 from rebal.inspectors.connection.auth import URL, OAuth
 from rebal.inspectors.errors import ConnectError
 from tests.kafka.issuer import Issuer, token
@@ -35,7 +35,7 @@ def client(issuer: Issuer, **more: object) -> OAuth:
 
 def refused(oauth: OAuth, timeout: float = 5) -> str:
     with pytest.raises(ConnectError) as error:
-        tokens.token_of(oauth, timeout)
+        translate.token_of(oauth, timeout)
     assert error.value.kind == "token"
     text = str(error.value)
     assert SECRET not in text
@@ -50,28 +50,28 @@ def test_a_token_serves_for_four_fifths_of_its_life(
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     oauth = client(issuer)
-    first = tokens.token_of(oauth, 5)
-    assert tokens.token_of(oauth, 5) is first
+    first = translate.token_of(oauth, 5)
+    assert translate.token_of(oauth, 5) is first
     assert len(issuer.asked) == 1
     assert repr(first) == "Token([secret])"
     monkeypatch.setattr(time, "time", lambda: now + 46)
-    assert tokens.token_of(oauth, 5) is first
+    assert translate.token_of(oauth, 5) is first
     monkeypatch.setattr(time, "time", lambda: now + 49)
-    renewed = tokens.token_of(oauth, 5)
+    renewed = translate.token_of(oauth, 5)
     assert renewed.expires > first.expires
     assert len(issuer.asked) == 2
-    tokens.forget(oauth)
-    last = tokens.token_of(oauth, 5)
+    translate.forget(oauth)
+    last = translate.token_of(oauth, 5)
     assert len(issuer.asked) == 3
     # It must be valid until the operation ends.
     monkeypatch.setattr(time, "time", lambda: last.expires - 19)
-    assert tokens.token_of(oauth, 18) is last
-    assert tokens.token_of(oauth, 20) is not last
+    assert translate.token_of(oauth, 18) is last
+    assert translate.token_of(oauth, 20) is not last
 
 
 def test_the_login_is_encoded_where_that_is_asked_for(issuer: Issuer) -> None:
-    tokens.token_of(client(issuer), 5)
-    tokens.token_of(client(issuer, encode=True, scope="a b"), 5)
+    translate.token_of(client(issuer), 5)
+    translate.token_of(client(issuer, encode=True, scope="a b"), 5)
     plain, encoded = (
         base64.b64decode(asked["authorization"].removeprefix("Basic ")).decode()
         for asked in issuer.asked
@@ -95,7 +95,7 @@ def test_a_token_that_only_its_issuer_can_read(
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now)
     issuer.body = json.dumps(body).encode()
-    found = tokens.token_of(client(issuer), 5)
+    found = translate.token_of(client(issuer), 5)
     assert found.expires - now == pytest.approx(seconds)
 
 
@@ -109,7 +109,7 @@ def test_an_answer_without_a_token_is_named_and_not_kept(
     issuer.status, issuer.body = status, body and body.encode()
     assert words in refused(client(issuer))
     issuer.status, issuer.body = 200, None
-    assert tokens.token_of(client(issuer), 5).value
+    assert translate.token_of(client(issuer), 5).value
 
 
 def test_a_token_that_has_expired_when_it_comes(issuer: Issuer) -> None:
@@ -140,7 +140,7 @@ def test_an_endpoint_with_tls_is_trusted_by_its_authority_alone(tmp_path: Path) 
     for name, each in (("ca", authority), ("other", other)):
         each.cert_pem.write_to_path(str(tmp_path / f"{name}.pem"))
     with Issuer(60, context, sub="me") as issuer:
-        assert tokens.token_of(client(issuer, ca=str(tmp_path / "ca.pem")), 5).value
+        assert translate.token_of(client(issuer, ca=str(tmp_path / "ca.pem")), 5).value
         for ca in (str(tmp_path / "other.pem"), None):
             assert "certificate verify failed" in refused(client(issuer, ca=ca))
         (tmp_path / "other.pem").write_text("x")
@@ -160,6 +160,6 @@ def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
     for life in (60, 90):
         text = token(life, sub="me")
         file.write_text(f"{text}\n")
-        assert tokens.token_of(oauth, 5).value == text
+        assert translate.token_of(oauth, 5).value == text
     file.write_text(token(-1, sub="me"))
     assert "replace it" in refused(oauth)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Knowledge
+from rebal.inspectors.files import files_in
 from rebal.inspectors.logs.requests.reader import read_request_log
-from rebal.inspectors.logs.text_input import files_in
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of, with_parameters

@@ -33,12 +33,12 @@ from rebal.groups.model import (
 )
 from rebal.groups.wire.offsets_topic import decode_group_metadata
 from rebal.inspectors import clock
+from rebal.inspectors.files import TextInput
 from rebal.inspectors.kafka import describe, reload, snapshots
 from rebal.inspectors.logs.client import lines as client_lines
 from rebal.inspectors.logs.client import reader as client_logs
 from rebal.inspectors.logs.requests import reader as request_logs
 from rebal.inspectors.logs.requests.lines import parse
-from rebal.inspectors.logs.text_input import TextInput
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
 from rebal.planner.rehearsal.engine.group import SimulatedGroup

@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.files import opened, unread_form
+from rebal.inspectors.files import LONGEST_LINE, cannot_read, files_in, opened, unread_form
 from rebal.inspectors.fleet.lake.place import SCHEME, LakePlace, find_place
 from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.spark.tasks import shares_of
-from rebal.inspectors.logs.text_input import LONGEST_LINE, cannot_read, files_in
 
 
 def is_remote(path: str) -> bool:

@@ -24,8 +24,7 @@ from msgspec.structs import replace
 from rebal.groups.commands import Command
 from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.connection.settings import Pem
-from rebal.inspectors.connection.tokens import token_of
-from rebal.inspectors.connection.translate import to_confluent
+from rebal.inspectors.connection.translate import to_confluent, token_of
 from rebal.inspectors.errors import ConnectError, RequestError, SettingError
 from rebal.inspectors.files import read_text
 from rebal.inspectors.fleet.sources.source import TOPIC, RecordSource, SourceRow, batches_of

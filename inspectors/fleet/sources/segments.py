@@ -25,7 +25,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.legacy_records import LegacyRecordBatch
 
 from rebal.groups.errors import DocumentError
-from rebal.inspectors.files import opened, read_text
+from rebal.inspectors.files import cannot_read, files_in, opened, read_text
 from rebal.inspectors.fleet.sources.source import (
     SKIPPED,
     TOPIC,
@@ -33,7 +33,6 @@ from rebal.inspectors.fleet.sources.source import (
     SourceRow,
     batches_of,
 )
-from rebal.inspectors.logs.text_input import cannot_read, files_in
 
 _CLUSTER_ID: Final = re.compile(r"(?m)^\s*cluster\.id\s*=\s*(\S+)")
 _FOLDER: Final = re.compile(rf"{TOPIC}-(\d+)(?:\.[0-9a-f]+-(?:future|stray))?")

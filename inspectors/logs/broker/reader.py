@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.evidence.observations import LogRead, Observation
+from rebal.inspectors.files import TextInput, TextSource
 from rebal.inspectors.logs.lines import (
     Kind,
     LogReading,
@@ -21,7 +22,6 @@ from rebal.inspectors.logs.lines import (
     shown_by,
     split,
 )
-from rebal.inspectors.logs.text_input import TextInput, TextSource
 
 # `[GroupCoordinator 1]: …` (Scala), `[GroupCoordinator id=1 topic=… partition=3] …` (Java). The
 # message ends before the logger's name, which layouts put behind it, and where JSON or CSV ends it.

@@ -29,6 +29,7 @@ from rebal.groups.evidence.observations import (
 )
 from rebal.groups.model import Evidence, RebalanceProtocol, Software
 from rebal.groups.streams import protocol_by_setting
+from rebal.inspectors.files import TextInput, files_in
 from rebal.inspectors.logs.client import lines
 from rebal.inspectors.logs.client.identity import Lives, Rosters, is_nameless
 from rebal.inspectors.logs.client.lines import (
@@ -44,7 +45,6 @@ from rebal.inspectors.logs.client.lines import (
 from rebal.inspectors.logs.client.wrappers import Wrappers
 from rebal.inspectors.logs.families import OtherClients
 from rebal.inspectors.logs.lines import Block, LogReading, LogText, Part, Zone, numbered
-from rebal.inspectors.logs.text_input import TextInput, files_in
 
 _JAVA: Final = "apache-kafka-java"
 

@@ -26,6 +26,7 @@ from rebal.groups.evidence.observations import (
 from rebal.groups.model import Evidence, RebalanceProtocol, Source, Tri
 from rebal.groups.wire.consumer_protocol import decode_assignment
 from rebal.inspectors.errors import error_name
+from rebal.inspectors.files import TextInput, TextSource
 from rebal.inspectors.logs.lines import LogReading, Part, Stamp, Zone, numbered, origin, split
 from rebal.inspectors.logs.requests import lines
 from rebal.inspectors.logs.requests.lines import (
@@ -37,7 +38,6 @@ from rebal.inspectors.logs.requests.lines import (
     parse,
     present,
 )
-from rebal.inspectors.logs.text_input import TextInput, TextSource
 
 
 def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> LogReading:
