@@ -92,7 +92,7 @@ class EvidenceFiles:
 
             yield read_client_logs(self.options.client_log, tz_offset=zone)
         if self.options.broker_log:
-            from rebal.inspectors.logs.broker.reader import read_broker_log
+            from rebal.inspectors.logs.broker import read_broker_log
 
             yield read_broker_log(files_in(self.options.broker_log), tz_offset=zone)
 

@@ -74,7 +74,7 @@ def text_of(file: IO[bytes], most: int = MOST) -> str:
     data = bytearray()
     while part := file.read(_PART):
         data += part
-        if what := _form(data, _NO_DOCUMENT):
+        if what := unread_form(data, _NO_DOCUMENT):
             raise OSError(EILSEQ, what)
         if len(data) > most:
             raise OSError(EFBIG, f"is larger than {most >> 20} MiB, so it is no document")
@@ -84,12 +84,8 @@ def text_of(file: IO[bytes], most: int = MOST) -> str:
         raise OSError(EILSEQ, f"not UTF-8 text (byte {error.start})") from None
 
 
-def unread_form(start: bytes) -> str:
+def unread_form(start: bytes | bytearray, forms: Mapping[bytes, str] = _OTHERS) -> str:
     """Return what the first bytes of a log say against it; empty for text, and for gz."""
-    return _form(start, _OTHERS)
-
-
-def _form(start: bytes | bytearray, forms: Mapping[bytes, str]) -> str:
     return next((what for magic, what in forms.items() if start.startswith(magic)), "")
 
 

@@ -46,8 +46,7 @@ def answer_of(oauth: OAuth, timeout: float) -> dict[str, Any]:
 
 def _request(oauth: OAuth) -> urllib.request.Request:
     form = {"grant_type": "client_credentials"}
-    if oauth.scope is not None:
-        form["scope"] = oauth.scope
+    form |= {"scope": oauth.scope} if oauth.scope is not None else {}
     login = [oauth.client_id or "", oauth.client_secret or ""]
     pair = ":".join(map(quote_plus, login) if oauth.encode else login)
     return urllib.request.Request(

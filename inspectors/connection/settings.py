@@ -211,8 +211,9 @@ def _pem(settings: Settings, location: str, *inline: str) -> Pem | None:
 def _store_type(settings: Settings, store: str) -> str:
     """Return the store's type: the setting, else by the file's suffix, else Java's default JKS."""
     kind = settings.get(f"ssl.{store}.type", "").strip().upper()
-    ending = Path(settings.get(f"ssl.{store}.location", "")).suffix.lower()
-    return kind or _STORES.get(ending, "JKS")
+    return kind or _STORES.get(
+        Path(settings.get(f"ssl.{store}.location", "")).suffix.lower(), "JKS"
+    )
 
 
 def _trust(settings: Settings) -> Pem | None:

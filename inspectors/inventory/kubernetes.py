@@ -124,8 +124,13 @@ def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
     for ordinal in range(first, first + replicas):
         pod = f"{_name(resource)}-{ordinal}"
         where = f"{client.where}, pod {pod}"
-        own = {name: value.replace(POD_NAME, pod) for name, value in named.items()}
-        yield replace(made, where=where, evidence=replace(seen, detail=where), replicas=1, **own)
+        yield replace(
+            made,
+            where=where,
+            evidence=replace(seen, detail=where),
+            replicas=1,
+            **{name: value.replace(POD_NAME, pod) for name, value in named.items()},
+        )
 
 
 def _max_surge(spec: Resource, kind: str) -> str | None:

@@ -122,7 +122,7 @@ class RawCluster:
             if turn:
                 time.sleep(min(0.3, deadline.left()))
             for turn_left, (host, port) in zip(range(len(servers), 0, -1), servers, strict=True):
-                if deadline.over:
+                if not deadline.left():
                     break
                 try:
                     return self._connect(host, port, deadline.share(turn_left))
@@ -217,7 +217,7 @@ class RawCluster:
         try:
             return ask(connection, deadline.share(min(2, len(others))))
         except RequestError as error:
-            if error.name not in _NO_ANSWER or deadline.over or self._closed:
+            if error.name not in _NO_ANSWER or not deadline.left() or self._closed:
                 raise
             try:
                 other = self.any(deadline)
@@ -271,7 +271,7 @@ class RawCluster:
                 return ask(self.node(broker, deadline), broker)
             except RequestError as error:
                 self.coordinators.pop(group_id, None)
-                if not known or error.name not in GONE or deadline.over:
+                if not known or error.name not in GONE or not deadline.left():
                     raise
             return once()
 

@@ -95,12 +95,11 @@ def describe_many(
         left = [group_id for group_id in group_ids if group_id not in found]
         if not left or not connection.supports(description := request_class(name)):
             continue
-        response = connection.send(
-            description, deadline, group_ids=left, include_authorized_operations=operations
-        )
         found |= {
             group.group_id: _error(group) if group.error_code else _new_group(group, broker, kind)
-            for group in response.groups
+            for group in connection.send(
+                description, deadline, group_ids=left, include_authorized_operations=operations
+            ).groups
             if error_name(group.error_code) not in (NOT_THERE, "UNSUPPORTED_VERSION")
         }
     missing = [group_id for group_id in group_ids if group_id not in found]

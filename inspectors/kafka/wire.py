@@ -210,11 +210,6 @@ class Deadline:
         # A timer is late by some milliseconds, and an answer that misses its time is given up.
         return f"{limit if spent >= 0.9 * limit else max(0.1, round(spent, 1)):g} s"
 
-    @property
-    def over(self) -> bool:
-        """True if no time is left."""
-        return self.left() <= 0
-
 
 class BrokerConnection:
     """One broker's connection, logged in; thread-safe, one request at a time.

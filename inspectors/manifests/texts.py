@@ -231,8 +231,12 @@ def given(text: str, platforms: Iterable[Named]) -> str:
     """Return what a build's script, sources, catalog or properties give to the scripts below:
     constants and platforms, each as one line.
     """
-    constants = (f'\n{name} = "{value}"' for name, value in _ASSIGNED.findall(_plain(text)))
-    return "".join((*constants, *(f'\nplatform("{one.name}:{one.version}")' for one in platforms)))
+    return "".join(
+        (
+            *(f'\n{name} = "{value}"' for name, value in _ASSIGNED.findall(_plain(text))),
+            *(f'\nplatform("{one.name}:{one.version}")' for one in platforms),
+        )
+    )
 
 
 @lru_cache(1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rebal.groups.evidence.observations import Converted, Joined, Left, Loaded, Rebalanced
-from rebal.inspectors.logs.broker.reader import read_broker_log
+from rebal.inspectors.logs.broker import read_broker_log
 from rebal.inspectors.logs.lines import LogReading
 from tests.inspectors.logs import DATA, of_kind
 from tests.tables import table

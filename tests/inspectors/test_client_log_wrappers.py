@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rebal.groups.evidence.observations import Joined
-from rebal.inspectors.logs.broker.reader import read_broker_log
+from rebal.inspectors.logs.broker import read_broker_log
 from tests.inspectors.logs import DATA, STAMP, Pod, lists, of_kind, read_clients
 
 REAL = (DATA / "client_logs/java-4.1.1-joined.log").read_text()

@@ -9,7 +9,7 @@ import pytest
 
 from rebal.groups.evidence.observations import Introduced, Joined, Left, Refused
 from rebal.inspectors.files import TextInput
-from rebal.inspectors.logs.broker.reader import read_broker_log
+from rebal.inspectors.logs.broker import read_broker_log
 from rebal.inspectors.logs.families import OtherClients
 from rebal.inspectors.logs.lines import LogReading
 from tests.inspectors.logs import DATA, of_kind, read_clients

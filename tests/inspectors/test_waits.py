@@ -57,7 +57,7 @@ def test_a_share_of_the_time_counts_from_its_own_start(clock: Clock) -> None:
     clock.sleep(4)
     share = deadline.share(3)
     clock.sleep(2)
-    assert share.over
+    assert not share.left()
     assert (share.waited(), deadline.waited()) == ("2 s", "6 s")
 
 

@@ -132,10 +132,6 @@ class Lives:
                 (name,) = ids
                 self.events[number] = self.events[number]._replace(member_id=name)
 
-    def is_bound(self, event: ClientLine) -> bool:
-        """Return whether another join of this client has a member id."""
-        return not self.joined(event.group_id, event.client_id) <= {_nameless(event.client_id)}
-
     def add_version(self, version: str) -> None:
         """Add a client library's version; it belongs to the consumer that was built just before."""
         self._versions.add(version)

@@ -137,8 +137,9 @@ class Configs:
         name = thread[1] if thread is not None else ""
         for block in reversed(self._streams if name else ()):
             own = block.get("client.id", "")
-            fits = name == own or (not own and name.startswith(f"{group_id}-"))
-            if block["application.id"] == group_id and fits:
+            if block["application.id"] == group_id and (
+                name == own or (not own and name.startswith(f"{group_id}-"))
+            ):
                 return "" if block["upgrade.from"] in _UNSET else block["upgrade.from"]
         return None
 

@@ -339,7 +339,8 @@ class _Reader:
                     protocol_type="connect" if event.worker else "consumer",
                     evidence=evidence,
                 )
-            case Config() if program.lives.is_bound(event):
+            case Config() if len(program.lives.joined(event.group_id, event.client_id)) > 1:
+                # Another join of this client has a member id.
                 return None
             case Config():
                 names = ", ".join(assignor_of(each) or each for each in found.classes)

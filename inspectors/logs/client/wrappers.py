@@ -58,9 +58,11 @@ class Wrappers:
         found = list(unwrap(line, self._wanted, self._zone, self._field))
         for inner in found:
             self._field = inner.field
-            # Any other time within the JSON may be that of a roll-out.
-            before = stamp_of(line[: line.find("{")], self._zone)
-            own = better(better(stamp_of(inner.text[:60], self._zone), inner.wrapper_time), before)
+            own = better(
+                better(stamp_of(inner.text[:60], self._zone), inner.wrapper_time),
+                # Any other time within the JSON may be that of a roll-out.
+                stamp_of(line[: line.find("{")], self._zone),
+            )
             for text in inner.text.splitlines():
                 yield from self._placed(
                     text, number, own or at, " ".join(_VARIABLE.sub("", inner.origin).split())

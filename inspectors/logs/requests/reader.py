@@ -122,8 +122,6 @@ def _read(
 
 
 class _History:
-    """Earlier requests, as far as the meaning of later ones depends on them."""
-
     def __init__(self) -> None:
         # (group, instance id) -> the member id that it had last
         self.instances: dict[tuple[str, str], str] = {}

@@ -1,1 +1,0 @@
-"""The broker's own log (`server.log`): the lines of its group coordinator."""
