@@ -297,8 +297,7 @@ def _yaml(text: str, name: str) -> list[Tree]:
     # The base loader keeps every value as text: no dates, octal numbers or booleans.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
-        brackets = text.count("[") + text.count("{")
-        if brackets > _MOST_BRACKETS or re.search(r"(?:[-?:] +){1000}", text):
+        if sum(map(text.count, "[{")) > _MOST_BRACKETS or re.search(r"(?:[-?:] +){1000}", text):
             deque(events(text, loader, _MOST_LEVELS), maxlen=0)
         return list(yaml.load_all(text, Loader=loader))
     except yaml.MarkedYAMLError as error:

@@ -115,8 +115,9 @@ class RawCluster:
         # Report settings that cannot be loaded before any network error.
         to_kafka_python(config)
         last: OSError | RequestError | None = None
-        known = ((host, port) for host, port, _ in self.brokers.values())
-        servers = list(dict.fromkeys((*config.servers, *known)))
+        servers = list(
+            dict.fromkeys((*config.servers, *(broker[:2] for broker in self.brokers.values())))
+        )
         turn = 0
         for turn in range(_CONNECT_ROUNDS):
             if turn:

@@ -281,8 +281,9 @@ class _Examination:
         return "allowed (not sent now)"
 
     def _offsets_topic(self) -> str:
-        found = self._raw.metadata([OFFSETS_TOPIC], self._raw.deadline(), operations=True)
-        answer = found.topics[0]
+        (answer,) = self._raw.metadata(
+            [OFFSETS_TOPIC], self._raw.deadline(), operations=True
+        ).topics
         rights = answer.authorized_operations
         # A user who may not describe it gets TOPIC_AUTHORIZATION_FAILED, whether it exists or not.
         if error_name(answer.error_code) == "UNKNOWN_TOPIC_OR_PARTITION":

@@ -109,13 +109,15 @@ def probe_groups(
     for turn in range(-1, max((len(asked[name]) for name in left), default=-1)):
         probed = {name: asked[name][turn] for name in left if 0 <= turn < len(asked[name])}
         connection = cluster.node(broker, deadline)
-        version = _version(connection)
         responses, looks = look_at_classic(
             connection,
             broker,
             list(left),
             deadline,
-            [_join(left[name], assignor, version) for name, assignor in probed.items()],
+            [
+                _join(left[name], assignor, _version(connection))
+                for name, assignor in probed.items()
+            ],
         )
         for (name, assignor), response in zip(probed.items(), responses, strict=True):
             answer = _answer(name, assignor, response)

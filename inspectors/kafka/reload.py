@@ -483,10 +483,10 @@ def judge(
     last = filled[-1].value
     assert last is not None
     stored = f"generation {last.generation} is stored in {where}"
-    preceding = since[: since.index(filled[-1])]
     # A rebalance changes the state; a static member's restart stores the old state's time again.
     if (began_ms is not None and (last.state_timestamp_ms or -1) > began_ms) or any(
-        each.value is None or each.value.generation != last.generation for each in preceding
+        each.value is None or each.value.generation != last.generation
+        for each in since[: since.index(filled[-1])]
     ):
         return Reading(Tri.YES, stored, newest)
     before = earlier()

@@ -61,8 +61,10 @@ def snapshots(
     """
     ahead = session.clock_ahead(deadline())
     own = own_settings(session.raw, [look.described.group_id for look in looks], deadline())
-    brokers = {look.described.coordinator_id for look in looks}
-    clusters = {broker: session.cluster(broker, deadline()) for broker in brokers}
+    clusters = {
+        broker: session.cluster(broker, deadline())
+        for broker in {look.described.coordinator_id for look in looks}
+    }
     topics, unread = _topics(session, looks, deadline())
     ends = _ends(session, looks, deadline())
     made: list[GroupSnapshot] = []
