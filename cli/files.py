@@ -136,8 +136,7 @@ def read_snapshot(path: Path) -> GroupSnapshot:
         FileError: the file cannot be read.
         DocumentError: it is not a snapshot; names the field and the line.
     """
-    text = read_text(path)
-    return load_snapshot(text, format_of(str(path)), str(path))
+    return load_snapshot(read_text(path), format_of(str(path)), str(path))
 
 
 def save_snapshot(snapshot: GroupSnapshot, path: Path) -> Path:

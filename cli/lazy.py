@@ -82,8 +82,7 @@ class LazyCommand(TyperCommand):
     def load(self) -> Any:
         """Return the real command, whose module is imported now."""
         single = typer.Typer(rich_markup_mode=None, add_completion=False)
-        module = import_module(self._module)
-        single.command(self.name, cls=GreedyCommand)(expanded(module.command))
+        single.command(self.name, cls=GreedyCommand)(expanded(import_module(self._module).command))
         return get_command(single)
 
 
@@ -103,8 +102,9 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
                 values[name] = record(**{one.name: values.pop(one.name) for one in options})
         return command(**values)
 
-    shown = [one for name, (_, options) in records.items() for one in options or [own[name]]]
-    vars(typed)["__signature__"] = Signature(shown)
+    vars(typed)["__signature__"] = Signature(
+        [one for name, (_, options) in records.items() for one in options or [own[name]]]
+    )
     return typed
 
 
@@ -154,8 +154,9 @@ class GreedyCommand(TyperCommand):
         """Write the arguments, the command's own options, then those of each panel."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
-            usual = "Options" if param.param_type_name == "option" else "Arguments"
-            name = getattr(param, "rich_help_panel", None) or usual
+            name = getattr(param, "rich_help_panel", None) or (
+                "Options" if param.param_type_name == "option" else "Arguments"
+            )
             record = param.get_help_record(ctx)
             panels.setdefault(name, []).extend([record] if record else [])
         for name, records in panels.items():

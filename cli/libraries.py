@@ -69,8 +69,9 @@ def _near(file: str, above: Sequence[tuple[int, Library]], family: str | None) -
     java = [(far, one) for far, one in found if one.family == "java" and family in PROGRAMS]
     # A program says so in its configuration, and has an application id.
     others = [(far, one) for far, one in found if far < 2 or family is None]
-    plain = [(far, one) for far, one in others if one.family not in PROGRAMS]
-    fitting = own or java or plain or others
+    fitting = (
+        own or java or [(far, one) for far, one in others if one.family not in PROGRAMS] or others
+    )
     first = [one for far, one in fitting if far == fitting[0][0]]
     kinds = {one.family for one in first}
     images = {(one.product, one.version) for one in first if one.where.endswith(_OF_ITSELF)}
@@ -80,8 +81,9 @@ def _near(file: str, above: Sequence[tuple[int, Library]], family: str | None) -
 
 def _is_shared(far: int, library: Library) -> bool:
     """Return whether a file has the library that another one names, so many folders above it."""
-    of_itself = library.where.endswith(_OF_ITSELF)
-    return far == 0 or not of_itself or (far == 1 and library.product != "")
+    return (
+        far == 0 or not library.where.endswith(_OF_ITSELF) or (far == 1 and library.product != "")
+    )
 
 
 def _together(near: Sequence[Library]) -> Library:

@@ -145,8 +145,7 @@ def _ignored(ids: Sequence[str], reasons: Sequence[str]) -> dict[str, str]:
         check_known(
             id_, rules(), f"--ignore {id_}: there is no such rule; rebal explain lists them."
         )
-    given = [*reasons] * (len(ids) if len(reasons) == 1 else 1)
-    return dict(zip(wanted, given, strict=True))
+    return dict(zip(wanted, [*reasons] * (len(ids) if len(reasons) == 1 else 1), strict=True))
 
 
 KeptPlan = Annotated[
@@ -197,8 +196,7 @@ def piped(context: typer.Context) -> tuple[str, ...]:
 
 def reaching(context: typer.Context, connection: Connection) -> Connection:
     """Return the connection, with the variables that the plan needs for it and that are not set."""
-    again = any(is_typed(context, name) for name in CONNECTION)
-    if context.obj is None or again:
+    if context.obj is None or any(is_typed(context, name) for name in CONNECTION):
         return replace(connection, bootstrap=None) if _names_brokers(context) else connection
     given = context.obj.given
     missing = [
@@ -236,8 +234,9 @@ def source_of(
         file = None
     elif own:
         say(f"no broker is named: reading {file}, as the plan was made from it.")
-    probe = context.params["probe"] and (file is None or is_typed(context, "probe"))
-    return Path(file) if file else None, probe
+    return Path(file) if file else None, (
+        context.params["probe"] and (file is None or is_typed(context, "probe"))
+    )
 
 
 def _note_again(context: typer.Context) -> None:

@@ -74,8 +74,7 @@ class Overview(Document, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The worst code: 1 a group was not read, 3 one is blocked, 4 one is not proven yet."""
-        codes = [line.exit_code for line in self.groups]
-        return worst_code([*codes, *(FAILED for _ in self.failures)])
+        return worst_code([one.exit_code for one in self.groups] + [FAILED] * len(self.failures))
 
 
 def overview_of(

@@ -171,8 +171,7 @@ def _longest(cost: Cost, batch: int) -> tuple[float | None, bool, int]:
         return (None if cost.rebalances or cost.seconds else 0.0), False, 0
     asked = (pace for pace in cost.paces if pace.batch == batch)
     pace = cost if batch == 1 else next(asked, cost.paces[-1])
-    unseen = max(pace.kinds_left_out for pace in cost.paces)
-    return pace.longest_seconds, pace.about, unseen
+    return pace.longest_seconds, pace.about, max(pace.kinds_left_out for pace in cost.paces)
 
 
 def way_back(
@@ -275,8 +274,7 @@ def keep(plan: Plan, out: Path) -> None:
 
 def _history(out: Path) -> Path:
     """Return the name under which the plan in `out` is kept, beside the file itself."""
-    file = Path(os.path.realpath(out)) if out.is_symlink() else out
-    return next_name(file, JOURNAL)
+    return next_name(Path(os.path.realpath(out)) if out.is_symlink() else out, JOURNAL)
 
 
 def print_plan(
@@ -291,8 +289,7 @@ def print_plan(
 ) -> None:
     """Print one plan; `file` is the snapshot that was read, ages are relative to `now`."""
     if form == "text":
-        view = plan_view(plan, now=now, details=details, wide=wide, kept=kept)
-        output.page(view, wide=wide)
+        output.page(plan_view(plan, now=now, details=details, wide=wide, kept=kept), wide=wide)
     elif form == "markdown":
         output.tell(plan_markdown(plan))
     elif form in ("sarif", "github"):

@@ -241,8 +241,7 @@ def rehearsed(
             f"--compare {others[0]}: the members of {found.group.group_id} assign tasks by their "
             f"own protocol: only {PLAN} and {NOW} apply."
         )
-    set_by = {} if source is None else source.parameters()
-    given = {**set_by, **_parameters(asked.parameters)}
+    given = {**({} if source is None else source.parameters()), **_parameters(asked.parameters)}
     scene, assumes = scene_of(
         found,
         speed=Speed(restart=given.get("restart", Speed().restart)),
@@ -310,8 +309,9 @@ def _run(
             return run, None
         seeds = range(asked.seed, asked.seed + asked.runs)
         return run, distribution([whole.rehearse(seed=seed, assignors=custom) for seed in seeds])
-    kept = keep or _kept(scene, script)
-    run = rehearse(scene, script, seed=asked.seed, keep=kept, assignors=custom)
+    run = rehearse(
+        scene, script, seed=asked.seed, keep=keep or _kept(scene, script), assignors=custom
+    )
     if asked.runs == 1:
         return run, None
     return run, rehearse_often(scene, script, runs=asked.runs, seed=asked.seed, assignors=custom)
@@ -347,8 +347,7 @@ def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:
     for member in found.members:
         if member.host:
             hosts.setdefault(member.host, []).append(called[member.member_id])
-    threads = processes(found, called)
-    pace = ScriptPace(hosts=hosts, processes=threads, batch=asked.batch)
+    pace = ScriptPace(hosts=hosts, processes=processes(found, called), batch=asked.batch)
     made = ready_script(asked.script or "", scene, pace)
     assert made is not None, "the name was checked"
     return made

@@ -306,8 +306,7 @@ def survey_of(
     from rebal.inspectors.kafka.read import survey
 
     found = survey(config, match=match)
-    files = EvidenceFiles(source.evidence)
-    return files.added_to(found.groups), found.failures, found.notes
+    return EvidenceFiles(source.evidence).added_to(found.groups), found.failures, found.notes
 
 
 def scan_observations(lake: Lake | None, groups: Sequence[str]) -> tuple[Observation, ...]:
@@ -359,8 +358,7 @@ def scan_snapshots(
         found |= {one.group.group_id: one for one in read_snapshots(tables, name)}
     unseen = [name for name in groups if name not in found]
     if unseen and not seen_only:
-        names = [one.group.group_id for one in read_snapshots(tables, None)]
-        hint = did_you_mean(unseen[0], names)
+        hint = did_you_mean(unseen[0], [one.group.group_id for one in read_snapshots(tables, None)])
         raise UsageError(
             f"--evidence {lake}: the scan saw no group {unseen[0]}.{hint} To read it "
             "live, name a broker: -b HOST:PORT. The groups that the scan saw are in its report:",

@@ -175,8 +175,9 @@ class Verifying:
             accepted=self._accepted,
             given=self._words,
         )
-        said = worded if earlier else replace(self._entry(standing, seen), confirmed=word)
-        self._book.append(said)
+        self._book.append(
+            worded if earlier else replace(self._entry(standing, seen), confirmed=word)
+        )
         return self._strict(standing)
 
     def blind(self, standing: Standing, why: str, since: timedelta) -> Standing:
@@ -214,8 +215,9 @@ class Verifying:
         )
 
     def _entry(self, standing: Standing, seen: GroupSnapshot) -> JournalEntry:
-        before = self._book.entries
-        return entry_of(self._plan, standing, seen, entries=before, accepted=self._given)
+        return entry_of(
+            self._plan, standing, seen, entries=self._book.entries, accepted=self._given
+        )
 
     def _verify(self, seen: GroupSnapshot, step: int | None) -> Standing:
         return verify(
@@ -272,12 +274,11 @@ def _user() -> str:
 
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
     """Return the entry without fields that differ at each look or are written once."""
-    members = tuple(replace(member, assignors=None, software=None) for member in entry.members)
     return replace(
         entry,
         at=other.at,
         behind=other.behind,
-        members=members,
+        members=tuple(replace(member, assignors=None, software=None) for member in entry.members),
     )
 
 

@@ -54,8 +54,9 @@ def command(
         script = files("rebal.cli") / "data" / "completion" / f"rebal.{shell}"
         output.write(script.read_text(encoding="utf-8"))
     else:
-        found = candidates(line)
-        output.write("".join(f"{one.value}\t{' '.join(one.help.split())}\n" for one in found))
+        output.write(
+            "".join(f"{one.value}\t{' '.join(one.help.split())}\n" for one in candidates(line))
+        )
     return DONE
 
 

@@ -140,8 +140,7 @@ def _show(
         return
     from rebal.cli.render.inspection.document import inspect_document
 
-    body = inspect_document(reports, failures)
-    output.write(output.envelope("inspect", body, code, form))
+    output.write(output.envelope("inspect", inspect_document(reports, failures), code, form))
 
 
 def _print(
@@ -156,8 +155,9 @@ def _print(
         group = report.snapshot.group.group_id
         probing = not probed and probe_helps(report)
         again = given.inspect(group, "--probe") if probing else given.plan_upgrade(group)
-        view = inspect_view(output.shown(report), again, now=now, wide=wide)
-        return "".join(output.paged(view, wide=wide))
+        return "".join(
+            output.paged(inspect_view(output.shown(report), again, now=now, wide=wide), wide=wide)
+        )
 
     # Each screen takes milliseconds of one processor.
     for n, text in enumerate(mapped(screen, reports, worth_it=len(reports) > _MANY)):

@@ -108,8 +108,7 @@ def command(
         plan=out,
     )
     limit = params.duration(max_downtime, "--max-downtime") if max_downtime else None
-    stated = means.typed(context, *means.ACCEPTED, "expect_members")
-    going_on = given.verify(*stated)
+    going_on = given.verify(*means.typed(context, *means.ACCEPTED, "expect_members"))
     planning.check_free(out, going_on, new_attempt=new_attempt)
     wishes = planning.Wishes(
         to=planning.goal_named(to, to_client),
@@ -127,8 +126,7 @@ def command(
     plan = replace(plan, exit_code=code)
     if out is not None:
         planning.keep(plan, out)
-    old = group is None or evidence.lake is not None
-    now = datetime.now(UTC) if old else None
+    now = datetime.now(UTC) if group is None or evidence.lake is not None else None
     planning.print_plan(plan, form, source.snapshot, now=now, details=details, wide=wide)
     output.say_all((*passed, given.note))
     return code

@@ -102,11 +102,11 @@ def command(
             output.say(f"do not deploy it yet: {waits}. Check with:", kept.given.verify())
             return UNPROVEN
     elif step is not None:
-        number = _step(kept, step, plan).id
-        output.page(step_view(kept, number, datetime.now(UTC), wide=wide), wide=wide)
+        output.page(
+            step_view(kept, _step(kept, step, plan).id, datetime.now(UTC), wide=wide), wide=wide
+        )
     else:
-        now = datetime.now(UTC)
-        print_plan(kept, form, None, now=now, details=details, wide=wide, kept=True)
+        print_plan(kept, form, None, now=datetime.now(UTC), details=details, wide=wide, kept=True)
     return DONE
 
 
@@ -160,8 +160,7 @@ def _family(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str | No
 
     looks = [entry for entry in entries if entry.blind is None]
     _, clients = known_before(looks_of(plan, looks))
-    ids = looks[-1].ids if looks else ()
-    found = {proven_family(clients.get(each)) for each in ids}
+    found = {proven_family(clients.get(each)) for each in (looks[-1].ids if looks else ())}
     family = found.pop() if len(found) == 1 else None
     return family if any(setting.family == family for setting in step.config) else None
 

@@ -104,25 +104,23 @@ def command(
     where = str(source.snapshot or "live")
     given = connection.given(evidence=evidence.words, snapshot=source.snapshot)
     if set(names) & set(OF_WORKERS):
-        more = (add_member, topics, remove_member, add_partitions, add_topic, rack)
-        if any(more):
+        if any((add_member, topics, remove_member, add_partitions, add_topic, rack)):
             raise UsageError("of the what-ifs, only --restart-member applies to Connect workers.")
         return simulating.simulate_restarts(
             found, names, restart_member or (), where=where, given=given, form=form, wide=wide
         )
-    changes = Changes(
-        add_members=add_member or 0,
-        add_member_topics=tuple(t for text in topics or () for t in text.split(",") if t),
-        remove_members=tuple(remove_member or ()),
-        restart_members=tuple(restart_member or ()),
-        add_partitions=asked[0],
-        add_topics=asked[1],
-        racks=_racks(rack or ()),
-    )
     return simulating.simulate_assignors(
         found,
         names,
-        changes,
+        Changes(
+            add_members=add_member or 0,
+            add_member_topics=tuple(t for text in topics or () for t in text.split(",") if t),
+            remove_members=tuple(remove_member or ()),
+            restart_members=tuple(restart_member or ()),
+            add_partitions=asked[0],
+            add_topics=asked[1],
+            racks=_racks(rack or ()),
+        ),
         where=where,
         given=given,
         form=form,

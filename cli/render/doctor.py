@@ -94,10 +94,9 @@ def doctor_view(
     missing = [row for row in report.rows if row.available is not Tri.YES and row.grant]
     if missing:
         view += [Text(""), Text("to get what is missing, an administrator runs:", style="bold")]
-        grants = {
+        for grant, rows in {
             row.grant: [other for other in missing if other.grant == row.grant] for row in missing
-        }
-        for grant, rows in grants.items():
+        }.items():
             view += [to_paste(f"# {', '.join(row.source for row in rows)}"), to_paste(grant)]
     if switch:
         lead = "for every member's list, across one restart (KIP-412; needs AlterConfigs):"

@@ -99,8 +99,9 @@ def _commands(source: Source) -> Iterator[str]:
         yield github_command(level, f"{_SUMMARY} {group} {source.verdict.value}", source.summary)
     for finding in source.findings:
         if finding.ignored is None:
-            title = f"{finding.rule} {group}"
-            yield github_command(COMMANDS[_level(finding, source)], title, _text(finding, labels))
+            yield github_command(
+                COMMANDS[_level(finding, source)], f"{finding.rule} {group}", _text(finding, labels)
+            )
 
 
 def _group(source: Source) -> tuple[str, Sequence[Member]]:
@@ -214,10 +215,9 @@ def github_command(level: str, title: str, message: str, file: str = "", line: i
     other. `file` is relative to the repository, `line` 0 where it is not known.
     """
     data = _escaped(message)
-    values = {"file": file, "line": str(line) if line else "", "title": title}
     shown_values = {
         key: _escaped(value).replace(":", "%3A").replace(",", "%2C")
-        for key, value in values.items()
+        for key, value in {"file": file, "line": str(line) if line else "", "title": title}.items()
         if value
     }
     named = ",".join(f"{key}={value}" for key, value in shown_values.items())
@@ -225,5 +225,4 @@ def github_command(level: str, title: str, message: str, file: str = "", line: i
 
 
 def _escaped(text: str) -> str:
-    lines = map(escape, text.split("\n"))
-    return "\n".join(lines).replace("%", "%25").replace("\n", "%0A")
+    return "\n".join(map(escape, text.split("\n"))).replace("%", "%25").replace("\n", "%0A")

@@ -71,8 +71,9 @@ def headline(overview: Overview) -> str:
         ", ".join(f"{number:,} {verdict}" for verdict, number in overview.counts.items())
         or "only those that this user may describe are listed"
     )
-    said = f"{count(len(overview.groups), 'group')}: {listed}"
-    return said + (f" · {len(overview.failures):,} not read" if overview.failures else "")
+    return f"{count(len(overview.groups), 'group')}: {listed}" + (
+        f" · {len(overview.failures):,} not read" if overview.failures else ""
+    )
 
 
 class _Table:

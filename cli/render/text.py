@@ -80,8 +80,7 @@ class FittingTable:
     def _cut(self, width: int) -> Iterator[RenderableType]:
         """Yield the table without its least needed columns, or in blocks."""
         for limit in sorted({column.rank for column in self._columns}, reverse=True):
-            kept = [n for n, column in enumerate(self._columns) if column.rank <= limit]
-            part = self._of(kept)
+            part = self._of([n for n, column in enumerate(self._columns) if column.rank <= limit])
             if part._width() <= width or (limit == 0 and part._least() <= width):
                 yield part._made()
                 hidden = [column.header for column in self._columns if column.rank > limit]
@@ -158,8 +157,7 @@ class Forms:
 
     def at(self, width: int) -> Text:
         """Return the form that fits in `width` cells."""
-        fitting = (form for form in self._forms if form.cell_len <= width)
-        return next(fitting, self._forms[-1])
+        return next((form for form in self._forms if form.cell_len <= width), self._forms[-1])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the form that fits."""
@@ -232,8 +230,7 @@ def facts(
         (Text.assemble(name), to_paste(text, 0, "bold") if isinstance(text, Command) else text)
         for name, text in rows
     ]
-    wide = max([label, *(name.cell_len for name, _ in kept)])
-    return Labelled(kept, wide, GAP, indent)
+    return Labelled(kept, max([label, *(name.cell_len for name, _ in kept)]), GAP, indent)
 
 
 def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Labelled:

@@ -83,8 +83,7 @@ def changes(before: Standing | None, after: Standing) -> list[str]:
     """Return the changes since the previous look, a line each."""
     after = shown(after)
     if before is None:
-        first = f"{_where(after)}: {verdict(after)}, {_progress(after)}"
-        return [first, *_told(after).values()]
+        return [f"{_where(after)}: {verdict(after)}, {_progress(after)}", *_told(after).values()]
     before = shown(before)
     return list(_changes(before, after))
 
@@ -124,8 +123,9 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
 
 def _told(standing: Standing) -> dict[str, str]:
     """Return dangers and findings by kind or rule, a line each."""
-    told = {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers}
-    return told | {f.rule: f"{_weight(f)} {_said(f, more)}" for f, more in _spoken(standing)}
+    return {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers} | {
+        f.rule: f"{_weight(f)} {_said(f, more)}" for f, more in _spoken(standing)
+    }
 
 
 def _said(finding: Finding, more: int) -> str:
@@ -154,8 +154,9 @@ def _open_first(member: MemberStanding) -> tuple[bool, bool, list[tuple[int, str
 
 
 def _where(standing: Standing) -> str:
-    titles = [step.title for step in standing.steps if step.id == standing.step]
-    return ", ".join([_number(standing), *titles])
+    return ", ".join(
+        [_number(standing), *(step.title for step in standing.steps if step.id == standing.step)]
+    )
 
 
 def _number(standing: Standing) -> str:
@@ -257,8 +258,7 @@ def _rows(standing: Standing) -> Rows:
         yield Text("your word", style="magenta"), word
     if standing.unverified:
         done = sum(member.done is Tri.YES for member in standing.members)
-        basis = by_word(done, standing.unverified)
-        yield Text("your word", style="magenta"), basis
+        yield Text("your word", style="magenta"), by_word(done, standing.unverified)
     for note in standing.notes:
         yield Text("note", style="dim"), Text(note, style="dim")
     yield Text("next:", style="bold"), standing.next
@@ -320,8 +320,9 @@ def shower(seconds: float, *, jsonl: bool, plain: bool) -> Iterator[Callable[[St
         if jsonl and found:
             output.write(verify_line(standing, found))
         elif found:
-            lines = (f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n" for line in found)
-            output.tell("".join(lines))
+            output.tell(
+                "".join(f"{standing.at:%H:%M:%SZ} {output.escape(line)}\n" for line in found)
+            )
 
     if output.is_screen() and not (jsonl or plain):
         yield from _live(news, datetime.now(UTC) + timedelta(seconds=seconds))
@@ -344,9 +345,8 @@ def _live(
                 f"{standing.at:%H:%M:%SZ} {output.escape(line)}" for line in news(standing)
             )
             # What must be seen stands first; of the history as much as there is room for.
-            rows = max(3, console.height - _LINES - 14)
             text = output.render(
-                verify_view(standing, rows=rows),
+                verify_view(standing, rows=max(3, console.height - _LINES - 14)),
                 width=console.width,
                 colour=console.color_system is not None and not console.no_color,
                 plain=output.is_ascii_only(sys.stdout),
@@ -358,10 +358,9 @@ def _live(
             )
             shown = Text.from_ansi(text.rstrip("\n"))
             room = console.height - len(shown.wrap(console, console.width)) - 3
-            lines = history[-min(_LINES, max(1, room)) :]
             below = [
                 Text(line, style="dim", no_wrap=True, overflow="ellipsis")
-                for line in (*lines, foot)
+                for line in (*history[-min(_LINES, max(1, room)) :], foot)
             ]
             live.update(Group(shown, Text(""), *below), refresh=True)
 

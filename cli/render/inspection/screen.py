@@ -268,8 +268,7 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
     for finding in report.findings:
         if finding.urgent:
             continue
-        general = finding.severity is Severity.ASK and not asks_of_a_fact(finding)
-        if general and not wide:
+        if finding.severity is Severity.ASK and not asks_of_a_fact(finding) and not wide:
             asks.append(finding)
             continue
         text = Text.assemble((finding.rule, "bold"), f"  {finding.message}")
@@ -317,9 +316,8 @@ def _label(finding: Finding) -> Text:
 def probe_helps(report: Report) -> bool:
     """Return whether a probe may add evidence about this group's assignor lists."""
     snapshot = report.snapshot
-    known = all(m.assignors.knowledge is Knowledge.EXACT for m in snapshot.members)
     return (
-        not known
+        not all(m.assignors.knowledge is Knowledge.EXACT for m in snapshot.members)
         and snapshot.group.state is GroupState.STABLE
         and snapshot.group.type is GroupType.CLASSIC
         and snapshot.group.protocol_type == "consumer"
@@ -354,14 +352,13 @@ class _Row(Record, frozen=True, kw_only=True):
 def members_table(report: Report, now: datetime, *, wide: bool = False) -> FittingTable:
     """Return the table of the report's members; ages are relative to `now`."""
     rows = list(_rows(report, now))
-    show_runs = wide or report.runs is RebalanceProtocol.MIXED
     columns = [
         Column("MEMBER"),
         Column("HOST", rank=3, under="MEMBER"),
         Column("CLIENT"),
         Column("ASSIGNORS"),
         Column("EVIDENCE", rank=2, under="ASSIGNORS"),
-        Column("RUNS", rank=0 if show_runs else 9),
+        Column("RUNS", rank=0 if wide or report.runs is RebalanceProtocol.MIXED else 9),
         Column("PARTS", right=True),
         Column("LAG", right=True, rank=1 if known_lag(report.snapshot) else 9),
         *([Column("OWNS")] if wide else []),
@@ -437,8 +434,9 @@ def _folded(rows: Sequence[_Row]) -> Iterator[list[str | Text]]:
     stand alone, first."""
     yield from (_line(row) for row in rows if row.named)
     rest = sorted((row for row in rows if not row.named), key=lambda row: row.key)
-    groups = sorted((list(found) for _, found in groupby(rest, key=lambda row: row.key)), key=len)
-    for found in groups:
+    for found in sorted(
+        (list(found) for _, found in groupby(rest, key=lambda row: row.key)), key=len
+    ):
         if len(found) < FOLD_FROM:
             yield from map(_line, found)
             continue

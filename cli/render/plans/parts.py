@@ -89,8 +89,8 @@ def headline(plan: Plan) -> str:
     now = f"{runs}{f' ({plan.assignor})' if plan.assignor else ''}"
     then = plan.to if plan.target == "consumer" else f"{plan.to} ({plan.target})"
     # What protocol a custom assignor supports is not known because --to names it.
-    named = plan.only_target and eager_only(plan.target) is Tri.CANNOT_TELL
-    then = plan.target if named else then
+    if plan.only_target and eager_only(plan.target) is Tri.CANNOT_TELL:
+        then = plan.target
     return f"{now} → {then}"
 
 
@@ -101,8 +101,9 @@ def is_over(plan: Plan, step: Step) -> bool:
 
 def state(plan: Plan, step: Step) -> str:
     """Return the state of a step in a few words, with the exit code of the next step."""
-    code = f": exit {step.exit_code}" if step.id == plan.next_step else ""
-    return short_state(plan, step) + code
+    return short_state(plan, step) + (
+        f": exit {step.exit_code}" if step.id == plan.next_step else ""
+    )
 
 
 def short_state(plan: Plan, step: Step) -> str:
@@ -143,8 +144,7 @@ def before_text(step: int | None, steps: int) -> str:
 def beside(advice: Advice) -> tuple[str, ...]:
     """Return the lines on what to watch while the advice is carried out, and on its risks."""
     # The sentence of a cut-over says itself what to wait for first.
-    said = 1 if advice.action is Action.CUT_OVER else 0
-    return (*advice.after[said:], *advice.risks)
+    return (*advice.after[int(advice.action is Action.CUT_OVER) :], *advice.risks)
 
 
 def config_view(
@@ -249,8 +249,7 @@ def _stopped(cost: Cost, everything: int) -> tuple[str, str]:
     each = cost.partitions_stopped / cost.rebalances
     what = "connectors and tasks" if cost.unit == "task" else "partitions"
     if each >= everything:
-        all_of_it = f"all {everything:,} {what}"
-        whole = all_of_it if cost.unit == "task" else all_partitions(everything)
+        whole = f"all {everything:,} {what}" if cost.unit == "task" else all_partitions(everything)
         return whole, whole
     part = f"{max(1, round(each)):,} of {everything:,} {what}"
     return f"{part} on average", f"~{part}"

@@ -131,8 +131,7 @@ def _step(plan: Plan, step: Step, how: Sequence[str], *, wide: bool) -> View:
 
 def _how(plan: Plan) -> tuple[str, ...]:
     """Return the instructions that most of the remaining steps share, else those of the last."""
-    steps = [step for step in reversed(plan.steps) if not is_over(plan, step)]
-    found = Counter(step.order for step in steps)
+    found = Counter(step.order for step in reversed(plan.steps) if not is_over(plan, step))
     return found.most_common(1)[0][0] if found else ()
 
 
@@ -165,8 +164,7 @@ def _needs(plan: Plan) -> Rows:
     step = plan.step(plan.next_step)
     if step is None or step.precondition_holds is Tri.YES:
         return
-    label = Text(f"step {step.id}: needs", style=STATE_STYLES[step.exit_code])
-    yield label, step.precondition
+    yield Text(f"step {step.id}: needs", style=STATE_STYLES[step.exit_code]), step.precondition
     yield from to_run(one for one in step.commands if one.use.startswith(ACCEPT))
 
 
@@ -211,8 +209,7 @@ def _rest(plan: Plan, step: Step, how: Sequence[str]) -> Rows:
 
 def _question(plan: Plan) -> Rows:
     """Yield the one question on the members' clients, and the commands that record the answer."""
-    asked = _asked(plan)
-    for finding in asked[:1]:
+    for finding in _asked(plan)[:1]:
         yield Text("question", style="bold magenta"), f"{finding.rule} {finding.message}"
         yield "", hanging("→", finding.fix, 1)
         yield from to_run(finding.commands)
@@ -317,8 +314,9 @@ def _whole(plan: Plan, now: datetime, *, wide: bool, kept: bool) -> View:
     found = list(_findings(plan, labels, wide))
     if found:
         view += [Text(""), facts(found, label=DETAILS)]
-    marked = (hanging("·", line, 1) for line in plan.not_checked)
-    unchecked = labelled(Text("not checked", style="dim"), marked)
+    unchecked = labelled(
+        Text("not checked", style="dim"), (hanging("·", line, 1) for line in plan.not_checked)
+    )
     view += [
         Text(""),
         facts([*_marked("assumed", plan.assumptions), *unchecked], label=DETAILS),

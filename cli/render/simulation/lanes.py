@@ -172,6 +172,5 @@ def _axis(seconds: float, columns: int) -> str:
 
 def _folded(parts: Sequence[str], blank: str, width: int) -> Iterator[str]:
     """Yield lines of whole parts, two blanks apart."""
-    text = "  ".join(part.replace(" ", _JOINED) for part in parts)
-    for line in wrap(text, width - len(blank)):
+    for line in wrap("  ".join(part.replace(" ", _JOINED) for part in parts), width - len(blank)):
         yield blank + line.replace(_JOINED, " ")

@@ -57,11 +57,9 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
     columns = _COLUMNS if tall else _FLAT_COLUMNS
     said, found = fine(run), list(dangers(run))
     about = [("about", sample_text(run.sampled))] if run.sampled is not None else []
-    ends = ("ends", f"{run.state}, assignor {run.assignor or 'none'}")
-    costs = [*about, *sums(run), ends]
+    costs = [*about, *sums(run), ("ends", f"{run.state}, assignor {run.assignor or 'none'}")]
     if run.at_rest:
-        longer = run.measures.seconds * _AFTER
-        run = replace(run, measures=replace(run.measures, seconds=longer))
+        run = replace(run, measures=replace(run.measures, seconds=run.measures.seconds * _AFTER))
     drawn = {shown(name): line for name, line in lanes(run, columns, usual=not tall).items()}
     gaps, total = _unowned(run), len(run.partitions)
     small = total <= _MOST_PARTITIONS and sum(len(p.owners) for p in run.partitions) <= _MOST_SPANS

@@ -83,10 +83,9 @@ def rehearsal_view(
         parts.append([_rebalances(run, whole=details)])
     if details:
         parts += [[_metrics(run)]] if run.members else []
-        told = (note for note in run.notes if note.what != "ended")
         happened = (
             (moment(one.at), " ".join(filter(None, (one.who, one.what, one.detail))))
-            for one in told
+            for one in (note for note in run.notes if note.what != "ended")
         )
         parts.append([facts(happened, label=_LABEL)])
     parts.append([facts(_ending(plain, document.runs, next_command), label=_LABEL)])

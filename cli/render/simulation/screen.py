@@ -231,8 +231,7 @@ def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]
         return [(shift.name, shift) for shift in shifts], 0
     alike: dict[tuple[object, ...], list[MemberShift]] = {}
     for shift in shifts:
-        kind = (shift.keeps, shift.gives, shift.gets, shift.change)
-        alike.setdefault(kind, []).append(shift)
+        alike.setdefault((shift.keeps, shift.gives, shift.gets, shift.change), []).append(shift)
     rows: list[tuple[str, MemberShift]] = []
     shown = 0
     for same in sorted(alike.values(), key=len, reverse=True):
@@ -298,8 +297,7 @@ def range_text(low: int, high: int) -> str:
 def apart(simulation: Simulation, *, then: bool) -> int:
     """Return the largest difference between two subscribers of one topic, over all topics."""
     of = [topic.balance for topic in simulation.topics]
-    spreads = (b.then_max - b.then_min if then else b.now_max - b.now_min for b in of)
-    return max(spreads, default=0)
+    return max((b.then_max - b.then_min if then else b.now_max - b.now_min for b in of), default=0)
 
 
 def verdict(simulation: Simulation) -> Text:
