@@ -19,7 +19,6 @@ from rebal.inspectors.connection.config import ClusterConfig
 from rebal.inspectors.errors import RequestError
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import describe
-from rebal.inspectors.kafka.messages import request_class
 from rebal.inspectors.kafka.probe import join_request, probe_group
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.kafka.wire import error_name, request_class

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from rebal.groups.model import GroupSnapshot, GroupType
 from rebal.inspectors.kafka.read import read_groups
 from rebal.planner.rehearsal.outcome import Rehearsal
-from rebal.planner.rehearsal.script import Deed, ScriptEvent
 from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate

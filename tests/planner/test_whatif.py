@@ -29,7 +29,7 @@ from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError, leader_
 from rebal.planner.rehearsal.whatif.simulation import Simulation, Spread, simulate
 from tests.assignors.restless import restless
 from tests.examples import examples
-from tests.groups.stable import stable_group
+from tests.groups.observed import stable_group
 from tests.planner.owners import group, member, snapshots
 
 
