@@ -71,7 +71,14 @@ def goal_of(
     if target in libraries():
         return _other_library(snapshot, target, families, before)
     kip848 = snapshot.group.type is GroupType.CONSUMER
-    if target == CONSUMER or (target == COOPERATIVE and _left_behind(snapshot)):
+    # Completing a change to KIP-848 that is under way is what ends the EAGER rebalances of its
+    # classic members.
+    left_behind = kip848 and any(
+        member.protocol_type == "classic"
+        and member_protocol(member, snapshot).value is not RebalanceProtocol.COOPERATIVE
+        for member in snapshot.members
+    )
+    if target == CONSUMER or (target == COOPERATIVE and left_behind):
         return Goal(kind=CONSUMER, target=COOPERATIVE_STICKY)
     if target in (COOPERATIVE, COOPERATIVE_STICKY):
         back = kip848 and target == COOPERATIVE_STICKY
@@ -189,18 +196,6 @@ def _ran_eager_below(plan: Plan) -> bool:
         (upward or plan.runs is RebalanceProtocol.EAGER)
         and elected is not None
         and cooperative(elected) is Tri.YES
-    )
-
-
-def _left_behind(snapshot: GroupSnapshot) -> bool:
-    """Return whether a KIP-848 group has classic members not proven to run COOPERATIVE.
-
-    A change to KIP-848 is under way then; completing it is what ends their EAGER rebalances.
-    """
-    return snapshot.group.type is GroupType.CONSUMER and any(
-        member.protocol_type == "classic"
-        and member_protocol(member, snapshot).value is not RebalanceProtocol.COOPERATIVE
-        for member in snapshot.members
     )
 
 

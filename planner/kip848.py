@@ -270,9 +270,16 @@ def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple
     rest = tuple(f for f in context.members if f.member.protocol_type != kind)
     own = (policy(context, up=up), room(context, rest))
     if not up:
+        # The group is converted when the last member with group.protocol=consumer leaves.
+        none_left = Answer(
+            allows=Tri.NO,
+            why="every member is a classic one already, and the group was not converted when the "
+            "last member with group.protocol=consumer left",
+        )
+        stuck = (none_left,) if context.members and not rest else ()
         return (
             (fits(context, GroupType.CLASSIC), _families(context)),
-            (*own, *_lists(context), *_left_behind(context, rest)),
+            (*own, *_lists(context), *stuck),
         )
     common = (brokers(context), *clients(context), fits(context, GroupType.CONSUMER))
     return common, own if context.group.type is GroupType.CONSUMER else (*own, user_data(context))
@@ -376,18 +383,6 @@ def _lists(context: Context) -> Iterator[Answer]:
                 why=f"a classic member is admitted while every classic member's list holds "
                 f"{context.target}, and that of {context.named(named)} {says}",
             )
-
-
-def _left_behind(context: Context, rest: Sequence[Facts]) -> Iterator[Answer]:
-    """Yield the condition that a member of `rest`, which are no classic ones, is left: the group is
-    converted when the last of them leaves.
-    """
-    if context.members and not rest:
-        yield Answer(
-            allows=Tri.NO,
-            why="every member is a classic one already, and the group was not converted when the "
-            "last member with group.protocol=consumer left",
-        )
 
 
 def _families(context: Context) -> Answer:

@@ -195,9 +195,16 @@ def changed_not_restarted(context: Context) -> Findings:
         named = not any(unnamed(context, name) for name in declared)
         differs = named and (known.list != declared if exact else bool(contradicted))
         runs = f"[{', '.join(known.list)}]" if exact else "another list"
+        written = facts.member.declared.evidence.at if facts.member.declared is not None else None
+        # By its own log; the file's time and the log's are of two clocks.
+        started_later = (
+            written is not None
+            and known.since is not None
+            and known.since - written > timedelta(minutes=1)
+        )
         if not named or not (exact or differs):
             unknown.append(facts)
-        elif differs and _started_later(facts):
+        elif differs and started_later:
             yield _elsewhere(facts, runs, declared)
         elif differs:
             yield found(
@@ -219,14 +226,6 @@ def changed_not_restarted(context: Context) -> Findings:
             members=unknown,
             fix="Add --client-log or --request-log, which show what runs.",
         )
-
-
-def _started_later(facts: Facts) -> bool:
-    """Return whether its own log shows a start after its configuration file was written."""
-    declared, since = facts.member.declared, facts.member.assignors.since
-    written = declared.evidence.at if declared is not None else None
-    # The file's time and the log's are of two clocks.
-    return written is not None and since is not None and since - written > timedelta(minutes=1)
 
 
 def _elsewhere(facts: Facts, runs: str, declared: tuple[str, ...]) -> Finding:
@@ -397,6 +396,9 @@ def rejected(context: Context) -> Findings:
     (its instance id; else its client id and address) has joined since, nor where the group has all
     members that you counted (`--expect-members`) and no stopped member's entry can be one of them.
     """
+    of_programs = ": this is a Kafka Streams group" if context.streams else ""
+    if context.group.protocol_type == "connect":
+        of_programs = ": this is a group of Connect workers"
     for item in still_out(context.snapshot):
         stranger = context.is_stranger(item.list)
         again = rejected_again(context.memory, item, stranger=stranger)
@@ -417,8 +419,7 @@ def rejected(context: Context) -> Findings:
         )
         shown = f"[{', '.join(item.list)}]" if item.list else "an unknown list"
         yield found(
-            f"{who} was rejected {count} ({item.error}) with {shown} {still}{blame}"
-            f"{_stranger(context)}.",
+            f"{who} was rejected {count} ({item.error}) with {shown} {still}{blame}{of_programs}.",
             result=answer,
             members=causes if answer is Tri.YES else (),
             evidence=(item.evidence,),
@@ -442,13 +443,6 @@ def _has_its_place(context: Context, one: Refusal) -> bool:
     clocks = timedelta(seconds=5) if context.snapshot.clock_compared else timedelta(days=1)
     old = (m for m in members if m.instance_id and (m.joined_at is None or m.joined_at <= one.at))
     return context.snapshot.captured_at - one.at > session + clocks and not any(old)
-
-
-def _stranger(context: Context) -> str:
-    """Return a clause that names the type of a group of other programs than consumers."""
-    if context.group.protocol_type == "connect":
-        return ": this is a group of Connect workers"
-    return ": this is a Kafka Streams group" if context.streams else ""
 
 
 @rule(

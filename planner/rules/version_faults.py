@@ -13,7 +13,6 @@ from typing import Final
 from rebal.groups.model import GroupType, Tri
 from rebal.planner.clients import (
     Fault,
-    FaultRule,
     FaultSet,
     Version,
     exact_version,
@@ -207,19 +206,6 @@ def _upgrade(
     return f"Upgrade {what} to {shown(free[0])} or later." if free else known.workaround
 
 
-def _documented(one: FaultRule) -> str:
-    paragraphs = (
-        one.summary,
-        f"Why it matters: {one.why}",
-        f"How to find out: {table().how_to_find_out[one.software]}",
-        f"How to fix it: {one.fix}",
-        table().conditions[one.applies],
-    )
-    return "\n\n".join(
-        fill(text, 96, break_long_words=False, break_on_hyphens=False) for text in paragraphs
-    )
-
-
 for _one in table().rules:
     register(
         Rule(
@@ -227,7 +213,16 @@ for _one in table().rules:
             severity=_one.severity,
             title=_one.title,
             reference=_one.reference,
-            doc=_documented(_one),
+            doc="\n\n".join(
+                fill(text, 96, break_long_words=False, break_on_hyphens=False)
+                for text in (
+                    _one.summary,
+                    f"Why it matters: {_one.why}",
+                    f"How to find out: {table().how_to_find_out[_one.software]}",
+                    f"How to fix it: {_one.fix}",
+                    table().conditions[_one.applies],
+                )
+            ),
             condition=partial(version_findings, known=_one),
             applies=(_CONDITIONS[_one.applies],),
             traits=frozenset({Trait.REVIEW}),
