@@ -1,6 +1,6 @@
 """Hash codes and sort keys of Java and Scala, from which Kafka's hash tables get their order.
 
-Sources: java.lang.String, org.apache.kafka.common.TopicPartition, scala.collection.Hashing.
+Hash codes are unsigned 32-bit numbers; those of the two languages are the same ones, signed.
 """
 
 from functools import lru_cache

@@ -45,17 +45,13 @@ def test_the_wrapper_runs_the_pinned_maven_only(tmp_path):
     fake.parent.mkdir(parents=True)
     fake.write_bytes(b"not Maven")
     home = tmp_path / "home"
-    environment = {
+    env = {
         **os.environ,
         "MVNW_REPOURL": (tmp_path / "repository").as_uri(),
         "MAVEN_USER_HOME": str(home),
     }
     done = subprocess.run(
-        [str(jars.MAVEN / "mvnw"), "-v"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [str(jars.MAVEN / "mvnw"), "-v"], env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
     assert "is not the pinned file" in done.stderr

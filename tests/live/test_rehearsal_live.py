@@ -4,7 +4,6 @@ Generations, partitions that stop and move, rejections and what each owns at the
 More stories on 4.1.1 are replayed from captures (tests/planner/rehearsal/test_captures.py). The
 targets of `uniform` and `range` on 4.1 are foretold member by member, by the what-if that an
 operator types (tests/assignors/test_server_oracle.py has more groups).
-
 """
 
 import re
@@ -24,7 +23,6 @@ from rebal.inspectors.logs.text_input import files_in
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of, with_parameters
-from rebal.planner.rehearsal.script import Deed, Scene, Script, ScriptEvent
 from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
