@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, GroupType, Knowledge
+from rebal.inspectors.files import files_in
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
-from rebal.inspectors.logs.text_input import files_in
 from rebal.planner.rehearsal.outcome import Rehearsal
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scene import scene_of, with_parameters
-from rebal.planner.rehearsal.scripts import Deed, ScriptEvent
+from rebal.planner.rehearsal.scripts import Deed, Scene, Script, ScriptEvent
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
 from rebal.planner.timeouts import Speed
