@@ -12,7 +12,7 @@ from bench.inspect_probe import SCRIPT_JVM
 from bench.timing import Row, side_by_side, wall
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.crowd import PARTITIONS, Crowd
+from tests.kafka.rawgroup import PARTITIONS, Crowd
 
 GROUPS = 300
 

@@ -126,7 +126,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Add the last log lines of every running process to the report of a failed live test."""
     report = yield
     if report.failed and item.get_closest_marker("live"):
-        from tests.kafka.processes import RUNNING
+        from tests.kafka.broker import RUNNING
 
         for child in list(RUNNING.values()):
             report.sections.append((f"log of {child.name}", child.tail()))

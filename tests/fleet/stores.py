@@ -21,8 +21,7 @@ from pyarrow import fs
 
 from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from tests.kafka import clients, jars
-from tests.kafka.broker import free_ports
-from tests.kafka.processes import ChildProcess, wait_for
+from tests.kafka.broker import ChildProcess, free_ports, wait_for
 
 _KAFKA: Final = Path(clients.__file__).parent
 _VERSITYGW: Final = "github.com/versity/versitygw/cmd/versitygw"

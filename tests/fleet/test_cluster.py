@@ -10,8 +10,7 @@ from pathlib import Path
 
 from rebal.inspectors.fleet.spark.tasks import build_zip
 from tests.kafka import jars
-from tests.kafka.broker import free_ports
-from tests.kafka.processes import ChildProcess, wait_for
+from tests.kafka.broker import ChildProcess, free_ports, wait_for
 
 _MASTER = "127.0.0.1"
 _SCALA = {"SPARK_SCALA_VERSION": "2.13"}

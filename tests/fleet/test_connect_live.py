@@ -17,8 +17,7 @@ from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal, s
 from tests.fleet.tablefiles import last_scan
 from tests.fleet.test_interrupt import refused
 from tests.kafka import jars
-from tests.kafka.broker import free_ports
-from tests.kafka.processes import ChildProcess, wait_for
+from tests.kafka.broker import ChildProcess, free_ports, wait_for
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _JVM = ("-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")

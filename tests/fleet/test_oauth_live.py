@@ -14,7 +14,7 @@ from rebal.inspectors.fleet.sources.kafka import find_records
 from tests.fleet.conftest import read_tables, without_sources
 from tests.fleet.test_sources_live import commit
 from tests.kafka.broker import Broker
-from tests.kafka.issuer import Issuer, token
+from tests.kafka.tunnel import Issuer, token
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 

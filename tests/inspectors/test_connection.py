@@ -33,7 +33,7 @@ from rebal.inspectors.connection.properties import parse_properties
 from rebal.inspectors.connection.translate import to_confluent, to_kafka_python, token_of, words_of
 from rebal.inspectors.errors import ConnectError, SettingError
 from rebal.planner.commands import Given
-from tests.kafka.issuer import Issuer, token
+from tests.kafka.tunnel import Issuer, token
 from tests.tables import table
 
 PLAIN = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -1,19 +1,370 @@
 """`Broker`: one real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1.
 
 A broker stands alone, or is one node of a cluster (cluster.py).
+`Administration` is what the tests do by admin calls on it; each child process is bounded in every
+wait, and ended by its id.
 """
 
+import atexit
 import contextlib
+import os
 import random
 import shutil
+import signal
 import socket
+import subprocess
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
-from tests.kafka import brokerconf, jars, security
-from tests.kafka.administration import Administration
-from tests.kafka.processes import ChildProcess
+from kafka.errors import KafkaError as AnswerError
+from tests.kafka import brokerconf, jars
+
+_TAIL = 40
+
+
+class HarnessTimeoutError(AssertionError):
+    """Something the test waited for did not come in time; the text ends with the logs' tails."""
+
+
+class ChildProcess:
+    """A process with its own log file; its standard input stays open and ends with this one's.
+
+    `stdout` is a pipe when `events` is true (JSON lines for `members`), else it joins the log.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        log: Path,
+        *,
+        events: bool = False,
+        env: dict[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.log_path = log
+        with log.open("ab") as sink:
+            self.popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE if events else sink,
+                stderr=sink,
+                env=env,
+                start_new_session=True,
+            )
+        RUNNING[self.popen.pid] = self
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.popen.poll() is None
+
+    def log(self) -> str:
+        """All that the process has written to its log so far."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def tail(self, lines: int = _TAIL) -> str:
+        """The last lines of the log under a heading, for error messages."""
+        state = "running" if self.alive else f"ended with {self.popen.returncode}"
+        text = "\n".join(self.log().splitlines()[-lines:])
+        return f"--- {self.name} (pid {self.pid}, {state}) {self.log_path}\n{text}"
+
+    def say(self, line: str) -> None:
+        """Write one line to the standard input; a process that has just ended hears nothing."""
+        assert self.popen.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.popen.stdin.write((line + "\n").encode())
+            self.popen.stdin.flush()
+
+    def terminate(self, timeout: float = 20) -> None:
+        """SIGTERM, then SIGKILL when it has not ended within `timeout` seconds."""
+        if self.alive:
+            self.popen.terminate()
+            try:
+                self.popen.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.popen.kill()
+        self._reap()
+
+    def kill(self) -> None:
+        """SIGKILL: no clean close, nothing is said to anybody."""
+        self.popen.kill()
+        self._reap()
+
+    def wait(self, timeout: float) -> None:
+        """Wait for the process to end by itself; SIGKILL and an error when it does not."""
+        try:
+            self.popen.wait(timeout)
+        except subprocess.TimeoutExpired as late:
+            self.kill()
+            text = f"{self.name} did not end within {timeout:g} s\n{self.tail()}"
+            raise HarnessTimeoutError(text) from late
+        self._reap()
+
+    def _reap(self) -> None:
+        self.popen.wait(10)
+        if self.popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self.popen.stdin.close()
+        RUNNING.pop(self.pid, None)
+
+
+RUNNING: dict[int, ChildProcess] = {}
+
+
+@atexit.register
+def _kill_all() -> None:
+    for child in list(RUNNING.values()):
+        child.kill()
+
+
+def freeze(pid: int) -> None:
+    """Stop a process with SIGSTOP and wait until it stands still: a busy machine takes a while."""
+    os.kill(pid, signal.SIGSTOP)
+    status = Path(f"/proc/{pid}/status")
+    wait_for(
+        f"process {pid} to stand still",
+        lambda: "State:\tT" in status.read_text(),
+        timeout=10,
+        every=0.01,
+    )
+
+
+def wait_for(
+    what: str,
+    ready: Callable[[], object],
+    *,
+    timeout: float,
+    involved: Callable[[], list[ChildProcess]] = list,
+    every: float = 0.05,
+) -> None:
+    """Poll `ready` until it is true; after twice `timeout` seconds raise with the logs' tails.
+
+    A machine that is at other work holds a broker up for seconds.
+    """
+    deadline = time.monotonic() + 2 * timeout
+    while not ready():
+        if time.monotonic() > deadline:
+            tails = "\n".join(child.tail() for child in involved())
+            raise HarnessTimeoutError(f"waited {2 * timeout:g} s for {what}\n{tails}")
+        time.sleep(every)
+
+
+class Administration:
+    """Topics, records, ACLs, users and groups of one bootstrap address, as a super user.
+
+    `replicas` is the replication factor of the topics that it creates.
+    """
+
+    version: str
+    replicas = 1
+    _admin: AdminClient | None = None
+    _describer: KafkaAdminClient | None = None
+
+    def start(self) -> None:
+        """Start, and wait until all brokers serve."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End all brokers without ceremony and remove their files."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """The PLAINTEXT address of the broker, or of all brokers."""
+        raise NotImplementedError
+
+    @property
+    def is_scala_coordinator(self) -> bool:
+        """Before 4.0 the classic (Scala) group coordinator serves, since then the Java one."""
+        return brokerconf.is_scala_coordinator(self.version)
+
+    @property
+    def processes(self) -> list[ChildProcess]:
+        """The broker processes, whose logs an error shows."""
+        raise NotImplementedError
+
+    def admin(self) -> AdminClient:
+        """confluent-kafka's admin client on PLAINTEXT (a super user)."""
+        if self._admin is None:
+            self._admin = AdminClient(
+                {"bootstrap.servers": self.bootstrap, "client.id": "harness", "log_level": 0}
+            )
+        return self._admin
+
+    def create_topic(self, name: str, partitions: int = 1) -> str:
+        """Create a topic, wait until it is known, and give its name back."""
+        futures = self.admin().create_topics([NewTopic(name, partitions, self.replicas)])
+        futures[name].result(20)
+
+        def known() -> bool:
+            topic = self.admin().list_topics(name, timeout=10).topics[name]
+            leaders = [part.leader for part in topic.partitions.values()]
+            return len(leaders) == partitions and min(leaders) >= 0
+
+        self._wait(f"topic {name}", known)
+        return name
+
+    def produce(self, topic: str, counts: dict[int, int]) -> None:
+        """Write `counts[partition]` small records to each partition of `topic`."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        for partition, count in counts.items():
+            for number in range(count):
+                producer.produce(topic, value=str(number).encode(), partition=partition)
+        left = producer.flush(20)
+        assert left == 0, f"{left} records of {topic} were not written"
+
+    def allow(self, user: str, resource: str, name: str, *operations: str) -> None:
+        """ACLs for `User:<user>`: `resource` is topic, group or cluster (name: kafka-cluster).
+
+        Operations in the tools' spelling: READ, DESCRIBE, DESCRIBE_CONFIGS… Returns when the
+        authorizer knows them.
+        """
+        kind = "BROKER" if resource == "cluster" else resource.upper()
+        bindings = [
+            AclBinding(
+                ResourceType[kind],
+                name,
+                ResourcePatternType.LITERAL,
+                f"User:{user}",
+                "*",
+                AclOperation[operation.upper()],
+                AclPermissionType.ALLOW,
+            )
+            for operation in operations
+        ]
+        for future in self.admin().create_acls(bindings).values():
+            future.result(20)
+        self._wait(
+            f"the rights of {user}",
+            lambda: set(bindings) <= set(self.admin().describe_acls(_acls_of(user)).result(20)),
+        )
+
+    def forbid(self, user: str) -> None:
+        """Take back every right that `allow` gave `User:<user>`."""
+        for future in self.admin().delete_acls([_acls_of(user)]).values():
+            future.result(20)
+        self._wait(
+            f"no right of {user}",
+            lambda: not self.admin().describe_acls(_acls_of(user)).result(20),
+        )
+
+    def set_scram_user(self, user: str, password: str) -> None:
+        """Create or change one user of both SCRAM mechanisms (PLAIN is fixed at the start)."""
+        # Kafka refuses two changes of one user in one request.
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            change = UserScramCredentialUpsertion(
+                user, ScramCredentialInfo(mechanism, 4096), password.encode()
+            )
+            self.admin().alter_user_scram_credentials([change])[user].result(20)
+
+    def described(self, group: str) -> tuple[str, list[str]]:
+        """A classic group's state and its members' client ids; "" where nobody can answer now.
+
+        By kafka-python: librdkafka aborts the whole process where the coordinator goes away while
+        it describes a group (confluentinc/librdkafka#4605).
+        """
+        try:
+            if self._describer is None:
+                self._describer = KafkaAdminClient(
+                    bootstrap_servers=self._alive_bootstrap(),
+                    client_id="harness",
+                    request_timeout_ms=5000,
+                )
+            answer = self._describer.describe_groups([group])[group]
+        except AnswerError:
+            self._forget()
+            return "", []
+        if answer["error"] and "GroupIdNotFound" not in answer["error"]:
+            # It goes on asking the coordinator of before.
+            self._forget()
+            return "", []
+        return answer["group_state"], [each["client_id"] for each in answer["members"]]
+
+    def _forget(self) -> None:
+        """Ask anew: a client of before a change may wait long, or ask who is no longer there."""
+        self._admin = None
+        describer, self._describer = self._describer, None
+        if describer is not None:
+            describer.close()
+
+    def _alive_bootstrap(self) -> str:
+        """The address of who can answer now."""
+        return self.bootstrap
+
+    def standing(self, group: str) -> tuple[str, int]:
+        """A group's state and its number of members; "" where nobody can answer now."""
+        described = self.admin().describe_consumer_groups([group], request_timeout=10)
+        try:
+            answer = described[group].result(15)
+        except KafkaException as error:
+            return "DEAD" if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND else "", 0
+        return answer.state.name, len(answer.members)
+
+    def wait_coordinator(self, group: str, timeout: float = 30) -> None:
+        """Wait until the coordinator answers: on a new broker its topic is not there yet."""
+        self._wait(f"a coordinator of {group}", lambda: self.standing(group)[0], timeout=timeout)
+
+    def wait_stable(self, group: str, members: int, timeout: float = 30) -> None:
+        """Wait until the coordinator itself says: Stable, with so many members."""
+        wanted = ("STABLE", members)
+        what = f"{group} to be {wanted}"
+        try:
+            self._wait(what, lambda: self.standing(group) == wanted, timeout=timeout, every=0.1)
+        except HarnessTimeoutError as late:
+            raise HarnessTimeoutError(f"{late}\nit is {self.standing(group)}") from late
+
+    def _wait(
+        self, what: str, ready: Callable[[], object], *, timeout: float = 20, every: float = 0.05
+    ) -> None:
+        wait_for(what, ready, timeout=timeout, every=every, involved=lambda: self.processes)
+
+
+def _acls_of(user: str) -> AclBindingFilter:
+    """Return a filter of all ACLs of `User:<user>`."""
+    return AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        f"User:{user}",
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+
 
 _JVM = jars.JVM
 
@@ -24,7 +375,7 @@ class Broker(Administration):
     `bootstrap`, `bootstrap_sasl` (SASL_SSL: SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER with
     unsigned tokens) and `bootstrap_tls` (client certificate required) are fixed for its life, also
     over restarts. On PLAINTEXT every client is a super user; elsewhere only `admin` is, so ACLs
-    bite for the others (`security.USERS`). With `secure=False` only PLAINTEXT is there.
+    bite for the others (`brokerconf.USERS`). With `secure=False` only PLAINTEXT is there.
 
     `settings` are broker properties that replace the defaults; `request_log` switches the request
     log on from the first moment, else `log_requests` does it later. `tunnel` is the port of a
@@ -57,7 +408,7 @@ class Broker(Administration):
         self._controller_ports = controller_ports or {node_id: self.ports["CONTROLLER"]}
         self._heap_mb = heap_mb
         self._tunnel = tunnel
-        self.certificates = security.make_certificates(self.folder / "tls")
+        self.certificates = brokerconf.make_certificates(self.folder / "tls")
         self._settings = dict(settings or {})
         self._request_level = "DEBUG" if request_log else "INFO"
         self._process: ChildProcess | None = None
@@ -155,9 +506,9 @@ class Broker(Administration):
     def client_properties(
         self, mechanism: str, user: str, password: str | None = None
     ) -> dict[str, str]:
-        """Java-spelt client properties for one user: see `security.client_properties`."""
+        """Java-spelt client properties for one user: see `brokerconf.client_properties`."""
         bootstrap = self.bootstrap_tls if mechanism == "SSL" else self.bootstrap_sasl
-        return security.client_properties(
+        return brokerconf.client_properties(
             self.certificates, bootstrap, mechanism=mechanism, user=user, password=password
         )
 

@@ -12,9 +12,7 @@ from confluent_kafka.admin import PartitionMetadata
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from rebal.inspectors.kafka.reload import offsets_partition
-from tests.kafka.administration import Administration
-from tests.kafka.broker import Broker, free_ports
-from tests.kafka.processes import ChildProcess
+from tests.kafka.broker import Administration, Broker, ChildProcess, free_ports
 
 NODES = (1, 2, 3)
 OFFSETS_TOPIC = "__consumer_offsets"

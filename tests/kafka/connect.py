@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from kafka.admin import KafkaAdminClient
 from tests.kafka import brokerconf, jars
-from tests.kafka.administration import Administration
+from tests.kafka.broker import Administration
 from tests.kafka.members import JavaHost, Member
 
 PROTOCOLS = ("eager", "compatible", "sessioned")

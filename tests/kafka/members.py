@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.kafka import clients, jars
-from tests.kafka.administration import Administration
-from tests.kafka.processes import ChildProcess, HarnessTimeoutError, wait_for
+from tests.kafka.broker import Administration, ChildProcess, HarnessTimeoutError, wait_for
 
 JAVA_ASSIGNORS = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kafka import jars
-from tests.kafka.administration import Administration
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Administration, Broker
 from tests.kafka.connect import ConnectHost
 from tests.kafka.members import Members
 from tests.live_support.rollout import GroupOn, PlannedGroup, Service, Workers

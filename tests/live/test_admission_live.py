@@ -24,8 +24,7 @@ from rebal.inspectors.connection.translate import words_of
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from tests.kafka import jars
-from tests.kafka.broker import Broker
-from tests.kafka.processes import wait_for
+from tests.kafka.broker import Broker, wait_for
 from tests.kafka.rawgroup import (
     FULL,
     INCONSISTENT,

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
+from tests.kafka.processes import wait_for
+from tests.kafka.service import inspect, named
+from tests.live_support.workers import Workers, configure
 
 from rebal.cli import app
 from rebal.groups.model import GroupSnapshot
@@ -18,11 +21,10 @@ from rebal.planner.rehearsal.costs.start import Roll
 from rebal.planner.rehearsal.costs.steps import by_workers
 from rebal.planner.timeouts import Speed
 from tests.kafka import jars
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, wait_for
 from tests.kafka.connect import ConnectHost, wait_running
 from tests.kafka.members import Members
-from tests.kafka.processes import wait_for
-from tests.kafka.service import inspect, named
+from tests.kafka.rolling import inspect, named
 from tests.live_support.rollout import LISTS, Plan, Workers, configure
 
 NAMES = ("w0", "w1")

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.administration import Administration
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Administration, Broker
 from tests.kafka.cluster import Cluster
 from tests.kafka.jars import BROKER_VERSIONS, SCALA
 from tests.kafka.members import Members

@@ -28,9 +28,8 @@ from rebal.inspectors.kafka import read as live_group
 from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 from tests.kafka import jars
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, freeze, wait_for
 from tests.kafka.members import Members
-from tests.kafka.processes import freeze, wait_for
 from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, read
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.kafka import jars
-from tests.kafka.processes import wait_for
+from tests.kafka.broker import wait_for
 
 
 def test_a_broker_does_not_outlive_a_killed_test_run():

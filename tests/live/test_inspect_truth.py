@@ -14,6 +14,8 @@ from importlib.metadata import version
 
 import confluent_kafka
 import pytest
+from tests.kafka.service import inspect
+from tests.live_support.services import BOTH_COORDINATORS
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, RebalanceProtocol
@@ -24,8 +26,7 @@ from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members, wait_assigned
-from tests.kafka.rolling import Rolling
-from tests.kafka.service import inspect
+from tests.kafka.rolling import Rolling, inspect
 from tests.live_support import config_of, read_group
 from tests.live_support.rollout import BOTH_COORDINATORS
 

@@ -21,9 +21,8 @@ from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.session import Session
 from rebal.inspectors.kafka.wire import Deadline
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, wait_for
 from tests.kafka.members import Members, wait_assigned
-from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, read
 

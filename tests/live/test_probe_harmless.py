@@ -22,9 +22,8 @@ from rebal.inspectors.kafka.describe import describe
 from rebal.inspectors.kafka.probe import join_request, probe_group
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.kafka.wire import error_name, request_class
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, wait_for
 from tests.kafka.members import Member, Members, wait_assigned
-from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
 from tests.live_support import config_of, read_group, stored_generations
 

@@ -7,8 +7,7 @@ import pytest
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Event, Members
-from tests.kafka.rolling import Rolling
-from tests.kafka.service import answer
+from tests.kafka.rolling import Rolling, answer
 from tests.live_support import measured, standstill
 
 PARTITIONS = 4

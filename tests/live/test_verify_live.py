@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.kafka.service import named
+from tests.live_support.services import Service
 
 from rebal.cli import app
 from rebal.cli.journal import journal_path
@@ -20,8 +22,7 @@ from tests.kafka import broker as harness
 from tests.kafka import jars
 from tests.kafka.broker import Broker
 from tests.kafka.members import Members
-from tests.kafka.rolling import Rolling
-from tests.kafka.service import named
+from tests.kafka.rolling import Rolling, named
 from tests.live_support.rollout import BOTH_COORDINATORS, GroupOn, Plan, Service, rule, texts
 
 OLD = ["range"]

@@ -23,12 +23,10 @@ from rebal.cli import app
 from rebal.cli.journal import journal_path
 from rebal.inspectors.connection import auth
 from tests.kafka import jars
-from tests.kafka.broker import Broker, free_ports
-from tests.kafka.issuer import Issuer
+from tests.kafka.broker import Broker, free_ports, wait_for
 from tests.kafka.members import Members
-from tests.kafka.processes import wait_for
 from tests.kafka.rolling import Rolling
-from tests.kafka.tunnel import Tunnel
+from tests.kafka.tunnel import Issuer, Tunnel
 
 OLD = ["range"]
 MIXED = ["cooperative-sticky", "range"]

@@ -16,10 +16,9 @@ from rebal.groups.wire.offsets_topic import (
 )
 from rebal.inspectors.connection.config import ClusterConfig, resolve
 from rebal.inspectors.kafka.read import read_groups
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, wait_for
 from tests.kafka.cluster import OFFSETS_TOPIC
 from tests.kafka.members import Event
-from tests.kafka.processes import wait_for
 
 
 def config_of(

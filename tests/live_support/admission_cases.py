@@ -19,8 +19,7 @@ from rebal.groups.model import AssignorList, Knowledge, Source, Tri
 from rebal.planner.admission.check import Admission, Event, JoinEvent, LeaveEvent, admitted
 from rebal.planner.admission.memory import memory_of
 from rebal.planner.context import Context
-from tests.kafka.broker import Broker
-from tests.kafka.processes import wait_for
+from tests.kafka.broker import Broker, wait_for
 from tests.kafka.rawgroup import (
     FENCED,
     FULL,
