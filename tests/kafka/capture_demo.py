@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members
-from tests.kafka.rolling import Rolling
+from tests.kafka.members import Members, Rolling
 
 DEMO = Path(__file__).resolve().parents[2] / "cli" / "data" / "demo"
 

@@ -17,14 +17,14 @@ from random import Random
 from typing import Any
 
 from tests.kafka.administration import Administration
+from tests.kafka.rolling import properties_of
 from tests.kafka.service import properties_of
 
 from rebal.planner.commands import AGREED
 from tests.kafka.broker import Administration
 from tests.kafka.cluster import Cluster
 from tests.kafka.connect import ConnectHost, Worker, wait_workers
-from tests.kafka.members import JAVA_ASSIGNORS, Member, Members
-from tests.kafka.rolling import properties_of
+from tests.kafka.members import JAVA_ASSIGNORS, Member, Members, properties_of
 from tests.live.obey import FINAL, JOINING, RANGE, Over, Process, Story
 from tests.live_support.rollout import LISTS
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 from tests.kafka.processes import wait_for
+from tests.kafka.rolling import inspect, named
 from tests.kafka.service import inspect, named
 from tests.live_support.workers import Workers, configure
 
@@ -23,8 +24,7 @@ from rebal.planner.timeouts import Speed
 from tests.kafka import jars
 from tests.kafka.broker import Broker, wait_for
 from tests.kafka.connect import ConnectHost, wait_running
-from tests.kafka.members import Members
-from tests.kafka.rolling import inspect, named
+from tests.kafka.members import Members, inspect, named
 from tests.live_support.rollout import LISTS, Plan, Workers, configure
 
 NAMES = ("w0", "w1")

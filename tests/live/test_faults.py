@@ -29,8 +29,7 @@ from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from rebal.inspectors.kafka.wire import BrokerConnection, Deadline
 from tests.kafka import jars
 from tests.kafka.broker import Broker, freeze, wait_for
-from tests.kafka.members import Members
-from tests.kafka.rolling import Rolling
+from tests.kafka.members import Members, Rolling
 from tests.live_support import config_of, read
 
 SECOND = 1000

@@ -14,6 +14,7 @@ from importlib.metadata import version
 
 import confluent_kafka
 import pytest
+from tests.kafka.rolling import Rolling, inspect
 from tests.kafka.service import inspect
 from tests.live_support.services import BOTH_COORDINATORS
 
@@ -25,8 +26,7 @@ from rebal.inspectors.kafka.read import GroupFailure, read_groups, select_groups
 from rebal.inspectors.logs.requests.reader import read_request_log
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members, wait_assigned
-from tests.kafka.rolling import Rolling, inspect
+from tests.kafka.members import Members, Rolling, inspect, wait_assigned
 from tests.live_support import config_of, read_group
 from tests.live_support.rollout import BOTH_COORDINATORS
 

@@ -14,8 +14,7 @@ import pytest
 from rebal.groups.model import GroupType
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members
-from tests.kafka.rolling import Rolling, answer
+from tests.kafka.members import Member, Members, Rolling, answer
 from tests.live_support import last_generation, measured, read_group, standstill
 
 PARTITIONS = 12

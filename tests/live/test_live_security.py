@@ -22,8 +22,7 @@ from rebal.inspectors.kafka.read import GroupFailure, read_groups
 from rebal.inspectors.kafka.session import Session
 from rebal.inspectors.kafka.wire import Deadline
 from tests.kafka.broker import Broker, wait_for
-from tests.kafka.members import Members, wait_assigned
-from tests.kafka.rolling import Rolling
+from tests.kafka.members import Members, Rolling, wait_assigned
 from tests.live_support import config_of, read
 
 

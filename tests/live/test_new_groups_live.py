@@ -11,6 +11,7 @@ import pytest
 from tests.kafka.crowd import PARTITIONS, Crowd
 from tests.kafka.processes import wait_for
 from tests.kafka.rawwire import consumer_heartbeat
+from tests.kafka.rolling import answer
 from tests.kafka.service import answer
 
 from rebal.cli import app
@@ -21,8 +22,7 @@ from rebal.inspectors.kafka.doctor import DoctorReport, examine
 from rebal.inspectors.kafka.read import read_groups
 from tests.kafka import jars
 from tests.kafka.broker import Broker, free_ports, wait_for
-from tests.kafka.members import JavaHost, StreamsHost
-from tests.kafka.rolling import answer
+from tests.kafka.members import JavaHost, StreamsHost, answer
 from tests.kafka.tunnel import Recorder
 from tests.live_support import read_group, wait_state
 

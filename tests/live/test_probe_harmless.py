@@ -23,8 +23,7 @@ from rebal.inspectors.kafka.probe import join_request, probe_group
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.kafka.wire import error_name, request_class
 from tests.kafka.broker import Broker, wait_for
-from tests.kafka.members import Member, Members, wait_assigned
-from tests.kafka.rolling import Rolling
+from tests.kafka.members import Member, Members, Rolling, wait_assigned
 from tests.live_support import config_of, read_group, stored_generations
 
 ASKED = ("range", "cooperative-sticky", "sticky", "roundrobin")

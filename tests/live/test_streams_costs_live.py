@@ -6,8 +6,7 @@ import pytest
 
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Event, Members
-from tests.kafka.rolling import Rolling, answer
+from tests.kafka.members import Event, Members, Rolling, answer
 from tests.live_support import measured, standstill
 
 PARTITIONS = 4

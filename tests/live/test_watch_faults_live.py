@@ -24,8 +24,7 @@ from rebal.cli.journal import journal_path
 from rebal.inspectors.connection import auth
 from tests.kafka import jars
 from tests.kafka.broker import Broker, free_ports, wait_for
-from tests.kafka.members import Members
-from tests.kafka.rolling import Rolling
+from tests.kafka.members import Members, Rolling
 from tests.kafka.tunnel import Issuer, Tunnel
 
 OLD = ["range"]
