@@ -23,8 +23,6 @@ A command's module is imported when the command is typed, and not before: `rebal
 neither a Kafka client nor a renderer.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import re
@@ -140,7 +138,7 @@ def _root(
     """
 
 
-def build() -> TyperGroup:
+def build() -> "TyperGroup":
     """Return the whole command line, with no command's module loaded."""
     return lazy_group(_root, _root.__doc__ or "", COMMANDS)
 

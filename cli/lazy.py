@@ -1,7 +1,5 @@
 """Lazy loading: a command's module is imported when the command is typed, and not before."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +28,7 @@ class CommandEntry(NamedTuple):
     name: str
     module: str
     summary: str
-    under: tuple[CommandEntry, ...] = ()
+    under: tuple["CommandEntry", ...] = ()
 
 
 def lazy_group(

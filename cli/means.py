@@ -4,8 +4,6 @@ The connection without its secrets, the probe and the paths of evidence stand in
 An option that is given again takes the place of the plan's own; `-X` adds one setting to others.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -106,7 +104,7 @@ class Assumptions:
         ),
     ] = None
 
-    def accepted(self, reasons: Sequence[str] | None) -> Accepted:
+    def accepted(self, reasons: Sequence[str] | None) -> "Accepted":
         """Return what is accepted for a plan; `reasons` are those of the rules to ignore.
 
         Raises:
@@ -227,7 +225,14 @@ def source_of(
     Without a typed file it is the plan's own where no broker is named; a file is not probed. Say
     which options stand in place of those that the plan keeps.
     """
-    _note_again(context)
+    kept = context.default_map or {}
+    again = [
+        min(param.opts, key=len)
+        for param in context.command.params
+        if param.name in MEANS and param.name in kept and is_typed(context, param.name)
+    ]
+    if again:
+        say(f"given again, in place of what the plan keeps: {', '.join(again)}.")
     file = context.params["snapshot"]
     own = file is not None and not is_typed(context, "snapshot")
     if own and (live or connection.names_broker()):
@@ -237,15 +242,3 @@ def source_of(
     return Path(file) if file else None, (
         context.params["probe"] and (file is None or is_typed(context, "probe"))
     )
-
-
-def _note_again(context: typer.Context) -> None:
-    """Say which options stand here instead of those that the plan keeps."""
-    kept = context.default_map or {}
-    again = [
-        min(param.opts, key=len)
-        for param in context.command.params
-        if param.name in MEANS and param.name in kept and is_typed(context, param.name)
-    ]
-    if again:
-        say(f"given again, in place of what the plan keeps: {', '.join(again)}.")

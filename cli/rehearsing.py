@@ -250,7 +250,19 @@ def rehearsed(
     scene = with_parameters(scene, given)
     custom = _custom(scene, plan)
     if source is not None:
-        script = _of_file(asked, plan, source, scene, given=given, custom=custom)
+        if plan is not None and not any(item.step for item in source.file.events):
+            raise UsageError(
+                f"{asked.plan}: no event of {source.name} is a step of the plan: add `- step: 1`, "
+                "or leave out the plan."
+            )
+        script = script_of(
+            source,
+            scene,
+            plan=plan,
+            batch=1 if asked.batch is None else asked.batch,
+            metadata=given.get("metadata", METADATA_AGE),
+            assignors=custom,
+        )
     elif plan is not None:
         played = rollout(plan, batch=1 if asked.batch is None else asked.batch)
         script = _of_members(played, scene)
@@ -315,30 +327,6 @@ def _run(
     if asked.runs == 1:
         return run, None
     return run, rehearse_often(scene, script, runs=asked.runs, seed=asked.seed, assignors=custom)
-
-
-def _of_file(
-    asked: Asked,
-    plan: Plan | None,
-    source: ScriptText,
-    scene: Scene,
-    *,
-    given: Mapping[str, float],
-    custom: Mapping[str, Assignor],
-) -> Script:
-    if plan is not None and not any(item.step for item in source.file.events):
-        raise UsageError(
-            f"{asked.plan}: no event of {source.name} is a step of the plan: add `- step: 1`, or "
-            "leave out the plan."
-        )
-    return script_of(
-        source,
-        scene,
-        plan=plan,
-        batch=1 if asked.batch is None else asked.batch,
-        metadata=given.get("metadata", METADATA_AGE),
-        assignors=custom,
-    )
 
 
 def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:

@@ -1,7 +1,7 @@
 """A plan checked against the live group, look by look: `Verifying`."""
 
 import getpass
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -117,7 +117,11 @@ class Verifying:
         self._watching = watching
         self._fail_on = fail_on
         self._words = given
-        self._given = _sentences(accepted.families, accepted.ignore, expected)
+        self._given = (
+            *(f"client id {key} is {family}" for key, family in accepted.families.items()),
+            *(f"{rule} is ignored: {reason}" for rule, reason in accepted.ignore.items()),
+            *([] if expected is None else [f"{expected} members are expected"]),
+        )
         self._assumed: dict[str, AssignorList] | None = None
         # A gate that held before this watch began is not what it waits for.
         over = {entry.step for entry in book.entries if entry.gate == "yes"} if watching else set()
@@ -251,17 +255,6 @@ class Verifying:
             for member in seen.members
         )
         return replace(seen, members=members)
-
-
-def _sentences(
-    families: Mapping[str, str], ignore: Mapping[str, str], expect_members: int | None
-) -> tuple[str, ...]:
-    """Return one sentence for each assumption given with this command, for the journal."""
-    return (
-        *(f"client id {key} is {family}" for key, family in families.items()),
-        *(f"{rule} is ignored: {reason}" for rule, reason in ignore.items()),
-        *([] if expect_members is None else [f"{expect_members} members are expected"]),
-    )
 
 
 def _user() -> str:

@@ -1,7 +1,5 @@
 """`rebal schema`: the JSON Schema of a document that rebal writes."""
 
-from __future__ import annotations
-
 import json
 from importlib.resources import files
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`rebal simulate`: another assignor on a group, computed as Kafka would."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -130,7 +128,7 @@ def command(
     )
 
 
-def _check_names(names: Sequence[str]) -> dict[str, Assignor]:
+def _check_names(names: Sequence[str]) -> dict[str, "Assignor"]:
     """Return the custom assignors among `names`."""
     if not names:
         raise UsageError(f"no assignor is named: add --assignor {'|'.join(OF_CONSUMERS)}.")

@@ -1,7 +1,5 @@
 """HTML pages that need no other file, and the times on the axes of a roll-out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.resources import files
 from math import ceil

@@ -4,8 +4,6 @@ Views are pure: they take records that went through `output.shown` and return ri
 Members are named by `planner.context.names`, so that tables and findings use the same names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
@@ -89,11 +87,11 @@ class FittingTable:
                 return
         yield self._blocks()
 
-    def _of(self, kept: Sequence[int]) -> FittingTable:
+    def _of(self, kept: Sequence[int]) -> "FittingTable":
         rows = [[row[n] for n in kept] for row in self._rows]
         return FittingTable([self._columns[n] for n in kept], rows)
 
-    def _folded(self) -> FittingTable:
+    def _folded(self) -> "FittingTable":
         """Return the table with each column under the one that it names."""
         by_header = {column.header: n for n, column in enumerate(self._columns)}
         lower = {

@@ -1,7 +1,5 @@
 """A rehearsal as one HTML page that needs no other file: ownership over time, to scrub through."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator
@@ -31,7 +29,7 @@ class Row(NamedTuple):
 
     name: str
     top: float
-    boxes: tuple[Box, ...]
+    boxes: tuple["Box", ...]
 
 
 class Box(NamedTuple):
