@@ -42,7 +42,6 @@ def mapped(work: Callable[[_T], _R], items: Sequence[_T], *, worth_it: bool = Tr
 
 
 def _worked(number: int) -> Any:
-    """Return the result of the item with this number, in a child."""
     return _work(_items[number])
 
 

@@ -65,9 +65,8 @@ def without_typed(message: str, args: Sequence[str], env: Mapping[str, str]) -> 
 
 
 def _values(args: Sequence[str], env: Mapping[str, str]) -> Iterator[str]:
-    typed = _TYPED.findall("\0".join(("", *args)))
     named = [f"{name}={value}" for name, value in env.items() if name.startswith("REBAL_X_")]
-    for pair in (*typed, *named):
+    for pair in (*_TYPED.findall("\0".join(("", *args))), *named):
         if not is_harmless(pair):
             key, _, value = pair.partition("=")
             hidden = value.strip("= ") or key

@@ -86,7 +86,6 @@ class Journal:
         self._version, self.notes = version, notes
 
     def _lost(self) -> str:
-        """Return the message on a file that lacks lines that it had."""
         return (
             f"{self.path} was cut off, moved or replaced while this command ran, as --new-attempt "
             "does: this command stops and records nothing more; verify the plan that is there."

@@ -122,7 +122,6 @@ def _line(snapshot: GroupSnapshot, to: str, fail_on: FailOn, exit_zero: bool) ->
 
 
 def _protocol(snapshot: GroupSnapshot) -> str:
-    """Return the protocol that the members run, by KIP-429's names or by the KIP's number."""
     kind, members = snapshot.group.type, snapshot.members
     if kind in KIPS:
         return KIPS[kind]

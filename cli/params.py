@@ -435,7 +435,6 @@ class EvidenceOptions:
         )
 
     def _files(self) -> dict[str, list[str]]:
-        """Return what each option of files names."""
         named = {
             "--request-log": self.request_log,
             "--client-log": self.client_log,

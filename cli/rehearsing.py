@@ -132,12 +132,12 @@ def rehearse_group(
         words = replace(words, plan=str(asked.plan)) if plan is not None else words
         following = _next(found, plan, words, asked, named=named)
         read = read_from(where, found.captured_at)
-        view = (
+        output.page(
             comparison_view(document, read, following)
             if len(document.runs) > 1
-            else rehearsal_view(document, read, following, details=details)
+            else rehearsal_view(document, read, following, details=details),
+            wide=wide,
         )
-        output.page(view, wide=wide)
     else:
         output.write(output.envelope("rehearsal", document, code, form))
     return code
@@ -185,7 +185,6 @@ def is_file(script: str) -> bool:
 
 @contextmanager
 def _nearest_names() -> Iterator[None]:
-    """Add the nearest names that there are to an error of a script."""
     try:
         yield
     except ScriptError as error:
@@ -281,9 +280,8 @@ def rehearsed(
         output.say(f"rehearsing {asked.runs:,} runs …")
     runs = []
     for name in asked.compare or ((PLAN,) if plan is not None else (NOW,)):
-        here = variant(scene, name)
         played = script if name in (PLAN, NOW) else without_lists(script)
-        run, often = _run(here, played, asked, custom, keep=keep)
+        run, often = _run(variant(scene, name), played, asked, custom, keep=keep)
         assumes += tuple(text for text in run.assumes if text not in assumes)
         runs.append(RunDocument(name=name, rehearsal=run, distribution=often))
     return RehearsalDocument(
@@ -359,7 +357,6 @@ def _of_members(script: Script, scene: Scene) -> Script:
 
 
 def _families(found: GroupSnapshot, plan: Plan | None) -> dict[str, str | None]:
-    """Return the client families by member id that the user accepted for the plan."""
     accepted = plan.accepted.families if plan is not None else {}
     return {
         member.member_id: family

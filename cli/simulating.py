@@ -79,12 +79,12 @@ def simulate_assignors(
         read = read_from(where, found.captured_at)
         following = _next(found, simulations, given)
         shown = output.shown(simulations)
-        view = (
+        output.page(
             compare_view(shown, read, following)
             if len(shown) > 1
-            else simulate_view(shown[0], read, following, wide=wide)
+            else simulate_view(shown[0], read, following, wide=wide),
+            wide=wide,
         )
-        output.page(view, wide=wide)
     else:
         together = SimulationsDocument(
             group_id=found.group.group_id,

@@ -81,7 +81,6 @@ class EvidenceFiles:
         return seen
 
     def _logs(self) -> Iterator[LogReading]:
-        """Yield what each kind of log shows."""
         zone = time_zone(self.options.log_timezone)
         if self.options.request_log:
             from rebal.inspectors.logs.requests.reader import read_request_log

@@ -104,7 +104,6 @@ def _split(line: str) -> list[str]:
 
 
 def _entry(words: Sequence[str]) -> tuple[CommandEntry | tuple[CommandEntry, ...], Sequence[str]]:
-    """Return the command that the words name, or the commands that may follow them."""
     entries: tuple[CommandEntry, ...] = COMMANDS
     for number, word in enumerate(words):
         if word.startswith("-"):
@@ -133,7 +132,6 @@ def _open_option(by_name: Mapping[str, Any], words: Sequence[str]) -> Any:
 
 
 def _open_argument(typed: Context) -> Any:
-    """Return the argument that the next word is for; None where all have one."""
     places = (one for one in typed.command.params if one.param_type_name == "argument")
     return next(
         (one for one in places if one.nargs == -1 or not is_typed(typed, str(one.name))), None
@@ -173,7 +171,6 @@ def _names(module: str, function: str) -> _Source:
 
 
 def _documents(*kinds: str) -> _Source:
-    """Return a source of folders, and of files that hold documents of these kinds."""
     schemas = re.compile(rf"rebal\.(?:{'|'.join(kinds)})/\d")
 
     def source(_: Context, prefix: str) -> Iterator[Candidate]:
@@ -198,7 +195,6 @@ def _head(path: Path) -> str:
 
 
 def _scripts(typed: Context, prefix: str) -> Iterator[Candidate]:
-    """Yield the ready scripts, then the files of scripts."""
     from rebal.planner.rehearsal.scripts import READY
 
     yield from (Candidate(name, one.about) for name, one in READY.items())

@@ -122,7 +122,6 @@ def _without_brokers() -> Iterator[None]:
 
 
 def _shown(chapter: Chapter) -> int:
-    """Show the chapter's commands and the answer of the last, and return its exit code."""
     file = ("--snapshot", chapter.file)
     if chapter.before:
         words = [*shlex.split(chapter.before), *file]

@@ -106,7 +106,6 @@ def command(
 
 
 def _load_screen() -> None:
-    """Import what the screen needs, and every rule."""
     for module in ("rebal.cli.report", "rebal.cli.render.inspection.screen"):
         import_module(module)
     from rebal.planner.rules.registry import rules

@@ -126,7 +126,6 @@ def _waits_for(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str:
 
 
 def _print_timeline(plan: Plan, path: Path, form: ShowFormat, *, wide: bool) -> None:
-    """Print the roll-out as the journal at `path` tells it."""
     from rebal.cli.journal import Journal
     from rebal.cli.render.timeline import timeline_html, timeline_view
     from rebal.planner.verification.timeline import timeline_of
@@ -143,7 +142,6 @@ def _print_timeline(plan: Plan, path: Path, form: ShowFormat, *, wide: bool) -> 
 
 
 def _step(plan: Plan, number: int | None, file: Path) -> Step:
-    """Return the step with this number; without one the next step."""
     found = plan.step(plan.next_step if number is None else number)
     if found is not None:
         return found

@@ -129,7 +129,6 @@ def command(
 
 
 def _check_names(names: Sequence[str]) -> dict[str, "Assignor"]:
-    """Return the custom assignors among `names`."""
     if not names:
         raise UsageError(f"no assignor is named: add --assignor {'|'.join(OF_CONSUMERS)}.")
     workers = set(names) & set(OF_WORKERS)

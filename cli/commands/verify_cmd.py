@@ -274,7 +274,6 @@ def _watch(
     live: bool,
     wide: bool,
 ) -> Standing:
-    """Print each look until the goal is reached, with `live` on a screen that is drawn again."""
     from rebal.cli.render.timeline import timeline_view
     from rebal.cli.render.verification import shower
     from rebal.cli.verifying import reached

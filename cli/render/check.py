@@ -114,7 +114,6 @@ def _headline(found: CheckDocument) -> str:
 
 
 def _rows(one: Judgement) -> Rows:
-    """Yield what every form says of one group."""
     yield from labelled("change", map(_change, one.changes))
     stages = (("", one.before), ("during the roll-out ", one.during), ("then ", one.after))
     runs = [f"{label}{_stage(at)}" for label, at in stages if at is not None and at.assignor]

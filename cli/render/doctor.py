@@ -119,7 +119,6 @@ def _settings(settings: Origins) -> str:
 
 
 def _profiles(settings: Origins) -> str:
-    """Return the profiles of the user's configuration file."""
     if not settings.exists:
         return f"none: there is no {settings.config_file}"
     known = ", ".join(settings.profiles) or "none"

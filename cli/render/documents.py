@@ -77,7 +77,6 @@ _WRITTEN: Final[dict[str, Any]] = {"frozen": True, "kw_only": True}
 
 
 def _mirrored(kind: Any) -> Any:
-    """Return a type with the mirror of each record of the model in its place."""
     origin, parts = get_origin(kind), tuple(map(_mirrored, get_args(kind)))
     if origin in (Union, UnionType):
         return Union[parts]  # noqa: UP007 - of types that are known only here

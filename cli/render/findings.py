@@ -105,7 +105,6 @@ def _commands(source: Source) -> Iterator[str]:
 
 
 def _group(source: Source) -> tuple[str, Sequence[Member]]:
-    """Return the group's name and its members."""
     snapshot = source.baseline if isinstance(source, Plan) else source.snapshot
     return snapshot.group.group_id, snapshot.members
 
@@ -133,7 +132,6 @@ def _level(finding: Finding, source: Source) -> str:
 
 
 def _text(finding: Finding, labels: dict[str, str]) -> str:
-    """Return the message, the members that it does not name, and the fix."""
     unknown = " (not verified)" if finding.result is not Tri.YES else ""
     named = [labels.get(member, member) for member in finding.members]
     unsaid = [name for name in named if name not in finding.message]
@@ -180,12 +178,11 @@ def _result(
 
 
 def _location(group: str, members: Iterable[str], file: Path | None) -> dict[str, Any]:
-    where = {"name": group, "fullyQualifiedName": f"consumer-groups/{group}", "kind": "resource"}
     physical = {"artifactLocation": {"uri": uri_of(file)}} if file is not None else None
     return {
         **({"physicalLocation": physical} if physical else {}),
         "logicalLocations": [
-            where,
+            {"name": group, "fullyQualifiedName": f"consumer-groups/{group}", "kind": "resource"},
             *(
                 {
                     "name": member,
@@ -214,14 +211,13 @@ def github_command(level: str, title: str, message: str, file: str = "", line: i
     """Return a workflow command; text from a cluster or a file is escaped, so that it starts no
     other. `file` is relative to the repository, `line` 0 where it is not known.
     """
-    data = _escaped(message)
     shown_values = {
         key: _escaped(value).replace(":", "%3A").replace(",", "%2C")
         for key, value in {"file": file, "line": str(line) if line else "", "title": title}.items()
         if value
     }
     named = ",".join(f"{key}={value}" for key, value in shown_values.items())
-    return f"::{level} {named}::{data}"
+    return f"::{level} {named}::{_escaped(message)}"
 
 
 def _escaped(text: str) -> str:

@@ -167,7 +167,6 @@ def _cells(cell: str | Text) -> int:
 
 
 def _above(upper: str | Text, lower: str | Text) -> Text:
-    """Return two cells as one, the second on a line of its own."""
     return Text("\n" if str(lower) else "").join(
         [cell if isinstance(cell, Text) else Text(cell) for cell in (upper, lower)]
     )

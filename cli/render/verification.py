@@ -122,7 +122,6 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
 
 
 def _told(standing: Standing) -> dict[str, str]:
-    """Return dangers and findings by kind or rule, a line each."""
     return {danger.kind: f"DANGER {danger.message}" for danger in standing.dangers} | {
         f.rule: f"{_weight(f)} {_said(f, more)}" for f, more in _spoken(standing)
     }
@@ -352,15 +351,15 @@ def _live(
                 plain=output.is_ascii_only(sys.stdout),
             )
             looked = "looked" if standing.blind_since is None else "tried to look"
-            foot = (
-                f"{looked} at {standing.at:%H:%M:%SZ}, watching until {until:%H:%M:%SZ}; "
-                "Ctrl-C stops it, and a later watch continues its journal"
-            )
             shown = Text.from_ansi(text.rstrip("\n"))
             room = console.height - len(shown.wrap(console, console.width)) - 3
             below = [
                 Text(line, style="dim", no_wrap=True, overflow="ellipsis")
-                for line in (*history[-min(_LINES, max(1, room)) :], foot)
+                for line in (
+                    *history[-min(_LINES, max(1, room)) :],
+                    f"{looked} at {standing.at:%H:%M:%SZ}, watching until {until:%H:%M:%SZ}; "
+                    "Ctrl-C stops it, and a later watch continues its journal",
+                )
             ]
             live.update(Group(shown, Text(""), *below), refresh=True)
 

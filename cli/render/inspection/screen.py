@@ -108,7 +108,6 @@ def _state(report: Report) -> Text:
 
 
 def _captured(snapshot: GroupSnapshot, now: datetime) -> Iterator[tuple[Text, Text]]:
-    """Yield the time and the tool of a capture that is older than a minute."""
     at = when(snapshot.captured_at, now)
     if at != "just now":
         by = f" by {snapshot.captured_by}" if snapshot.captured_by else ""
@@ -181,7 +180,6 @@ def _stopped(report: Report) -> int:
 
 
 def _supports(report: Report, now: datetime) -> Iterator[tuple[str, Text, str]]:
-    """Yield one line for each assignor: its support and the source of that."""
     snapshot = report.snapshot
     probe = snapshot.probe
     answers = {answer.assignor: answer for answer in (probe.answers if probe else ())}

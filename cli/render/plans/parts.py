@@ -245,7 +245,6 @@ def cost_forms(step: Step, baseline: GroupSnapshot) -> tuple[str, ...]:
 
 
 def _stopped(cost: Cost, everything: int) -> tuple[str, str]:
-    """Return what stops at each rebalance, in a whole and in a short form."""
     each = cost.partitions_stopped / cost.rebalances
     what = "connectors and tasks" if cost.unit == "task" else "partitions"
     if each >= everything:

@@ -136,7 +136,6 @@ def _how(plan: Plan) -> tuple[str, ...]:
 
 
 def _members(plan: Plan, step: Step, *, wide: bool) -> Rows:
-    """Yield the step's members on one line, which names as many as there is room for."""
     labels = names(plan.baseline.members) | process_names(plan.baseline)
     done = f"done: {len(step.done)} of {len(plan.baseline.members)}" if step.done else ""
     groups = [
@@ -160,7 +159,6 @@ def _members(plan: Plan, step: Step, *, wide: bool) -> Rows:
 
 
 def _needs(plan: Plan) -> Rows:
-    """Yield the precondition of the next step where it does not hold, and how to accept it."""
     step = plan.step(plan.next_step)
     if step is None or step.precondition_holds is Tri.YES:
         return
@@ -208,7 +206,6 @@ def _rest(plan: Plan, step: Step, how: Sequence[str]) -> Rows:
 
 
 def _question(plan: Plan) -> Rows:
-    """Yield the one question on the members' clients, and the commands that record the answer."""
     for finding in _asked(plan)[:1]:
         yield Text("question", style="bold magenta"), f"{finding.rule} {finding.message}"
         yield "", hanging("→", finding.fix, 1)
@@ -304,7 +301,6 @@ def _folded(plan: Plan) -> Iterator[Text]:
 
 
 def _whole(plan: Plan, now: datetime, *, wide: bool, kept: bool) -> View:
-    """Return each step with its reasons, and what is open."""
     labels = names(plan.baseline.members)
     view = heading(plan, now)
     for step in plan.steps:
@@ -376,7 +372,6 @@ def _after(plan: Plan, step: Step) -> Rows:
 
 
 def _marked(label: str, lines: Sequence[str]) -> Rows:
-    """Return the lines with the label on the first; several lines get a mark each."""
     if len(lines) == 1:
         return labelled(label, lines)
     return labelled(label, [hanging("·", line, 1) for line in lines])

@@ -114,7 +114,6 @@ def _cells(worst: Sequence[Stretch], most: Sequence[Stretch], usual: int, column
 
 
 def _either(lasting: str, lowest: str) -> str:
-    """Return one mark for a moment that is mostly `lasting` and at its worst `lowest`."""
     if lowest in (_TWICE, _REJECTED, _DOWN) or lasting == lowest:
         return lowest
     return _PART if lasting in (_FULL, _PART) else lasting
@@ -150,7 +149,6 @@ def _together(cells: Sequence[str], columns: int) -> str:
 
 
 def _phases(run: Rehearsal, columns: int) -> str:
-    """Return the names of the phases above the moments at which they begin."""
     line = ""
     length = max(run.measures.seconds, 1e-9)
     for phase in run.phases:
@@ -171,6 +169,5 @@ def _axis(seconds: float, columns: int) -> str:
 
 
 def _folded(parts: Sequence[str], blank: str, width: int) -> Iterator[str]:
-    """Yield lines of whole parts, two blanks apart."""
     for line in wrap("  ".join(part.replace(" ", _JOINED) for part in parts), width - len(blank)):
         yield blank + line.replace(_JOINED, " ")

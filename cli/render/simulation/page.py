@@ -117,7 +117,6 @@ def _title(name: str, at: float, one: Stretch, unit: str) -> str:
 
 
 def _partition_rows(run: Rehearsal) -> Iterator[Row]:
-    """Yield a row a partition, in its owners' colours."""
     length = max(run.measures.seconds, 1e-9)
     hues = _hues(run)
     for number, story in enumerate(run.partitions):

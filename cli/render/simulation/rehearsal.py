@@ -117,17 +117,15 @@ def _how_to_read(document: RehearsalDocument) -> str:
 
 
 def _head(document: RehearsalDocument, source: str) -> Text:
-    of = _name(document.plan)
     script = f"script {_name(document.script)}" if document.script else ""
     return Text.assemble(
         (document.group_id, "bold"),
-        f": {' with '.join(filter(None, [of, script]))} rehearsed ({source}; "
+        f": {' with '.join(filter(None, [_name(document.plan), script]))} rehearsed ({source}; "
         f"{count(document.members, 'member')}{_size(document)})",
     )
 
 
 def _size(document: RehearsalDocument) -> str:
-    """Return how much the members own: nothing where it is not modelled."""
     if document.unit == _NONE:
         return ""
     if document.unit == "task":
@@ -136,7 +134,6 @@ def _size(document: RehearsalDocument) -> str:
 
 
 def _name(file: str | None) -> str:
-    """Return a file's name without its folder."""
     return (file or "").rpartition("/")[2]
 
 
@@ -200,7 +197,6 @@ def _phases(run: Rehearsal) -> FittingTable:
 
 
 def _downtime(unit: str, rank: int = 0) -> list[Column]:
-    """Return the columns of what members own: none where that is not modelled."""
     if unit == _NONE:
         return []
     return [

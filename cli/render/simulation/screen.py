@@ -428,11 +428,6 @@ def workers_view(made: WorkersSimulation, source: str, next_command: Command) ->
     """Return the screen: a row for each protocol and pace. `source` says where the group
     was read.
     """
-    head = Text.assemble(
-        (made.group_id, "bold"),
-        f" ({source}): {count(made.workers, 'worker')}, {count(made.connectors, 'connector')}, "
-        f"{count(made.tasks, 'task')}; {made.assignor_now or 'no protocol'} now",
-    )
     columns = [
         Column("PROTOCOL"),
         Column("RESTARTS"),
@@ -449,7 +444,11 @@ def workers_view(made: WorkersSimulation, source: str, next_command: Command) ->
     ]
     legend = ((run.protocol, run.cost.text) for run in made.runs)
     return [
-        head,
+        Text.assemble(
+            (made.group_id, "bold"),
+            f" ({source}): {count(made.workers, 'worker')}, {count(made.connectors, 'connector')}, "
+            f"{count(made.tasks, 'task')}; {made.assignor_now or 'no protocol'} now",
+        ),
         Text(f"restart: {listing(made.restarted, 12)}"),
         Text(""),
         FittingTable(columns, rows),
