@@ -13,7 +13,6 @@ from unittest.mock import Mock
 import pytest
 from kafka.protocol.metadata import MetadataResponse
 from kafka.record.memory_records import MemoryRecordsBuilder
-from tests.groups.stable import NOW, stable_group
 
 from rebal.groups.model import Tri
 from rebal.groups.wire.offsets_topic import (
@@ -43,6 +42,7 @@ from rebal.inspectors.kafka.reload import (
 from rebal.inspectors.kafka.session import ahead_of_brokers
 from rebal.inspectors.kafka.snapshots import _noted
 from rebal.inspectors.kafka.wire import Deadline, _reject_null, message
+from tests.groups.observed import NOW, stable_group
 from tests.planner.captured import BUNDLED
 from tests.planner.rehearsal.captures.capture import stored
 

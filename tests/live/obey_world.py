@@ -16,10 +16,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.kafka.administration import Administration
-from tests.kafka.rolling import properties_of
-from tests.kafka.service import properties_of
-
 from rebal.planner.commands import AGREED
 from tests.kafka.broker import Administration
 from tests.kafka.cluster import Cluster

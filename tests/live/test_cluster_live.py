@@ -5,9 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.kafka.processes import wait_for
-from tests.kafka.rolling import Rolling, inspect, named
-from tests.kafka.service import inspect, named
 
 from rebal.groups.model import Coordinator, GroupSnapshot, GroupState, Tri
 from rebal.inspectors.errors import ConnectError
@@ -15,9 +12,9 @@ from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.read import read_groups
 from rebal.inspectors.kafka.reload import Reading, rebalanced_since_load
 from tests.kafka import jars
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, wait_for
 from tests.kafka.cluster import Cluster
-from tests.kafka.members import Members, inspect, named
+from tests.kafka.members import Members, Rolling, inspect, named
 from tests.live_support import config_of, last_generation, read_group, stored_generations
 from tests.live_support.rollout import GroupOn, PlannedGroup
 

@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kafka.rolling import Rolling
-from tests.kafka.service import properties_of
-from tests.live_support.terminal import REBAL, Shell, Terminal
 
 from rebal.groups.clients import assignor_of
 from tests import pages
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members, Rolling
+from tests.kafka.members import Members, Rolling, properties_of
 from tests.live.obey import Process
 from tests.live.obey_world import LiveWorld
 from tests.live_support.rollout import LISTS, REBAL, Shell, Terminal

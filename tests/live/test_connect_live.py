@@ -9,10 +9,6 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, TopicPartition
-from tests.kafka.processes import wait_for
-from tests.kafka.rolling import inspect, named
-from tests.kafka.service import inspect, named
-from tests.live_support.workers import Workers, configure
 
 from rebal.cli import app
 from rebal.groups.model import GroupSnapshot

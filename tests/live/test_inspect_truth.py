@@ -14,9 +14,6 @@ from importlib.metadata import version
 
 import confluent_kafka
 import pytest
-from tests.kafka.rolling import Rolling, inspect
-from tests.kafka.service import inspect
-from tests.live_support.services import BOTH_COORDINATORS
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import CoordinatorKind, GroupSnapshot, GroupType, RebalanceProtocol

@@ -16,8 +16,6 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from tests.kafka.processes import wait_for
-from tests.live_support.services import settings_of
 
 from tests.kafka import jars
 from tests.kafka.broker import Broker, wait_for

@@ -8,11 +8,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from tests.kafka.crowd import PARTITIONS, Crowd
-from tests.kafka.processes import wait_for
-from tests.kafka.rawwire import consumer_heartbeat
-from tests.kafka.rolling import answer
-from tests.kafka.service import answer
 
 from rebal.cli import app
 from rebal.groups.model import GroupSnapshot, Tri
@@ -23,6 +18,7 @@ from rebal.inspectors.kafka.read import read_groups
 from tests.kafka import jars
 from tests.kafka.broker import Broker, free_ports, wait_for
 from tests.kafka.members import JavaHost, StreamsHost, answer
+from tests.kafka.rawgroup import PARTITIONS, Crowd, consumer_heartbeat
 from tests.kafka.tunnel import Recorder
 from tests.live_support import read_group, wait_state
 

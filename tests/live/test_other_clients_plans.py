@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kafka.rolling import named
-from tests.kafka.service import named
-from tests.live_support.services import BOTH_COORDINATORS, Service, gave_up, rule, texts
 
 from tests.kafka.members import named
 from tests.live_support.rollout import (

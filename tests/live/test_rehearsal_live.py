@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
-from tests.kafka.processes import wait_for
-from tests.kafka.rolling import Rolling
 
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, GroupType, Knowledge
@@ -30,8 +28,8 @@ from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate
 from rebal.planner.timeouts import Speed
 from tests.kafka import jars
-from tests.kafka.broker import Broker
-from tests.kafka.members import Member, Members, wait_assigned
+from tests.kafka.broker import Broker, wait_for
+from tests.kafka.members import Member, Members, Rolling, wait_assigned
 from tests.live_support import config_of, read_group
 from tests.planner.rehearsal.scenes import play, told
 from tests.planner.rehearsal.test_kip848 import LATE, failing, kip848

@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource
-from tests.kafka.processes import wait_for
-from tests.kafka.rolling import Rolling, inspect, named
-from tests.kafka.service import inspect, named
-from tests.live_support.services import BOTH_COORDINATORS
 
 from tests.kafka import jars
-from tests.kafka.broker import Broker
+from tests.kafka.broker import Broker, wait_for
 from tests.kafka.members import Member, Members, Rolling, inspect, named
 from tests.live_support import wait_state
 from tests.live_support.rollout import BOTH_COORDINATORS, LISTS, Plan

@@ -10,9 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.kafka.rolling import Rolling, named
-from tests.kafka.service import named
-from tests.live_support.services import Service
 
 from rebal.cli import app
 from rebal.cli.journal import journal_path
@@ -22,7 +19,7 @@ from rebal.inspectors import clock
 from tests.kafka import broker as harness
 from tests.kafka import jars
 from tests.kafka.broker import Broker
-from tests.kafka.members import Members, named
+from tests.kafka.members import Members, Rolling, named
 from tests.live_support.rollout import BOTH_COORDINATORS, GroupOn, Plan, Service, rule, texts
 
 OLD = ["range"]

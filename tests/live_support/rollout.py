@@ -16,16 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kafka.administration import Administration
-from tests.kafka.processes import wait_for
-from tests.kafka.rolling import Rolling, answer, properties_of
-from tests.kafka.service import answer, inspect, named, properties_of
 
 from tests.kafka import jars
-from tests.kafka.broker import Administration, Broker
+from tests.kafka.broker import Administration, Broker, wait_for
 from tests.kafka.cluster import Cluster
 from tests.kafka.connect import ConnectHost, Worker, wait_workers
-from tests.kafka.members import Member, Members, Rolling, answer, properties_of
+from tests.kafka.members import Member, Members, Rolling, answer, inspect, named, properties_of
 
 LISTS = "partition.assignment.strategy"
 PARTITIONS = 6
