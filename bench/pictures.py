@@ -4,8 +4,6 @@ Each command runs in a copy of the folder of `rebal demo`, on a terminal of 100 
 after its groups were captured. Each picture is made for a light and for a dark page.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

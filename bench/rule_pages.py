@@ -3,8 +3,6 @@
 A page is what `rebal explain` prints of the rule; README.md beside them lists all.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Final

@@ -5,8 +5,6 @@ A schema describes what this version writes: a key that is always written is req
 are allowed everywhere, because a later version of the same major may add some.
 """
 
-from __future__ import annotations
-
 import inspect as python
 import json
 import sys

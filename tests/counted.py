@@ -1,7 +1,5 @@
 """`counted_calls()`: the work of a block as a number of calls, the same on every machine."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator

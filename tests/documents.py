@@ -1,7 +1,5 @@
 """Every document rebal writes against its JSON Schema, in the text that a user gets."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from functools import cache

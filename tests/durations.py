@@ -5,8 +5,6 @@ budget there: more than four times as long and half a minute, since machines dif
 `python -m tests.durations` makes the table anew from the runs since the last `make clean`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -7,8 +7,6 @@ build/mutants/src/rebal. It leaves out decorated functions (the properties). `[t
 pyproject.toml names the packages.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The examples of README.md and docs: shell lines, printed screens and the commands in the text."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 A rehearsal depends on its arguments alone (`planner.rehearsal.rehearse.rehearse`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from hashlib import blake2b
 

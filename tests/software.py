@@ -1,7 +1,5 @@
 """The clients of captured stories: truth.json's names of them, and how they name themselves."""
 
-from __future__ import annotations
-
 FAMILY = {
     "kafka-clients": "java",
     "kafka-streams": "streams",

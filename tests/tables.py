@@ -1,7 +1,5 @@
 """Tables of cases that are mostly text: `table` reads one from tests/data/tables."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Copy it into the DAG folder of Airflow 3. The workers need Java 17 and `pip inst
 the lake's credentials come from their environment.
 """
 
-from __future__ import annotations
-
 import shlex
 from datetime import datetime, timedelta
 

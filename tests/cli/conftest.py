@@ -1,7 +1,5 @@
 """A group as a test wants it, without a broker."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The command line's frame: what loads, what is printed where, and with which exit code."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """`rebal check` on repositories: git, files, formats, hostile input."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`rebal check` on two versions of files: what a change comes to, and what is said of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`rebal completion`: the candidates, and what the shells make of them."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The demo runs its chapters, and the bundled folder is whole."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

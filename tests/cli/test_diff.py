@@ -1,7 +1,5 @@
 """`rebal diff`: its sides, its screen, its document and its exit codes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

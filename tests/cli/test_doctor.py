@@ -1,7 +1,5 @@
 """`rebal doctor` as it is typed, over reports as the inspector makes them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The process: Ctrl-C at any moment, and standard streams that are closed, full or not read."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files are written whole or not at all, and read with an error that says what to do."""
 
-from __future__ import annotations
-
 import gzip
 import os
 from collections.abc import Callable

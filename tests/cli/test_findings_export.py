@@ -1,7 +1,5 @@
 """Findings as SARIF and as GitHub's workflow commands."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

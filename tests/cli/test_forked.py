@@ -1,7 +1,5 @@
 """Work shared out among processes comes back as if nobody had forked."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

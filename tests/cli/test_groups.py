@@ -1,7 +1,5 @@
 """`rebal groups`: one line a group, in order, with its verdict; and what a watch prints."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

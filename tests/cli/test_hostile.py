@@ -1,7 +1,5 @@
 """A client id with rich markup and escape codes shows as text in every output of every command."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

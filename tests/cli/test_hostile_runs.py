@@ -1,7 +1,5 @@
 """Hostile runs (tests/hostile): option values, files, environment, broker answers."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

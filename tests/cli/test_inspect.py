@@ -1,7 +1,5 @@
 """`rebal inspect` as it is typed, offline and live through stand-ins; what its screen says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path

@@ -3,8 +3,6 @@
 A plan that a roll-out rests on is never overwritten: it is kept, or the command refuses.
 """
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
 from pathlib import Path

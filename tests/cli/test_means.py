@@ -1,7 +1,5 @@
 """A kept plan remembers how it was made: `rebal verify PLAN` is then the whole command."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The one way from options to a group: live, a file, REBAL_SNAPSHOT, or the folder's only one."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import sys

@@ -1,7 +1,5 @@
 """Nothing from a cluster is obeyed by a terminal; pipes, ASCII alone, and lines wider than any."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """`rebal plan-upgrade` as it is typed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

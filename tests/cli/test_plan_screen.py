@@ -1,7 +1,5 @@
 """The short screen of `rebal plan-upgrade`: its length, and what it never folds."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A redacted snapshot gives the plan and the simulation of the real one, under other names."""
 
-from __future__ import annotations
-
 import json
 import re
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """`rebal rehearse`: what the screen says goes wrong, and the documents."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime

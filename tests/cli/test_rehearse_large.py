@@ -1,7 +1,5 @@
 """What a rehearsal says where one restart of each kind counts for the others."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

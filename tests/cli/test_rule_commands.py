@@ -1,7 +1,5 @@
 """What the rules print: `rebal explain`, and commands that the real command line parses."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from importlib.resources import files

@@ -1,7 +1,5 @@
 """`rebal schema`, and what readers of the documents can rely on."""
 
-from __future__ import annotations
-
 import json
 import re
 from copy import deepcopy

@@ -3,8 +3,6 @@
 `make screens` writes them again; read the difference before you commit it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`rebal show` as it is typed: a kept plan, a step, a configuration to pipe, the timeline."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 What the screens look like is kept (test_screens.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

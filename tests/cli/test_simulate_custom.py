@@ -1,7 +1,5 @@
 """Assignors that are not Kafka's own: the example package, installed, and every wrong one."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`rebal verify` as it is typed: its exit codes and journal, what people state, the way back."""
 
-from __future__ import annotations
-
 import getpass
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Command lines that cannot be meant: each is one sentence that says what to type."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable

@@ -7,8 +7,6 @@ the driver has no report of it). The first task to come there renames the file t
 that Spark gives to a Python.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

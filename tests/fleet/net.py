@@ -6,8 +6,6 @@
 Each capture is read from its topic, from its log, and from both; in one scan and in twelve.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

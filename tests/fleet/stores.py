@@ -4,8 +4,6 @@ S3 is versitygw over a folder; Azure is Azurite; Google's is fake-gcs-server (ka
 added to it); HDFS is Hadoop's own NameNode and DataNode.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

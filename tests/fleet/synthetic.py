@@ -3,8 +3,6 @@
 The same number of groups gives the same rows. Group `n` has the shape `SHAPES[n % len(SHAPES)]`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from random import Random

@@ -1,7 +1,5 @@
 """A lake as the pipeline leaves it, from rows written by hand; no Spark, no Java."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

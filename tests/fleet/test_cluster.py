@@ -1,7 +1,5 @@
 """A real Spark standalone cluster, and the code that is shipped to it."""
 
-from __future__ import annotations
-
 import os
 import zipfile
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Commits reduced in tasks and put together: the same as one after the other, however split."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

@@ -4,8 +4,6 @@ In the cleaned part of a partition each key has its newest record only; after it
 there. So a group's first record is followed by its very next one, wherever the cleaned part ends.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path

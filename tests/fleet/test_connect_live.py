@@ -1,7 +1,5 @@
 """The job on a real server of Spark Connect, and what is said where there is none."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 What is packed as runs comes out in order, whatever files and batches it came in.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime

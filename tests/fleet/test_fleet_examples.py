@@ -4,8 +4,6 @@ Queries that find series, schedules whose command lines are real; every column, 
 only.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

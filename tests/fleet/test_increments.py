@@ -3,8 +3,6 @@
 Groups with news go on from their state exactly where their new rows follow on it.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import struct

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGKILL in the middle of a real Spark job; a Java or an extra that is missing."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -3,8 +3,6 @@
 Where it can be: what is refused before anything is read, and what a store's errors say.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ Each task is killed at a place where it has written something (faulty_python.py)
 depends on how fast the machine is.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """`rebal fleet metrics`: what Prometheus reads of a lake, on stdout, in a file and over HTTP."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import socket

@@ -1,7 +1,5 @@
 """A fleet scan that logs in with tokens: the driver's clients, then those of its tasks."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path

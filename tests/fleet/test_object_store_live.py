@@ -1,7 +1,5 @@
 """A lake in each kind of store: two drivers at once, executors that share no folder with them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

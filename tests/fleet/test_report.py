@@ -4,8 +4,6 @@ On one screen, every name as text; on what was really captured, as its plans say
 with a member down or rejected is held: it never stands among those to take first.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """`--evidence LAKE`: the group, or what is known of a live one; settings reach the lake's store."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import timedelta

@@ -3,8 +3,6 @@
 REBAL_SCREENS=renew writes the files again; read the difference before you commit it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import datetime, timedelta, tzinfo
 from functools import cache

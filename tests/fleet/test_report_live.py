@@ -1,7 +1,5 @@
 """Scan a real broker, then look at one of its groups with what the scan saw, by member id."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

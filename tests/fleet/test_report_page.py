@@ -1,7 +1,5 @@
 """The fleet report's page: what stands in it, and what a real browser makes of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Request logs as rows: every line once, in any files and parts, and none lost in silence."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -3,8 +3,6 @@
 Others lose row and files; every kept scan reads as before, whatever comes between.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """`rebal fleet scan` on captured files: every record accounted for, rerunnable, incremental."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Log segments as bytes: transactions, cut-off ends, bad batches."""
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Sequence

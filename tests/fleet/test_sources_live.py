@@ -1,7 +1,5 @@
 """The same records from a live broker and from its segments: the same tables."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What `rebal fleet scan` takes and prints; no Spark is started here."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

@@ -1,7 +1,5 @@
 """A scan's tables read back: what is not a finished scan, snapshots, evidence, history."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Why it rebalanced, who left it why, what stopped meanwhile, and what is an incid
 KIP-848: conversions, epochs, heartbeats.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -3,8 +3,6 @@
 Order is the offset's, and a time that cannot be is no evidence.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

@@ -4,8 +4,6 @@ The values say the same as each alone; the state is bounded by the members there
 that is read whole only.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import struct

@@ -4,8 +4,6 @@ Each fact is right, or unknown (null) where the source cannot show it; none is w
 tables say is in tests/data/timelines: REBAL_SCREENS=renew writes it again.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

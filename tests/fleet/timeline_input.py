@@ -1,7 +1,5 @@
 """The timeline's input, made without Spark: from captures in files, or row by row."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections import Counter

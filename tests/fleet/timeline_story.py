@@ -1,7 +1,5 @@
 """Hand-made stories of one group: its records and requests, and what is read in its tables."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

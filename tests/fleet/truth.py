@@ -4,8 +4,6 @@ Nothing here knows a group's or a client's name: any directory of the form of te
 will do.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """What a capture's truth says, fact by fact, held against the tables made of it."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -4,8 +4,6 @@ tests/live/test_commands_live.py carries the roll-out out on a broker, and scans
 is a stand-in here, which shows the bundled group `checkout`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The pictures in docs, and the pages of the rules, show what rebal prints now."""
 
-from __future__ import annotations
-
 import re
 
 from bench.pictures import pictures

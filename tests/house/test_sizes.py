@@ -3,8 +3,6 @@
 Their budgets are tests/house/budget.yaml and tests/durations.json.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

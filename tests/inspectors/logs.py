@@ -1,7 +1,5 @@
 """Client logs that a test writes, and what is read from logs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Many groups in few requests, and what rebal takes of kafka-python for them."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Logs of Java clients, in what wraps them too."""
 
-from __future__ import annotations
-
 import bz2
 import csv
 import gzip

@@ -1,7 +1,5 @@
 """Whose list a line shows: of pods in one stream, of programs of Streams, of Connect workers."""
 
-from __future__ import annotations
-
 import base64
 import random
 from string import Template

@@ -1,7 +1,5 @@
 """One description of a connection, what each client gets, and tokens for OAUTHBEARER."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

@@ -1,7 +1,5 @@
 """The inventory: what files declare of clients, and the timeouts of members from every source."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

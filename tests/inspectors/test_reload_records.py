@@ -1,7 +1,5 @@
 """Records that show a rebalance since the load, and times that messages tell."""
 
-from __future__ import annotations
-
 import base64
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Files of a folder, and the manifests that `rebal check` finds there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Groups in shorthand, for the rules' case files and the planner's tests."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

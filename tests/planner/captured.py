@@ -1,7 +1,5 @@
 """The captured groups at each point of their story: what was known then, and what happened next."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

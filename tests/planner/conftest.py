@@ -1,7 +1,5 @@
 """The plan of most tests of `verify`, and checks on every advice that any test makes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar

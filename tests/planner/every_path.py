@@ -1,7 +1,5 @@
 """A plan of a small healthy group for every path: `PLANS`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rebal.groups.model import GroupSnapshot

@@ -1,7 +1,5 @@
 """Looks at a group in their order, for what `verify` says of one after another."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

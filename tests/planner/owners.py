@@ -1,7 +1,5 @@
 """Groups of members that own something, in shorthand, for the tests of what-ifs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

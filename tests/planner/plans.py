@@ -1,7 +1,5 @@
 """Plans of groups in the builder's shorthand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rebal.planner.admission.memory import Entry, Held

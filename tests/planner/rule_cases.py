@@ -1,7 +1,5 @@
 """The cases of the rules, as `tests/data/rules` has them: one file a rule."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ What must hold of any group is asked of the folder that REBAL_CAPTURES names, if
 said of a group by name, of the bundled ones.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

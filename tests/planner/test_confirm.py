@@ -1,7 +1,5 @@
 """A member's list that the operator confirms: when the word counts, and what overrules it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

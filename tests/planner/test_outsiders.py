@@ -1,7 +1,5 @@
 """Who is out of the group, who left before the plan, and how an empty group starts again."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans for groups whose assignor, or whose client, is not what its name says, or not proven."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

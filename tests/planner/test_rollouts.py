@@ -11,8 +11,6 @@ class of the application's own under the name of Kafka's; the log of one such me
 read.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from random import Random
 from typing import Any

@@ -4,8 +4,6 @@ roll-out as its journal tells it.
 `make screens` writes the files again; read the difference before you commit it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

@@ -3,8 +3,6 @@
 The rules on the live group find what came after the plan was made, and the user accepts some of it.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

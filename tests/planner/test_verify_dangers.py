@@ -1,7 +1,5 @@
 """What verify calls a danger: refusals, idle members, storms, and lag by partition and owner."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

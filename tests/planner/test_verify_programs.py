@@ -1,7 +1,5 @@
 """Every step of every way: can verify say that its gate holds, and does it wait for the truth?"""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Groups of Connect workers with something to run: `workers`."""
 
-from __future__ import annotations
-
 from rebal.groups.assignors.connect import (
     ConnectRound,
     Item,

@@ -1,7 +1,5 @@
 """What happens to a group between the looks of a history: `Eventful`, a story with these events."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

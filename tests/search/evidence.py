@@ -5,8 +5,6 @@ them, cut, merged, in another time zone or beside another cluster's. Everything 
 readers that a live look uses.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta

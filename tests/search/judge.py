@@ -4,8 +4,6 @@ The exit code, the dangers, the sentence to see a member leave, the end of a pla
 judged here; what becomes of obeyed advice is judged where it is obeyed (tests/search/obey.py).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

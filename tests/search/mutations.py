@@ -5,8 +5,6 @@ others breaks another promise that the search holds rebal to. Each replaces one 
 of rebal, given the one that it replaces.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta

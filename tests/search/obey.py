@@ -1,7 +1,5 @@
 """One history from its start to its end: `rehearse(history)` carries out rebal's advice."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Callable, Sequence

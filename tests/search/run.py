@@ -1,7 +1,5 @@
 """The search: histories of many seeds, each carried out as rebal advises; failures are shrunk."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections import Counter

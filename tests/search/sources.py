@@ -5,8 +5,6 @@ a `Book`: the request logs of the brokers (`kafka.request.logger` at DEBUG), the
 logs, and the records in `__consumer_offsets`. Only texts and bytes leave the book.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable

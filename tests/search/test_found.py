@@ -1,7 +1,5 @@
 """Histories that the search has found (found.yaml): none of them loses a member now."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.search.histories import found

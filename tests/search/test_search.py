@@ -3,8 +3,6 @@
 `python -m tests.search` runs as many as it is asked for; `REBAL_SEARCH_SEED` moves the full run.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -4,8 +4,6 @@ Nobody remembers anything, and yet a member that comes or goes moves only the pa
 gets or had (highest random weight hashing). The price is the balance: counts are about equal only.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 from rebal.groups.assignors import Assignment, Spec, SpecMember
