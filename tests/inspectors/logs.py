@@ -16,6 +16,7 @@ CLASSES = {
     COOP: "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
 }
 STAMP = "[2026-11-21 02:00:00,000] INFO"
+JOINING = "(Re-)joining group"
 _T = TypeVar("_T")
 
 
@@ -75,19 +76,19 @@ class Pod:
             f"{STAMP} Kafka version: {self.version}"
         )
 
+    def _said(self, *texts: str) -> list[str]:
+        return [f"{self._who}{text}" for text in texts]
+
     def start(self) -> list[str]:
-        return [self.config(), f"{self._who}(Re-)joining group", *self.given(), self.joined()]
+        return [self.config(), *self._said(JOINING), *self.given(), self.joined()]
 
     def given(self) -> list[str]:
         self.ids += 1
         if self.static:
             return []
-        said = []
-        if self._release >= (3, 0):
-            told = f": {self.member_id}" if self._release >= (3, 3) else ""
-            reason = f"need to re-join with the given member-id{told}"
-            said = [f"{self._who}Request joining group due to: {reason}"]
-        return [*said, f"{self._who}(Re-)joining group"]
+        told = f": {self.member_id}" if self._release >= (3, 3) else ""
+        reason = f"Request joining group due to: need to re-join with the given member-id{told}"
+        return self._said(*([reason] if self._release >= (3, 0) else []), JOINING)
 
     def joined(self) -> str:
         return (
@@ -98,49 +99,35 @@ class Pod:
     def rejoin(self) -> list[str]:
         old = "Attempt to heartbeat failed since group is rebalancing"
         new = "Request joining group due to: group is already rebalancing"
-        said = new if self._release >= (3, 0) else old
-        return [f"{self._who}{said}", f"{self._who}(Re-)joining group", self.joined()]
+        return [*self._said(new if self._release >= (3, 0) else old, JOINING), self.joined()]
 
     def lose(self) -> list[str]:
         """The session expired: the next id."""
         lost = (
-            f"{self._who}Attempt to heartbeat with Generation{{generationId=7, memberId="
-            f"'{self.member_id}', protocol='range'}} and group instance id Optional.empty failed "
-            "due to UNKNOWN_MEMBER_ID, resetting generation"
+            f"Attempt to heartbeat with Generation{{generationId=7, memberId='{self.member_id}', "
+            "protocol='range'} and group instance id Optional.empty failed due to "
+            "UNKNOWN_MEMBER_ID, resetting generation"
         )
-        said = "encountered UNKNOWN_MEMBER_ID from HEARTBEAT response"
-        if self._release < (3, 0):
-            reset = (
-                "Resetting generation after encountering UNKNOWN_MEMBER_ID from HEARTBEAT response "
-                "and requesting re-join"
-            )
-            return [lost, f"{self._who}{reset}", *self.given(), self.joined()]
-        return [
-            lost,
-            f"{self._who}Resetting generation and member id due to: {said}",
-            f"{self._who}Request joining group due to: {said}",
-            *self.given(),
-            self.joined(),
-        ]
+        what = "UNKNOWN_MEMBER_ID from HEARTBEAT response"
+        told = [f"Resetting generation after encountering {what} and requesting re-join"]
+        if self._release >= (3, 0):
+            new = ("Resetting generation and member id", "Request joining group")
+            told = [f"{each} due to: encountered {what}" for each in new]
+        return [*self._said(lost, *told), *self.given(), self.joined()]
 
     def close(self) -> list[str]:
         leave = (
-            f"{self._who}Member {self.member_id} sending LeaveGroup request to coordinator "
+            f"Member {self.member_id} sending LeaveGroup request to coordinator "
             "h:9092 (id: 2147483646 rack: null) due to the consumer is being closed"
         )
-        leaving = (
-            "Resetting generation and member id due to: consumer pro-actively leaving the group"
-        )
-        return [
-            *([] if self.static else [leave]),
-            *([] if self._release < (3, 0) else [f"{self._who}{leaving}"]),
-            f"{STAMP} App info kafka.consumer for consumer-g-1 unregistered",
-        ]
+        new = "Resetting generation and member id due to: consumer pro-actively leaving the group"
+        told = (*([] if self.static else [leave]), *([] if self._release < (3, 0) else [new]))
+        end = f"{STAMP} App info kafka.consumer for consumer-g-1 unregistered"
+        return [*self._said(*told), end]
 
     def rejected(self) -> list[str]:
-        return [
-            self.config(),
-            f"{self._who}(Re-)joining group",
-            f"{self._who}JoinGroup failed due to fatal error: The group member's supported "
-            "protocols are incompatible with those of existing members",
-        ]
+        why = (
+            "JoinGroup failed due to fatal error: The group member's supported protocols are "
+            "incompatible with those of existing members"
+        )
+        return [self.config(), *self._said(JOINING, why)]
