@@ -40,8 +40,9 @@ from rebal.cli.errors import (
     USAGE,
     UsageError,
     check_text,
+    without_typed,
+    without_values,
 )
-from rebal.cli.harmless import without_typed, without_values
 from rebal.cli.lazy import CommandEntry, lazy_group
 from rebal.cli.output import say, unwritten
 from rebal.groups import VERSION

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rebal.cli.errors import UsageError, check_family, check_known
-from rebal.cli.harmless import is_harmless
+from rebal.cli.errors import UsageError, check_family, check_known, is_harmless
 from rebal.cli.output import say
 from rebal.cli.params import Connection, EvidenceOptions
 from rebal.groups.commands import option, options

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rebal.cli.errors import FailOn, UsageError, refuse
-from rebal.cli.harmless import is_harmless
+from rebal.cli.errors import FailOn, UsageError, is_harmless, refuse
 from rebal.cli.output import Format
 from rebal.groups.commands import option, options
 from rebal.groups.durations import seconds_of

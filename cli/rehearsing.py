@@ -15,7 +15,7 @@ from rebal.cli.errors import FileError, UsageError, check_known, did_you_mean, r
 from rebal.cli.files import read_text, write_text
 from rebal.cli.params import ENDINGS
 from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument, code_of
-from rebal.cli.render.simulation.page import rehearsal_html
+from rebal.cli.render.simulation.lanes import rehearsal_html
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.cli.render.text import read_from
 from rebal.cli.sources import GroupSource

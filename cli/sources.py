@@ -11,18 +11,19 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from rebal.cli.errors import ReadError, UsageError, did_you_mean, refuse
 from rebal.cli.files import read_snapshot, the_one_snapshot
-from rebal.cli.output import say, say_all
+from rebal.cli.output import has_reader, say, say_all
 from rebal.cli.params import Connection, EvidenceOptions, Lake, time_zone
 from rebal.groups.commands import rebal
 from rebal.groups.errors import RebalError
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from rebal.inspectors.logs.lines import LogReading
 
 # Reading a few groups by name is quicker than reading all of them, many are not.
+_Seen = TypeVar("_Seen")
+_Made = TypeVar("_Made")
 _FEW: Final = 20
 _NO_PROBE: Final = "--probe reads a live group: give GROUP and -b HOST:PORT."
 
@@ -419,3 +422,45 @@ def default_snapshot() -> Path:
     found = Path(the_one_snapshot(Path.cwd()).name)
     say(f"reading {found}, the snapshot in this folder.")
     return found
+
+
+def watch(
+    look: Callable[[], _Seen],
+    judge: Callable[[_Seen], _Made],
+    blind: Callable[[_Made, str, timedelta], _Made],
+    show: Callable[[_Made], None],
+    *,
+    seconds: float,
+    every: float,
+    decided: Callable[[_Made], bool] = lambda _: False,
+    watched: Callable[[], bool] = has_reader,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> _Made:
+    """Return what was made of the last look, within `seconds` or when it is `decided`.
+
+    If the first look fails, its error is raised, so that a wrong address is reported at once. Of a
+    later one that fails `blind` makes what is shown, out of what was made before, the error and the
+    time since then. Each look opens new connections, so brokers may restart and tokens may be
+    replaced. The watch ends when `watched` says that nobody reads what `show` prints any longer.
+
+    Raises:
+        RebalError: the first look failed, or one cannot be judged.
+    """
+    end, at = clock() + seconds, 0.0
+    made: _Made | None = None
+    while True:
+        try:
+            seen = look()
+        except RebalError as error:
+            if made is None:
+                raise
+            made = blind(made, str(error), timedelta(seconds=clock() - at))
+        else:
+            made = judge(seen)
+        at = clock()
+        show(made)
+        left = end - at
+        if decided(made) or left <= 0 or not watched():
+            return made
+        sleep(min(every, left))

@@ -59,7 +59,6 @@ def command(
     from rebal.cli import overview, planning, sources
     from rebal.cli.render.documents import failures_of
     from rebal.cli.render.overview import overview_shower, overview_view
-    from rebal.cli.watching import watch as watch_groups
 
     goal = planning.goal_named(to, None)
     source = sources.GroupSource(None, None, connection, read)
@@ -78,7 +77,7 @@ def command(
     given = connection.given(evidence=read.words)
     if watch is not None:
         with overview_shower(seconds, given, to=to, wide=wide) as show:
-            last = watch_groups(
+            last = sources.watch(
                 look, lambda one: one, overview.blinded, show, seconds=seconds, every=every
             )
         return last.exit_code

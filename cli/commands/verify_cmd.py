@@ -276,8 +276,8 @@ def _watch(
 ) -> Standing:
     from rebal.cli.render.timeline import timeline_view
     from rebal.cli.render.verification import shower
+    from rebal.cli.sources import watch
     from rebal.cli.verifying import reached
-    from rebal.cli.watching import watch
     from rebal.planner.verdict import UNPROVEN
 
     # What readers say of their files would be said at each look, and through the live view.

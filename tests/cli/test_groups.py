@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rebal.cli import output, overview, watching
+from rebal.cli import output, overview, sources
 from rebal.cli.overview import Overview, changes, overview_of
 from rebal.cli.render.documents import failures_of
 from rebal.cli.render.overview import headline, overview_view
@@ -153,8 +153,8 @@ def test_watch_off_a_terminal_prints_the_groups_and_then_changes(
     def sleep(_: float) -> None:
         cluster[3] = group(group_id="moving")
 
-    monkeypatch.setattr(watching.watch, "__kwdefaults__", {
-        **(watching.watch.__kwdefaults__ or {}), "sleep": sleep, "clock": iter(range(9)).__next__,
+    monkeypatch.setattr(sources.watch, "__kwdefaults__", {
+        **(sources.watch.__kwdefaults__ or {}), "sleep": sleep, "clock": iter(range(9)).__next__,
     })  # fmt: skip
     words = ["groups", "-b", "k:1", "--match", ".*", "--for", "2", "--watch", "1s"]
     lines = rebal(*words, code=3).out.splitlines()

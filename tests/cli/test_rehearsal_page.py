@@ -5,7 +5,7 @@ import re
 
 from msgspec.structs import replace
 
-from rebal.cli.render.simulation.page import rehearsal_html
+from rebal.cli.render.simulation.lanes import rehearsal_html
 from rebal.planner.rehearsal.rehearse import rehearse
 from rebal.planner.rehearsal.scripts import Deed, Script, ScriptEvent
 from tests.planner.rehearsal.scenes import (

@@ -18,8 +18,8 @@ from rebal.cli import app
 from rebal.cli.errors import ReadError
 from rebal.cli.output import render
 from rebal.cli.render.verification import changes, verify_view
+from rebal.cli.sources import watch
 from rebal.cli.verifying import Until, blinded, reached
-from rebal.cli.watching import watch
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.commands import Given

@@ -1,16 +1,39 @@
-"""Documents of simulations and rehearsals, one or several side by side: `rebal.simulate/1` and
-`rebal.rehearsal/1`.
+"""What simulations and rehearsals say: documents, one or several side by side (`rebal.simulate/1`,
+`rebal.rehearsal/1`), and a rehearsal's dangers and costs in words, for the screen and the page.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Final, NamedTuple
 
+from rebal.cli.render.text import count, duration, listing, moment
 from rebal.groups.model import Record
-from rebal.planner.rehearsal.outcome import Distribution, Rehearsal, endangered
+from rebal.groups.wire.user_data import CONNECTOR
+from rebal.planner.rehearsal.outcome import (
+    Distribution,
+    Note,
+    PartitionStory,
+    Rebalance,
+    Rehearsal,
+    Sampled,
+    endangered,
+    overlaps,
+)
 from rebal.planner.rehearsal.scene import Used
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import Simulation
 from rebal.planner.verdict import BLOCKED, SAFE, UNPROVEN, worst_code
+
+NEVER: Final = 1e-6
+"""Partition-seconds below this are rounding errors."""
+_LATE: Final = ("past its poll timeout", "frozen")
+_REJECTED: Final = "rejected"
+_OUT: Final = {
+    _REJECTED: "rejected",
+    "did not start": "not started",
+    "failed as leader": "leader fails",
+    "callback failed": "listener",
+}
 
 
 class RunDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -73,3 +96,147 @@ class SimulationsDocument(Record, frozen=True, kw_only=True, omit_defaults=False
     assignor_now: str | None
     changes: Changes
     simulations: list[Simulation]
+
+
+class DangerNote(NamedTuple):
+    """One thing that goes wrong; not `severe`: a client does it by itself, and ends it."""
+
+    label: str
+    text: str
+    severe: bool = True
+
+
+def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[DangerNote]:
+    """Yield what goes wrong; nothing where all is well. Names are not escaped."""
+    alike: dict[tuple[str, str], list[Note]] = {}
+    for note in run.notes:
+        if note.what in _OUT:
+            alike.setdefault((note.what, note.detail), []).append(note)
+    found = [
+        DangerNote(_OUT[what], _out(run, what, detail, notes))
+        for (what, detail), notes in alike.items()
+    ]
+    measures = run.measures
+    if measures.twice - measures.twice_past > NEVER:
+        found.append(DangerNote("owned twice", _twice(run)))
+    if spread is not None and spread.endangered and not found:
+        text = (
+            f"in {spread.endangered:,} of {count(spread.runs, 'run')} a member is rejected, or a "
+            f"{run.unit} is owned twice"
+        )
+        found.append(DangerNote("danger", text))
+    yield from found
+    if measures.twice_past > NEVER:
+        late = list(dict.fromkeys(note.who for note in run.notes if note.what in _LATE))
+        goes, keeps = ("goes", "keeps its") if len(late) == 1 else ("go", "keep their")
+        text = (
+            f"{listing(late)} {goes} past a timeout and {keeps} {run.unit}s until the next poll: "
+            f"{measures.twice_past:,.0f} {run.unit}-seconds with two owners"
+        )
+        yield DangerNote("late", text, severe=False)
+    deleted = {note.detail for note in run.notes if note.what == "topic deleted"}
+    left = [
+        one
+        for one in run.partitions
+        if one.topic not in deleted and one.owners and all(s.end is not None for s in one.owners)
+    ]
+    if left:
+        verb, some = ("has", "") if len(left) == 1 else ("have", "such as ")
+        text = f"{count(len(left), run.unit)} {verb} no owner at the end, {some}"
+        yield DangerNote("no owner", text + called(left[0], run.unit))
+    restless = spread.restless if spread is not None else int(not run.at_rest)
+    if restless:
+        of = f" in {restless:,} of {count(spread.runs, 'run')}" if spread is not None else ""
+        yield DangerNote("restless", f"the group does not come to rest{of}")
+
+
+def fine(run: Rehearsal) -> str:
+    """Return that nothing goes wrong, and where: in the restarts that were rehearsed."""
+    said = "no member is rejected"
+    if run.unit != "none":
+        said += f", and no {run.unit} is owned twice"
+    return said.capitalize() if run.sampled is None else f"In one restart of each kind, {said}"
+
+
+def sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
+    """Yield how long the rehearsal takes, and what it costs: a label and a text each."""
+    measures = run.measures
+    longest = max(map(lasting, run.rebalances), default=0.0)
+    rebalances = count(measures.rebalances, "rebalance") if measures.rebalances else "no rebalance"
+    rebalances += f", the longest {time_text(longest)}" if longest else ""
+    yield "takes", f"{duration(measures.seconds)}, {rebalances}"
+    if run.unit == "none":
+        yield "downtime", "not modelled"
+    elif not measures.unowned:
+        yield "downtime", f"none: every {run.unit} has an owner all the time"
+    else:
+        yield (
+            "downtime",
+            f"at most {time_text(measures.longest)} for one {run.unit}; {measures.unowned:,.0f} "
+            f"{run.unit}-seconds in {count(measures.stopped, 'stop')}; "
+            f"{count(measures.moved, 'move')}",
+        )
+
+
+def lasting(one: Rebalance) -> float:
+    """Return the seconds that a rebalance lasts; 0 where it does not end."""
+    return 0.0 if one.ended is None else one.ended - one.began
+
+
+def time_text(seconds: float) -> str:
+    """Return `3.6 s` below a minute, else `4 min 12 s`."""
+    if seconds >= 60:
+        return duration(seconds)
+    return f"{seconds:.1f} s".replace(".0 s", " s")
+
+
+def sample_text(found: Sampled) -> str:
+    """Return which restarts were rehearsed, and what they cannot exclude."""
+    return (
+        f"one restart of each kind was rehearsed ({found.rehearsed:,} of {found.restarts:,}) and "
+        "counts for the others, so all figures are about right. A danger that comes by chance in "
+        "one of the others, or follows from one that goes wrong, is not shown"
+    )
+
+
+def called(story: PartitionStory, unit: str) -> str:
+    """Return `orders-3`; of a Connect worker's connector the name alone."""
+    itself = unit == "task" and story.partition == CONNECTOR
+    return story.topic if itself else f"{story.topic}-{story.partition}"
+
+
+def _out(run: Rehearsal, what: str, detail: str, notes: Sequence[Note]) -> str:
+    who = listing(list(dict.fromkeys(note.who for note in notes)), 4)
+    one = len({note.who for note in notes}) == 1
+    when = moment(notes[0].at)
+    if what == "did not start":
+        return f"{who} {'does' if one else 'do'} not start at {when}: {detail}"
+    if what == "failed as leader":
+        return f"{who} {'fails' if one else 'fail'} as leader at {when}: {detail}"
+    if what == "callback failed":
+        end = f"ends at {when}" if one else f"end, the first at {when}"
+        return f"{who} {end}: onPartitions{detail.capitalize()} throws"
+    state = {member.name: member.state for member in run.members}
+    ended = {note.who for note in run.notes if note.what == "ended" and note.at >= notes[0].at}
+    after = "stops" if notes[0].who in ended else "retries"
+    after = after if one else after.removesuffix("s") if after == "stops" else "retry"
+    owners = [member.name for member in run.members if member.owned]
+    stays = [note.who for note in notes if state.get(note.who) == _REJECTED]
+    rest = ""
+    if stays and owners and run.state != "Empty":
+        has = "owns" if len(owners) == 1 else "own"
+        rest = f"; {listing(owners, 3)} {has} all {run.unit}s at the end"
+    verb = "is" if one else "are"
+    return f"{who} {verb} rejected ({detail}) at {when} and {after}{rest}"
+
+
+def _twice(run: Rehearsal) -> str:
+    pairs: dict[str, None] = {}
+    names: dict[str, None] = {}
+    for story in run.partitions:
+        for one, other in overlaps(story.owners, run.measures.seconds):
+            pairs[f"{one.owner} and {other.owner}"] = None
+            names[called(story, run.unit)] = None
+    lasts = run.measures.twice - run.measures.twice_past
+    some = f"{listing(list(names), 3)} by {listing(list(pairs), 2)}: " if pairs else ""
+    return f"{some}{lasts:,.0f} {run.unit}-seconds, in which records are processed twice"

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from rebal.cli.output import View, shown
-from rebal.cli.render.simulation.dangers import (
+from rebal.cli.render.simulation.documents import (
     NEVER,
+    RehearsalDocument,
+    RunDocument,
     dangers,
     fine,
     lasting,
@@ -17,7 +19,6 @@ from rebal.cli.render.simulation.dangers import (
     sums,
     time_text,
 )
-from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument
 from rebal.cli.render.simulation.lanes import LanesView
 from rebal.cli.render.text import (
     Column,
