@@ -5,7 +5,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from rebal.groups.assignors import NAMES, Assignor
-from rebal.groups.custom import Guarded
+from rebal.groups.assignors.spec import Guarded
 from rebal.groups.errors import CustomAssignorError
 
 GROUP: Final = "rebal.assignors"

@@ -18,7 +18,7 @@ from typing import Final
 from rebal.groups.clients import is_automatic, older
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupSnapshot, Member, RebalanceProtocol, Software, Subscription, Tri
-from rebal.groups.wire.user_data import StreamsUserData, decode_streams
+from rebal.groups.wire.consumer_protocol import StreamsUserData, decode_streams
 
 COOPERATIVE_SINCE: Final = "2.4"
 EAGER_UNTIL: Final = "4.0"

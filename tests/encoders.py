@@ -11,9 +11,9 @@ from typing import Final
 from hypothesis import strategies as st
 
 from rebal.groups.model import Subscription, TopicPartitions
-from rebal.groups.wire.consumer_protocol import ConsumerAssignment
-from rebal.groups.wire.user_data import (
+from rebal.groups.wire.consumer_protocol import (
     ConnectorTasks,
+    ConsumerAssignment,
     StreamsUserData,
     WorkerAssignment,
     WorkerMetadata,

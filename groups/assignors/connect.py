@@ -18,7 +18,7 @@ from typing import Final
 from rebal.groups.assignors.javatable import HashTable, hash_order, table_size
 from rebal.groups.jvmhash import string_hash, utf16
 from rebal.groups.model import Record, Running
-from rebal.groups.wire.user_data import CONNECTOR, ConnectorTasks
+from rebal.groups.wire.consumer_protocol import CONNECTOR, ConnectorTasks
 
 Item = tuple[str, int]
 """A task as (connector, number); a connector itself has the number `CONNECTOR`."""

@@ -13,7 +13,7 @@ from typing import Final
 from rebal.groups.clients import families, named_families
 from rebal.groups.model import Evidence, Record, Software, Source, Subscription
 from rebal.groups.streams import releases_of, user_data_of
-from rebal.groups.wire.user_data import decode_sticky
+from rebal.groups.wire.consumer_protocol import decode_sticky
 
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
 

@@ -56,13 +56,13 @@ _BIG: Final = 2_000_000
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """Puts double quotes, the only style with escapes, around every text that needs one."""
 
-    def represent_str(self, text: str) -> Any:
+    def represent_text(self, text: str) -> Any:
         """Represent one string; a newline in it is an escape, so only the layout breaks lines."""
         style = '"' if "\n" in text or _HIDDEN.search(text) else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _Dumper.represent_str)
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def enc_hook(value: object) -> object:

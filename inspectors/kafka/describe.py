@@ -27,8 +27,12 @@ from rebal.groups.model import (
     TopicPartitions,
     WorkerState,
 )
-from rebal.groups.wire.consumer_protocol import decode_assignment, decode_subscription
-from rebal.groups.wire.user_data import decode_worker, decode_worker_assignment
+from rebal.groups.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    decode_worker,
+    decode_worker_assignment,
+)
 from rebal.inspectors import clock
 from rebal.inspectors.errors import RequestError, error_name, unless_error
 from rebal.inspectors.kafka.cluster import RawCluster

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.model import Knowledge
-from rebal.groups.wire.user_data import NO_GENERATION, decode_sticky
+from rebal.groups.wire.consumer_protocol import NO_GENERATION, decode_sticky
 from rebal.planner.advice.steps import cut_over_fix, restart_fix
 from rebal.planner.clients import (
     cooperative,

@@ -34,7 +34,7 @@ from rebal.groups.assignors.connect import (
     work_of,
 )
 from rebal.groups.model import Record
-from rebal.groups.wire.user_data import (
+from rebal.groups.wire.consumer_protocol import (
     CONNECTOR,
     StickyUserData,
     WorkerAssignment,

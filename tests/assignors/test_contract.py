@@ -24,7 +24,7 @@ from rebal.groups.assignors.client.kafka import ASSIGNORS
 from rebal.groups.assignors.client.problem import Problem
 from rebal.groups.assignors.client.sticky import Memories
 from rebal.groups.model import RebalanceProtocol
-from rebal.groups.wire.user_data import (
+from rebal.groups.wire.consumer_protocol import (
     StickyUserData,
     decode_cooperative_sticky,
     decode_sticky,

@@ -11,7 +11,7 @@ import pytest
 
 from rebal.cli import custom
 from rebal.groups.assignors import Spec, SpecMember
-from rebal.groups.custom import PartitionRule, violations
+from rebal.groups.assignors.spec import PartitionRule, violations
 from rebal.groups.errors import CustomAssignorError
 from rebal.groups.model import RebalanceProtocol
 from tests.cli.conftest import Rebal

@@ -20,17 +20,15 @@ from rebal.groups.streams import releases_of, user_data_of
 from rebal.groups.wire import consumer_protocol
 from rebal.groups.wire.consumer_protocol import (
     ConsumerAssignment,
-    decode_assignment,
-    decode_subscription,
-)
-from rebal.groups.wire.user_data import (
     StickyUserData,
     StreamsUserData,
     WorkerAssignment,
     WorkerMetadata,
+    decode_assignment,
     decode_cooperative_sticky,
     decode_sticky,
     decode_streams,
+    decode_subscription,
     decode_worker,
     decode_worker_assignment,
     encode_cooperative_sticky,

@@ -33,7 +33,7 @@ from rebal.groups.model import (
     Topic,
     Tri,
 )
-from rebal.groups.wire.user_data import StickyUserData, encode_sticky
+from rebal.groups.wire.consumer_protocol import StickyUserData, encode_sticky
 from rebal.planner.context import Context
 
 AT = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)

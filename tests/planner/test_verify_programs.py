@@ -20,7 +20,7 @@ from rebal.groups.model import (
     Tri,
 )
 from rebal.groups.streams import process_names
-from rebal.groups.wire.user_data import StreamsUserData
+from rebal.groups.wire.consumer_protocol import StreamsUserData
 from rebal.planner.context import Context, comes_from, names
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Aim, Plan, Step

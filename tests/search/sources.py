@@ -16,9 +16,8 @@ from rebal.groups.assignors import Owned
 from rebal.groups.assignors.spec import TopicPartition
 from rebal.groups.compact import Partitions
 from rebal.groups.model import Subscription
-from rebal.groups.wire.consumer_protocol import ConsumerAssignment
+from rebal.groups.wire.consumer_protocol import ConsumerAssignment, StickyUserData, encode_sticky
 from rebal.groups.wire.offsets_topic import GroupMetadata, GroupMetadataMember
-from rebal.groups.wire.user_data import StickyUserData, encode_sticky
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.consumer import Consumer
 from rebal.planner.rehearsal.engine.consumer_group import Server

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rebal.cli.render.text import count, duration, listing, moment
 from rebal.groups.model import Record
-from rebal.groups.wire.user_data import CONNECTOR
+from rebal.groups.wire.consumer_protocol import CONNECTOR
 from rebal.planner.rehearsal.outcome import (
     Distribution,
     Note,

@@ -40,7 +40,7 @@ from rebal.groups.assignors.spec import (
     by_instance,
 )
 from rebal.groups.model import RebalanceProtocol
-from rebal.groups.wire.user_data import (
+from rebal.groups.wire.consumer_protocol import (
     NO_GENERATION,
     StickyUserData,
     decode_cooperative_sticky,

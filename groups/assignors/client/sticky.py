@@ -32,7 +32,7 @@ from rebal.groups.assignors.client.balancing import Balancing
 from rebal.groups.assignors.client.problem import Free, Problem, Racks
 from rebal.groups.assignors.javatable import hash_order
 from rebal.groups.assignors.spec import SpecMember, TopicPartition
-from rebal.groups.wire.user_data import NO_GENERATION, decode_sticky
+from rebal.groups.wire.consumer_protocol import NO_GENERATION, decode_sticky
 
 _INT32: Final = struct.Struct(">i")
 

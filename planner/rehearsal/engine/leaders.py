@@ -22,7 +22,7 @@ from rebal.groups.assignors.client.kafka import KafkaAssignor
 from rebal.groups.assignors.server import ServerAssignor, Undecided
 from rebal.groups.jvmhash import utf16
 from rebal.groups.model import RebalanceProtocol
-from rebal.groups.wire.user_data import CONNECTOR
+from rebal.groups.wire.consumer_protocol import CONNECTOR
 from rebal.planner.rehearsal.engine.memory import JoinRequest
 
 

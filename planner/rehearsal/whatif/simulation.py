@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from rebal.groups.assignors import LeaderWouldFail, Spec, SpecMember
 from rebal.groups.assignors.client.kafka import KafkaAssignor
 from rebal.groups.assignors.server import Undecided
+from rebal.groups.assignors.spec import Violation, violations
 from rebal.groups.clients import worker_list
-from rebal.groups.custom import Violation, violations
 from rebal.groups.model import (
     AssignorList,
     GroupSnapshot,

@@ -10,7 +10,7 @@ from rebal.groups.assignors import NAMES, Spec, SpecMember
 from rebal.groups.assignors.connect import eager
 from rebal.groups.clients import worker_list
 from rebal.groups.model import GroupSnapshot, Partitions, RebalanceProtocol, WorkerState
-from rebal.groups.wire.user_data import CONNECTOR
+from rebal.groups.wire.consumer_protocol import CONNECTOR
 from rebal.planner.facts import names
 from rebal.planner.paths.choose import make_plan
 from rebal.planner.rehearsal.engine.leaders import Rounds, work_of
