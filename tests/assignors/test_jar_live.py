@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.groups.assignors import Assignment, LeaderWouldFail, Spec, get
-from tests.assignors.restless import restless
+from tests.assignors import jar
 
 CASES = int(os.environ.get("REBAL_FUZZ", "200"))
 SEED = int(os.environ.get("REBAL_FUZZ_SEED", "1"))
@@ -28,8 +28,6 @@ def outcome(name: str, spec: Spec) -> Assignment | LeaderWouldFail:
 @pytest.mark.live
 @pytest.mark.timeout(60 + CASES)
 def test_random_groups_get_what_the_jar_gives() -> None:
-    from tests.assignors import jar
-
     seen: Counter[str] = Counter()
     seed = SEED
     with jar.running() as kafka:
@@ -51,9 +49,7 @@ def test_random_groups_get_what_the_jar_gives() -> None:
 @pytest.mark.live
 def test_a_restless_group_is_followed_round_by_round() -> None:
     """Fifty rebalances in which nobody joins, leaves or changes anything."""
-    from tests.assignors import jar
-
-    assignor, spec = get("cooperative-sticky"), restless()
+    assignor, spec = get("cooperative-sticky"), jar.restless()
     taken: list[int] = []
     with jar.running() as kafka:
         for generation in range(1, 51):
@@ -73,8 +69,6 @@ def test_a_restless_group_is_followed_round_by_round() -> None:
 @pytest.mark.timeout(60 + 10 * CASES)
 @pytest.mark.parametrize("version", ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.full)])
 def test_random_histories_of_workers_get_what_connect_gives(version: str) -> None:
-    from tests.assignors import jar
-
     seen: Counter[str] = Counter()
     seed = SEED
     with jar.running_connect(version) as kafka:
