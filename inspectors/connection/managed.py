@@ -106,5 +106,6 @@ SERVICES: Final = (
 def managed_by(hosts: Iterable[str]) -> ManagedService | None:
     """Return the service that the brokers' host names look like; None: none of those known."""
     names = [host.rstrip(".").lower() for host in hosts]
-    found = (one for one in SERVICES if any(re.fullmatch(one.hosts, name) for name in names))
-    return next(found, None)
+    return next(
+        (one for one in SERVICES if any(re.fullmatch(one.hosts, name) for name in names)), None
+    )

@@ -210,8 +210,7 @@ def _pem(settings: Settings, location: str, *inline: str) -> Pem | None:
 
 def _store_type(settings: Settings, store: str) -> str:
     """Return the store's type: the setting, else by the file's suffix, else Java's default JKS."""
-    kind = settings.get(f"ssl.{store}.type", "").strip().upper()
-    return kind or _STORES.get(
+    return settings.get(f"ssl.{store}.type", "").strip().upper() or _STORES.get(
         Path(settings.get(f"ssl.{store}.location", "")).suffix.lower(), "JKS"
     )
 

@@ -63,9 +63,8 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
             # Strimzi's object of one connector.
             spec = mapping(resource.get("spec"))
             named = {"name": _name(resource), "connector.class": spec.get("class")}
-            settings = flatten({**named, **mapping(spec.get("config"))}, source)
             yield from clients_in(
-                [settings],
+                [flatten({**named, **mapping(spec.get("config"))}, source)],
                 Environment(),
                 Place(f"{source}: {_name(resource)}", notes, _dates(source, resource)),
             )

@@ -260,11 +260,10 @@ def with_probe(
     snapshot = replace(snapshot, probe=replace(probe, answers=answers))
     if group.type is not GroupType.CLASSIC or group.protocol_type != CONSUMER:
         return snapshot
-    reading = rebalanced_since_load(session.raw, group.group_id, fetches)
     return _with_reading(
         snapshot,
         proven_by_probe(
-            reading,
+            rebalanced_since_load(session.raw, group.group_id, fetches),
             group.assignor,
             [answer.assignor for answer in probe.answers if answer.supported is Tri.YES],
         ),

@@ -77,8 +77,10 @@ def hints(ecosystem: str) -> re.Pattern[str]:
 def product_of(ecosystem: str, name: str) -> Product | None:
     """Return the product that a package or image is; an image may come from a mirror."""
     # Spellings of one name: with Scala's version, and with any of three signs (PEP 503).
-    spellings = {"maven": (r"_(?:2\.1\d|3)\Z", ""), "pypi": (r"[-_.]+", "-")}
-    spelling, plain = spellings.get(ecosystem, (r"\A", ""))
+    spelling, plain = {
+        "maven": (r"_(?:2\.1\d|3)\Z", ""),
+        "pypi": (r"[-_.]+", "-"),
+    }.get(ecosystem, (r"\A", ""))
     parts = re.sub(spelling, plain, name.lower() if ecosystem == "pypi" else name).split("/")
     folders = range(len(parts) - 1 if ecosystem == "docker" and len(parts) > 2 else 1)
     found = (products().get((ecosystem, "/".join(parts[folder:]))) for folder in folders)

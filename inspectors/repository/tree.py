@@ -86,11 +86,11 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
     """
     # Git's own words on a path that is no folder of any repository come first.
     _git(path, "rev-parse", "--git-dir")
-    unknown = f"--base {revision}: this repository has no such revision; fetch it, or name another."
     listing = _git(
         path,
         *("ls-tree", "-r", "-z", "-l", "--end-of-options", f"{revision}^{{commit}}"),
-        otherwise=unknown,
+        otherwise=f"--base {revision}: this repository has no such revision; fetch it, or name "
+        "another.",
     ).decode("utf-8", "surrogateescape")
     # Git prints BAD for contents that the clone lacks; only those of files to read count.
     blobs = {

@@ -238,8 +238,7 @@ def _refused(request: Request) -> Observation:
 def _left(request: Request, history: _History) -> Iterator[Observation]:
     """Yield the members that left; for a member without an id, its last known id."""
     for member in () if request.error else request.left:
-        key = (request.group_id, member.group_instance_id or "")
-        before = history.instances.pop(key, "")
+        before = history.instances.pop((request.group_id, member.group_instance_id or ""), "")
         if member.member_id or member.group_instance_id:
             # An administrator's request has the client id of a tool.
             own = member.member_id.startswith(f"{request.client_id}-")
