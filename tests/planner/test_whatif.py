@@ -27,7 +27,7 @@ from rebal.groups.model import (
 from rebal.planner.rehearsal.spec import CannotSimulateError, Owners, start_of
 from rebal.planner.rehearsal.whatif.changes import Changes, WhatIfError, leader_time
 from rebal.planner.rehearsal.whatif.simulation import Simulation, Spread, simulate
-from tests.assignors.restless import restless
+from tests.assignors.jar import restless
 from tests.examples import examples
 from tests.groups.observed import stable_group
 from tests.planner.owners import group, member, snapshots
