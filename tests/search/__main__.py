@@ -3,8 +3,6 @@
 The seeds are S, S + 1, … or drawn from R, which is drawn and printed where it is not given.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """`SimulatedWorld`: the world of an obeying story, made of the rehearsal engine, and its files."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Sequence
