@@ -81,10 +81,11 @@ class SettingError(RebalError):
 
 
 class ConnectError(RebalError):
-    """A cluster that cannot be read at all; `kind` tells the causes apart."""
+    """A cluster that cannot be read at all; `kind` tells the causes apart, `reason` says it."""
 
     def __init__(self, message: str, kind: ConnectKind) -> None:
         super().__init__(message)
+        self.reason = message
         self.kind: ConnectKind = kind
 
 

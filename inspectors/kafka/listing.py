@@ -124,7 +124,7 @@ def _listed_by(raw: RawCluster, broker_id: int) -> set[str] | GroupFailure:
     try:
         answer = raw.node(broker_id, deadline).send(request_class("ListGroups"), deadline)
     except (RequestError, ConnectError) as error:
-        return _unlisted(broker_id, reason_of(error), silent=getattr(error, "name", "") in GONE)
+        return _unlisted(broker_id, error.reason, silent=getattr(error, "name", "") in GONE)
     if answer.error_code:
         return _unlisted(broker_id, error_name(answer.error_code))
     return {group.group_id for group in answer.groups}
@@ -150,11 +150,6 @@ def _leaderless(raw: RawCluster) -> list[GroupFailure]:
             kind="loading",
         )
     ]
-
-
-def reason_of(error: RequestError | ConnectError) -> str:
-    """Return the error's text for the end of a note or failure."""
-    return error.reason if isinstance(error, RequestError) else str(error)
 
 
 def _unlisted(broker_id: int, why: str, *, silent: bool = False) -> GroupFailure:

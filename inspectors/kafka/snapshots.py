@@ -33,7 +33,6 @@ from rebal.inspectors.errors import (
 from rebal.inspectors.kafka.brokers import coordinator_kind
 from rebal.inspectors.kafka.cluster import RawCluster
 from rebal.inspectors.kafka.describe import CONSUMER, Described, GroupLook, Offsets, within
-from rebal.inspectors.kafka.listing import reason_of
 from rebal.inspectors.kafka.reload import (
     Fetches,
     Reading,
@@ -104,7 +103,7 @@ def _topics(
     try:
         found, failed = session.topics(names, deadline)
     except (RequestError, ConnectError) as error:
-        return {}, dict.fromkeys(names, f"topics were not read: {reason_of(error)}")
+        return {}, dict.fromkeys(names, f"topics were not read: {error.reason}")
     return {topic.name: topic for topic in found}, {
         name: _topic_note(name, error) for name, error in failed.items()
     }
@@ -129,9 +128,9 @@ def _lag(
     ends: Mapping[TopicPartition, int] | RequestError | ConnectError,
 ) -> tuple[Lags, list[str]]:
     if isinstance(offsets, RequestError | ConnectError):
-        return NO_LAG, [f"lag was not read: {reason_of(offsets)}"]
+        return NO_LAG, [f"lag was not read: {offsets.reason}"]
     if isinstance(ends, RequestError | ConnectError):
-        return NO_LAG, [f"lag was not read: {reason_of(ends)}"]
+        return NO_LAG, [f"lag was not read: {ends.reason}"]
     owned, _ = used_by(described)
     return Lags(
         Lag(topic=each[0], partition=each[1], committed=offsets.get(each), end=ends.get(each))

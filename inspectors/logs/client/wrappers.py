@@ -109,7 +109,10 @@ class Wrappers:
         program = f"{origin} {prefix}".strip()
         value = value.partition("\t")[0].strip()
         mine = [
-            each for each in self._begun if each.origin == origin and _begins(each.start, prefix)
+            each
+            for each in self._begun
+            if each.origin == origin
+            and (not prefix or re.match(re.escape(prefix) + r"(?!\S)", each.start))
         ]
         if mine:
             # A block whose program has begun another one has no settings of its own.
@@ -135,8 +138,3 @@ class Wrappers:
 def _bare(text: str) -> str:
     """Return the start of a line without what differs from line to line."""
     return _VARIABLE.sub("", text[:_FIRST]).strip()
-
-
-def _begins(bare: str, prefix: str) -> bool:
-    rest = bare[len(prefix) :]
-    return bare.startswith(prefix) and (not prefix or not rest or rest[0].isspace())
