@@ -62,9 +62,8 @@ def key_and_value(line: str) -> tuple[str, str]:
     while at < len(line) and line[at] not in "=:" + _BLANK:
         at += 2 if line[at] == "\\" else 1
     rest = line[at:].lstrip(_BLANK)
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(_BLANK)
-    return _unescape(line[:at]), _unescape(rest)
+    value = rest[1:].lstrip(_BLANK) if rest[:1] in ("=", ":") else rest
+    return _unescape(line[:at]), _unescape(value)
 
 
 def _unescape(text: str) -> str:

@@ -105,16 +105,13 @@ class Configs:
         instance_id = block.get("group.instance.id")
         worker = begun.of == "Distributed"
         listed = block[needed[1]].removeprefix("[").removesuffix("]")
-        if worker:
-            listed = ",".join(worker_list(listed) or ())
+        named = (worker_list(listed) or ()) if worker else listed.split(",")
         return Config(
             group_id=block["group.id"],
             client_id=block.get("client.id", ""),
             instance_id=None if instance_id in _UNSET else instance_id,
             classes=tuple(
-                name
-                for part in listed.split(",")
-                if (name := part.strip().removeprefix("class ").strip())
+                name for part in named if (name := part.strip().removeprefix("class ").strip())
             ),
             printed_at=begun.stamp.at if begun.stamp else None,
             group_protocol=block.get("group.protocol"),
