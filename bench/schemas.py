@@ -18,10 +18,10 @@ from msgspec import inspect
 from rebal.cli.commands.explain_cmd import RulesDocument
 from rebal.cli.commands.fleet_compact_cmd import CompactDocument
 from rebal.cli.commands.fleet_scan_cmd import SummaryDocument
+from rebal.cli.difference import DiffDocument
 from rebal.cli.files import write_text
 from rebal.cli.overview import Overview
 from rebal.cli.render.check import CheckDocument
-from rebal.cli.render.difference import DiffDocument
 from rebal.cli.render.doctor import DoctorDocument
 from rebal.cli.render.fleet.document import FleetDocument
 from rebal.cli.render.inspection.document import InspectDocument

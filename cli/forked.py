@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 _MOST: Final = 4
+# Shares of a process: one that has easy items takes more of them.
 _SHARES: Final = 4
-"""Shares of a process: one that has easy items takes more of them."""
 _work: Callable[[Any], Any]
 _items: Sequence[Any]
 
@@ -47,6 +47,4 @@ def _worked(number: int) -> Any:
 
 def _processors() -> int:
     # macOS has fork, and system libraries that do not survive it.
-    if not sys.platform.startswith("linux"):
-        return 1
-    return min(_MOST, len(os.sched_getaffinity(0)))
+    return 1 if not sys.platform.startswith("linux") else min(_MOST, len(os.sched_getaffinity(0)))

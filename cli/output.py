@@ -55,9 +55,7 @@ _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 def escape(text: str) -> str:
     r"""Return `text` with every control or invisible character written out (`\x1b`)."""
-    if text.isprintable():
-        return text
-    return "".join(map(_visible, text))
+    return text if text.isprintable() else "".join(map(_visible, text))
 
 
 def shown(record: _R) -> _R:

@@ -35,9 +35,9 @@ ENDINGS: Final = (".yaml", ".yml", ".json")
 WATCH: Final = "30m"
 """How long `verify --watch` looks where --for does not say."""
 
+# Panels of the help in which the options of a concern stand, below a command's own.
 _CONNECTION: Final = "Connection"
 _EVIDENCE: Final = "Evidence"
-"""Panels of the help in which the options of a concern stand, below a command's own."""
 
 NAMING: Final = re.compile("REBAL_(BOOTSTRAP|COMMAND_CONFIG|PROFILE|CONFIG|X_.+)$")
 """Variables that say how to reach a cluster."""

@@ -35,8 +35,8 @@ from rebal.planner.timeouts import Speed
 from rebal.planner.verdict import BLOCKED, UNPROVEN, worst_code
 from rebal.planner.verification.journal import JournalEntry, departed_since, here_again, remembered
 
+# Factor on a longest stop that is about right: another restart may stop a partition for longer.
 _MARGIN: Final = 1.5
-"""Factor on a longest stop that is about right: another restart may stop a partition for longer."""
 ORDER: Final = (Verdict.BLOCKED, Verdict.UNPROVEN, Verdict.READY, Verdict.DONE)
 """Verdicts, the most urgent first."""
 

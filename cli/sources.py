@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from rebal.inspectors.kafka.listing import GroupFailure
     from rebal.inspectors.logs.lines import LogReading
 
-# Reading a few groups by name is quicker than reading all of them, many are not.
 _Seen = TypeVar("_Seen")
 _Made = TypeVar("_Made")
+# Reading a few groups by name is quicker than reading all of them, many are not.
 _FEW: Final = 20
 _NO_PROBE: Final = "--probe reads a live group: give GROUP and -b HOST:PORT."
 

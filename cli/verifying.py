@@ -36,8 +36,8 @@ from rebal.planner.verification.verify import (
 
 Until: TypeAlias = Literal["gate", "done"]
 """What a watch waits for: the gate of the current step, or that of the last one."""
+# An unchanged look goes into the journal this often: it proves that lag and owners stood so.
 _KEEP: Final = timedelta(seconds=30)
-"""An unchanged look goes into the journal this often: it proves that lag and owners stood so."""
 
 
 def read_plan(path: Path) -> Plan:

@@ -6,7 +6,6 @@ import typer
 
 from rebal.cli import output, params
 from rebal.cli.errors import UsageError
-from rebal.cli.output import PlanFormat
 
 
 def command(
@@ -28,7 +27,7 @@ def command(
     connection: params.Connection,
     evidence: Annotated[params.EvidenceOptions, "assignors", "inventory"],
     form: Annotated[
-        PlanFormat, typer.Option("--output", "-o", help="How to print the answer.")
+        output.PlanFormat, typer.Option("--output", "-o", help="How to print the answer.")
     ] = "text",
     wide: params.Wide = False,
     exit_zero: params.ExitZero = False,

@@ -52,8 +52,7 @@ def command(
     also where something differs; with --exit-code then with 3 (1 and 2 stay failures). Nothing is
     changed, and nothing is written to a plan's journal.
     """
-    from rebal.cli.difference import compare, other_side, side_of
-    from rebal.cli.render.difference import DiffDocument, diff_view
+    from rebal.cli.difference import DiffDocument, compare, diff_view, other_side, side_of
     from rebal.cli.render.documents import document_of
     from rebal.cli.sources import GroupSource
 

@@ -22,8 +22,8 @@ OF_CONSUMERS: Final = (
 )
 OF_WORKERS: Final = ("eager", "compatible", "sessioned")
 _MOST_ADDED: Final = 100_000
+# Java's default of max.poll.interval.ms, in seconds.
 _MAX_POLL: Final = 300.0
-"""Java's default of max.poll.interval.ms, in seconds."""
 _MOST_PARTITIONS: Final = 10_000_000
 
 

@@ -11,7 +11,6 @@ from rich.live import Live
 from rich.text import Text
 
 from rebal.cli import output
-from rebal.cli.output import View, shown
 from rebal.cli.overview import NONE, GroupLine, Overview, changes
 from rebal.cli.render.plans.parts import VERDICT_STYLES
 from rebal.cli.render.text import GAP, Column, WideTable, count, cut, facts, listing
@@ -29,12 +28,12 @@ _COLUMNS: Final = (
     Column("WHY", rank=6),
 )
 _WHY: Final = len(_COLUMNS) - 1
+# Cells that the last column needs at least; its text is cut, except with --wide.
 _SHORT: Final = 24
-"""Cells that the last column needs at least; its text is cut, except with --wide."""
+# Cells of a group's name beyond which only its own line gets longer.
 _LONG: Final = 40
-"""Cells of a group's name beyond which only its own line gets longer."""
+# Lines of a watch's screen that are not rows of the table.
 _AROUND: Final = 12
-"""Lines of a watch's screen that are not rows of the table."""
 
 
 def overview_view(
@@ -44,14 +43,14 @@ def overview_view(
     to: str = COOPERATIVE,
     wide: bool = False,
     rows: int | None = None,
-) -> View:
+) -> output.View:
     """Return the screen of many groups; at most `rows` of them (None: all).
 
     The printed command plans the first one to `to`, with the options that were `given`.
     """
     names = [line.group_id for line in overview.groups]
-    overview = shown(overview)
-    view: View = [Text(headline(overview))]
+    overview = output.shown(overview)
+    view: output.View = [Text(headline(overview))]
     if overview.failures:
         label = Text("not read", style="bold red")
         view += [Text(""), facts([(label, one.message) for one in overview.failures])]

@@ -36,5 +36,4 @@ def html_page(name: str, **values: Any) -> str:
 def ticks(seconds: float, least: float) -> Iterator[tuple[int, str]]:
     """Yield round times from 0 to `seconds`, at least `least` seconds apart, each with its text."""
     step = next((one for one in _STEPS if one >= least), _DAY * max(1, ceil(least / _DAY)))
-    for at in range(0, int(seconds) + 1, step):
-        yield at, duration(at)
+    yield from ((at, duration(at)) for at in range(0, int(seconds) + 1, step))

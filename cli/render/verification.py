@@ -14,7 +14,6 @@ from rich.live import Live
 from rich.text import Text
 
 from rebal.cli import output
-from rebal.cli.output import View, shown
 from rebal.cli.render.plans.parts import beside
 from rebal.cli.render.text import (
     Column,
@@ -47,11 +46,11 @@ _ROWS: Final = 20
 _LINES: Final = 8
 
 
-def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) -> View:
+def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) -> output.View:
     """Return the standing as text; at most `rows` members, open ones first, unless `wide`."""
-    standing = shown(standing)
+    standing = output.shown(standing)
     kept_out = (one for one in standing.dangers if one.kind is DangerKind.REJECTED)
-    view: View = [
+    view: output.View = [
         *urgent_view(standing.findings, ((one.message, one.fix) for one in kept_out)),
         Text.assemble((standing.group_id, "bold"), f": {_where(standing)}"),
         facts([_verdict(standing)]),
@@ -81,10 +80,10 @@ def verdict(standing: Standing) -> str:
 
 def changes(before: Standing | None, after: Standing) -> list[str]:
     """Return the changes since the previous look, a line each."""
-    after = shown(after)
+    after = output.shown(after)
     if before is None:
         return [f"{_where(after)}: {verdict(after)}, {_progress(after)}", *_told(after).values()]
-    before = shown(before)
+    before = output.shown(before)
     return list(_changes(before, after))
 
 
@@ -99,8 +98,7 @@ def _changes(before: Standing, after: Standing) -> Iterator[str]:
     now = {member.member_id: member for member in after.members}
     came = {member.name for key, member in now.items() if key not in was}
     left = {member.name for key, member in was.items() if key not in now}
-    for name in sorted(left - came):
-        yield f"{name} has left"
+    yield from (f"{name} has left" for name in sorted(left - came))
     for key, member in now.items():
         said = f"{_WORDS[member.done]} ({member.why})"
         if key not in was:
@@ -251,15 +249,12 @@ def _rows(standing: Standing) -> Rows:
     if not standing.why:
         what = f"holds for step {standing.step}" if standing.steps else "nothing is left to do"
         yield "gate", Text(what, style="green")
-    for change in standing.drift:
-        yield Text("changed", style="yellow"), change.text
-    for word in standing.accepted:
-        yield Text("your word", style="magenta"), word
+    yield from ((Text("changed", style="yellow"), change.text) for change in standing.drift)
+    yield from ((Text("your word", style="magenta"), word) for word in standing.accepted)
     if standing.unverified:
         done = sum(member.done is Tri.YES for member in standing.members)
         yield Text("your word", style="magenta"), by_word(done, standing.unverified)
-    for note in standing.notes:
-        yield Text("note", style="dim"), Text(note, style="dim")
+    yield from ((Text("note", style="dim"), Text(note, style="dim")) for note in standing.notes)
     yield Text("next:", style="bold"), standing.next
     yield from (("", Text(line, style="dim")) for line in beside(standing.advice))
     yield from to_run(standing.advice.commands)
@@ -267,7 +262,7 @@ def _rows(standing: Standing) -> Rows:
 
 def next_command(standing: Standing) -> Labelled:
     """Return the command that comes after the advice; it is printed last, to be copied."""
-    advice = shown(standing).advice
+    advice = output.shown(standing).advice
     rows: list[tuple[str, str]] = []
     if advice.command:
         then = "when that is dealt with:" if advice.action is Action.STOP else "then:"

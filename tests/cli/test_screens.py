@@ -14,9 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 from rebal.cli import app, output, rehearsing
+from rebal.cli.difference import SideDocument, diff_view
 from rebal.cli.output import View
 from rebal.cli.overview import overview_of
-from rebal.cli.render.difference import SideDocument, diff_view
 from rebal.cli.render.doctor import doctor_view
 from rebal.cli.render.documents import failures_of
 from rebal.cli.render.inspection.screen import inspect_view

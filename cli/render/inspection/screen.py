@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 from textwrap import wrap
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -41,7 +41,6 @@ from rebal.groups.model import (
     Member,
     ProbeAnswer,
     RebalanceProtocol,
-    Record,
     Source,
     Tri,
 )
@@ -77,11 +76,9 @@ def inspect_view(
     if wide and any(member.timeouts for member in snapshot.members):
         head.append(("waits", Text(in_words(snapshot.members))))
     view: View = [*urgent_view(report.findings), *above, facts(head, label=_LABEL)]
-    if snapshot.members:
-        view += [Text(""), members_table(report, now, wide=wide)]
+    view += [Text(""), members_table(report, now, wide=wide)] if snapshot.members else []
     said = list(_said(report, now, wide))
-    if said:
-        view += [Text(""), facts(said, label=_LABEL)]
+    view += [Text(""), facts(said, label=_LABEL)] if said else []
     view += [Text(""), facts([(Text("next:", style="bold"), next_command)], label=0)]
     return view
 
@@ -297,8 +294,7 @@ def _said(report: Report, now: datetime, wide: bool) -> Rows:
         yield Text("unmatched", style="dim"), Text(f"{found.what}: {found.why}", style="dim")
     if len(loose) > 3 and not wide:
         yield "", Text(f"and {len(loose) - 3} more: --wide", style="dim")
-    for note in snapshot.notes:
-        yield Text("note", style="yellow"), Text(note)
+    yield from ((Text("note", style="yellow"), Text(note)) for note in snapshot.notes)
 
 
 def _label(finding: Finding) -> Text:
@@ -327,24 +323,15 @@ FOLD_ABOVE: Final = 20
 FOLD_FROM: Final = 4
 
 
-class _Row(Record, frozen=True, kw_only=True):
-    """One member, ready to print; `key` is equal for members that may share a line."""
+class _Row(NamedTuple):
+    """One member, ready to print; `alike` is equal for members that may share a line."""
 
-    name: str
-    end: str
-    host: str
-    client: str
-    assignors: str
-    evidence: str
-    runs: str
-    partitions: int
-    lag: int | None
+    member: Member
     named: bool
-    owned: str
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.client, self.assignors, self.runs
+    lag: int | None
+    evidence: str
+    alike: tuple[str, str, str]
+    cells: list[str | Text]
 
 
 def members_table(report: Report, now: datetime, *, wide: bool = False) -> FittingTable:
@@ -362,7 +349,8 @@ def members_table(report: Report, now: datetime, *, wide: bool = False) -> Fitti
         *([Column("OWNS")] if wide else []),
     ]
     keep = [n for n, column in enumerate(columns) if column.rank < 9]
-    lines = _folded(rows) if len(rows) > FOLD_ABOVE and not wide else map(_line, rows)
+    fold = len(rows) > FOLD_ABOVE and not wide
+    lines = _folded(rows) if fold else (row.cells for row in rows)
     return FittingTable(
         [columns[n] for n in keep],
         [[line[n] for n in keep] for line in lines],
@@ -382,21 +370,24 @@ def _rows(report: Report, now: datetime) -> Iterator[_Row]:
     for member in sorted(
         snapshot.members, key=lambda m: (natural(labels[m.member_id]), m.member_id)
     ):
-        name = labels[member.member_id]
+        name, lag = labels[member.member_id], lags[member.member_id]
         runs = report.member_runs.get(member.member_id)
-        yield _Row(
-            name=name,
-            end="" if "…" in name else f" …{member.member_id[-4:]}",
-            host=member.host.removeprefix("/"),
-            client=software_text(member.software),
-            assignors=_list(member),
-            evidence=evidence_text(member.assignors.evidence, now),
-            runs=runs.value if runs else "",
-            partitions=owned(member),
-            lag=lags[member.member_id],
-            named=member.member_id in named,
-            owned=partitions_text(member.assignment),
-        )
+        client, list_ = software_text(member.software), _list(member)
+        evidence = evidence_text(member.assignors.evidence, now)
+        alone = member.member_id in named
+        end = "" if "…" in name else f" …{member.member_id[-4:]}"
+        cells: list[str | Text] = [
+            Text.assemble((name, "bold" if alone else ""), (end, "dim")),
+            member.host.removeprefix("/"),
+            client,
+            list_,
+            Text(evidence, style="dim"),
+            runs.value if runs else "",
+            f"{owned(member):,}",
+            "?" if lag is None else f"{lag:,}",
+            partitions_text(member.assignment),
+        ]
+        yield _Row(member, alone, lag, evidence, (client, list_, runs.value if runs else ""), cells)
 
 
 def _list(member: Member) -> str:
@@ -413,49 +404,28 @@ def _list(member: Member) -> str:
     return text
 
 
-def _line(row: _Row) -> list[str | Text]:
-    return [
-        Text.assemble((row.name, "bold" if row.named else ""), (row.end, "dim")),
-        row.host,
-        row.client,
-        row.assignors,
-        Text(row.evidence, style="dim"),
-        row.runs,
-        f"{row.partitions:,}",
-        "?" if row.lag is None else f"{row.lag:,}",
-        row.owned,
-    ]
-
-
 def _folded(rows: Sequence[_Row]) -> Iterator[list[str | Text]]:
     """Members that differ in nothing that matters share a line; those a blocking finding names
     stand alone, first."""
-    yield from (_line(row) for row in rows if row.named)
-    rest = sorted((row for row in rows if not row.named), key=lambda row: row.key)
+    yield from (row.cells for row in rows if row.named)
+    rest = sorted((row for row in rows if not row.named), key=lambda row: row.alike)
     for found in sorted(
-        (list(found) for _, found in groupby(rest, key=lambda row: row.key)), key=len
+        (list(found) for _, found in groupby(rest, key=lambda row: row.alike)), key=len
     ):
         if len(found) < FOLD_FROM:
-            yield from map(_line, found)
+            yield from (row.cells for row in found)
             continue
+        client, list_, runs = found[0].alike
+        evidence = sorted({row.evidence for row in found})
+        known = [row.lag for row in found if row.lag is not None]
         yield [
             Text(f"{len(found):,} members", style="bold"),
-            count(len({row.host for row in found}), "host"),
-            found[0].client,
-            found[0].assignors,
-            Text(_evidence_range([row.evidence for row in found]), style="dim"),
-            found[0].runs,
-            spread(row.partitions for row in found),
-            _total([row.lag for row in found]),
+            count(len({row.member.host.removeprefix("/") for row in found}), "host"),
+            client,
+            list_,
+            Text(evidence[0] + (", and others" if len(evidence) > 1 else ""), style="dim"),
+            runs,
+            spread(owned(row.member) for row in found),
+            f"{'' if len(known) == len(found) else '≥ '}{sum(known):,}",
             "",
         ]
-
-
-def _total(lags: Sequence[int | None]) -> str:
-    known = [lag for lag in lags if lag is not None]
-    return f"{sum(known):,}" if len(known) == len(lags) else f"≥ {sum(known):,}"
-
-
-def _evidence_range(texts: Sequence[str]) -> str:
-    different = sorted(set(texts))
-    return different[0] if len(different) == 1 else f"{different[0]}, and others"

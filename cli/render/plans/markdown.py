@@ -111,8 +111,7 @@ def _step(plan: Plan, step: Step) -> Iterator[str]:
 
 
 def _to_run(found: Iterable[NamedCommand]) -> Iterator[str]:
-    for one in found:
-        yield f"  - {one.use}: {_code(one.line)}"
+    yield from (f"  - {one.use}: {_code(one.line)}" for one in found)
 
 
 def plain(text: str) -> str:

@@ -94,8 +94,7 @@ def plan_view(
     now_open = [one for one in _open(plan, Severity.BLOCK) if not plan.holds_later(one)]
     blocks, others = [*_needs(plan), *_blocking(plan, now_open)], list(_warnings(plan))
     for found in (blocks, others):
-        if found:
-            view += [Text(""), facts(found, label=_LABEL)]
+        view += [Text(""), facts(found, label=_LABEL)] if found else []
     view += [
         *([] if others else [Text("")]),
         *_folded(plan),
@@ -308,8 +307,7 @@ def _whole(plan: Plan, now: datetime, *, wide: bool, kept: bool) -> View:
         if not is_over(plan, step):
             view += _body(plan, step, now, wide=wide)
     found = list(_findings(plan, labels, wide))
-    if found:
-        view += [Text(""), facts(found, label=DETAILS)]
+    view += [Text(""), facts(found, label=DETAILS)] if found else []
     unchecked = labelled(
         Text("not checked", style="dim"), (hanging("·", line, 1) for line in plan.not_checked)
     )

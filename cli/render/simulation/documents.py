@@ -74,9 +74,7 @@ def code_of(runs: Sequence[RunDocument], *, exit_zero: bool) -> int:
     """Return the exit code: 3 with a danger in any run, 4 where a group does not come to rest or a
     sample has none of some kind of restart.
     """
-    if exit_zero:
-        return SAFE
-    return worst_code(map(_code, runs))
+    return SAFE if exit_zero else worst_code(map(_code, runs))
 
 
 def _code(one: RunDocument) -> int:
@@ -185,9 +183,7 @@ def lasting(one: Rebalance) -> float:
 
 def time_text(seconds: float) -> str:
     """Return `3.6 s` below a minute, else `4 min 12 s`."""
-    if seconds >= 60:
-        return duration(seconds)
-    return f"{seconds:.1f} s".replace(".0 s", " s")
+    return duration(seconds) if seconds >= 60 else f"{seconds:.1f} s".replace(".0 s", " s")
 
 
 def sample_text(found: Sampled) -> str:

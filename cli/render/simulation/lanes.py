@@ -188,8 +188,8 @@ _MOST_PARTITIONS: Final = 96
 _MOST_SPANS: Final = 8_000
 _TALL, _FLAT = 26, 7
 _FEW: Final = 24
+# The drawn time in shares of the story's: what follows the last rebalance is seen too.
 _AFTER: Final = 1.03
-"""The drawn time in shares of the story's: what follows the last rebalance is seen too."""
 
 
 class Row(NamedTuple):
@@ -312,8 +312,7 @@ def _marks(run: Rehearsal) -> Iterator[tuple[float, str]]:
     each with its name.
     """
     length = max(run.measures.seconds, 1e-9)
-    for phase in run.phases:
-        yield _WIDE * phase.began / length, phase.name
+    yield from ((_WIDE * phase.began / length, phase.name) for phase in run.phases)
     ended = [one.ended or 0.0 for one in run.rebalances]
     if ended and run.at_rest:
         yield _WIDE * max(ended) / length, "at rest"

@@ -64,8 +64,7 @@ def simulate_view(
     view += [Text(""), *_members(simulation, wide)]
     if wide:
         view += [Text(""), to_paste("\n".join(owned_lines(simulation)), 0)]
-        if simulation.failure is None:
-            view += [Text(""), _topics(simulation)]
+        view += [Text(""), _topics(simulation)] if simulation.failure is None else []
     last = [*labelled("assumes", simulation.assumes), (Text("next:", style="bold"), next_command)]
     return [*view, Text(""), facts(last, label=LABEL)]
 
