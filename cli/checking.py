@@ -53,16 +53,12 @@ _A_GROUP: Final = re.compile(
 )
 # The assignor of the brokers that a member asks for (KIP-848), which no reader takes.
 _OF_BROKERS: Final = re.compile(rf"group[._-]?remote[._-]?assignor{_VALUE}", re.IGNORECASE)
-_BUILDS: Final = (".gradle", ".kts", ".sbt", ".xml")
-_COMMENTED: Final = re.compile(r"^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", re.MULTILINE)
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
 _PLACEHOLDER: Final = re.compile(
     r"((?:group|assign|strateg|application)[^\n:=]{0,80}[:=][^\n]{0,200}?)[$][{(]([\w.-]+)([^\n]*)",
     re.IGNORECASE,
 )
 _OPEN: Final = " from a placeholder "
-# A variable in a version that is not a plain one.
-_VARIABLE: Final = re.compile(r"[$][{(]?(\w[\w.]*)")
 _LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
 
 
@@ -126,7 +122,10 @@ def _compared(
     ]
     known = {change.file for judgement in found for change in judgement.changes}
     found += [unread(file, note) for file, note in unknown.items() if file not in known]
-    located = (replace(each, changes=_located(each, one, two)) for each in found)
+    located = (
+        replace(each, changes=tuple(_located(change, each, one, two) for change in each.changes))
+        for each in found
+    )
     groups = {
         start.declared.group_id or start.folder for side in (one, two) for start in side.starts
     }
@@ -170,12 +169,14 @@ def _live_groups(source: GroupSource, names: Sequence[str]) -> dict[str, GroupSn
 
 
 def _read(tree: Tree) -> CheckedVersion:
-    configuration = [
-        path
-        for name, path in tree.paths()
-        if tree.alone or (is_configuration(path) and path.name not in _LOCKS)
-    ]
-    found = read_declared(configuration, alone=tree.alone)
+    found = read_declared(
+        [
+            path
+            for name, path in tree.paths()
+            if tree.alone or (is_configuration(path) and path.name not in _LOCKS)
+        ],
+        alone=tree.alone,
+    )
     libraries, unknown = read_manifests(tree)
     own, files = f"{tree.root}/", frozenset(tree.files)
     within = [
@@ -191,8 +192,9 @@ def _read(tree: Tree) -> CheckedVersion:
     notes, unread = (
         tuple((_file_of(note, files), note) for note in each) for each in (said, unknown)
     )
-    starts = with_libraries(starts, libraries)
-    return CheckedVersion(tree=tree, starts=tuple(starts), notes=notes, unread=unread)
+    return CheckedVersion(
+        tree=tree, starts=tuple(with_libraries(starts, libraries)), notes=notes, unread=unread
+    )
 
 
 def _file_of(where: str, names: Collection[str]) -> str:
@@ -208,8 +210,10 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
     """Yield each file whose consumers a reader does not know whole, where what decides them
     changed.
     """
-    files = sorted({*one.tree.files, *two.tree.files})
-    texts = ((file, one.text(file), two.text(file)) for file in files)
+    texts = (
+        (file, one.text(file), two.text(file))
+        for file in sorted({*one.tree.files, *two.tree.files})
+    )
     changed = {file: (was, now) for file, was, now in texts if was != now}
     starts = (*one.starts, *two.starts)
     # A reader understood the settings of these files that `_A_START` finds.
@@ -228,7 +232,7 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
         if start.declared.group_id is not None
         for file in (start.file, *start.declared.sources)
     }
-    grouped.update(file for file in changed if file.endswith(_BUILDS))
+    grouped.update(file for file in changed if file.endswith((".gradle", ".kts", ".sbt", ".xml")))
     for file, (was, now) in changed.items():
         about = "kafka" in f"{file} {was} {now}".lower() and was and now
         for setting, known in ((_A_START, read), (_A_GROUP, grouped), (_OF_BROKERS, ())):
@@ -258,15 +262,17 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
         )
     )
     for file, note in two.unread:
-        given = {part for name in _VARIABLE.findall(note) for part in (name, *name.split("."))}
-        came = (file, note) not in one.unread
-        if file in one.tree.files and (came or _sets(given, moved_lines)):
+        # The variables in a version that is not a plain one.
+        used = re.findall(r"[$][{(]?(\w[\w.]*)", note)
+        given = {part for name in used for part in (name, *name.split("."))}
+        if file in one.tree.files and ((file, note) not in one.unread or _sets(given, moved_lines)):
             yield file, note
 
 
 def _settings(pattern: re.Pattern[str], text: str) -> list[str]:
     """Return the settings that a pattern finds, without comments, spaces and quotes."""
-    return [re.sub(r"[\s\"']", "", each) for each in pattern.findall(_COMMENTED.sub("", text))]
+    bare = re.sub(r"^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", "", text, flags=re.MULTILINE)
+    return [re.sub(r"[\s\"']", "", each) for each in pattern.findall(bare)]
 
 
 def _sets(names: Collection[str], text: str) -> bool:
@@ -275,26 +281,17 @@ def _sets(names: Collection[str], text: str) -> bool:
     return any(re.search(rf"(?<!\w){each}\s*[:=,'\"\n]", text, re.IGNORECASE) for each in loose)
 
 
-def _located(found: Judgement, one: CheckedVersion, two: CheckedVersion) -> tuple[StartChange, ...]:
-    """Return the changes with the lines of the settings that they name."""
-    return tuple(
-        each
-        if each.line
-        else replace(
-            each, line=_line(each, found.group_id, two.text(each.file) or one.text(each.file))
-        )
-        for each in found.changes
-    )
-
-
-def _line(change: StartChange, group_id: str | None, text: str) -> int:
-    """Return the line of the changed setting that is nearest to the group's own; 0: none."""
-    letters = _LETTERS.get(change.what, change.what.replace(".", "").removesuffix("ms"))
+def _located(
+    change: StartChange, found: Judgement, one: CheckedVersion, two: CheckedVersion
+) -> StartChange:
+    """Return the change with the line of its setting that is nearest to the group's own."""
+    if change.line:
+        return change
+    known = {"assignor list": "strateg", "consumer": "groupid"}
+    letters = known.get(change.what, change.what.replace(".", "").removesuffix("ms"))
+    text = two.text(change.file) or one.text(change.file)
     version, lines = change.after.rpartition(" ")[2].strip("()"), [*enumerate(text.splitlines(), 1)]
-    own = [n for n, line in lines if group_id and group_id in line]
-    found = [n for n, line in lines if letters in re.sub("[^A-Za-z0-9]", "", line).lower()]
-    near = (found or own or [n for n, line in lines if version in line]) or [0]
-    return min(near, key=lambda n: abs(n - (own or [0])[0]))
-
-
-_LETTERS: Final = {"assignor list": "strateg", "consumer": "groupid"}
+    own = [n for n, line in lines if found.group_id and found.group_id in line]
+    near = [n for n, line in lines if letters in re.sub("[^A-Za-z0-9]", "", line).lower()]
+    near = near or own or [n for n, line in lines if version in line] or [0]
+    return replace(change, line=min(near, key=lambda n: abs(n - (own or [0])[0])))

@@ -141,13 +141,9 @@ def blinded(overview: Overview, why: str, _: timedelta) -> Overview:
 
 def changes(before: Overview, after: Overview) -> Iterator[str]:
     """Yield what has changed between two looks, a line for each group; lag alone is no change."""
-    for note in after.notes:
-        if note not in before.notes:
-            yield note
+    yield from (note for note in after.notes if note not in before.notes)
     unread = {one.message for one in before.failures}
-    for failure in after.failures:
-        if failure.message not in unread:
-            yield f"not read: {failure.message}"
+    yield from (f"not read: {f.message}" for f in after.failures if f.message not in unread)
     hidden = {one.group_id for one in (*before.failures, *after.failures)}
     was = {line.group_id: line for line in before.groups}
     now = {line.group_id: line for line in after.groups}
@@ -164,13 +160,12 @@ def changes(before: Overview, after: Overview) -> Iterator[str]:
 
 
 def _changed(was: GroupLine, now: GroupLine) -> Iterator[str]:
-    for before, after in (
+    pairs = (
         (was.verdict, now.verdict),
         (was.state, now.state),
         (was.protocol, now.protocol),
         (was.assignor or "no assignor", now.assignor or "no assignor"),
-    ):
-        if before != after:
-            yield f"{before} → {after}"
+    )
+    yield from (f"{before} → {after}" for before, after in pairs if before != after)
     if was.members != now.members:
         yield f"{was.members} → {count(now.members, 'member')}"

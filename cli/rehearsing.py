@@ -188,8 +188,9 @@ def _nearest_names() -> Iterator[None]:
     try:
         yield
     except ScriptError as error:
-        hint = did_you_mean(error.word, error.known) if error.word else ""
-        raise ScriptError(f"{error}{hint}") from None
+        raise ScriptError(
+            f"{error}{did_you_mean(error.word, error.known) if error.word else ''}"
+        ) from None
 
 
 @_nearest_names()
@@ -204,11 +205,10 @@ def _parameters(texts: Sequence[str]) -> dict[str, float]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or name not in PARAMETERS or name in made:
-            known = ", ".join(PARAMETERS)
-            hint = did_you_mean(name, PARAMETERS.keys() - made.keys())
             raise UsageError(
-                f"--param {text[:60]}: write NAME=TIME; names are {known}, each once, and "
-                f"--restart-seconds is restart.{hint}"
+                f"--param {text[:60]}: write NAME=TIME; names are {', '.join(PARAMETERS)}, each "
+                "once, and --restart-seconds is restart."
+                f"{did_you_mean(name, PARAMETERS.keys() - made.keys())}"
             )
         try:
             made[name] = value_of(name, value)
@@ -263,8 +263,7 @@ def rehearsed(
             assignors=custom,
         )
     elif plan is not None:
-        played = rollout(plan, batch=1 if asked.batch is None else asked.batch)
-        script = _of_members(played, scene)
+        script = _of_members(rollout(plan, batch=1 if asked.batch is None else asked.batch), scene)
         scene, upgrades = upgraded(scene, script)
         assumes += upgrades
     else:
@@ -317,8 +316,12 @@ def _run(
         run = whole.rehearse(seed=asked.seed, assignors=custom)
         if asked.runs == 1:
             return run, None
-        seeds = range(asked.seed, asked.seed + asked.runs)
-        return run, distribution([whole.rehearse(seed=seed, assignors=custom) for seed in seeds])
+        return run, distribution(
+            [
+                whole.rehearse(seed=seed, assignors=custom)
+                for seed in range(asked.seed, asked.seed + asked.runs)
+            ]
+        )
     run = rehearse(
         scene, script, seed=asked.seed, keep=keep or _kept(scene, script), assignors=custom
     )

@@ -2,6 +2,7 @@
 
 import getpass
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -259,10 +260,9 @@ class Verifying:
 
 def _user() -> str:
     """Return the operator's user name; empty where the system has none (a container's bare id)."""
-    try:
+    with suppress(KeyError, OSError):
         return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
+    return ""
 
 
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:

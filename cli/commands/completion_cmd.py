@@ -12,9 +12,9 @@ import re
 import shlex
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -34,7 +34,6 @@ Shell = Literal["bash", "zsh", "fish"]
 """Shells that there is a script for."""
 LIVE_SECONDS: Final = 0.65
 """The longest wait for the names of a cluster's groups, the import of a Kafka client included."""
-_GREEDY: Final = ("FILE...", "PATH...")
 _HEAD: Final = 200
 _RULE: Final = re.compile(r'^(?:@rule\(\s+"| +- id: )(RB\d+)', re.MULTILINE)
 
@@ -84,8 +83,10 @@ def candidates(line: str) -> list[Candidate]:
         name, equals, value = last.partition("=")
         if not equals or name not in by_name:
             return _matching(_options(typed), last)
-        found = _values(typed, by_name[name], value)
-        return [Candidate(f"{name}={each.value}", each.help) for each in found]
+        return [
+            Candidate(f"{name}={each.value}", each.help)
+            for each in _values(typed, by_name[name], value)
+        ]
     expected = expected or _open_argument(typed)
     return _values(typed, expected, last) if expected is not None else []
 
@@ -118,8 +119,12 @@ def _entry(words: Sequence[str]) -> tuple[CommandEntry | tuple[CommandEntry, ...
 
 
 def _by_option(typed: Context) -> dict[str, Any]:
-    params = typed.command.params
-    return {name: one for one in params if one.param_type_name == "option" for name in one.opts}
+    return {
+        name: one
+        for one in typed.command.params
+        if one.param_type_name == "option"
+        for name in one.opts
+    }
 
 
 def _open_option(by_name: Mapping[str, Any], words: Sequence[str]) -> Any:
@@ -128,7 +133,9 @@ def _open_option(by_name: Mapping[str, Any], words: Sequence[str]) -> Any:
     found = by_name.get(words[options[-1]]) if options else None
     if found is None or found.is_flag:
         return None
-    return found if options[-1] == len(words) - 1 or found.metavar in _GREEDY else None
+    if options[-1] == len(words) - 1 or found.metavar in ("FILE...", "PATH..."):
+        return found
+    return None
 
 
 def _open_argument(typed: Context) -> Any:
@@ -187,11 +194,9 @@ def _documents(*kinds: str) -> _Source:
 
 
 def _head(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_HEAD)
-    except OSError:
-        return ""
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_HEAD)
+    return ""
 
 
 def _scripts(typed: Context, prefix: str) -> Iterator[Candidate]:
@@ -227,7 +232,7 @@ def _rules(_: Context, __: str) -> Iterator[Candidate]:
     """Yield the ids of the rules from their texts: the rules themselves load slowly."""
     folder = Path(str(files("rebal.planner") / "rules"))
     texts = (file.read_text("utf-8") for kind in ("*.py", "*.yaml") for file in folder.rglob(kind))
-    yield from map(Candidate, sorted(set(chain.from_iterable(map(_RULE.findall, texts)))))
+    yield from map(Candidate, sorted({rule for text in texts for rule in _RULE.findall(text)}))
 
 
 def _assignors(typed: Context, _: str) -> Iterator[Candidate]:

@@ -134,8 +134,14 @@ def _show(
     if form in ("sarif", "github"):
         from rebal.cli.render.findings import exported
 
-        unread = {failure.name: failure.message for failure in failures}
-        output.write(exported(form, *reports, failures=unread, file=file))
+        output.write(
+            exported(
+                form,
+                *reports,
+                failures={failure.name: failure.message for failure in failures},
+                file=file,
+            )
+        )
         return
     from rebal.cli.render.inspection.document import inspect_document
 
@@ -145,7 +151,6 @@ def _show(
 def _print(
     reports: Sequence[Report], given: Given, *, probed: bool, now: datetime | None, wide: bool
 ) -> None:
-    """Print a screen for each group; its next command repeats what was `given`."""
     # Loaded while the brokers were asked.
     from rebal.cli.forked import mapped
     from rebal.cli.render.inspection.screen import inspect_view, probe_helps

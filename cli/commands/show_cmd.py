@@ -119,8 +119,11 @@ def _waits_for(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str:
     if before is not None:
         return f"step {step.id} waits for the gate of step {before}, which no look has seen to hold"
     advised = {entry.advised.action for entry in entries if entry.advised and entry.step == step.id}
-    begun = advised & {Action.RESTART, Action.CUT_OVER}
-    if step.id == plan.next_step and step.exit_code and not begun:
+    if (
+        step.id == plan.next_step
+        and step.exit_code
+        and advised.isdisjoint({Action.RESTART, Action.CUT_OVER})
+    ):
         return f"step {step.id} could not start when the plan was made, nor since"
     return ""
 

@@ -312,7 +312,6 @@ def _print_back(
     details: bool,
     wide: bool,
 ) -> int:
-    """Print the way back from `made`, and write it to `out`; return the new plan's exit code."""
     from rebal.cli import planning
 
     planning.check_free(out, wishes.given.verify(), new_attempt=False)

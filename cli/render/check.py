@@ -54,8 +54,8 @@ def check_view(found: CheckDocument) -> View:
     found = shown(found)
     view: View = [Text(_headline(found), style="bold")]
     for one in found.groups:
-        title = (_LABELS[one.verdict], Text(one.group, style="bold"))
-        view += [Text(""), facts([title, *_rows(one)], label=len("NOT VERIFIED"))]
+        rows = [(_LABELS[one.verdict], Text(one.group, style="bold")), *_rows(one)]
+        view += [Text(""), facts(rows, label=len("NOT VERIFIED"))]
     if found.notes:
         more = len(found.notes) - _NOTES
         said = [*found.notes[:_NOTES], *([f"and {more:,} more: -o json"] if more > 0 else [])]
@@ -69,8 +69,9 @@ def check_markdown(found: CheckDocument) -> str:
     lines = [f"### rebal check: {plain(_headline(found))}"]
     for one in found.groups:
         lines += ["", f"**{plain(_LABELS[one.verdict].plain)}** {plain(one.group)}", ""]
-        said = [(line.strip(), line.startswith(" ")) for line in _lines(one)]
-        lines += (f"{'  ' if below else ''}- {plain(text)}" for text, below in said)
+        lines += (
+            f"{'  ' if line.startswith(' ') else ''}- {plain(line.strip())}" for line in _lines(one)
+        )
     if found.notes:
         lines += ["", "Not known:", "", *(f"- {plain(note)}" for note in found.notes)]
     return "\n".join(lines) + "\n"
@@ -78,7 +79,7 @@ def check_markdown(found: CheckDocument) -> str:
 
 def check_github(found: CheckDocument) -> str:
     """Return one workflow command for each group, at the line of its first change."""
-    lines = (
+    return "".join(
         github_command(
             COMMANDS[_LEVELS[one.verdict]],
             f"rebal {one.group}: {_LABELS[one.verdict]}",
@@ -86,9 +87,9 @@ def check_github(found: CheckDocument) -> str:
             one.changes[0].file,
             one.changes[0].line,
         )
+        + "\n"
         for one in found.groups
     )
-    return "".join(f"{line}\n" for line in lines)
 
 
 def check_sarif(found: CheckDocument, code: int) -> str:
@@ -119,8 +120,10 @@ def _rows(one: Judgement) -> Rows:
     runs = [f"{label}{_stage(at)}" for label, at in stages if at is not None and at.assignor]
     known = one.before is not None and one.before.assignor is not None and len(runs) > 1
     yield from labelled("runs", [" · ".join(runs)] if known else [])
-    asked = "live group" if one.live else "roll-out"
-    yield asked, one.reason + (f" ({', '.join(one.rules)})" if one.rules else "")
+    yield (
+        "live group" if one.live else "roll-out",
+        one.reason + (f" ({', '.join(one.rules)})" if one.rules else ""),
+    )
     for number, path in enumerate(one.paths):
         yield ("or" if number else "instead"), path.name
         for step in path.steps:
@@ -148,7 +151,6 @@ def _stage(stage: Stage) -> str:
 def _result(one: Judgement) -> dict[str, Any]:
     """Return the result of one group, with the first change of each file as its places."""
     first = {change.file: change for change in reversed(one.changes)}
-    where = {"fullyQualifiedName": f"consumer-groups/{one.group}", "kind": "resource"}
     return {
         "ruleId": _RULE["id"],
         "ruleIndex": 0,
@@ -160,7 +162,13 @@ def _result(one: Judgement) -> dict[str, Any]:
                     "artifactLocation": {"uri": uri_of(Path(file))},
                     **({"region": {"startLine": first[file].line}} if first[file].line else {}),
                 },
-                "logicalLocations": [{"name": one.group, **where}],
+                "logicalLocations": [
+                    {
+                        "name": one.group,
+                        "fullyQualifiedName": f"consumer-groups/{one.group}",
+                        "kind": "resource",
+                    }
+                ],
             }
             for file in dict.fromkeys(change.file for change in one.changes)
         ],

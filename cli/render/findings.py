@@ -21,11 +21,9 @@ from rebal.planner.context import names
 from rebal.planner.plan import Finding, Plan, Severity, Verdict
 from rebal.planner.rules import Rule, rules
 
-_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {Severity.BLOCK: "error", Severity.WARN: "warning", Severity.ASK: "note"}
 COMMANDS: Final = {"error": "error", "warning": "warning", "note": "notice"}
 _VERDICTS: Final = {Verdict.BLOCKED: "error", Verdict.UNPROVEN: "warning"}
-_SUMMARY: Final = "rebal"
 
 Source = Plan | Report
 Failures = Mapping[str, str]
@@ -70,15 +68,28 @@ def to_sarif(
             for finding in source.findings
         ],
     }
-    invocations = [*map(_invocation, sources), *([_failed(failures)] if failures else [])]
-    if any(invocations):
-        run["invocations"] = [invocation for invocation in invocations if invocation]
-    return sarif_of(run)
+    invocations: list[dict[str, Any]] = [
+        {
+            "executionSuccessful": True,
+            "exitCode": source.exit_code,
+            "exitCodeDescription": f"{source.verdict.value}: {source.summary}",
+        }
+        for source in sources
+        if isinstance(source, Plan)
+    ]
+    if failures:
+        said = [{"level": "error", "message": {"text": why}} for why in failures.values()]
+        invocations.append({"executionSuccessful": False, "toolExecutionNotifications": said})
+    return sarif_of({**run, "invocations": invocations} if invocations else run)
 
 
 def sarif_of(run: Mapping[str, Any]) -> str:
     """Return the SARIF document of one run."""
-    made = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    made = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [run],
+    }
     return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -87,7 +98,7 @@ def to_github(*sources: Source, failures: Failures = MappingProxyType({})) -> st
     first.
     """
     lines = [line for source in sources for line in _commands(source)]
-    lines += [github_command("error", f"{_SUMMARY} {name}", why) for name, why in failures.items()]
+    lines += [github_command("error", f"rebal {name}", why) for name, why in failures.items()]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -96,7 +107,7 @@ def _commands(source: Source) -> Iterator[str]:
     labels = names(members)
     if isinstance(source, Plan):
         level = COMMANDS[_VERDICTS.get(source.verdict, "note")]
-        yield github_command(level, f"{_SUMMARY} {group} {source.verdict.value}", source.summary)
+        yield github_command(level, f"rebal {group} {source.verdict.value}", source.summary)
     for finding in source.findings:
         if finding.ignored is None:
             yield github_command(
@@ -107,21 +118,6 @@ def _commands(source: Source) -> Iterator[str]:
 def _group(source: Source) -> tuple[str, Sequence[Member]]:
     snapshot = source.baseline if isinstance(source, Plan) else source.snapshot
     return snapshot.group.group_id, snapshot.members
-
-
-def _invocation(source: Source) -> dict[str, Any]:
-    if not isinstance(source, Plan):
-        return {}
-    return {
-        "executionSuccessful": True,
-        "exitCode": source.exit_code,
-        "exitCodeDescription": f"{source.verdict.value}: {source.summary}",
-    }
-
-
-def _failed(failures: Failures) -> dict[str, Any]:
-    said = [{"level": "error", "message": {"text": why}} for why in failures.values()]
-    return {"executionSuccessful": False, "toolExecutionNotifications": said}
 
 
 def _level(finding: Finding, source: Source) -> str:

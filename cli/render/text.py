@@ -88,8 +88,9 @@ class FittingTable:
         yield self._blocks()
 
     def _of(self, kept: Sequence[int]) -> "FittingTable":
-        rows = [[row[n] for n in kept] for row in self._rows]
-        return FittingTable([self._columns[n] for n in kept], rows)
+        return FittingTable(
+            [self._columns[n] for n in kept], [[row[n] for n in kept] for row in self._rows]
+        )
 
     def _folded(self) -> "FittingTable":
         """Return the table with each column under the one that it names."""
@@ -141,8 +142,11 @@ class FittingTable:
         parts: list[RenderableType] = []
         label = max((cell_len(column.header) for column in self._columns[1:]), default=0)
         for first, *rest in self._rows:
-            named = zip(self._columns[1:], rest, strict=True)
-            rows = [(column.header.lower(), cell) for column, cell in named if str(cell)]
+            rows = [
+                (column.header.lower(), cell)
+                for column, cell in zip(self._columns[1:], rest, strict=True)
+                if str(cell)
+            ]
             parts += [first, facts(rows, label=label, indent=GAP)]
         return Group(*parts)
 
@@ -254,8 +258,12 @@ def urgent_view(
 def asks_of_a_fact(finding: Finding) -> bool:
     """Return whether the finding is a question about a member, a file or a time that was seen."""
     known = rules().get(finding.rule)
-    fact = known is not None and Trait.FACT in known.traits
-    return fact and finding.severity is Severity.ASK and not finding.ignored
+    return (
+        known is not None
+        and Trait.FACT in known.traits
+        and finding.severity is Severity.ASK
+        and not finding.ignored
+    )
 
 
 def labelled(label: str | Text, texts: Iterable[RenderableType]) -> Rows:

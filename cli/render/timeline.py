@@ -99,12 +99,11 @@ def _steps(timeline: Timeline) -> FittingTable:
 
 
 def _members(timeline: Timeline) -> FittingTable:
-    done = [Column(f"STEP {step.step}") for step in timeline.steps]
     return FittingTable(
         [
             Column("MEMBER"),
             Column("RESTARTS", right=True),
-            *done,
+            *[Column(f"STEP {step.step}") for step in timeline.steps],
             Column(f"{_OLD} old, N step N done", rank=2),
         ],
         [

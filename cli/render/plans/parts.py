@@ -64,8 +64,12 @@ def shown_plan(plan: Plan) -> Plan:
     Their hostile parts were escaped when they were made.
     """
     made = shown(plan)
-    steps = zip(made.steps, plan.steps, strict=True)
-    return replace(made, steps=tuple(replace(one, config=raw.config) for one, raw in steps))
+    return replace(
+        made,
+        steps=tuple(
+            replace(one, config=raw.config) for one, raw in zip(made.steps, plan.steps, strict=True)
+        ),
+    )
 
 
 def heading(plan: Plan, now: datetime) -> View:
@@ -163,9 +167,8 @@ def config_view(
             yield Text(f"{' ' * indent}{'set':{label + GAP}}{setting.format}")
             lines = [margin + escape(line) for line in setting.text.split("\n")]
             yield Text("\n".join(lines), style="cyan", no_wrap=True, overflow="ignore")
-        others = settings[1:]
-        if others and not wide:
-            yield Text(f"{margin}({len(others)} more formats: --wide)", style="dim")
+        if len(settings) > 1 and not wide:
+            yield Text(f"{margin}({len(settings) - 1} more formats: --wide)", style="dim")
 
 
 def kept_rows(plan: Plan, now: datetime) -> Rows:
@@ -190,10 +193,14 @@ def advice_rows(plan: Plan) -> Rows:
         return
     if plan.advice.text:
         yield Text("now:", style="bold"), plan.advice.text
-    blocks = [f for f in plan.findings if f.severity is Severity.BLOCK and not f.ignored]
     # What a later step asks for comes after what the next one does.
     blocks = sorted(
-        (one for one in blocks if not plan.holds_later(one)), key=lambda one: one.before_step or 0
+        (
+            one
+            for one in plan.findings
+            if one.severity is Severity.BLOCK and not one.ignored and not plan.holds_later(one)
+        ),
+        key=lambda one: one.before_step or 0,
     )
     runs = [one for block in blocks[:1] for one in block.commands if one.use != READ_MORE]
     if any(ANSWER in one.line for one in runs):

@@ -219,9 +219,8 @@ def _cells(measures: Measures) -> tuple[str, ...]:
 
 def _compared(runs: Sequence[RunDocument]) -> FittingTable:
     unit = runs[0].rehearsal.unit
-    often = any(one.distribution is not None for one in runs)
     columns = [
-        Column("MEDIANS" if often else "AS"),
+        Column("MEDIANS" if any(one.distribution is not None for one in runs) else "AS"),
         Column("TAKES", right=True),
         Column("REBALANCES", right=True),
         *_downtime(unit),
