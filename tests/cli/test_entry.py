@@ -1,10 +1,18 @@
-"""The process: Ctrl-C at any moment, and standard streams that are closed, full or not read."""
+"""The process and the frame of the command line: what loads, Ctrl-C, streams, exit codes."""
 
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from rebal.cli import app, forked
+from rebal.cli.errors import UsageError
 
 ENTRY = "import sys; from rebal.cli.entry import main; main(sys.argv[1:])"
 STOPPED = "rebal: stopped.\n"
@@ -103,3 +111,143 @@ def test_the_end_of_the_process_searches_no_garbage(saved: str) -> None:
     )
     done = rebal("inspect", "--snapshot", saved, code=code, capture_output=True)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "True")
+
+
+HEAVY = (
+    "confluent_kafka",
+    "kafka",
+    "pyspark",
+    "rich",
+    "yaml",
+    "msgspec",
+    "numpy",
+    "pandas",
+    "jinja2",
+)
+
+
+def helped(*words: str) -> tuple[str, set[str]]:
+    """Return what `--help` prints in a process of its own, and the modules that are loaded."""
+    code = (
+        f"import sys\nfrom rebal.cli.app import run\nassert run([*{words}, '--help']) == 0\n"
+        "print(*sorted(sys.modules), sep='\\n', file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout, set(done.stderr.split())
+
+
+def test_help_loads_no_client_no_renderer_and_no_command() -> None:
+    text, loaded = helped()
+    assert "rebal.cli.app" in loaded
+    assert not loaded & set(HEAVY)
+    assert not {name for name in loaded if name.startswith("rebal.cli.commands.")}
+    for entry in app.COMMANDS:
+        assert entry.name in text
+        assert entry.summary in text
+
+
+@pytest.mark.parametrize("name", ["inspect", "plan-upgrade", "verify", "simulate", "rehearse"])
+def test_help_shows_the_own_options_first_and_the_shared_ones_in_panels(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run([name, "--help"]) == 0
+    own, panels = capsys.readouterr().out.split("\nConnection:\n")
+    assert "--bootstrap" not in own
+    assert "--snapshot" in own
+    assert panels.index("\nEvidence:\n") < panels.index("--client-log")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[entry.name] for entry in app.COMMANDS]
+    + [["fleet", entry.name] for entry in app.COMMANDS[-2].under],
+    ids=" ".join,
+)
+def test_the_help_of_a_command_loads_neither_its_work_nor_a_renderer(words: list[str]) -> None:
+    text, loaded = helped(*words)
+    assert text.startswith(f"Usage: rebal {' '.join(words)}")
+    assert not loaded & {"rich.console", "rebal.planner.paths", "rebal.planner.rules"}
+    assert not loaded & {"rebal.groups.evidence.merge", "rebal.inspectors.kafka.read", "pyspark"}
+
+
+def test_version_is_the_installed_one_and_no_command_shows_the_help_on_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert app.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"rebal {version('rebal')}\n"
+    assert app.run([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Usage: rebal" in err
+
+
+def test_a_fault_asks_for_a_report_and_shows_its_traceback_on_demand(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr("rebal.cli.lazy.LazyCommand.make_context", fail)
+    assert app.run(["inspect"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "ZeroDivisionError" in err
+    assert "REBAL_DEBUG=1" in err
+    monkeypatch.setenv("REBAL_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        app.run(["inspect"])
+
+
+@pytest.mark.parametrize("command", ["inspect", "doctor", "plan-upgrade"])
+def test_ctrl_c_while_a_broker_keeps_silent(command: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        code = "import sys; from rebal.cli.app import main; main(sys.argv[1:])"
+        words = [sys.executable, "-c", code, command, "g", "-b", address, "--timeout", "60"]
+        running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with running:
+            silent.settimeout(30)
+            silent.accept()
+            time.sleep(0.3)
+            running.send_signal(signal.SIGINT)
+            # Half of the command's own timeout: it does not wait for the answer.
+            out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err) == (130, "", "rebal: stopped.\n")
+
+
+@pytest.mark.parametrize("processors", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
+def test_results_come_back_in_order(
+    processors: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forked, "_processors", lambda: processors)
+    parent = os.getpid()
+    found = forked.mapped(lambda number: (number * number, os.getpid()), range(count))
+    assert [square for square, _ in found] == [number * number for number in range(count)]
+    workers = {pid for _, pid in found}
+    assert len(workers) <= min(processors, count)
+    assert (parent in workers) is (min(processors, count) == 1)
+
+
+def test_an_error_is_raised_here_wherever_it_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked, "_processors", lambda: 2)
+
+    def work(number: int) -> int:
+        if number == 5:
+            raise UsageError("five")
+        return number
+
+    with pytest.raises(UsageError, match="five"):
+        forked.mapped(work, range(8))
+
+
+def test_a_child_that_dies_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked, "_processors", lambda: 3)
+    parent = os.getpid()
+
+    def work(number: int) -> int:
+        if number == 4 and os.getpid() != parent:
+            os._exit(9)
+        return number
+
+    assert forked.mapped(work, range(9)) == list(range(9))

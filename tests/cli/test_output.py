@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import unicodedata
@@ -14,12 +15,15 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.text import Text
 
-from rebal.cli import output
+from rebal.cli import app, output
+from rebal.cli.files import save_snapshot
 from rebal.cli.output import is_ascii_only, spelled, spelled_line
 from rebal.cli.render.text import Column, FittingTable, WideTable, to_paste
-from rebal.groups.model import GroupSnapshot, Member
+from rebal.groups.compact import Partitions
+from rebal.groups.model import GroupSnapshot, Member, Topic
 from tests.cli.conftest import HOSTILE
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -222,3 +226,61 @@ def test_a_table_with_room_for_all_looks_like_any_other(*, colour: bool) -> None
 def _seen(text: str) -> list[str]:
     """The lines without blanks at their end, as colours may stand before or after these."""
     return [Text.from_ansi(line).plain.rstrip() for line in text.splitlines()]
+
+
+WORDS = (
+    ["inspect"],
+    ["plan-upgrade"],
+    ["verify"],
+    ["simulate", "--assignor", "cooperative-sticky"],
+    ["simulate", "--assignor", "sticky", "--assignor", "uniform", "--remove-member", "FIRST"],
+    ["rehearse", "--script", "rolling", "--details"],
+)
+FORMS = ([], ["--wide"], ["-o", "json"], ["-o", "yaml"])
+COMMANDS = [[*words, *form] for words in WORDS for form in FORMS]
+
+
+COMMANDS += [["plan-upgrade", "-o", "markdown"], ["plan-upgrade", "--details"]]
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_hostile_client_id_reaches_no_output_as_control_characters(
+    *,
+    command: list[str],
+    static: bool,
+    group: Callable[..., GroupSnapshot],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    members = tuple(
+        replace(
+            member,
+            client_id=f"{HOSTILE}{n}",
+            member_id=f"{HOSTILE}{n}-{n}",
+            host=HOSTILE,
+            instance_id=f"{HOSTILE}{n}" if static else None,
+            assignment={f"orders{HOSTILE}": Partitions([n])},
+            subscription=replace(member.subscription, topics=(f"orders{HOSTILE}",)),
+        )
+        for n, member in enumerate(group().members)
+    )
+    snapshot = group(
+        members=members, topics=(Topic(name=f"orders{HOSTILE}", partitions=3),), lag=(),
+        group_id=f"g\n{HOSTILE}", notes=(HOSTILE,),
+    )  # fmt: skip
+    path, plan = str(save_snapshot(snapshot, tmp_path / "s.yaml")), str(tmp_path / "p.yaml")
+    if command[0] == "verify":
+        app.run(["plan-upgrade", "--snapshot", path, "--out", plan])
+    words = [f"{HOSTILE}0" if word == "FIRST" else word for word in command]
+    words[1:1] = [plan] if command[0] == "verify" else []
+    assert app.run([*words, "--snapshot", path]) in (0, 3, 4)
+    out, err = capsys.readouterr()
+    hidden = {c for c in out + err if c != "\n" and unicodedata.category(c) in ("Cc", "Cf")}
+    assert not hidden
+    if "markdown" in command:
+        outside = re.sub(r"(`+)[^`].*?\1", "", re.sub(r"(?ms)^```.*?^```$", "", out))
+        assert not re.search(r"(?<!\\)\[red\]", outside)
+        assert "boss" in out
+    else:
+        assert "[red]boss[/red] :boom:" in out

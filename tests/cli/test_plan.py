@@ -1,18 +1,22 @@
-"""`rebal plan-upgrade` as it is typed."""
+"""`rebal plan-upgrade` as it is typed, and the plan of a redacted snapshot."""
 
+import json
 import re
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from rebal.cli import files, planning
+from rebal.cli.files import read_snapshot
 from rebal.groups.evidence.merge import merge
 from rebal.groups.model import GroupSnapshot, Member
 from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.groups.snapshot.redact import redact
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import load_plan
+from rebal.planner.plan import dump_plan, load_plan
 from rebal.planner.rehearsal.costs import steps
 from tests.cli.conftest import Rebal, Said, flat
 from tests.planner.builder import group_of
@@ -183,3 +187,46 @@ def test_max_downtime_allows_for_restarts_that_were_not_rehearsed(
     assert whole is not None
     assert whole.longest_seconds is not None
     assert whole.longest_seconds < cost.longest_seconds * 1.5
+
+
+FOLDER = Path(str(resources.files("rebal.cli") / "data" / "demo"))
+BUNDLED = sorted(path.name for path in FOLDER.iterdir())
+
+
+def pair(name: str) -> tuple[GroupSnapshot, GroupSnapshot, dict[str, str]]:
+    """The real one, the redacted one, and real name → pseudonym."""
+    real = read_snapshot(FOLDER / name)
+    made = redact(real)
+    names: dict[str, str] = {}
+    for before, after in zip(real.members, made.members, strict=True):
+        names[before.member_id] = after.member_id
+        names[before.client_id] = after.client_id
+        if before.instance_id is not None and after.instance_id is not None:
+            names[before.instance_id] = after.instance_id
+    return real, made, names
+
+
+def renamed(text: str, names: dict[str, str]) -> str:
+    longest = sorted(names, key=len, reverse=True)
+    pattern = "|".join(map(re.escape, longest))
+    return re.sub(rf"(?<![\w-])(?:{pattern})(?!\w)", lambda found: names[found[0]], text)
+
+
+def planned(snapshot: GroupSnapshot, to: str, names: dict[str, str]) -> object:
+    body = json.loads(dump_plan(make_plan(snapshot, to), "json"))
+    del body["baseline"], body["made_at"], body["checksum"]
+
+    def without_details(value: object) -> object:
+        # Where a fact was read (a file's name and line) is one of the things that redaction takes.
+        if isinstance(value, dict):
+            return {k: without_details(v) for k, v in value.items() if k != "detail"}
+        return [without_details(v) for v in value] if isinstance(value, list) else value
+
+    return json.loads(renamed(json.dumps(without_details(body)), names))
+
+
+@pytest.mark.parametrize("to", ["cooperative", "eager"])
+@pytest.mark.parametrize("name", BUNDLED)
+def test_a_redacted_snapshot_gives_the_same_plan(name: str, to: str) -> None:
+    real, made, names = pair(name)
+    assert planned(made, to, {"no name": ""}) == planned(real, to, names)

@@ -1,4 +1,4 @@
-"""`rebal rehearse`: what the screen says goes wrong, and the documents."""
+"""`rebal rehearse`: what goes wrong on the screen, its documents, and one restart of each kind."""
 
 import re
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from rebal.cli.commands.completion_cmd import candidates
 from rebal.cli.render.simulation.documents import RehearsalDocument, RunDocument, code_of
 from rebal.cli.render.simulation.rehearsal import comparison_view, rehearsal_view
 from rebal.groups.commands import Command
+from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
@@ -24,7 +25,7 @@ from rebal.planner.rehearsal.rehearse import rehearse_often
 from rebal.planner.rehearsal.scene import PARAMETERS, VARIANTS
 from rebal.planner.rehearsal.script_file import EVENTS
 from rebal.planner.rehearsal.scripts import READY, Deed, Script, ScriptEvent
-from tests.cli.conftest import flat
+from tests.cli.conftest import Rebal, Said, flat
 from tests.documents import checked, validator
 from tests.pages import PAGES, ROOT
 from tests.planner.builder import group_of
@@ -37,11 +38,11 @@ OLD_DEFAULT = ["range", "cooperative-sticky"]
 EXAMPLES = ROOT / "examples" / "scripts"
 DOCS = PAGES["docs/rehearsal.md"]
 Rehearse = Callable[..., tuple[int, str]]
-Said = pytest.CaptureFixture[str]
+Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def rehearse(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> Rehearse:
+def rehearse(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> Rehearse:
     """Rehearse on a group of these members; return the exit code and the screen at 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
 
@@ -227,7 +228,7 @@ def test_the_example_scripts_fit_the_schema() -> None:
 
 
 def test_a_plan_is_rehearsed_on_another_group_by_the_names_of_its_members(
-    rehearse: Rehearse, capsys: Said
+    rehearse: Rehearse, capsys: Captured
 ) -> None:
     rehearse(pods(4), plan=True)
     Path("now.rebal.yaml").write_text(dump_snapshot(group_of({"members": pods(3)})))
@@ -287,7 +288,7 @@ def test_a_page_of_the_rehearsal_is_written_beside_the_text(rehearse: Rehearse) 
 
 
 def test_lost_work_of_a_worker_is_held_back_as_long_as_its_file_says(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     Path("w.yaml").write_text(dump_snapshot(workers("sessioned")))
@@ -312,3 +313,93 @@ def test_lost_work_of_a_worker_is_held_back_as_long_as_its_file_says(
     text = capsys.readouterr().out
     assert "scheduled.rebalance.max.delay.ms is over (60 s)" in flat(text)
     assert text.endswith(" --inventory files\n")
+
+
+RehearseLarge = Callable[..., Said]
+
+
+def group_with(versions: list[str]) -> GroupSnapshot:
+    """A member of each of these versions."""
+    members = [
+        {"id": f"m{n:02d}", "list": ["range"], "version": version}
+        for n, version in enumerate(versions)
+    ]
+    return group_of({"members": members, "topics": {"orders": 60}})
+
+
+@pytest.fixture
+def rehearse_large(here: Path, monkeypatch: pytest.MonkeyPatch, rebal: Rebal) -> RehearseLarge:
+    """RehearseLarge a plan of 30 members as if that took long."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("rebal.planner.rehearsal.rehearse._TOO_LONG", 0.0)
+    group = group_with(["4.1.1"] * 30)
+    plan = make_plan(group, pricing=None)
+    Path("g.rebal.yaml").write_text(dump_snapshot(group))
+    Path("p.yaml").write_text(dump_plan(plan))
+
+    def rehearse_with(*words: str, plan: bool = True) -> Said:
+        given = ["p.yaml"] if plan else ["--snapshot", "g.rebal.yaml"]
+        return rebal("rehearse", *given, *words)
+
+    return rehearse_with
+
+
+def test_the_screen_says_what_was_rehearsed_and_what_that_cannot_exclude(
+    rehearse_large: RehearseLarge,
+) -> None:
+    said = flat(rehearse_large().out)
+    assert "In one restart of each kind, no member is rejected, and no partition is" in said
+    assert "A danger that comes by chance in one of the others" in said
+    assert "No member is rejected" not in said
+    assert re.search(r"step 2 1\d:\d\d 1\d min", said)
+
+
+def test_the_document_has_the_number_of_restarts(
+    rehearse_large: RehearseLarge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = rehearse_large("-o", "json").body["runs"][0]["rehearsal"]
+    found = one["sampled"]
+    assert found["restarts"] == 60
+    assert found["rehearsed"] < 30
+    assert one["partitions"] == one["members"] == one["rebalances"] == []
+    monkeypatch.setattr("rebal.planner.rehearsal.rehearse._TOO_LONG", 120.0)
+    whole = rehearse_large("-o", "json").body["runs"][0]["rehearsal"]
+    assert whole["sampled"] is None
+    assert one["measures"]["unowned"] == pytest.approx(whole["measures"]["unowned"], rel=0.1)
+
+
+def test_page_runs_and_comparisons_say_it_too(rehearse_large: RehearseLarge) -> None:
+    page = rehearse_large("-o", "html").out
+    assert re.search(r"<dt>about</dt><dd>one restart of each kind .* \(\d+ of 60\)", page)
+    assert "<script" not in page
+    assert "of 60) and counts" in flat(rehearse_large("--runs", "3").out)
+    compared = flat(rehearse_large("--compare", "eager,plan").out)
+    assert compared.count("of 60) and counts") == 2
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("versions", "code", "said"),
+    [
+        (["3.9.1"] * 60, 0, "each kind among them"),
+        ([f"3.{n // 9}.{n % 9}" for n in range(60)], 4, r"all but \d+ kinds among them"),
+    ],
+    ids=["alike", "apart"],
+)
+def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(
+    versions: list[str], code: int, said: str, *, monkeypatch: pytest.MonkeyPatch, rebal: Rebal
+) -> None:
+    monkeypatch.setattr("rebal.planner.rehearsal.costs.steps._ENOUGH", 0)
+    Path("g.yaml").write_text(dump_snapshot(group_with(versions)))
+    words = ["--snapshot", "g.yaml", "--max-downtime", "1d", "--details"]
+    out, err = rebal("plan-upgrade", *words, code=code)
+    assert re.search(f"restarts, {said}", flat(out))
+    missing = r"--max-downtime 1 d: \d+ kinds of restart of step 1 were not rehearsed"
+    assert bool(re.search(missing, flat(err))) is (code == 4)
+
+
+def test_a_ready_roll_out_counts_one_of_each_kind_and_a_crash_does_not(
+    rehearse_large: RehearseLarge,
+) -> None:
+    assert "of 30) and counts" in flat(rehearse_large("--script", "rolling", plan=False).out)
+    assert "counts for the others" not in rehearse_large("--script", "crash", plan=False).out

@@ -47,7 +47,7 @@ from rebal.planner.rehearsal.scripts import READY
 from rebal.planner.rehearsal.whatif.changes import Changes
 from rebal.planner.rehearsal.whatif.simulation import simulate, simulate_workers
 from tests import pages
-from tests.cli.test_doctor import ROWS
+from tests.cli.test_groups import ROWS
 from tests.planner import owners
 from tests.planner.builder import group_of
 from tests.planner.every_path import BOTH, DONE, PLANS, RANGE, java, pods

@@ -1,22 +1,31 @@
-"""`rebal show` as it is typed: a kept plan, a step, a configuration to pipe, the timeline."""
+"""`rebal show`, `rebal diff` and `rebal explain` as they are typed."""
 
+import re
+import shlex
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from msgspec.structs import replace
 
+from rebal.cli import app, files
 from rebal.cli.journal import Journal, journal_path
 from rebal.cli.output import render
 from rebal.cli.render.timeline import bars, timeline_html, timeline_view
 from rebal.groups.model import GroupSnapshot
 from rebal.groups.snapshot.documents import dump_snapshot
+from rebal.planner.commands import READ_MORE, Given
+from rebal.planner.paths import make_plan
 from rebal.planner.plan import dump_plan
+from rebal.planner.rules import rules
 from rebal.planner.verification.timeline import timeline_of
-from tests.cli.conftest import Rebal
-from tests.planner.builder import group_of
+from tests.cli.conftest import Live, Rebal
+from tests.planner.builder import context_of, group_of
 from tests.planner.looks import look, pods
+from tests.planner.rule_cases import cases_of
 from tests.planner.test_standings import upgrade
 
 KEY = "partition.assignment.strategy"
@@ -237,3 +246,111 @@ def test_without_a_journal_it_says_that_nothing_was_looked_at(tmp_path: Path, re
     (line,) = rebal(*words).out.splitlines()
     assert "no look is in the journal yet" in line
     assert rebal(*words, "-o", "json").body["members"] == []
+
+
+Make = Callable[..., GroupSnapshot]
+
+
+@pytest.fixture
+def before(group: Make, tmp_path: Path) -> Path:
+    return files.save_snapshot(group(), tmp_path / "before.yaml")
+
+
+@pytest.fixture
+def kept_plan(group: Make, tmp_path: Path) -> Path:
+    made = tmp_path / "checkout.plan.yaml"
+    made.write_text(dump_plan(make_plan(group())))
+    return made
+
+
+def test_document_has_every_change(group: Make, before: Path, tmp_path: Path, rebal: Rebal) -> None:
+    after = files.save_snapshot(group(members=group().members[:2]), tmp_path / "after.json")
+    body = rebal("diff", str(before), str(after), "-o", "json", "--exit-code", code=3).body
+    assert (body["schema"], body["exit_code"], body["found"]) == ("rebal.diff/1", 3, True)
+    assert [(one["name"], one["event"]) for one in body["members"]] == [("checkout-3", "left")]
+    assert (body["before"]["source"], body["after"]["source"]) == ("snapshot", "snapshot")
+
+
+@pytest.mark.parametrize("words", [[], ["--exit-code"]])
+def test_no_difference_is_said_and_exits_0(words: list[str], before: Path, rebal: Rebal) -> None:
+    said = rebal("diff", str(before), str(before), *words)
+    assert "no difference: 3 members unchanged" in said.out
+
+
+def test_plan_alone_is_compared_with_its_live_group(
+    group: Make, kept_plan: Path, live: Live, rebal: Rebal
+) -> None:
+    """What verify calls drift: the plan's lists do not hold the elected assignor."""
+    live.show(group(assignor="roundrobin"))
+    body = rebal("diff", str(kept_plan), "-b", "k:1", "-o", "json").body
+    assert [names for names, _ in live.asked] == [["checkout"]]
+    assert (body["before"]["source"], body["after"]["source"]) == ("plan", "live")
+    changed = {"what": "assignor", "subject": None, "before": "range", "after": "roundrobin"}
+    assert changed in body["group"]
+    assert [change["what"] for change in body["drift"]] == ["assignor"]
+    said = "\noutdated    the elected assignor was range when the plan was made"
+    assert said in rebal("diff", str(kept_plan), "checkout", "-b", "k:1").out
+    live.show(group())
+    assert said not in rebal("diff", str(kept_plan), "-b", "k:1").out
+
+
+DEMO = Path(str(resources.files("rebal.cli") / "data" / "demo"))
+TYPED = Given(connection=("-b", "h:1"), evidence=("--probe",), plan="p.yaml", brokers="h:1")
+FILLED_IN = re.compile(r"CLIENT_ID|FAMILY|\b[A-Z_]{3,}=|=[A-Z_]{3,}\b(?<!=DEBUG)|HOST:PORT")
+
+
+@pytest.mark.parametrize("rule", sorted(rules()))
+def test_the_commands_of_a_rule_have_no_placeholder_and_are_parsed(rule: str) -> None:
+    groups = [case["group"] for case in cases_of(rule, "fires", "cannot_tell")]
+    for finding in (
+        each for group in groups for each in rules()[rule].check(context_of(group, given=TYPED))
+    ):
+        for text in (finding.fix, *(one.line for one in finding.commands)):
+            assert FILLED_IN.search(text) is None, text
+        for one in finding.commands:
+            program, name, *words = shlex.split(one.line)
+            if program == "rebal":
+                command: Any = app.build().commands[name]
+                command.load().make_context(name, words)
+
+
+def test_a_client_that_is_not_proven_gets_a_command_for_each_client_it_may_be() -> None:
+    members = [
+        {"id": "a", "family": None, "left": "java >= 3.4 or franz-go"},
+        {"id": "b b", "guess": True, "bytes": None},
+        {"id": "c", "family": None, "bytes": None},
+    ]
+    context = context_of({"planning": True, "members": members}, given=TYPED)
+    unknown, guessed = rules()["RB906"].check(context)
+    assert "sarama, segmentio can stand in it too)" in unknown.fix
+    assert "if c runs java" in {each.use for each in unknown.commands}
+    (one,) = [each for each in guessed.commands if each.use != READ_MORE]
+    assert one.use == "if b b runs java"
+    assert shlex.split(one.line)[-2:] == ["--assume-family", "b b=java"]
+
+    (named,) = rules()["RB907"].check(context)
+    lines = {one.use: one.line for one in named.commands}
+    assert list(lines) == ["if a, b b run java", "if a runs franz-go"]
+    assert lines["if a runs franz-go"].endswith(" --assume-family a=franz-go")
+
+
+def test_a_rule_is_explained_by_its_own_doc_and_all_are_listed(rebal: Rebal) -> None:
+    for rule_id, rule in rules().items():
+        text = rebal("explain", rule_id.lower()).out
+        assert text.startswith(f"{rule_id}  {rule.severity.value}  ")
+        assert rule.doc in text
+        assert rule.reference in text
+    text = rebal("explain").out
+    assert all(f"{one.id}  " in text and one.title in text for one in rules().values())
+    assert [one["rule"] for one in rebal("explain", "-o", "json").body["rules"]] == list(rules())
+
+
+@pytest.mark.parametrize("prefix", ["org.apache.kafka.clients.consumer.", ""])
+def test_a_class_is_accepted_where_an_assignor_is(prefix: str, rebal: Rebal) -> None:
+    snapshot = ["--snapshot", str(DEMO / "shipping.rebal.yaml"), "-o", "json"]
+    for words, name in (
+        (["simulate", "--assignor"], "range"),
+        (["plan-upgrade", "--to"], "cooperative-sticky"),
+    ):
+        class_name = "".join(part.capitalize() for part in name.split("-")) + "Assignor"
+        assert rebal(*words, f"{prefix}{class_name}", *snapshot) == rebal(*words, name, *snapshot)

@@ -495,7 +495,7 @@ def test_no_name_is_left_anywhere() -> None:
 
 
 def test_ids_keep_their_random_ends_and_evidence_its_lines() -> None:
-    """tests/cli/test_redacted_plan.py compares the plans."""
+    """tests/cli/test_plan.py compares the plans."""
     made = redact(SNAPSHOT)
     for before, after in zip(SNAPSHOT.members, made.members, strict=True):
         assert after.member_id.endswith(before.member_id[-36:])
