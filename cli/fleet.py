@@ -36,14 +36,13 @@ from rebal.planner.verdict import judged, worst_code
 
 GONE: Final = "gone"
 _HOUR: Final = 3_600_000_000
+# Members above which it is worth while to plan on all processors.
 _MANY: Final = 5000
-"""Members above which it is worth while to plan on all processors."""
+# Work on rehearsals (planner/rehearsal/large.py) after which a report leaves the rest estimated: so
+# much, less what its members take anyhow, so that a report of any fleet is there in seconds.
 _ENOUGH: Final = 190_000
 _A_MEMBER: Final = 11
 _LEAST: Final = 40_000
-"""Work on rehearsals (planner/rehearsal/large.py) after which a report leaves the rest
-estimated: so much, less what its members take anyhow, so that a report of any fleet is there in
-seconds."""
 VERDICTS: Final = (*(verdict.value for verdict in Verdict), GONE)
 _HARMLESS: Final = frozenset(
     {
@@ -101,8 +100,11 @@ class FleetGroup(Record, frozen=True, kw_only=True):
         pauses = pauses_of(self.history)
         if pauses.per_hour is None or pauses.stopped is None:
             return None
-        seconds = Speed().rebalance if pauses.seconds is None else pauses.seconds
-        return pauses.stopped * seconds * pauses.per_hour
+        return (
+            pauses.stopped
+            * (Speed().rebalance if pauses.seconds is None else pauses.seconds)
+            * pauses.per_hour
+        )
 
     @property
     def troubles(self) -> tuple[str, ...]:
@@ -139,8 +141,9 @@ class FleetReport(Record, frozen=True, kw_only=True):
     @property
     def changed(self) -> tuple[FleetGroup, ...]:
         """Groups with a clear change of their rebalances, the most urgent first."""
-        clear = (one for one in self.groups if one.change not in (None, UNCLEAR))
-        return tuple(sorted(clear, key=_urgency))
+        return tuple(
+            sorted((one for one in self.groups if one.change not in (None, UNCLEAR)), key=_urgency)
+        )
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -163,8 +166,9 @@ class FleetReport(Record, frozen=True, kw_only=True):
     @property
     def to_take(self) -> tuple[FleetGroup, ...]:
         """Groups that can start now, in the order to take them; held ones cannot."""
-        ready = (group for group in self.groups if group.verdict == Verdict.READY)
-        return tuple(group for group in ready if not group.held)
+        return tuple(
+            group for group in self.groups if group.verdict == Verdict.READY and not group.held
+        )
 
     @property
     def to_hold(self) -> tuple[FleetGroup, ...]:
@@ -174,9 +178,14 @@ class FleetReport(Record, frozen=True, kw_only=True):
     @property
     def worst(self) -> tuple[FleetGroup, ...]:
         """Groups in trouble now: those with incidents first, then by downtime per hour."""
-        alive = [group for group in self.groups if group.verdict != GONE]
-        hurt = [group for group in alive if group.troubles or group.stands_still]
-        return tuple(sorted(hurt, key=_suffering))
+        hurt = [
+            group
+            for group in self.groups
+            if group.verdict != GONE and (group.troubles or group.stands_still)
+        ]
+        return tuple(
+            sorted(hurt, key=lambda one: (not one.troubles, -(one.stands_still or 0), one.group_id))
+        )
 
     def exit_code(self, fail_on: FailOn, exit_zero: bool) -> int:
         """Return the worst exit code of the groups' plans; deleted groups do not count."""
@@ -229,22 +238,20 @@ def make_fleet_report(
         raise UsageError(f"{folder}: no group of the scan matches {match} as a whole name.")
     scanned = ScannedGroups(tables, group)
     alive = [name for name, one in history.items() if not one.is_gone]
-    rough = Pricing(rough=True)
 
     def rehearsed(name: str, pricing: Pricing = FULL) -> Readiness:
         return _ready(planned(scanned.snapshot(name), to, pricing), history[name])
 
     def estimated(name: str) -> Readiness:
-        return rehearsed(name, rough)
+        return rehearsed(name, Pricing(rough=True))
 
     members = sum(one.members or 0 for one in history.values())
-    many = members > _MANY
     if group is not None:
         ordered = in_order([rehearsed(group)] if alive else [])
     else:
-        ordered = in_order(mapped(estimated, alive, worth_it=many))
+        ordered = in_order(mapped(estimated, alive, worth_it=members > _MANY))
         first = to_rehearse(ordered, max(_LEAST, _ENOUGH - _A_MEMBER * members))
-        exact = dict(zip(first, mapped(rehearsed, first, worth_it=many), strict=True))
+        exact = dict(zip(first, mapped(rehearsed, first, worth_it=members > _MANY), strict=True))
         ordered = in_order(exact.get(one.plan.group_id, one) for one in ordered)
     by_name = {one.plan.group_id: one for one in ordered}
     names = (*by_name, *(name for name, one in history.items() if one.is_gone))
@@ -292,8 +299,7 @@ def pauses_of(history: GroupHistory) -> Pauses:
 def _ready(plan: Plan, history: GroupHistory) -> Readiness:
     # A report needs neither the group nor the steps again, which are most of what a plan holds.
     ready = readiness(plan, pauses_of(history), history.down)
-    seen = plan.baseline
-    baseline = GroupSnapshot(group=seen.group, captured_at=seen.captured_at)
+    baseline = GroupSnapshot(group=plan.baseline.group, captured_at=plan.baseline.captured_at)
     slim = msgspec.structs.replace(plan, baseline=baseline, steps=(), withheld=(), not_checked=())
     return msgspec.structs.replace(ready, plan=slim)
 
@@ -321,9 +327,8 @@ class _Compared(Record, frozen=True, kw_only=True):
         """Return the verdict that the earlier scan gives; None where it has no such group."""
         if self.scanned is None or name not in self.standings:
             return None
-        if self.standings[name].is_gone:
-            return GONE
-        return planned(self.scanned.snapshot(name), to, None).verdict.value
+        gone = self.standings[name].is_gone
+        return GONE if gone else planned(self.scanned.snapshot(name), to, None).verdict.value
 
 
 def _compared(tables: Tables | None, group: str | None, *, verdicts: bool) -> _Compared:
@@ -360,7 +365,3 @@ def _urgency(group: FleetGroup) -> tuple[int, float, str]:
     assert isinstance(group.trend, Trend)
     measure = group.trend.downtime or group.trend.rebalances
     return CHANGES.index(group.trend.change), measure.before - measure.since, group.group_id
-
-
-def _suffering(group: FleetGroup) -> tuple[bool, float, str]:
-    return not group.troubles, -(group.stands_still or 0), group.group_id

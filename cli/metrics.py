@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 
-_TOTAL: Final = "_total"
 _OF_CLUSTER: Final = ("cluster",)
 _OF_GROUP: Final = ("cluster", "group")
 
@@ -216,8 +215,9 @@ class LakeMetrics:
         except UnicodeError:
             raise RebalError(f"--listen {listen}: cannot listen there: no host name.") from None
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
-            raise RebalError(f"--listen {listen}: cannot listen there: {why}.") from None
+            raise RebalError(
+                f"--listen {listen}: cannot listen there: {(error.strerror or str(error)).lower()}."
+            ) from None
         say(f"metrics of {self._lake} on http://{named}:{server.server_port}/metrics until Ctrl-C")
         thread.join()
 
@@ -245,8 +245,7 @@ class LakeMetrics:
             for name, old in self._known.items()
             if name in found and old.report.manifest == found[name].manifest
         }
-        for name in found.keys() - known.keys():
-            known[name] = self._read(found[name])
+        known |= {name: self._read(found[name]) for name in found.keys() - known.keys()}
         self._known = dict(sorted(known.items()))
 
     def require_groups(self) -> None:
@@ -293,11 +292,10 @@ def address_of(listen: str) -> tuple[str, int]:
 
 
 def _families(clusters: Iterable[ClusterMetrics], *, readable: bool) -> Samples:
-    """Return every family by its name; `readable`: the lake could be read just now."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     made: Samples = {
-        one.name: (CounterMetricFamily if one.name.endswith(_TOTAL) else GaugeMetricFamily)(
+        one.name: (CounterMetricFamily if one.name.endswith("_total") else GaugeMetricFamily)(
             one.name, one.text, labels=one.labels
         )
         for one in FAMILIES
@@ -321,14 +319,11 @@ def label(text: str) -> str:
 
 def _add_scan(made: Samples, report: FleetReport) -> None:
     scan = report.manifest
-    of = (label(scan.cluster),)
-    covered = None
-    if scan.observed_from is not None and scan.observed_until is not None:
-        covered = (scan.observed_until - scan.observed_from).total_seconds()
+    of, since, until = (label(scan.cluster),), scan.observed_from, scan.observed_until
     for name, value in {
         "finished_timestamp_seconds": _seconds(scan.finished_at),
-        "observed_until_timestamp_seconds": _seconds(scan.observed_until),
-        "observed_seconds": covered,
+        "observed_until_timestamp_seconds": _seconds(until),
+        "observed_seconds": (until - since).total_seconds() if since and until else None,
         "records_read_total": scan.read,
         "unreadable_records": report.unread,
     }.items():

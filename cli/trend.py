@@ -146,10 +146,8 @@ def _downtime(lengths: tuple[int, int], halves: Sequence[Sequence[RebalanceRow]]
     are known, one side would be measured and the other assumed: None.
     """
     every = [one for half in halves for one in half]
-    if any(one.stopped is None for one in every):
-        return None
     timed = [one for one in every if one.latency_ms is not None]
-    if timed and len(timed) < len(every):
+    if any(one.stopped is None for one in every) or 0 < len(timed) < len(every):
         return None
     assumed = Speed().rebalance * 1000
     before, since = (
@@ -163,7 +161,6 @@ def _downtime(lengths: tuple[int, int], halves: Sequence[Sequence[RebalanceRow]]
 
 
 def _measure(lengths: tuple[int, int], amounts: tuple[Sequence[float], Sequence[float]]) -> Measure:
-    """Return the rates of amounts in two times of these `lengths` in microseconds."""
     hours = [length / _HOUR for length in lengths]
     squares = [sum(amount * amount for amount in side) for side in amounts]
     together = sum(squares) / sum(hours)

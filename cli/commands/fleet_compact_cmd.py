@@ -88,10 +88,9 @@ def command(
         if gone:
             scans = f"scan {gone[0]}" if len(gone) == 1 else f"scans {gone[0]} to {gone[-1]}"
             output.say(f"{'would remove' if dry_run else 'removed'} {scans} of {cluster}")
-    freed = "would free" if dry_run else "freed"
     output.say(
-        f"{freed} {freed_bytes / 1_000_000:,.1f} MB: {len(done.files):,} files that no kept scan "
-        f"has, {len(done.log):,} old log entries"
+        f"{'would free' if dry_run else 'freed'} {freed_bytes / 1_000_000:,.1f} MB: "
+        f"{len(done.files):,} files that no kept scan has, {len(done.log):,} old log entries"
     )
     output.say_all(done.lost)
     return code

@@ -10,8 +10,6 @@ from rebal.cli import output, params
 from rebal.cli.errors import DONE, refuse
 from rebal.groups.errors import RebalError
 
-_ENDING = ".prom"
-
 
 def command(
     lake: Annotated[
@@ -54,7 +52,7 @@ def command(
                 out is not None and listen is not None
             ),
             f"--out {out}: node_exporter reads only files whose names end in .prom.": (
-                out is not None and out.suffix != _ENDING
+                out is not None and out.suffix != ".prom"
             ),
         }
     )

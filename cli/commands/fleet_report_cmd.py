@@ -130,9 +130,7 @@ def _text(
 
 
 def _by_ending(out: Path | None) -> FleetFormat:
-    if out is None:
-        return "text"
-    ending = out.suffix.lower()
-    if ending not in _ENDINGS:
+    found = "text" if out is None else _ENDINGS.get(out.suffix.lower())
+    if found is None:
         raise UsageError(f"--out {out}: name the format with -o, or use .html or .json.")
-    return _ENDINGS[ending]
+    return found

@@ -161,9 +161,8 @@ def command(
     from rebal.inspectors.fleet.lake.place import find_place
     from rebal.inspectors.fleet.spark.session import SparkSettings
 
-    place = find_place(out, params.lake_options(lake_option))
     order = ScanOrder(
-        out=place,
+        out=find_place(out, params.lake_options(lake_option)),
         cluster=cluster,
         config=config,
         offsets=tuple(offsets or ()),

@@ -93,8 +93,9 @@ def reduced(rows: pa.Table, partitions: pa.ChunkedArray) -> pa.Table:
         if name.startswith("first_"):
             made = made.set_column(at, rows.field(name), rows[name].take(pa.array(first)))
         elif name in _SUMMED:
-            amounts = pc.fill_null(rows[name], 0).to_numpy()
-            summed = np.bincount(codes, weights=amounts, minlength=len(made))
+            summed = np.bincount(
+                codes, weights=pc.fill_null(rows[name], 0).to_numpy(), minlength=len(made)
+            )
             made = made.set_column(at, rows.field(name), pa.array(summed.astype(np.int64)))
     return made
 
@@ -112,8 +113,10 @@ def _decoded(rows: pa.RecordBatch) -> pa.Table:
     raw = zip(*(rows[name].to_pylist() for name in ("key", "value", "first_value")), strict=True)
     made = pa.Table.from_pylist([_read(*one) for one in raw], COMMIT_PARTS)
     kept = set(rows.schema.names) - {"key", "value"}
-    columns = [rows[one.name] if one.name in kept else made[one.name] for one in COMMIT_PARTS]
-    return pa.table(columns, COMMIT_PARTS)
+    return pa.table(
+        [rows[one.name] if one.name in kept else made[one.name] for one in COMMIT_PARTS],
+        COMMIT_PARTS,
+    )
 
 
 def _read(key: bytes, value: bytes | None, first_value: bytes | None) -> dict[str, Any]:
@@ -185,11 +188,13 @@ def name_topics(parts: pa.Table, writer: PartWriter) -> None:
 def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
     """Parts of any number of tasks → one row a partition, still in the form of parts."""
     whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts])
-    names = [whole[name].cast(pa.string()) for name in _ABOUT]
-    partitions = pc.binary_join_element_wise(*names, _BETWEEN).cast(pa.binary())
+    partitions = pc.binary_join_element_wise(
+        *[whole[name].cast(pa.string()) for name in _ABOUT], _BETWEEN
+    ).cast(pa.binary())
     # A broken key stands for itself.
-    merged = reduced(whole, pc.coalesce(partitions, whole["key"]))
-    return merged.sort_by([(name, "ascending") for name in _ABOUT])
+    return reduced(whole, pc.coalesce(partitions, whole["key"])).sort_by(
+        [(name, "ascending") for name in _ABOUT]
+    )
 
 
 def write_commits(merged: pa.Table, writer: PartWriter) -> pa.Table:
@@ -217,9 +222,10 @@ def commit_groups(commits: pa.Table, known: pa.Array, *, log: bool) -> pa.Table:
     A commit that was deleted makes no group. With `log` a request log was read, which would have
     shown rejected joins.
     """
-    known_here = pc.is_in(commits["group_id"], known)
     found = (
-        commits.filter(pc.invert(pc.or_(commits["tombstone"], known_here)))
+        commits.filter(
+            pc.invert(pc.or_(commits["tombstone"], pc.is_in(commits["group_id"], known)))
+        )
         .group_by("group_id", use_threads=False)
         .aggregate([("first_at", "min"), ("committed_at", "max"), ("partition", "max")])
         .sort_by("group_id")

@@ -80,13 +80,15 @@ def summed(parts: Sequence[pa.Table]) -> pa.Table:
             pc.less(after["at"], before["until"]),
         )
         broken = pc.fill_null(pc.and_(same, overlap), False).combine_chunks()
-        first = pa.array([False])
-        ordered = pc.and_not(rows["ordered"], pa.concat_arrays([first, broken]))
+        ordered = pc.and_not(rows["ordered"], pa.concat_arrays([pa.array([False]), broken]))
         rows = with_columns(rows, {"ordered": ordered})
     bounds = [("offset", "min"), ("last_offset", "max"), ("at", "min"), ("until", "max")]
     found = rows.group_by(_SERIES, use_threads=False).aggregate([*bounds, ("ordered", "all")])
-    names = [*_SERIES, *(f"{name}_{how}" for name, how in bounds), "ordered_all"]
-    return found.select(names).rename_columns(NEWS.names).cast(NEWS)
+    return (
+        found.select([*_SERIES, *(f"{name}_{how}" for name, how in bounds), "ordered_all"])
+        .rename_columns(NEWS.names)
+        .cast(NEWS)
+    )
 
 
 def encoded(news: pa.Table) -> list[bytes]:
@@ -140,19 +142,23 @@ def choose(
     begins = pc.is_null(state["group_id"])
     first, last = (-(2**63), 2**63 - 1) if span is None else span
     # Only times that all sources cover may be believed.
-    is_early = pc.less(news["at"].cast(LONG), first)
-    is_outside = pc.fill_null(pc.or_(is_early, pc.greater(news["until"].cast(LONG), last)), False)
+    is_outside = pc.fill_null(
+        pc.or_(pc.less(news["at"].cast(LONG), first), pc.greater(news["until"].cast(LONG), last)),
+        False,
+    )
     sure = pc.and_not(news["ordered"], pc.and_(is_record, is_outside))
     follows = pc.and_(sure, pc.or_(begins, pc.fill_null(goes_on, False)))
     unnamed = states["unnamed"].combine_chunks()
-    parents = pc.list_parent_indices(unnamed)
-    learned = parents.filter(pc.is_in(pc.list_flatten(unnamed), pa.array(named, pa.string())))
+    learned = pc.list_parent_indices(unnamed).filter(
+        pc.is_in(pc.list_flatten(unnamed), pa.array(named, pa.string()))
+    )
     anew = _names(news.filter(pc.invert(follows)), states.take(learned))
     groups = pc.unique(pa.concat_arrays([_names(news), anew]))
     told = states.filter(pc.is_in(states["group_id"], groups))
     recorded = _names(news.filter(is_record), told.filter(told["recorded"]))
-    go_on = _names(told.filter(pc.invert(pc.is_in(told["group_id"], anew))))
-    return GroupChoice(groups, anew, go_on, recorded)
+    return GroupChoice(
+        groups, anew, _names(told.filter(pc.invert(pc.is_in(told["group_id"], anew)))), recorded
+    )
 
 
 def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
@@ -172,7 +178,6 @@ def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
 
 
 def _names(*tables: pa.Table) -> pa.Array:
-    """Return the groups of these rows, each once."""
     found = [chunk for one in tables for chunk in one["group_id"].chunks]
     return pc.unique(pa.chunked_array(found, pa.string()))
 
@@ -226,16 +231,18 @@ def gather(
     """
     cores = cores_of(spark)
     shares = shares_of([(piece, piece.size) for piece in pieces], cores)
-    columns = from_arrow_schema(schema, prefer_timestamp_ntz=False)
-    rows = in_shares(spark, shares, partial(_read, place=place), columns)
+    rows = in_shares(
+        spark,
+        shares,
+        partial(_read, place=place),
+        from_arrow_schema(schema, prefer_timestamp_ntz=False),
+    )
     size = sum(piece.size * (_PACKED_BY if piece.kind in RUN_KINDS else 1) for piece in pieces)
-    if size <= _LITTLE:
-        return rows.coalesce(1)
-    return rows.repartition(cores * -(-size // (_SHARE * cores)), "group_id")
+    many = cores * -(-size // (_SHARE * cores))
+    return rows.coalesce(1) if size <= _LITTLE else rows.repartition(many, "group_id")
 
 
 def _read(pieces: Sequence[Piece], place: LakePlace) -> Iterator[pa.RecordBatch]:
-    """Yield the pieces' rows as `RUNS` or `COMMIT_PARTS`."""
     for piece in pieces:
         columns, made = _READ.get(piece.kind, (RUNS, None))
         for rows in read_rows(place, piece.path, columns, piece.wanted):
@@ -243,12 +250,14 @@ def _read(pieces: Sequence[Piece], place: LakePlace) -> Iterator[pa.RecordBatch]
 
 
 NO_GROUPS: Final = pa.array([], TEXT)
-_STATE: Final = pa.schema([STATES.field(name) for name in ("group_id", "state")])
 # The columns in which kinds that are no runs are read, and what is made of them.
 _READ: Final[Mapping[str, tuple[pa.Schema, Callable[[pa.Table], pa.Table] | None]]] = {
     "commits": (COMMITS, as_parts),
     "commit_parts": (COMMIT_PARTS, None),
-    "states": (_STATE, lambda states: pack(in_columns(states, TIMELINE))),
+    "states": (
+        pa.schema([STATES.field(name) for name in ("group_id", "state")]),
+        lambda states: pack(in_columns(states, TIMELINE)),
+    ),
 }
 _GROUP: Final = pa.schema([("group_id", TEXT)])
 
@@ -284,8 +293,7 @@ def tell_commits(
     writer = PartWriter(target)
     merged = merge_commits([pa.Table.from_batches([batch]) for batch in batches])
     merged = merged.filter(pc.invert(pc.is_in(merged["group_id"], leaving)))
-    rows = write_commits(merged, writer)
-    writer.write("open_commit_groups", commit_groups(rows, known, log=log))
+    writer.write("open_commit_groups", commit_groups(write_commits(merged, writer), known, log=log))
     yield from writer.report()
 
 

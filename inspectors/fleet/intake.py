@@ -99,14 +99,20 @@ def read_records(spark: SparkSession, run: Run, source: RecordSource) -> TaskRep
     after = run.previous.offsets
     shares, read = source.share(cores_of(spark), after), source.read
     if run.previous.run:
-        broken = [one.path for one in run.earlier("broken")]
-        read = partial(only_new, read=read, after=after, place=run.place, broken=broken)
+        read = partial(
+            only_new,
+            read=read,
+            after=after,
+            place=run.place,
+            broken=[one.path for one in run.earlier("broken")],
+        )
     work = partial(take_in, target=run.target, latest=latest_time())
     found = TaskReport()
     found.take(in_shares(spark, shares, partial(work, read=read), REPORT_DDL).collect())
     if found.may_repeat:
-        wrote = [Freed(one.path, one.size) for files in found.made.values() for one in files]
-        remove(run.place, wrote)
+        remove(
+            run.place, [Freed(one.path, one.size) for files in found.made.values() for one in files]
+        )
         rows = in_shares(spark, shares, read, from_arrow_schema(SOURCE, prefer_timestamp_ntz=False))
         once = TaskReport()
         once.take(in_tasks(_each_once(rows), partial(work, read=iter), REPORT_DDL).collect())
@@ -119,7 +125,6 @@ def read_records(spark: SparkSession, run: Run, source: RecordSource) -> TaskRep
 
 
 def _each_once(rows: DataFrame) -> DataFrame:
-    """Return rows of `SOURCE` with each record once."""
     # What is no record may have no place, and is never a copy.
     broken = sql.when(sql.col("problem").isNotNull(), sql.monotonically_increasing_id())
     copies = rows.groupBy("partition", "offset", broken.alias("broken"))
@@ -217,8 +222,11 @@ def _find_zone(
         return before
     found = in_shares(spark, shares, read_syncs, SYNCED).limit(_LOOKED_AT).collect()
     synced = {(one["group_id"], one["generation"]): one["at"] for one in found}
-    wanted = of_groups(pa.array({group_id for group_id, _ in synced}, TEXT))
-    written = _written_in(run.place, [one.path for one in records], wanted)
+    written = _written_in(
+        run.place,
+        [one.path for one in records],
+        of_groups(pa.array({group_id for group_id, _ in synced}, TEXT)),
+    )
     apart = [timedelta(microseconds=synced[key] - written[key]) for key in synced.keys() & written]
     zones = [one for one in set(map(zone_offset, apart)) if one is not None]
     return zones[0] // timedelta(milliseconds=1) if len(zones) == 1 else before
@@ -232,8 +240,9 @@ def _written_in(
     found = (rows for path in paths for rows in read_rows(place, path, RUNS, wanted))
     for run in chain.from_iterable(map(runs_of, found)):
         rows = run.rows()
-        columns = (values_of(rows[name]) for name in ("key", "value", "at"))
-        for key, value, at in zip(*columns, strict=True):
+        for key, value, at in zip(
+            *(values_of(rows[name]) for name in ("key", "value", "at")), strict=True
+        ):
             if key.startswith(_CLASSIC) and value is not None:
                 generation = run.group_id, generation_in(value)
                 written[generation] = min(at, written.get(generation, at))
@@ -288,8 +297,7 @@ def _history(
         writer.said.rows += len(rows)
         _note_extent(writer.said, rows, latest)
         kinds, is_commit, is_history, is_doubtful = sort_out(batch)
-        counted = kinds[~is_doubtful]
-        for kind, amount in zip(*np.unique(counted, return_counts=True), strict=True):
+        for kind, amount in zip(*np.unique(kinds[~is_doubtful], return_counts=True), strict=True):
             writer.said.records[kind_name(int(kind))] += int(amount)
         commits.add(rows.filter(pa.array(is_commit)))
         explain(writer, rows.filter(pa.array(is_doubtful)))
@@ -326,7 +334,6 @@ def _lines(
 
 
 def _write_runs(kind: str, found: Iterable[pa.Table], writer: PartWriter) -> None:
-    """Write rows in runs, sorted many at once, and report the news of their groups."""
     news: list[pa.Table] = []
     for held in gathered(found, _HELD):
         runs = pack(in_order(held))
@@ -336,24 +343,24 @@ def _write_runs(kind: str, found: Iterable[pa.Table], writer: PartWriter) -> Non
 
 
 def _later(rows: pa.Table, after: Mapping[int, int]) -> pa.Table:
-    """Return the rows after these offsets, and those without a place."""
-    partitions = pa.array(after, rows.schema.field("partition").type)
-    last = pa.array(after.values(), pa.int64()).take(pc.index_in(rows["partition"], partitions))
+    # Those without a place stay.
+    last = pa.array(after.values(), pa.int64()).take(
+        pc.index_in(rows["partition"], pa.array(after, rows.schema.field("partition").type))
+    )
     return rows.filter(pc.fill_null(pc.greater(rows["offset"], last), True))
 
 
 def _hashed(rows: pa.Table) -> Iterator[tuple[str, bytes]]:
-    """Yield the file and a hash of the text of each row."""
     for source, text in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
         yield source, blake2b(text or b"", digest_size=16).digest()
 
 
 def _groups(keys: pa.ChunkedArray) -> pa.Array:
-    """Return the groups that these keys name."""
     found = keys.combine_chunks().dictionary_encode()
     keys = found.dictionary.to_pylist()
-    names = [key[4 : 4 + int.from_bytes(key[2:4])].decode("utf-8", "replace") for key in keys]
-    return pa.array(names, TEXT).take(found.indices)
+    return pa.array(
+        [key[4 : 4 + int.from_bytes(key[2:4])].decode("utf-8", "replace") for key in keys], TEXT
+    ).take(found.indices)
 
 
 def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
@@ -385,8 +392,12 @@ def sort_out(rows: pa.RecordBatch) -> tuple[_Ints, _Mask, _Mask, _Mask]:
     commits = np.isin(kinds, OFFSET_COMMITS) & (np.asarray(values.is_null()) | long_enough)
     history = np.isin(kinds, list(HISTORY)) & (names >= 0) & (key_sizes >= 4 + names)
     history &= np.asarray(rows.column("timestamp").is_valid())
-    known = np.isin(kinds, [_NONE, *OFFSET_COMMITS, *HISTORY])
-    return kinds, commits, history, known & ~commits & ~history
+    return (
+        kinds,
+        commits,
+        history,
+        np.isin(kinds, [_NONE, *OFFSET_COMMITS, *HISTORY]) & ~commits & ~history,
+    )
 
 
 def _first_words(values: pa.Array) -> _Ints:

@@ -70,8 +70,8 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
 
     check_place(order.out)
     source = _look(order)
-    told = source.cluster if source is not None else None
     whose = f"{order.config.bootstrap} is" if order.config is not None else "the files are"
+    told = source.cluster if source is not None else None
     cluster = find_cluster(order.out, order.cluster, told, whose=whose)
     with spark_session(order.spark) as spark:
         # Only now is the lake written to: a scan that cannot start leaves nothing there.
@@ -142,11 +142,11 @@ def _look(order: ScanOrder) -> RecordSource | None:
 
 
 def _in_words(error: Exception, order: ScanOrder) -> SparkError:
-    """Return the error in one sentence, with the commands that help."""
     text, config = f"{error} {getattr(error, 'java_exception', '')}", order.config
     if config is not None and "TOPIC_AUTHORIZATION_FAILED" in text:
         from rebal.inspectors.fleet.sources.kafka import NEEDED, grant
 
-        said = f"this user may not read the records of __consumer_offsets: {NEEDED}."
-        return SparkError(said, grant(config))
+        return SparkError(
+            f"this user may not read the records of __consumer_offsets: {NEEDED}.", grant(config)
+        )
     return SparkError(failed_job(text if config is None else config.scrub(text)))

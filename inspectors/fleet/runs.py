@@ -62,12 +62,16 @@ class PackedRun(NamedTuple):
 
     def rows(self) -> pa.Table:
         """Return its rows in `ORDER`."""
-        raw = pa.decompress(self.packed, self.size, _CODEC)
-        rows = pa.Table.from_batches([pa.ipc.read_record_batch(raw, TIMELINE)])
+        rows = pa.Table.from_batches(
+            [pa.ipc.read_record_batch(pa.decompress(self.packed, self.size, _CODEC), TIMELINE)]
+        )
         if self.times is None:
             return rows
-        is_moved = pc.fill_null(pc.not_equal(self.times, rows["at"]), True)
-        own = pc.if_else(is_moved, rows["at"], pa.scalar(None, TIME))
+        own = pc.if_else(
+            pc.fill_null(pc.not_equal(self.times, rows["at"]), True),
+            rows["at"],
+            pa.scalar(None, TIME),
+        )
         return in_order([with_columns(rows, {"at": self.times, "told_at": own})])
 
 
@@ -83,8 +87,13 @@ def pack(rows: pa.Table) -> pa.Table:
     kinds = np.where(is_state, 0, np.where(is_record, 1, 2))
     partitions, offsets, times = (_numbers(rows, name) for name in ("partition", "offset", "at"))
     large = (pc.fill_null(pc.binary_length(rows[name]), 0) for name in ("value", "state"))
-    sizes = sum(map(np.asarray, large), start=np.full(len(rows), 64))
-    starts = _starts(_codes(rows), kinds, partitions, is_timed, np.cumsum(sizes))
+    starts = _starts(
+        _codes(rows),
+        kinds,
+        partitions,
+        is_timed,
+        np.cumsum(sum(map(np.asarray, large), start=np.full(len(rows), 64))),
+    )
     starts = np.union1d(starts, np.arange(0, len(rows), _RUN_ROWS))
     backwards = np.diff(offsets, prepend=offsets[:1]) < 0
     backwards[starts] = False
@@ -114,11 +123,9 @@ def joined(runs: pa.Table) -> pa.Table:
     kinds = _codes(runs, "kind")
     partitions, sizes = _numbers(runs, "partition"), np.cumsum(_numbers(runs, "size"))
     starts = _starts(_codes(runs), kinds, partitions, _valid(runs, "at"), sizes)
-    ends = np.append(starts[1:], len(runs))
-    counts = ends - starts
+    counts = np.append(starts[1:], len(runs)) - starts
     alone = runs.filter(pa.array(np.repeat(counts < _SHORT, counts)))
-    several = np.flatnonzero(counts >= _SHORT)
-    parts = (runs.slice(starts[one], counts[one]) for one in several)
+    parts = (runs.slice(starts[one], counts[one]) for one in np.flatnonzero(counts >= _SHORT))
     made = [pack(in_order([run.rows() for run in runs_of(part)])) for part in parts]
     return pa.concat_tables([alone.select(RUNS.names), *made])
 
@@ -139,8 +146,7 @@ def gathered(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[list[pa.Ta
 
 def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[PackedRun]:
     """Yield rows of `RUNS` as runs."""
-    columns = (values_of(rows[one.name]) for one in RUNS)
-    yield from starmap(PackedRun, zip(*columns, strict=True))
+    yield from starmap(PackedRun, zip(*(values_of(rows[one.name]) for one in RUNS), strict=True))
 
 
 def unpack(
@@ -151,10 +157,10 @@ def unpack(
     Requests come `DISORDER` early. Rows have effective times (`effective_times`); `span` is
     the time that all sources cover.
     """
-    runs = chain.from_iterable(map(runs_of, batches))
-    for _, of_group in groupby(runs, key=attrgetter("group_id")):
-        opened = map(_opened, _settled(list(of_group), span))
-        for _, record in merge(*opened, key=itemgetter(0)):
+    for _, of_group in groupby(
+        chain.from_iterable(map(runs_of, batches)), key=attrgetter("group_id")
+    ):
+        for _, record in merge(*map(_opened, _settled(list(of_group), span)), key=itemgetter(0)):
             if record is not None:
                 yield record
 
@@ -215,10 +221,10 @@ def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.A
         mine = np.flatnonzero(is_record & told & (partitions == number))
         series = mine[np.argsort(offsets[mine], kind="stable")]
         believed = times[series][inside[series]]
-        earliest = believed[0] if len(believed) else first
-        made[series] = np.maximum.accumulate(np.where(inside[series], times[series], earliest))
-    lost = ~(is_record | inside)
-    return pa.array(made, mask=~told | lost).cast(at.type)
+        made[series] = np.maximum.accumulate(
+            np.where(inside[series], times[series], believed[0] if len(believed) else first)
+        )
+    return pa.array(made, mask=~(told & (is_record | inside))).cast(at.type)
 
 
 def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
@@ -251,8 +257,7 @@ def _starts(*columns: _Values) -> _Values:
 
 def _codes(rows: pa.Table, name: str = "group_id") -> _Values:
     """Return a number for each value of a column of text."""
-    found = rows[name].combine_chunks().dictionary_encode().indices
-    return np.asarray(found.fill_null(-1))
+    return np.asarray(rows[name].combine_chunks().dictionary_encode().indices.fill_null(-1))
 
 
 def _numbers(rows: pa.Table, name: str) -> _Values:

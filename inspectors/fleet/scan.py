@@ -121,12 +121,15 @@ def scan(
     _write(now, totals.topics.keys() - run.previous.topics.keys())
     if source is not None and source.brokers is not None:
         _write_log_ends(now, source.brokers)
-    manifest = _manifest(now, source, request_logs)
     # The next scan knows again this scan's logs, and the last of earlier ones.
     grown = {log.digest for log in logs}
     before = [log for log in run.previous.logs if log.digest not in grown]
-    known = replace(manifest, log_ahead_ms=ahead_ms, logs=(*before[-_LOGS:], *logs))
-    return run.finish(known, totals)
+    manifest = replace(
+        _manifest(now, source, request_logs),
+        log_ahead_ms=ahead_ms,
+        logs=(*before[-_LOGS:], *logs),
+    )
+    return run.finish(manifest, totals)
 
 
 def check_seen(place: LakePlace, totals: TaskReport) -> None:
@@ -162,15 +165,19 @@ def _tell(now: _RunningScan, choice: GroupChoice) -> DataFrame:
     """Return reports of tasks that write the rows of groups with news."""
     run, totals = now.run, now.totals
     # Lines without a time are told again.
-    timeless = pc.field("at").is_null()
-    pieces = pieces_of("requests", run.earlier("requests"), choice.go_on, timeless)
+    pieces = pieces_of("requests", run.earlier("requests"), choice.go_on, pc.field("at").is_null())
     for kind in ("records", "requests"):
         pieces += pieces_of(kind, totals.files(kind))
         pieces += pieces_of(kind, run.earlier(kind), choice.anew)
     for kind in ("states", "waiting"):
         pieces += pieces_of(kind, run.earlier(kind), choice.go_on)
-    recorded = frozenset(choice.recorded.to_pylist())
-    options = Options(totals.topics, now.breaks, recorded, told_until(now.news), totals.span)
+    options = Options(
+        totals.topics,
+        now.breaks,
+        frozenset(choice.recorded.to_pylist()),
+        told_until(now.news),
+        totals.span,
+    )
     rows = gather(now.spark, run.place, pieces, RUNS).sortWithinPartitions("group_id")
     return in_tasks(rows, partial(tell, target=run.target, options=options), REPORT_DDL)
 
@@ -193,12 +200,14 @@ def _leaving(now: _RunningScan, choice: GroupChoice) -> pa.Array:
 def _write_log_ends(now: _RunningScan, brokers: ClusterReading) -> None:
     """Write what the brokers said of partitions, instead of what they said before."""
     writer = PartWriter(now.run.target)
-    rows = [
-        {"topic": topic, "topic_partition": number, "log_end_offset": end, "at": brokers.at}
-        for topic, ends in brokers.ends.items()
-        for number, end in enumerate(ends)
-    ]
-    writer.add("log_ends", rows)
+    writer.add(
+        "log_ends",
+        [
+            {"topic": topic, "topic_partition": number, "log_end_offset": end, "at": brokers.at}
+            for topic, ends in brokers.ends.items()
+            for number, end in enumerate(ends)
+        ],
+    )
     for report in writer.report():
         now.totals.take(report.to_pylist())
     now.totals.gone |= {one.path for one in now.run.earlier("log_ends")}
@@ -209,8 +218,7 @@ def _tell_commits(
 ) -> DataFrame:
     """Return reports of tasks that write what groups have committed, in this scan and before."""
     run, totals = now.run, now.totals
-    pieces = pieces_of("commit_parts", sorted(parts))
-    pieces += pieces_of("commits", run.earlier("commits"))
+    pieces = pieces_of("commit_parts", sorted(parts)) + pieces_of("commits", run.earlier("commits"))
     known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
     log = bool(totals.files("requests") or run.earlier("requests"))
     work = partial(tell_commits, target=run.target, known=known, leaving=leaving, log=log)
@@ -230,8 +238,7 @@ def _carry(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFra
         if kind in _READ:
             told_again = NO_GROUPS
         # By what could not be read the next scan knows it again.
-        left = NO_GROUPS if table == "errors" else leaving
-        gone = pa.concat_arrays([told_again, left])
+        gone = pa.concat_arrays([told_again, NO_GROUPS if table == "errors" else leaving])
         names, staying = sorted(gone.to_pylist()), ~of_groups(gone)
         of_kind = (
             Piece(kind, one.path, one.size, staying, one in small)
@@ -248,7 +255,6 @@ def _manifest(
 ) -> Manifest:
     run, totals, before = now.run, now.totals, now.run.previous
     first, until = (None, None) if totals.span is None else map(moment, totals.span)
-    names = {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
     return Manifest(
         rebal=VERSION,
         cluster=run.cluster,
@@ -256,7 +262,12 @@ def _manifest(
         finished_at=datetime.now(UTC).replace(microsecond=0),
         observed_from=first,
         observed_until=until,
-        sources=tuple(sorted(names | set(before.sources))),
+        sources=tuple(
+            sorted(
+                {*(source.names if source else ()), *(Path(path).name for path in request_logs)}
+                | set(before.sources)
+            )
+        ),
         read=totals.read + before.read,
         records=counted(before.records, totals.records),
         skipped=counted({}, totals.skipped),

@@ -91,8 +91,7 @@ def read_observations(tables: Tables, group: str | None = None) -> Iterator[Obse
     A list that was sent more than once has the time when it was last seen. A member id that came
     after the first generation that the scan knows of its group was new then.
     """
-    lists = by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen)
-    for rows in lists.values():
+    for rows in by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen).values():
         first = min((row.generation for row in rows if row.generation is not None), default=0)
         for row in rows:
             made = _of_list(row, new=row.generation is not None and row.generation > first)
@@ -160,10 +159,13 @@ class ScannedGroups:
             self._seen[one.group_id or ""].append(one)
         self._until, self._brokers = tables.manifest.observed_until, tables.manifest.brokers
         self._cluster = _cluster(tables.manifest)
-        names = self._brokers.topic_names if self._brokers else {}
-        self._ids = {name: topic_id for topic_id, name in names.items()}
-        groups = tables.read("groups", _GROUP, group)
-        self._groups = {row["group_id"]: row for row in named_rows(groups)}
+        self._ids = {
+            name: topic_id
+            for topic_id, name in (self._brokers.topic_names if self._brokers else {}).items()
+        }
+        self._groups = {
+            row["group_id"]: row for row in named_rows(tables.read("groups", _GROUP, group))
+        }
         self.names = sorted(self._groups)
 
     def snapshot(self, name: str) -> GroupSnapshot:
@@ -238,14 +240,15 @@ def _member(
     timeouts = row["session_timeout_ms"], row["rebalance_timeout_ms"]
     stored = Evidence(source=Source.OFFSETS_TOPIC, at=at or seen.at)
     logged = Evidence(source=Source.REQUEST_LOG, at=at)
-    said = None if told else software_of(row["software_name"], row["software_version"], logged)
     return Member(
         member_id=row["member_id"],
         client_id=row["client_id"] or "",
         host=row["host"] or "",
         instance_id=row["instance_id"],
         rack=row["rack_id"],
-        software=said,
+        software=None
+        if told
+        else software_of(row["software_name"], row["software_version"], logged),
         timeouts=Timeouts(session_ms=timeouts[0], rebalance_ms=timeouts[1], evidence=(stored,))
         if timeouts != (None, None) and is_classic and not told
         else None,
@@ -287,11 +290,12 @@ def _topics(
     """
     found: dict[str, int] = {}
     for member in members:
-        owned = member.assignment.items()
-        needed = {topic: max((run.stop for run in of.runs), default=0) for topic, of in owned}
+        needed = {
+            topic: max((run.stop for run in of.runs), default=0)
+            for topic, of in member.assignment.items()
+        }
         for topic in {*needed, *member.subscribed_topics}:
-            most = needed.get(topic, 0), found.get(topic, 0), counts.get(topic, 0)
-            found[topic] = max(most)
+            found[topic] = max((needed.get(topic, 0), found.get(topic, 0), counts.get(topic, 0)))
     return tuple(
         Topic(name=name, partitions=n, topic_id=ids.get(name))
         for name, n in sorted(found.items())
@@ -308,8 +312,11 @@ def _notes(
     if brokers is None:
         unknown = (f"broker settings, versions and {_ENDS}",)
         return (*unknown, *guessed) if topics else unknown
-    are_told = all(topic.name in brokers.topics for topic in topics)
-    return (_ENDS, *brokers.notes, *(() if are_told else guessed))
+    return (
+        _ENDS,
+        *brokers.notes,
+        *(() if all(topic.name in brokers.topics for topic in topics) else guessed),
+    )
 
 
 # Records' times are the brokers', the time at which they were asked is the scanning machine's; in
@@ -360,7 +367,6 @@ def read_lag(tables: Tables) -> dict[str, GroupLag]:
 
 
 def _ends(tables: Tables) -> Mapping[tuple[str, int], int | None]:
-    """Return the log end offsets by topic and partition."""
     until = tables.manifest.observed_until
     last = 0 if until is None else micros(until)
     return {

@@ -175,11 +175,12 @@ def read_standings(tables: Tables, group: str | None = None) -> dict[str, ScanSt
     Raises:
         TablesError: the table cannot be read.
     """
-    columns = ("group_id", "incarnation", "generation", "deleted_at", "state")
     return {
         group_id: ScanStanding(incarnation, generation, deleted_at is not None and state == "Dead")
         for group_id, incarnation, generation, deleted_at, state in rows_of(
-            tables.read("groups", columns, group)
+            tables.read(
+                "groups", ("group_id", "incarnation", "generation", "deleted_at", "state"), group
+            )
         )
     }
 
@@ -196,8 +197,9 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
     """
     rebalances = by_group(tables.read("rebalances", RebalanceRow._fields, group), RebalanceRow)
     lists = by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen)
-    incidents = tables.read("incidents", _INCIDENT, group).rename_columns(Incident._fields)
-    happened = by_group(incidents, Incident)
+    happened = by_group(
+        tables.read("incidents", _INCIDENT, group).rename_columns(Incident._fields), Incident
+    )
     runs = by_group(tables.read("members", _RUN, group), Row)
     groups = named_rows(tables.read("groups", (*_FACTS, *_MEASURED), group))
     made = {}
@@ -237,7 +239,6 @@ def observed(
 def _metrics(
     row: Mapping[str, Any], since: int | None, until: int | None
 ) -> dict[str, float | int | None]:
-    """Return the metrics of a row of `groups` as of `until`; latencies are milliseconds."""
     hours = 0 if since is None or until is None else (until - since) / _HOUR
     last = row["last_rebalance_at"]
     return {
@@ -295,11 +296,11 @@ def _down(
         arrivals.setdefault(run["member_id"], run)
     found = []
     for run in sorted(lost, key=lambda one: one["last_generation"] or 0):
-        last = run["last_generation"] or 0
         later = (
             one["member_id"]
             for one in arrivals.values()
-            if _client(one) == _client(run) and (one["first_generation"] or 0) > last
+            if _client(one) == _client(run)
+            and (one["first_generation"] or 0) > (run["last_generation"] or 0)
         )
         successor = next(later, None)
         if successor is not None:

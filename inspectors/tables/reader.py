@@ -152,8 +152,9 @@ def open_clusters(
         raise TablesError(f"{text}: no scan in it was finished; scan again: {_SCAN} {place}.")
     if one or cluster is not None:
         found = (choose_cluster(place, found, cluster),)
-    lasts = (scans.of(name) for name in found)
-    return tuple(Tables(place, last, last.rows[-1].number) for last in lasts)
+    return tuple(
+        Tables(place, last, last.rows[-1].number) for last in (scans.of(name) for name in found)
+    )
 
 
 def _named(text: str, options: Mapping[str, str] | None) -> tuple[LakePlace, str | None]:

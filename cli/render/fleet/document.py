@@ -12,7 +12,7 @@ from rebal.cli.render.fleet.words import trend_text
 from rebal.cli.trend import NoTrend, Trend
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment
-from rebal.inspectors.tables.history import GroupHistory, Incident, ListSeen, RebalanceRow
+from rebal.inspectors.tables.history import ListSeen, RebalanceRow
 from rebal.planner.readiness import Blocker, MissingEvidence, Outlay, Readiness
 
 _T = TypeVar("_T", bound="_Trend")
@@ -127,19 +127,22 @@ class FleetDocument(Document, frozen=True, kw_only=True):
 
 def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
     """Return the report's document; `whole`: with each rebalance and each assignor list."""
-    manifest = report.manifest
     return FleetDocument(
         scan=document_of(
             _Scan,
-            manifest,
+            report.manifest,
             folder=report.lake.text,
-            records_read=manifest.read,
+            records_read=report.manifest.read,
             records_unreadable=report.unread,
-            partitions_with_missing_records=sorted(manifest.breaks),
+            partitions_with_missing_records=sorted(report.manifest.breaks),
         ),
         trend=_trend(_FleetTrend, report.trend, report),
         no_trend=trend_text(report) if report.trend is None else None,
-        baseline=_baseline(report),
+        baseline=None
+        if not report.baseline or report.earlier is None
+        else document_of(
+            _Baseline, report.earlier, scan=report.earlier.run, vanished=report.vanished
+        ),
         to=report.to,
         counts=report.counts,
         groups=[_group(group, report, whole) for group in report.groups],
@@ -147,7 +150,6 @@ def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
 
 
 def _trend(kind: type[_T], trend: Trend | NoTrend | None, report: FleetReport) -> _T | None:
-    """Return a trend as a document has it; None where there is none."""
     if report.earlier is None or not isinstance(trend, Trend):
         return None
     return document_of(
@@ -157,12 +159,6 @@ def _trend(kind: type[_T], trend: Trend | NoTrend | None, report: FleetReport) -
         rebalances_per_hour=trend.rebalances,
         partition_seconds_stopped_per_hour=trend.downtime,
     )
-
-
-def _baseline(report: FleetReport) -> _Baseline | None:
-    if not report.baseline or report.earlier is None:
-        return None
-    return document_of(_Baseline, report.earlier, scan=report.earlier.run, vanished=report.vanished)
 
 
 def _no_trend(group: FleetGroup) -> str | None:
@@ -191,9 +187,22 @@ def _group(group: FleetGroup, report: FleetReport, whole: bool) -> _Group:
         observed_from=moment(history.observed_from),
         observed_until=moment(history.observed_until),
         deleted_at=moment(history.deleted_at),
-        incidents=[_incident(one) for one in history.incidents],
+        incidents=[
+            _Incident(
+                kind=one.kind,
+                started_at=moment(one.started_at),
+                ended_at=moment(one.ended_at),
+                members=one.members or (),
+                count=one.times,
+                detail=one.detail,
+            )
+            for one in history.incidents
+        ],
+        rebalances=[_row(one, "started_at", "ended_at") for one in history.rebalances]
+        if whole
+        else UNSET,
+        assignor_lists=[_row(one, "at", "last_at") for one in history.lists] if whole else UNSET,
         **(_planned(group.readiness) if group.readiness is not None else {}),
-        **(_whole(history) if whole else {}),
     )
 
 
@@ -222,26 +231,7 @@ def _planned(ready: Readiness) -> dict[str, Any]:
     }
 
 
-def _incident(one: Incident) -> _Incident:
-    return _Incident(
-        kind=one.kind,
-        started_at=moment(one.started_at),
-        ended_at=moment(one.ended_at),
-        members=one.members or (),
-        count=one.times,
-        detail=one.detail,
-    )
-
-
-def _whole(history: GroupHistory) -> dict[str, Any]:
-    return {
-        "rebalances": [_row(one, "started_at", "ended_at") for one in history.rebalances],
-        "assignor_lists": [_row(one, "at", "last_at") for one in history.lists],
-    }
-
-
 def _row(one: RebalanceRow | ListSeen, *times: str) -> dict[str, Any]:
-    """Return a table's row, its `times` as moments and without the group's name."""
     row = one._asdict()
     del row["group_id"]
     return row | {name: moment(row[name]) for name in times}

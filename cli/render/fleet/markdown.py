@@ -72,8 +72,7 @@ def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
     )
     yield ""
     yield from _table(GROUP_COLUMNS, map(row_texts, report.groups))
-    terms = {**plan_terms(report.groups, protocols=True), **COSTS}
-    yield from ("", f"{_text(terms_text(terms))}.")
+    yield from ("", f"{_text(terms_text({**plan_terms(report.groups, protocols=True), **COSTS}))}.")
 
 
 def _table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[str]:

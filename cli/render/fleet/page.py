@@ -121,7 +121,6 @@ def _template(name: str) -> Template:
 
 @lru_cache
 def _axis(low: int, high: int) -> Markup:
-    """Return the axis of a time line; most groups of a scan have the same."""
     return Markup(_template("axis.html").render(ticks=ticks_of(low, high)))
 
 
@@ -130,7 +129,6 @@ def _source(name: str) -> str:
 
 
 def _visible(value: object) -> object:
-    """Return a value of a template with control and invisible characters written out."""
     return escape(value) if value.__class__ is str and not value.isprintable() else value
 
 
@@ -152,8 +150,7 @@ def _costs(group: FleetGroup) -> str:
     ready = group.readiness
     if ready is None or ready.outlay is None:
         return "its cost is not known"
-    unit = " partition-s" if ready.outlay.unit == "partition" else ""
-    said = f"costs {cost_text(group)}{unit}"
+    said = f"costs {cost_text(group)}{' partition-s' if ready.outlay.unit == 'partition' else ''}"
     if ready.pays_back is None:
         return said
     return f"{said}, paid back in {hours_text(ready.pays_back).replace(' ', _JOINED)}"

@@ -49,7 +49,6 @@ from rebal.inspectors.clock import moment
 from rebal.inspectors.tables.history import ListSeen, RebalanceRow
 from rebal.planner.commands import COOPERATIVE
 from rebal.planner.plan import Verdict
-from rebal.planner.readiness import Blocker
 from rebal.planner.rules import rules
 
 MOST: Final = 7
@@ -63,11 +62,8 @@ _STYLES: Final = {
     GONE: "dim",
 }
 _LABELS: Final = {"blocked by": "bold red", "later step": "red", "cannot tell": "bold yellow"}
-_UNITS: Final = (
-    "costs and gains are downtime in partition-seconds; RB901? marks a rule that is not verified"
-)
+# Columns that are left out where no group has a value.
 _SPARED: Final = ("TREND", "EXTRAPOLATED")
-"""Columns that are left out where no group has a value."""
 _NOTHING: Final = frozenset({"", "·", "0"})
 
 
@@ -121,10 +117,12 @@ def _changes(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
     if not rows or report.earlier is None:
         return
     yield Text("")
-    named = f"compared with scan {report.earlier.run}"
-    yield Text(_first(len(rows), named, every=wide), style="bold")
-    shown = rows[: None if wide else MOST]
-    yield plain_table(CHANGE_COLUMNS, shown, () if report.baseline else ("VERDICT",))
+    yield Text(
+        _first(len(rows), f"compared with scan {report.earlier.run}", every=wide), style="bold"
+    )
+    yield plain_table(
+        CHANGE_COLUMNS, rows[: None if wide else MOST], () if report.baseline else ("VERDICT",)
+    )
     yield Text(f"({MEANING})", style="dim")
 
 
@@ -169,15 +167,23 @@ def _worst_row(group: FleetGroup) -> tuple[str | Text, ...]:
 
 
 def _next(report: FleetReport) -> Iterator[RenderableType]:
-    yield Text(f"({_UNITS}; {costs_are(report)})", style="dim")
+    yield Text(
+        "(costs and gains are downtime in partition-seconds; RB901? marks a rule that is not "
+        f"verified; {costs_are(report)})",
+        style="dim",
+    )
     chosen = next(iter(report.to_take), None) or next(
         (group for group in report.groups if group.verdict != GONE), None
     )
     yield Text("next: the plan of one group; all groups as a page:", style="bold")
     if chosen is not None:
         yield to_paste(plan_command(chosen, report))
-    goal = option("--to", report.to) if report.to != COOPERATIVE else ()
-    words = (*goal, *report.lake.settings, "--out", "fleet.html")
+    words = (
+        *(option("--to", report.to) if report.to != COOPERATIVE else ()),
+        *report.lake.settings,
+        "--out",
+        "fleet.html",
+    )
     yield to_paste(rebal("fleet report", (report.lake.text,), words))
 
 
@@ -231,10 +237,10 @@ def group_view(
         rows += [
             (Text(one.rule, style="bold red"), f"blocks: {one.what}") for one in ready.blockers
         ]
-        rows += [
-            (Text(one.rule, style="red"), f"in the way of {_place(one, ready.steps)}: {one.what}")
-            for one in ready.later
-        ]
+        for later in ready.later:
+            at_end = (later.before_step or 0) > ready.steps
+            step = "the end" if at_end else f"step {later.before_step}"
+            rows.append((Text(later.rule, style="red"), f"in the way of {step}: {later.what}"))
         rows += [
             (
                 Text(one.rule, style="bold yellow"),
@@ -247,8 +253,13 @@ def group_view(
     trend = group_trend_text(group, report)
     if trend:
         rows.append(("trend", trend))
-    metrics = " · ".join(f"{name} {value}" for name, value in metrics_text(group))
-    rows.append(("metrics", metrics or "the scan saw no rebalance"))
+    rows.append(
+        (
+            "metrics",
+            " · ".join(f"{name} {value}" for name, value in metrics_text(group))
+            or "the scan saw no rebalance",
+        )
+    )
     for one in history.incidents:
         at = moment(one.started_at)
         since = f" since {when(at, now)}" if at else ""
@@ -260,10 +271,6 @@ def group_view(
     yield facts((name, _plain(said)) for name, said in rows)
     yield from _newest("rebalances", history.rebalances, _REBALANCES, _rebalance, wide)
     yield from _newest("assignor lists", history.lists, _LISTS, _list, wide)
-
-
-def _place(one: Blocker, steps: int) -> str:
-    return f"step {one.before_step}" if (one.before_step or 0) <= steps else "the end"
 
 
 def plain_table(

@@ -24,13 +24,18 @@ _LEFT: Final = 190
 _RIGHT: Final = 10
 _LANE: Final = 20
 _BARS: Final = 36
+# Units above the first line, but for that of the elected assignors, which stands higher.
 _FIRST: Final = 62
-"""Units above the first line, but for that of the elected assignors, which stands higher."""
 _TICKS: Final = 6
+# Units that one character of a label needs.
 _CHAR: Final = 6.6
-"""Units that one character of a label needs."""
 
 
+_SORTS: Final = {
+    frozenset({Tri.YES}): "coop",
+    frozenset({Tri.NO}): "eager",
+    frozenset({Tri.YES, Tri.NO}): "both",
+}
 _BARS_SAY: Final = {
     "eager": "stopped partitions",
     "coop": "stopped none",
@@ -94,12 +99,12 @@ class DrawnTimeline:
             self.longest = f"longest {longest / 1000:,.1f} s"
         bars: dict[str, list[str]] = {}
         for one in newest:
-            at, latency = one.at, one.latency_ms
-            if at is None:
+            if one.at is None:
                 continue
+            latency = one.latency_ms
             height = _BARS if latency is None else 6 + (latency / longest) * (_BARS - 6)
             kind = "failed" if one.failed else "eager" if one.stopped else "coop"
-            bars.setdefault(kind, []).append(f"M{self._x(at):.1f} {14 + _BARS}v{-height:.0f}")
+            bars.setdefault(kind, []).append(f"M{self._x(one.at):.1f} {14 + _BARS}v{-height:.0f}")
         self.outlines = [
             (kind, "".join(drawn), f"{len(drawn)} {_BARS_SAY[kind]}")
             for kind, drawn in bars.items()
@@ -113,19 +118,21 @@ class DrawnTimeline:
         if folded:
             yield Line(folded)
         for one in [one for one in history.lists if one.refused][-MOST_REFUSED:]:
-            label = one.instance_id or one.client_id or "a member"
-            yield Line(_cut(label, _LEFT - 8), list(self._rejected(one)))
+            yield Line(
+                _cut(one.instance_id or one.client_id or "a member", _LEFT - 8),
+                list(self._rejected(one)),
+            )
 
     def _elected(self, found: Sequence[RebalanceRow]) -> Iterator[ListBar]:
-        """Draw one bar for each time span of an elected assignor."""
         runs: list[tuple[str, str, int]] = []
         for one in found:
             elected = one.assignor or "", one.protocol or ""
             same = bool(runs) and runs[-1][:2] == elected
             if one.at is not None and not one.failed and any(elected) and not same:
                 runs.append((*elected, one.at))
-        ends = [*(start for _, _, start in runs[1:]), self.high]
-        for (name, protocol, start), end in zip(runs, ends, strict=False):
+        for (name, protocol, start), end in zip(
+            runs, [*(start for _, _, start in runs[1:]), self.high], strict=False
+        ):
             kind = {"EAGER": "eager", "COOPERATIVE": "coop"}.get(protocol) or kind_of(
                 (name,) if name else ()
             )
@@ -133,11 +140,16 @@ class DrawnTimeline:
 
     def _lists(self, lane: Lane, gone: Mapping[str, int]) -> Iterator[ListBar]:
         timed = [(one, one.at) for one in lane.lists if one.at is not None]
-        ends = [*(start for _, start in timed[1:]), self.high]
-        for (one, start), end in zip(timed, ends, strict=False):
+        for (one, start), end in zip(
+            timed, [*(start for _, start in timed[1:]), self.high], strict=False
+        ):
             names = one.assignors or ()
-            last = max(start, min(end, gone.get(one.member_id or "", end)))
-            yield self._bar(start, last, kind_of(names), ", ".join(names))
+            yield self._bar(
+                start,
+                max(start, min(end, gone.get(one.member_id or "", end))),
+                kind_of(names),
+                ", ".join(names),
+            )
 
     def _rejected(self, one: ListSeen) -> Iterator[ListBar]:
         """Draw a cross, with its text where there is room: on the right, else on the left."""
@@ -174,23 +186,16 @@ def timeline(history: GroupHistory) -> DrawnTimeline | None:
 @lru_cache(1024)
 def kind_of(names: tuple[str, ...]) -> str:
     """Return the class of an assignor list: `eager`, `coop`, `both` or `other`."""
-    said = {cooperative(name) for name in names}
-    if said == {Tri.YES}:
-        return "coop"
-    if said == {Tri.NO}:
-        return "eager"
-    return "both" if said == {Tri.YES, Tri.NO} else "other"
+    return _SORTS.get(frozenset(map(cooperative, names)), "other")
 
 
 def lanes_of(lists: Sequence[ListSeen]) -> tuple[list[Lane], str]:
     """Return the lanes to draw, those with most changes first, and a line for the others."""
     by_client: dict[str, list[ListSeen]] = {}
     for one in lists:
-        if one.refused:
-            continue
-        by_client.setdefault(one.instance_id or one.client_id or one.member_id or "", []).append(
-            one
-        )
+        if not one.refused:
+            client = one.instance_id or one.client_id or one.member_id or ""
+            by_client.setdefault(client, []).append(one)
     lanes = [
         Lane(label, tuple(sorted(found, key=lambda one: one.at or 0)))
         for label, found in by_client.items()

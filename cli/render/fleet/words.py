@@ -149,14 +149,16 @@ def worst_texts(group: FleetGroup) -> tuple[str, ...]:
 def shown_counts(report: FleetReport) -> Mapping[str, int]:
     """Return the number of groups with each verdict as shown: held groups apart from ready ones."""
     found = Counter(map(verdict_text, report.groups))
-    order = (Verdict.READY.value, HELD, *report.counts)
-    return {verdict: found[verdict] for verdict in dict.fromkeys(order) if found[verdict]}
+    return {
+        verdict: found[verdict]
+        for verdict in dict.fromkeys((Verdict.READY.value, HELD, *report.counts))
+        if found[verdict]
+    }
 
 
 def verdicts_text(report: FleetReport) -> str:
     """Return `12 groups: 4 ready, 1 held, 2 blocked, 5 done`."""
-    counts = shown_counts(report).items()
-    said = ", ".join(f"{number:,} {verdict}" for verdict, number in counts)
+    said = ", ".join(f"{number:,} {verdict}" for verdict, number in shown_counts(report).items())
     return f"{count(len(report.groups), 'group')}: {said}" if said else "no group"
 
 
@@ -175,7 +177,6 @@ def answer_texts(report: FleetReport) -> Iterator[tuple[str, str]]:
 
 
 def _named(groups: Sequence[FleetGroup]) -> str:
-    """Return `12: a, b, c and 9 more`, in the order of the groups."""
     names = [escape(group.group_id) for group in groups[:_FEW]]
     more = f" and {len(groups) - _FEW:,} more" if len(groups) > _FEW else ""
     return f"{len(groups):,}: {', '.join(names)}{more}" if names else "none"
@@ -186,8 +187,8 @@ def age_text(report: FleetReport, now: datetime) -> str:
     until, since = report.manifest.observed_until, report.manifest.observed_from
     if until is None:
         return "the scanned records have no time, so their age is not known"
-    named = report.manifest.cluster
-    said = f"cluster {named}, " if named != UNNAMED else ""
+    cluster = report.manifest.cluster
+    said = f"cluster {cluster}, " if cluster != UNNAMED else ""
     said += f"as seen until {until.astimezone(UTC):%Y-%m-%d %H:%MZ}, {span_text(now - until)} ago"
     if since is not None:
         said += f"; {span_text(until - since)} of history"
@@ -259,12 +260,8 @@ def cost_text(group: FleetGroup) -> str:
 def costs_are(report: FleetReport) -> str:
     """Return a note on the costs: rehearsed for each plan, or estimated for some."""
     number = report.estimated
-    if not number:
-        return "costs are those of each group's own plan"
-    return (
-        f"costs are those of each group's own plan, but of {count(number, 'group')} only "
-        "estimated (~): see --group NAME"
-    )
+    but = f", but of {count(number, 'group')} only estimated (~): see --group NAME"
+    return f"costs are those of each group's own plan{but if number else ''}"
 
 
 def extrapolated_text(seconds: float | None) -> str:
@@ -296,8 +293,7 @@ def time_text(micros: int | None, shape: str) -> str:
 
 def plan_command(group: FleetGroup, report: FleetReport) -> Command:
     """Return the command that shows the group's whole plan."""
-    given = Given(evidence=report.lake.words)
-    return given.plan_upgrade(group.group_id, report.to)
+    return Given(evidence=report.lake.words).plan_upgrade(group.group_id, report.to)
 
 
 def hindrance_text(group: FleetGroup) -> str:
@@ -346,8 +342,10 @@ def metrics_text(group: FleetGroup) -> list[tuple[str, str]]:
 
 def troubles_text(group: FleetGroup) -> str:
     """Return the kinds of its incidents, each with its count."""
-    found = Counter(one.kind for one in group.history.incidents)
-    return ", ".join(f"{kind} ×{n}" if n > 1 else kind for kind, n in found.items())
+    return ", ".join(
+        f"{kind} ×{n}" if n > 1 else kind
+        for kind, n in Counter(one.kind for one in group.history.incidents).items()
+    )
 
 
 def rules_met(groups: Iterable[FleetGroup]) -> Mapping[str, Mapping[str, int]]:
@@ -405,27 +403,23 @@ def change_rows(report: FleetReport) -> list[tuple[str, ...]]:
 
     Each row is group, verdicts (empty without a baseline), trend, rebalances/h and downtime/h.
     """
-    gone = [(name, "not there any more", "·", "·", "·") for name in report.vanished]
+    rows: list[tuple[str, ...]] = [
+        (name, "not there any more", "·", "·", "·") for name in report.vanished
+    ]
     other = [one for one in report.groups if report.baseline and one.before != one.verdict]
-    clear = [one for one in report.changed if one not in other]
-    return [*gone, *(_row(group, report) for group in (*other, *clear))]
-
-
-def _row(group: FleetGroup, report: FleetReport) -> tuple[str, ...]:
-    trend = group.trend if isinstance(group.trend, Trend) else None
-    return (
-        group.group_id,
-        _verdicts(group) if report.baseline else "",
-        group.change or "·",
-        rates_text(None if trend is None else trend.rebalances),
-        rates_text(None if trend is None else trend.downtime),
-    )
-
-
-def _verdicts(group: FleetGroup) -> str:
-    if group.before == group.verdict:
-        return group.verdict
-    return f"{group.before or 'not there'} → {group.verdict}"
+    for group in (*other, *(one for one in report.changed if one not in other)):
+        trend = group.trend if isinstance(group.trend, Trend) else None
+        was = "" if group.before == group.verdict else f"{group.before or 'not there'} → "
+        rows.append(
+            (
+                group.group_id,
+                f"{was}{group.verdict}" if report.baseline else "",
+                group.change or "·",
+                rates_text(None if trend is None else trend.rebalances),
+                rates_text(None if trend is None else trend.downtime),
+            )
+        )
+    return rows
 
 
 def rates_text(measure: Measure | None) -> str:
@@ -436,8 +430,7 @@ def rates_text(measure: Measure | None) -> str:
 
 
 def _measures(trend: Trend) -> str:
-    short = min(trend.seconds_before, trend.seconds_since)
-    note = extrapolated_text(short)
+    note = extrapolated_text(min(trend.seconds_before, trend.seconds_since))
     said = f"rebalances/h {rates_text(trend.rebalances)} ({trend.rebalances.change})"
     if trend.downtime is not None:
         said += f", downtime/h {rates_text(trend.downtime)} ({trend.downtime.change})"
@@ -459,10 +452,8 @@ def plan_terms(groups: Iterable[FleetGroup], *, protocols: bool) -> Mapping[str,
     """
     shown = list(groups)
     found = {name for group in shown for name in (verdict_text(group), path_name(group))}
-    known = {**VERDICTS, **PATHS}
-    if protocols:
-        known |= PROTOCOLS
-        found |= {one.readiness.plan.runs.value for one in shown if one.readiness is not None}
+    found |= {one.readiness.plan.runs.value for one in shown if one.readiness is not None}
+    known = {**VERDICTS, **PATHS, **(PROTOCOLS if protocols else {})}
     return {term: meaning for term, meaning in known.items() if term in found}
 
 

@@ -70,9 +70,8 @@ class LakePlace:
         """The folder of a lake on a file system that this machine has mounted."""
         if self._scheme != "file":
             return None
-        if SCHEME.match(self.text) is None:
-            return Path(os.path.abspath(expanded(self.text)))
-        return Path(urlsplit(self.text).path)
+        is_url = SCHEME.match(self.text)
+        return Path(urlsplit(self.text).path if is_url else os.path.abspath(expanded(self.text)))
 
     @property
     def url(self) -> str:
@@ -182,8 +181,10 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> LakePlace
             "and - _ . = only."
         )
     own = _ENVIRONMENT.get(made._scheme, "/")
-    known = {name: value for name, value in os.environ.items() if name.startswith(own)}
-    for name, value in {**known, **made.options}.items():
+    for name, value in {
+        **{name: value for name, value in os.environ.items() if name.startswith(own)},
+        **made.options,
+    }.items():
         # The store's client would panic at it; it may hold a secret.
         if _ENDPOINT.fullmatch(name) and not _URL.fullmatch(value):
             raise LakeError(f"{text}: {name} is no URL such as https://store:9000.")
@@ -196,15 +197,18 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the name of a file there is not UTF-8; rename it"
     text = _STACK.split(_COLOURS.sub("", str(error)), maxsplit=1)[0]
-    said = (_causes(text) if _CHAIN.search(text) else _pieces(text)) or [type(error).__name__]
-    reason = ": ".join(said)
+    said = _causes(text) if _CHAIN.search(text) else _pieces(text)
+    reason = ": ".join(said or [type(error).__name__])
     return f"the store says: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' …'}"
 
 
 def _causes(text: str) -> list[str]:
     """Return the causes in delta-rs's text, without the requests, Java's stack and XML."""
-    own = _pieces(_ANSWER.split(text, maxsplit=1)[0])[1:]
-    said = [_JAVA.sub("", line) for line in own if not _LEFT_OUT.match(line)]
+    said = [
+        _JAVA.sub("", line)
+        for line in _pieces(_ANSWER.split(text, maxsplit=1)[0])[1:]
+        if not _LEFT_OUT.match(line)
+    ]
     said += [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
     host = _HOST.search(text)
     return [*said[:-1], f"{said[-1]} ({host[1]}{host[2]})"] if said and host else said

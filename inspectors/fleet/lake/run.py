@@ -121,11 +121,10 @@ class Run:
         made = self._files(report)
 
         def commit(name: str) -> TableEntry:
-            files = made[name]
-            version = self._table(name).become(self.cluster, files, self.number)
+            version = self._table(name).become(self.cluster, made[name], self.number)
             if version is None:
                 raise lost(self.place, self.cluster)
-            return TableEntry(rows=sum(one.rows for one in files), version=version)
+            return TableEntry(rows=sum(one.rows for one in made[name]), version=version)
 
         first, *others = STORED
         # Of two scans, the first table takes one; committing all at once, both could lose.
@@ -138,8 +137,7 @@ class Run:
             tables={name: entry for name, entry in entries.items() if name in TABLES},
             inputs={name: entry for name, entry in entries.items() if name not in TABLES},
         )
-        scans = Scans(self.place)
-        found = scans.finish(finished, self._found, self.target.token)
+        found = Scans(self.place).finish(finished, self._found, self.target.token)
         self._sweep(found, {finished.run: made})
         return finished
 
@@ -147,12 +145,11 @@ class Run:
         """Return all files of the finished scan by table, with their paths there."""
         found: dict[str, list[DataFile]] = {table: [] for table in STORED}
         for kind, table in FOLDERS.items():
-            if table in found:
-                kept = [one for one in self.earlier(kind) if one.path not in report.gone]
-                found[table] += [
-                    one._replace(path=one.path.removeprefix(f"{table}/"))
-                    for one in (*kept, *sorted(report.made.get(kind, ())))
-                ]
+            kept = (one for one in self.earlier(kind) if one.path not in report.gone)
+            found[table] += [
+                one._replace(path=one.path.removeprefix(f"{table}/"))
+                for one in (*kept, *sorted(report.made.get(kind, ())))
+            ]
         return found
 
     def _sweep(self, found: Finished, known: Known) -> None:
@@ -288,7 +285,6 @@ def find_files(
 def _files_of(
     place: LakePlace, found: Finished, rows: Mapping[int, ScanRow], known: Known | None
 ) -> set[str]:
-    """Return the files that these scans have, and those of all their rows, as paths in the lake."""
     made = {f"{SCANS}/{one.path}" for one in found.files}
     for number, row in rows.items():
         for table, version in row.versions.items():
@@ -377,8 +373,12 @@ def compact(
     scans = Scans(place)
     for cluster in clusters:
         found = scans.of(cluster)
-        kept = found.last().retain if retain is None else retain
-        gone = tuple(row.number for row in expired(found.rows, kept, datetime.now(UTC)))
+        gone = tuple(
+            row.number
+            for row in expired(
+                found.rows, found.last().retain if retain is None else retain, datetime.now(UTC)
+            )
+        )
         number = max((row.number for row in found.rows), default=0)
         if gone and not dry:
             if not scans.drop(found, gone, token_of(cluster, number)):
@@ -400,9 +400,8 @@ def compact(
 
 
 def _list(place: LakePlace, folder: str) -> list[FileInfo]:
-    """Return all files in a folder, and in those below it."""
     from pyarrow.fs import FileSelector
 
-    selector = FileSelector(folder, allow_not_found=True, recursive=True)
+    below = FileSelector(folder, allow_not_found=True, recursive=True)
     with place.errors():
-        return [one for one in place.files().get_file_info(selector) if one.is_file]
+        return [one for one in place.files().get_file_info(below) if one.is_file]

@@ -101,8 +101,9 @@ class Finished:
             for rows in read_rows(self._place, f"{SCANS}/{one.path}", _DOCUMENTS):
                 numbers = rows["scan_id"].to_pylist()
                 if number in numbers:
-                    document = rows["document"][numbers.index(number)].as_py()
-                    return load_manifest(document, str(self._place))
+                    return load_manifest(
+                        rows["document"][numbers.index(number)].as_py(), str(self._place)
+                    )
         raise LakeError(f"{self._place}: scan {number} is not there any more.")
 
 
@@ -121,7 +122,7 @@ class Scans(LakeTable):
         files = self.files(cluster)
         if known is not None and known.files == files:
             return known
-        rows = [row for one in files for row in _rows(self._place, one)]
+        rows = (row for one in files for row in _rows(self._place, one))
         return Finished(self._place, cluster, files, rows)
 
     def finish(self, manifest: Manifest, before: Finished, token: str) -> Finished:
@@ -141,8 +142,12 @@ class Scans(LakeTable):
         found = self.of(manifest.cluster, before)
         if found.rows[-1:] != before.rows[-1:]:
             raise lost(self._place, manifest.cluster)
-        versions = {name: one.version for name, one in _entries(manifest).items()}
-        row = ScanRow(manifest.run, manifest.finished_at, versions, (token,))
+        row = ScanRow(
+            manifest.run,
+            manifest.finished_at,
+            {name: one.version for name, one in _entries(manifest).items()},
+            (token,),
+        )
         rows = (*found.rows, row)
         gone = expired(rows, manifest.retain, manifest.finished_at)
         if len(gone) * _SHARE < len(rows):
@@ -159,8 +164,7 @@ class Scans(LakeTable):
 
         A scan that is under way is not disturbed: it takes a number, this takes none.
         """
-        after = self._exchange(found, token, gone)
-        return all(row.number not in gone for row in after.rows)
+        return all(row.number not in gone for row in self._exchange(found, token, gone).rows)
 
     def _exchange(
         self,
@@ -174,13 +178,18 @@ class Scans(LakeTable):
         Small files are put together.
         """
         again = found.files if gone else find_small(found.files)
-        staying = self._without(again, gone)
-        written = self._write(token, chain(staying, (table for _, table in made)))
+        written = self._write(
+            token, chain(self._without(again, gone), (table for _, table in made))
+        )
         rows = [row for row in found.rows if row.number not in gone]
         rows += (row for row, _ in made)
         number = rows[-1].number if made else None
-        files = [*(one for one in found.files if one not in again), written]
-        after = Finished(self._place, found.cluster, files, rows)
+        after = Finished(
+            self._place,
+            found.cluster,
+            [*(one for one in found.files if one not in again), written],
+            rows,
+        )
         done = self.become(found.cluster, after.files, number, instead_of=found.files)
         return after if done is not None else self.of(found.cluster, after)
 
@@ -193,8 +202,7 @@ class Scans(LakeTable):
 
     def _write(self, token: str, parts: Iterable[pa.Table]) -> DataFile:
         path, rows = f"{token}.parquet", 0
-        files = self._place.files()
-        with self._place.errors(), files.open_output_stream(f"{SCANS}/{path}") as out:
+        with self._place.errors(), self._place.files().open_output_stream(f"{SCANS}/{path}") as out:
             with pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer:
                 for part in parts:
                     writer.write_table(part)
@@ -222,8 +230,7 @@ def expired(rows: Sequence[ScanRow], retain: float | None, now: datetime) -> tup
     old = rows[: max(0, len(rows) - LEAST)]
     if retain is None:
         return tuple(old)
-    since = now - timedelta(seconds=retain)
-    return tuple(takewhile(lambda row: row.finished_at < since, old))
+    return tuple(takewhile(lambda row: row.finished_at < now - timedelta(seconds=retain), old))
 
 
 def is_lake(place: LakePlace) -> bool:
@@ -263,7 +270,6 @@ def _entries(manifest: Manifest) -> Mapping[str, TableEntry]:
 
 
 def _written(manifest: Manifest, row: ScanRow) -> pa.Table:
-    """Return a scan's row, in the columns of `SCHEMA`."""
     made = {
         "scan_id": row.number,
         "finished_at": row.finished_at,

@@ -70,8 +70,7 @@ class LakeTable:
     """The table `name` of a lake, with these columns beside `cluster_id`."""
 
     def __init__(self, place: LakePlace, name: str, schema: pa.Schema) -> None:
-        self._place = place
-        self._name = name
+        self._place, self._name = place, name
         self._schema = pa.schema([pa.field(CLUSTER, pa.string()), *schema])
 
     def create(self, cluster: str) -> int:
@@ -191,14 +190,16 @@ class LakeTable:
     def _open(self, version: int | None) -> DeltaTable:
         from deltalake import DeltaTable
 
-        url = self._place.table(self._name)
-        return DeltaTable(url, version=version, storage_options=dict(self._place.options))
+        return DeltaTable(
+            self._place.table(self._name),
+            version=version,
+            storage_options=dict(self._place.options),
+        )
 
 
 def _files(table: DeltaTable, cluster: str) -> tuple[DataFile, ...]:
     # Not with pa.table, which imports pandas.
     actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    rows = actions.to_pylist()
     return tuple(
         sorted(
             DataFile(
@@ -208,7 +209,7 @@ def _files(table: DeltaTable, cluster: str) -> tuple[DataFile, ...]:
                 low=row.get("min.group_id"),
                 high=row.get("max.group_id"),
             )
-            for row in rows
+            for row in actions.to_pylist()
             if row[f"partition.{CLUSTER}"] == cluster
         )
     )
@@ -217,7 +218,6 @@ def _files(table: DeltaTable, cluster: str) -> tuple[DataFile, ...]:
 def _changes(
     have: Sequence[DataFile], wanted: Sequence[DataFile], cluster: str
 ) -> list[RemoveAction | AddAction]:
-    """Return what a commit says so that the cluster's files are those `wanted`."""
     from deltalake.transaction import AddAction, RemoveAction
 
     now = int(time.time() * 1000)
@@ -246,12 +246,10 @@ def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
     for one in files:
         if one.size < SMALL:
             tiers.setdefault(max(0, one.size.bit_length() - 12) // _TIER, []).append(one)
-    many = [found for found in tiers.values() if len(found) > MOST]
-    return tuple(one for found in many for one in found)
+    return tuple(one for found in tiers.values() if len(found) > MOST for one in found)
 
 
 def _app_of(cluster: str) -> str:
-    """Return the name under which scans of a cluster commit."""
     return f"rebal/{cluster}"
 
 
@@ -299,9 +297,11 @@ def read_rows(
         from pyarrow.dataset import ParquetFileFormat
 
         file = ParquetFileFormat().make_fragment(path, filesystem=place.files())
-        known = pa.unify_schemas([columns, pa.schema([SCAN])])
         for batch in file.to_batches(
-            schema=known, filter=wanted, batch_size=at_once, use_threads=False
+            schema=pa.unify_schemas([columns, pa.schema([SCAN])]),
+            filter=wanted,
+            batch_size=at_once,
+            use_threads=False,
         ):
             if len(batch):
                 yield in_columns(batch, columns)

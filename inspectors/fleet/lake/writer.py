@@ -149,8 +149,7 @@ class PartWriter:
     """Writes one task's rows to one file a kind, or to several where it cannot hold them all."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
-        self._files = target.place.files()
+        self._target, self._files = target, target.place.files()
         self._task = uuid.uuid4().hex
         self._held: dict[str, list[pa.Table]] = {}
         self._sizes: Counter[str] = Counter()
@@ -180,7 +179,6 @@ class PartWriter:
         yield pa.record_batch([[msgspec.msgpack.encode(self.said)]], schema=REPORT)
 
     def _write_file(self, kind: str) -> None:
-        """Write a file of all that is held of a kind."""
         rows = pa.concat_tables(self._held.pop(kind))
         del self._sizes[kind]
         if kind in SORTED:

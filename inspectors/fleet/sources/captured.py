@@ -99,8 +99,10 @@ def read_lines(part: FilePart) -> Iterator[pa.RecordBatch]:
     for block in blocks(part):
         if block.problem is not None:
             raise DocumentError(f"{part.path}: {block.problem}.")
-        lines = filter(bytes.strip, block.text.splitlines())
-        yield from batches_of(_row(line, Path(part.path).name) for line in lines)
+        yield from batches_of(
+            _row(line, Path(part.path).name)
+            for line in filter(bytes.strip, block.text.splitlines())
+        )
 
 
 def _row(line: bytes, source: str) -> SourceRow:
@@ -118,8 +120,7 @@ def _row(line: bytes, source: str) -> SourceRow:
 def _files(path: str) -> list[str]:
     """Return the files of a path; of a folder those that are captured."""
     files = list_files(path)
-    is_folder = files != [path] if is_remote(path) else os.path.isdir(path)
-    if not is_folder:
+    if not (files != [path] if is_remote(path) else os.path.isdir(path)):
         return files
     # Spark writes files of its own beside those of records.
     found = [

@@ -46,8 +46,11 @@ def list_files(path: str) -> list[str]:
         files = place.files()
         if files.get_file_info(name).is_file:
             return [path]
-        found = files.get_file_info(FileSelector(name, recursive=True))
-        below = [one.path for one in found if one.is_file and "/." not in f"/{one.path}"]
+        below = [
+            one.path
+            for one in files.get_file_info(FileSelector(name, recursive=True))
+            if one.is_file and "/." not in f"/{one.path}"
+        ]
     if not below:
         raise DocumentError(f"{path}: no file is there; check the URL.")
     return [f"{place}/{each}" for each in sorted(below)]
@@ -73,7 +76,6 @@ def opened_file(path: str) -> Iterator[IO[bytes]]:
 
 
 def _place_of(url: str) -> tuple[LakePlace, str]:
-    """Return the folder that a URL's last part is in, and that part."""
     folder, _, name = url.rpartition("/")
     return find_place(folder), name
 
@@ -138,14 +140,19 @@ def share_out(
     # Processes with another working directory find it by its whole path.
     for file in dict.fromkeys(f if is_remote(f) else os.path.abspath(f) for f in found):
         with opened_file(file) as stream:
-            head = stream.read(_HEAD)
-            size = stream.seek(0, 2)
+            head, size = stream.read(_HEAD), stream.seek(0, 2)
             is_packed = head.startswith(_GZIP)
             text = _first_text(stream) if is_packed else head
             # Up to where earlier scans have read the log that begins with this text.
             most = sys.maxsize if is_packed else size
-            ends = (log.until for log in known if _as_read(text, log.until) == log)
-            begin = max((end for end in ends if end <= most), default=0)
+            begin = max(
+                (
+                    log.until
+                    for log in known
+                    if log.until <= most and _as_read(text, log.until) == log
+                ),
+                default=0,
+            )
             if not is_packed:
                 plain_files[file] = begin, size
                 logs.append(_as_read(text, max(begin, _last_line(stream, begin, size))))
@@ -165,7 +172,6 @@ def share_out(
 
 
 def _as_read(head: bytes, until: int) -> ReadLog:
-    """Return a log that begins so, as the next scan knows it again."""
     return ReadLog(digest=hashlib.sha256(head[: min(until, _HEAD)]).hexdigest(), until=until)
 
 

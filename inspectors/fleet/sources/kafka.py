@@ -115,8 +115,9 @@ def share_ranges(
             )
         if start < stable:
             parts.append((PartitionRange(partition, start, stable), stable - start))
-    tasks = min(_TASKS_PER_CORE * cores, -(-sum(size for _, size in parts) // _LEAST))
-    return shares_of(parts, tasks)
+    return shares_of(
+        parts, min(_TASKS_PER_CORE * cores, -(-sum(size for _, size in parts) // _LEAST))
+    )
 
 
 def read_partitions(

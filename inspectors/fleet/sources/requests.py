@@ -53,10 +53,9 @@ def read_syncs(parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
     for part in parts:
         for position, text, _ in blocks(part):
             lines = (line for line in text.split(b"\n") if MARK in line and SYNC.encode() in line)
-            read = (parse(line, part.path, position, None) for line in lines)
             rows = [
                 {"group_id": one.group_id, "generation": one.generation, "at": micros(one.at)}
-                for one in read
+                for one in (parse(line, part.path, position, None) for line in lines)
                 if isinstance(one, Request) and one.assignments and one.at and one.local
                 if not one.error
             ]
@@ -73,8 +72,7 @@ class RequestLines:
     """
 
     def __init__(self, zone: Zone, counts: MutableMapping[str, int]) -> None:
-        self._zone = zone
-        self._counts = counts
+        self._zone, self._counts = zone, counts
         self._steady: set[tuple[str, str]] = set()
 
     def read(

@@ -135,8 +135,7 @@ def _rows(file: str, partition: int, aborted: Set[int], open_since: float) -> It
         for key, value, place, time in records:
             at = None if time is None or time < 0 else time * 1000
             # What comes after the begin of an open transaction is for a later scan.
-            number = None if problem is OPEN else place
-            yield key, value, partition, number, at, source, problem
+            yield key, value, partition, (None if problem is OPEN else place), at, source, problem
 
 
 def _left_out(batch: Any, aborted: Set[int], open_since: float) -> str | None:

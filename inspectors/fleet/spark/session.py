@@ -204,7 +204,6 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
 
 @contextmanager
 def _own_context(settings: SparkSettings) -> Iterator[SparkSession]:
-    """Yield a session of a Spark that is started for the block."""
     from pyspark.sql import SparkSession
 
     before = signal.getsignal(signal.SIGINT)
@@ -278,12 +277,12 @@ def _start(settings: SparkSettings, log: IO[bytes]) -> Any:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    python = os.environ.get("PYSPARK_PYTHON") or sys.executable
-    os.environ["PYSPARK_PYTHON"] = dict(settings.conf).get("spark.pyspark.python", python)
+    os.environ["PYSPARK_PYTHON"] = dict(settings.conf).get(
+        "spark.pyspark.python", os.environ.get("PYSPARK_PYTHON") or sys.executable
+    )
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
-        told = (*SparkConf().getAll(), *settings.conf)
-        settings = msgspec.structs.replace(settings, conf=told)
+        settings = msgspec.structs.replace(settings, conf=(*SparkConf().getAll(), *settings.conf))
     elif _on_this_machine(settings):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     conf = SparkConf(loadDefaults=False).setAll([*_configuration(settings).items()])
@@ -316,8 +315,9 @@ def _configuration(settings: SparkSettings) -> dict[str, str]:
 
 
 def _on_this_machine(settings: SparkSettings) -> bool:
-    host = urlsplit(settings.url.split(",")[0]).hostname or ""
-    return settings.url.startswith("local") or is_loopback(host)
+    return settings.url.startswith("local") or is_loopback(
+        urlsplit(settings.url.split(",")[0]).hostname or ""
+    )
 
 
 def active_session() -> SparkSession | None:

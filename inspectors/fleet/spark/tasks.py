@@ -66,8 +66,11 @@ def in_shares(
     schema: StructType | str,
 ) -> DataFrame:
     """Return what `work` makes of each share, in a task of its own."""
-    numbers = spark.range(0, len(shares), 1, max(1, len(shares)))
-    return in_tasks(numbers, partial(_of_numbers, shares=shares, work=work), schema)
+    return in_tasks(
+        spark.range(0, len(shares), 1, max(1, len(shares))),
+        partial(_of_numbers, shares=shares, work=work),
+        schema,
+    )
 
 
 def in_tasks(rows: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
@@ -111,8 +114,7 @@ def cores_of(spark: SparkSession) -> int:
     from pyspark.sql import functions as sql
 
     # Nothing tells how many there are, but rows are dealt out to as many tasks.
-    numbers = spark.range(_MANY).select(sql.spark_partition_id().alias("task"))
-    return numbers.distinct().count()
+    return spark.range(_MANY).select(sql.spark_partition_id().alias("task")).distinct().count()
 
 
 ROOMS: Final = ("groups", "inspectors")
@@ -126,7 +128,7 @@ def ship(spark: SparkSession) -> None:
 
 @cache
 def _zip() -> Path:
-    """Return the zip file; it lasts as long as the process, for executors that start later."""
+    # It lasts as long as the process, for executors that start later.
     folder = Path(tempfile.mkdtemp(prefix="rebal-shipped-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return build_zip(folder)
@@ -195,7 +197,7 @@ def _asked(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
 @contextmanager
 def _told_by_server(spark: SparkSession, tasks: Tasks) -> Iterator[None]:
     def look(stages: Any, **_: Any) -> None:
-        running = [stage for stage in stages or () if not stage.done]
+        running = (stage for stage in stages or () if not stage.done)
         _add_up([(stage.num_completed_tasks, stage.num_tasks) for stage in running], tasks)
 
     spark.registerProgressHandler(look)

@@ -141,8 +141,7 @@ class ConsumerGroupRecords(Struct, array_like=True):
         """
         if ended is not None and all(record is None for _, record in self.waiting):
             self.waiting = []
-        over = self._replaced(rows) if self.waiting else []
-        return over + self.generation(at, rows)
+        return (self._replaced(rows) if self.waiting else []) + self.generation(at, rows)
 
     @property
     def state(self) -> str:
@@ -162,12 +161,13 @@ class ConsumerGroupRecords(Struct, array_like=True):
         A new member's assignment (8) is written before a group epoch (3) only then; what follows,
         and is not the rest of that write (its own record again, or an epoch), is another write.
         """
-        if not any(record is not None and record.current for _, record in self.waiting):
+        if isinstance(value, GroupEpoch) or not any(
+            record is not None and record.current for _, record in self.waiting
+        ):
             return False
-        if isinstance(value, GroupEpoch):
-            return False
-        same = isinstance(key, kinds.MemberKey) and key.member_id in dict(self.waiting)
-        return value is None or not same
+        return value is None or not (
+            isinstance(key, kinds.MemberKey) and key.member_id in dict(self.waiting)
+        )
 
     def _replaced(self, rows: Rows) -> list[Epoch]:
         """Take in what waits, as no epoch followed; the members of before, if they were settled."""
@@ -198,17 +198,23 @@ class ConsumerGroupRecords(Struct, array_like=True):
 
     def _look(self, at: int) -> None:
         """Note when every member has reached the epoch."""
-        if self.done is not None or self.epoch is None or self.waiting:
-            return
-        if self.target_epoch is not None and self.target_epoch < self.epoch:
-            return
-        for one in self.members.values():
-            now = one.current
-            if now is None or now.member_epoch != self.epoch or now.state != _STABLE:
-                return
-            if one.target is not None and _unlike(one.target.partitions, now.assigned):
-                return
-        self.done = at
+        if (
+            self.done is None
+            and self.epoch is not None
+            and not self.waiting
+            and (self.target_epoch is None or self.target_epoch >= self.epoch)
+            and all(map(self._has_reached, self.members.values()))
+        ):
+            self.done = at
+
+    def _has_reached(self, one: MemberRecords) -> bool:
+        now = one.current
+        return (
+            now is not None
+            and now.member_epoch == self.epoch
+            and now.state == _STABLE
+            and (one.target is None or not _unlike(one.target.partitions, now.assigned))
+        )
 
     def _learn(self, target: TargetAssignment, rows: Rows) -> None:
         """Learn a topic's name: where the group subscribes one topic, each assigned id is its."""

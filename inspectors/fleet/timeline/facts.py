@@ -61,8 +61,7 @@ unpack_request: Final = Decoder(_Packed).decode
 
 def pack_request(one: Request) -> bytes:
     """Return a request but for its time and place, and for the one share that a member got."""
-    said = replace(one, at=None, local=False, log="", line=0, assignment=b"")
-    return _encode(astuple(said))
+    return _encode(astuple(replace(one, at=None, local=False, log="", line=0, assignment=b"")))
 
 
 def is_steady(heartbeat: Request) -> bool:
@@ -150,8 +149,7 @@ class LoggedGeneration(Struct, array_like=True):
 
     def after(self, at: int) -> bool:
         """Return whether all that is known of it began after this time."""
-        starts = [start for start, _, _ in self.joins.values()]
-        return min(starts, default=self.last_at) > at
+        return min([start for start, _, _ in self.joins.values()], default=self.last_at) > at
 
     def began(self, ended: int) -> int | None:
         """Return the start of the rebalance's first join; later ones rejoined what was done."""
@@ -334,13 +332,15 @@ class Lists(Struct, array_like=True):
     ) -> None:
         """Note a join that was answered with a member id."""
         row = ListRow({**_said(request), "replaced_member_id": replaced})
-        generation = None if request.error else request.generation
-        self.seen.setdefault(ListKey(request.member_id, names), row).again(at, generation)
+        self.seen.setdefault(ListKey(request.member_id, names), row).again(
+            at, None if request.error else request.generation
+        )
 
     def rejected(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
         """Note a join that was rejected (error 23)."""
-        key = ListKey(None, names, attrgetter(*_CLIENT)(request))
-        self.seen.setdefault(key, ListRow(_said(request))).again(at, None)
+        self.seen.setdefault(
+            ListKey(None, names, attrgetter(*_CLIENT)(request)), ListRow(_said(request))
+        ).again(at, None)
 
     def record(
         self, member_id: str, member: ConsumerGroupMember, at: int, epoch: int | None, again: bool
@@ -404,5 +404,8 @@ class Lists(Struct, array_like=True):
 
 
 def _said(request: Request) -> dict[str, Any]:
-    said = {name: getattr(request, name) for name in _SAID}
-    return {**said, "source": request.log, "evidence": LOG}
+    return {
+        **{name: getattr(request, name) for name in _SAID},
+        "source": request.log,
+        "evidence": LOG,
+    }

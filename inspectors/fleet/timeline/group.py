@@ -156,8 +156,7 @@ def _tell(
     rows.kind = SETTLED
     if not is_settled or saved["state"] is None:
         saved |= {"state": None, "form": None}
-    unnamed = sorted(rows.unnamed)
-    rows.unnamed.clear()
+    unnamed, rows.unnamed = sorted(rows.unnamed), set()
     rows.add("states", **saved, latest=state.latest, recorded=state.recorded, unnamed=unnamed)
     yield from rows.take()
 
@@ -300,12 +299,13 @@ def _write_members(
             "consumer",
             MemberSubscription(topics=logged.topics),
         )
-        number = logged.last_epoch or logged.first_epoch
         history.write(
             state,
             rows,
             MemberSpan(member, None, logged.first_epoch, logged.first_at),
-            last=Generation(number=number, ended=logged.last_at, source=LOG),
+            last=Generation(
+                number=logged.last_epoch or logged.first_epoch, ended=logged.last_at, source=LOG
+            ),
             incarnation=logged.incarnation,
             left_at=logged.left_at,
             left_reason=logged.left_reason,
@@ -330,8 +330,8 @@ def _decode(record: TimelineRow) -> tuple[kinds.Key, Any]:
 
 def _give_up(state: TimelineState, rows: Rows, before: int) -> None:
     """Write the rebalances of which nothing more can come: last heard of before this time."""
-    logged = state.facts.generations
-    late = [n for n, one in logged.items() if not one.applied and one.last_at < before]
+    logged = state.facts.generations.items()
+    late = [number for number, one in logged if not one.applied and one.last_at < before]
     history.catch_up(state, rows, max(late, default=-1) + 1)
 
 
@@ -353,8 +353,7 @@ def _apply(
         _became(state, rows, GroupType.CLASSIC, record.at)
         _classic(state, rows, record, *value)
         return
-    ends = key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA)
-    if value is None and ends:
+    if value is None and key.version in (kinds.GROUP_METADATA, kinds.CONSUMER_GROUP_METADATA):
         # of a deleted group the log cleaner leaves no more
         dies = state.type in (kind, GroupType.UNKNOWN)
         state.dying = Tombstone(record.at, record.own_at, kind) if dies else None
@@ -405,13 +404,16 @@ def _goes_on(
     It names a member that was there, or goes on with the generation's number. A conversion of
     an empty group does neither, but is one write of the coordinator, and so has one time.
     """
-    now = state.generation
-    if isinstance(key, kinds.MemberKey) and key.member_id in state.members:
-        return True
-    number = value[0].generation if isinstance(value, tuple) else None
-    number = value.epoch if isinstance(value, kinds.GroupEpoch) else number
-    goes_on = now is not None and number is not None and 1 < now.number <= number
-    return goes_on or record.own_at == dying.own_at
+    now, number = state.generation, None
+    if isinstance(value, tuple):
+        number = value[0].generation
+    elif isinstance(value, kinds.GroupEpoch):
+        number = value.epoch
+    return (
+        record.own_at == dying.own_at
+        or (isinstance(key, kinds.MemberKey) and key.member_id in state.members)
+        or (now is not None and number is not None and 1 < now.number <= number)
+    )
 
 
 def _die(state: TimelineState, rows: Rows, tombstone: Tombstone) -> None:
@@ -429,10 +431,11 @@ def _classic(
     members: Named,
 ) -> None:
     state.protocol_type = value.protocol_type or state.protocol_type
-    dates = state.generation is None and record.timed
     new = Generation(
         number=value.generation,
-        ended=_ended(record.at, value, members) if dates else record.at,
+        ended=_ended(record.at, value, members)
+        if state.generation is None and record.timed
+        else record.at,
         source=TOPIC,
         size=len(members),
         assignor=value.protocol,
@@ -448,8 +451,9 @@ def _told_lists(
 ) -> None:
     """Note the list of a classic member of a KIP-848 group: its record holds all of it."""
     if isinstance(key, kinds.MemberKey) and isinstance(value, kinds.ConsumerGroupMember):
-        again = key.member_id in dict(consumer.waiting)
-        names = state.lists.record(key.member_id, value, at, consumer.epoch, again)
+        names = state.lists.record(
+            key.member_id, value, at, consumer.epoch, key.member_id in dict(consumer.waiting)
+        )
         if names is not None or key.member_id in state.facts.members:
             state.facts.member(key.member_id).assignors = names
 

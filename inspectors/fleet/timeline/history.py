@@ -77,9 +77,8 @@ def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -
         for span in state.members.values():
             span.kept = span.member.owns
     state.generation = new
-    generations = state.facts.generations
-    for number in [number for number in generations if number < new.number]:
-        del generations[number]
+    for number in [number for number in state.facts.generations if number < new.number]:
+        del state.facts.generations[number]
 
 
 def apply_logged(state: TimelineState, rows: Rows, before: int | None) -> None:
@@ -100,11 +99,14 @@ def _replace(state: TimelineState, rows: Rows, event: Logged) -> None:
         return
     logged = state.facts.member(event.now)
     members = {one.member: one.generation for one in state.members.values() if one is not span}
-    again = span.member.under(event.now, logged.client_id, logged.host)
-    members[again] = span.generation
-    leader = event.leader or now.leader
+    members[span.member.under(event.now, logged.client_id, logged.host)] = span.generation
     new = structs.replace(
-        now, ended=event.at, source=LOG, size=len(members), leader=leader, timed=True
+        now,
+        ended=event.at,
+        source=LOG,
+        size=len(members),
+        leader=event.leader or now.leader,
+        timed=True,
     )
     advance(state, rows, new, members)
 
@@ -160,8 +162,9 @@ def _leave(
     """Write the last row of a member that left; `closed` is whether it was seen to leave."""
     del state.members[span.member_id]
     write(state, rows, span, left_at=left_at, left_reason=reason)
-    others = (one.member for one in state.members.values())
-    state.incidents.left(span, left_at, reason, others, rows, closed=closed)
+    state.incidents.left(
+        span, left_at, reason, (one.member for one in state.members.values()), rows, closed=closed
+    )
 
 
 def write(
@@ -232,11 +235,9 @@ def _as_heard(member: GenerationMember, logged: LoggedMember) -> GenerationMembe
 def _leave_at_last(state: TimelineState, rows: Rows) -> None:
     """Write the last rows of members that left after the last rebalance: no later one shows it."""
     now = state.generation
-    if now is None or not state.facts.left:
-        return
-    for span in list(state.members.values()):
+    for span in list(state.members.values()) if state.facts.left else ():
         left = state.facts.left.get(span.member_id)
-        if left is not None and left.at > now.ended:
+        if now is not None and left is not None and left.at > now.ended:
             _leave(state, rows, span, left.at, left.reason or "member left", closed=True)
 
 
@@ -258,7 +259,6 @@ def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
         moved_now, state.withheld = moved(of, withheld)
     started = new.started if new.timed else None
     latency = None if started is None else (new.ended - started) / MILLI
-    rejected = state.facts.take_rejected(new.ended)
     rows.add(
         "rebalances",
         incarnation=state.incarnation,
@@ -276,7 +276,7 @@ def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
         members=new.size,
         joined=[one.member_id for one in of.came] if of.told else None,
         left=[one.member_id for one in of.went] if of.told else None,
-        refused=rejected if state.facts.since is not None else None,
+        refused=state.facts.take_rejected(new.ended) if state.facts.since is not None else None,
         partitions=assigned,
         moved=moved_now,
         stopped=stopped,
@@ -304,8 +304,7 @@ def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
             name = who.instance_id or who.client_id or who.member_id
             said = f"{name} left without a LEAVE_GROUP"
             incidents.add(rows, "session expired", went, said, members=(who.member_id,))
-        closed = left is not None or not new.timed
-        _leave(state, rows, span, at, reason, closed=closed)
+        _leave(state, rows, span, at, reason, closed=left is not None or not new.timed)
     for span, member in of.changed:
         if not span.member.same_row(member):
             write(state, rows, span)
@@ -336,11 +335,7 @@ def catch_up(state: TimelineState, rows: Rows, until: int | None) -> None:
     old = state.generation
     if until is None:
         return
-    numbers = {
-        number
-        for number, one in generations.items()
-        if number < until and one.joins and not one.applied
-    }
+    numbers = {n for n, one in generations.items() if n < until and one.joins and not one.applied}
     if (
         old is not None
         and old.source == TOPIC
@@ -356,9 +351,8 @@ def catch_up(state: TimelineState, rows: Rows, until: int | None) -> None:
 
 def _complete_logged(state: TimelineState, rows: Rows, logged: LoggedGeneration) -> None:
     """Go on to a generation that only the log shows, if it was completed."""
-    now = state.generation
-    is_past = now is not None and logged.number <= now.number
-    if logged.applied or is_past or not logged.completed:
+    last = -1 if state.generation is None else state.generation.number
+    if logged.applied or logged.number <= last or not logged.completed:
         return
     logged.applied = True
     if logged.assignments:
@@ -369,14 +363,12 @@ def _complete_logged(state: TimelineState, rows: Rows, logged: LoggedGeneration)
 
 def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Generation, Named]:
     """Return the generation that a log shows, and its members where it shows all of them."""
-    members = {}
+    members, given = {}, logged.assignments or {}
     consumer = logged.protocol_type in (None, "consumer")
-    given = logged.assignments or {}
     for member_id in sorted(logged.members.keys() | given.keys()) if given else ():
         instance_id, sent = logged.members.get(member_id, (None, None))
         known = facts.members.get(member_id, UNHEARD)
         said, number = read_subscription(sent) if sent and consumer else (UNTOLD, None)
-        assigned = read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN
         member = GenerationMember(
             member_id,
             instance_id or known.instance_id,
@@ -386,7 +378,7 @@ def _generation_of(logged: LoggedGeneration, facts: RequestFacts) -> tuple[Gener
             known.session_timeout_ms,
             "classic",
             said,
-            assigned,
+            read_assignment(given.get(member_id, b"")) if consumer else NOT_GIVEN,
         )
         members[member] = number
     generation = Generation(

@@ -120,14 +120,13 @@ class Incidents(Struct, array_like=True):
             storm.again(at or storm.last_at)
 
     def _owners(self, at: int, members: Collection[GenerationMember], rows: Rows) -> None:
-        """Members that own nothing while others do."""
+        """Note members that own nothing while others do."""
         empty = {one.member_id for one in members if one.assignment.count == 0}
         for key in [key for key in self.streaks if key[0] == "empty" and key[1] not in empty]:
             self._end(key, rows)
         if empty and any(one.assignment.count > 0 for one in members):
             for member_id in sorted(empty):
-                streak = self.streaks.setdefault(("empty", member_id), Streak(at, at))
-                streak.again(at, member_id)
+                self.streaks.setdefault(("empty", member_id), Streak(at, at)).again(at, member_id)
 
     def left(
         self,
@@ -143,19 +142,20 @@ class Incidents(Struct, array_like=True):
 
         `closed` is whether it was seen to leave.
         """
-        member = gone.member
+        member, client = gone.member, _client(gone.member)
         if is_slow(reason):
             add(rows, "slow member", at, reason or "", members=(member.member_id,))
-        client = _client(member)
         began = gone.joined_at if gone.timed else None
         session = (member.session_timeout_ms or _SESSION_MS) * MILLI
         # Who is gone too soon for its session to have expired left, too.
         if closed or (reason is None and began is not None and at - began < NEARLY * session):
             return
         is_short = began is not None and at - began <= SHORT_LIFE * session
-        if client is None or not (is_short or client in self.streaks):
-            return
-        if client in map(_client, others):
+        if (
+            client is None
+            or not (is_short or client in self.streaks)
+            or client in map(_client, others)
+        ):
             return
         if began is None or not is_short:
             self._end(client, rows)
@@ -167,8 +167,8 @@ class Incidents(Struct, array_like=True):
         """Note that a join was rejected with INCONSISTENT_GROUP_PROTOCOL."""
         client = request.client_id, request.instance_id, request.host
         who = request.instance_id or request.client_id
-        said = f"{who} was rejected with [{', '.join(names)}]"
-        self._again(("refused", *client, *names), Streak(at, at, said), at, who, rows)
+        new = Streak(at, at, f"{who} was rejected with [{', '.join(names)}]")
+        self._again(("refused", *client, *names), new, at, who, rows)
 
     def _again(
         self,

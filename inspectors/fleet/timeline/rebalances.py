@@ -216,8 +216,9 @@ class Transition:
         """Return whether the log showed all that happened since `old`."""
         if self.old is None or self.logged is None or self.facts.since is None:
             return False
-        seen = bool(self.logged.joins or self.logged.synced)
-        return seen and self.facts.since <= self.old.completed
+        return (
+            bool(self.logged.joins or self.logged.synced) and self.facts.since <= self.old.completed
+        )
 
 
 def moved(of: Transition, withheld: Owners) -> tuple[int | None, Owners]:
@@ -234,8 +235,7 @@ def moved(of: Transition, withheld: Owners) -> tuple[int | None, Owners]:
         before = of.replaced.get(member.member_id)
         had = NOTHING if before is None else before.member.assignment
         pairs.append((member.member_id, had, member.assignment))
-    for span in of.went:
-        pairs.append((span.member_id, span.member.assignment, NOTHING))
+    pairs += [(span.member_id, span.member.assignment, NOTHING) for span in of.went]
     if not pairs:
         return 0, withheld
     last, now = dict(withheld), {}
@@ -252,7 +252,7 @@ def moved(of: Transition, withheld: Owners) -> tuple[int | None, Owners]:
 
 def departure(gone: MemberSpan, of: Transition) -> tuple[int, str | None]:
     """Return when a member left, and why (None: cannot tell)."""
-    facts, at, member = of.facts, of.new.ended, gone.member
+    facts, at = of.facts, of.new.ended
     if gone in of.replaced.values():
         return at, FENCED if gone.member_id in facts.fenced else RESTARTED
     left = facts.left.get(gone.member_id)
@@ -261,7 +261,7 @@ def departure(gone: MemberSpan, of: Transition) -> tuple[int, str | None]:
     if not of.sure:
         return at, None
     limit = (
-        member.rebalance_timeout_ms
+        gone.member.rebalance_timeout_ms
         or facts.members.get(gone.member_id, UNHEARD).rebalance_timeout_ms
     )
     if of.began is not None and limit and at - of.began >= NEARLY * limit * MILLI:
@@ -321,8 +321,8 @@ def _was_empty(of: Transition) -> bool:
 
 def _logged(of: Transition) -> Cause | None:
     """Return the cause that the log shows: what happened first."""
-    facts, ended = of.facts, of.new.ended
-    lefts = [facts.left[one.member_id] for one in of.went if one.member_id in facts.left]
+    left, ended = of.facts.left, of.new.ended
+    lefts = [left[one.member_id] for one in of.went if one.member_id in left]
     hints: list[tuple[int, Cause]] = [
         (one.at, "poll timeout expired" if is_slow(one.reason) else "member left") for one in lefts
     ]
@@ -332,11 +332,10 @@ def _logged(of: Transition) -> Cause | None:
         if start >= ended:
             continue
         leads = member_id == of.new.leader
-        told = of_rejoin(reason, leads)
         if member_id not in stayed:
             if member_id not in of.replaced:
                 hints.append((start, "member joined"))
-        elif told is not None:
+        elif (told := of_rejoin(reason, leads)) is not None:
             hints.append((start, told))
         elif leads and reason is None and not (of.went or of.new_members):
             hints.append((at, "leader rejoined"))
@@ -377,10 +376,8 @@ def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
     """
     if not reason or reason.startswith(_FOLLOWED):
         return None
-    for text, cause in _SAID:
-        if text in reason.lower():
-            return cause
-    return "leader rejoined" if leads else "member rejoined"
+    other: Cause = "leader rejoined" if leads else "member rejoined"
+    return next((cause for text, cause in _SAID if text in reason.lower()), other)
 
 
 def cost_of(of: Transition) -> tuple[str | None, int | None]:
@@ -425,8 +422,9 @@ def cost_of(of: Transition) -> tuple[str | None, int | None]:
             )
     kinds = set(protocols)
     for member in of.new_members:
-        said = logged.get(member.member_id, UNLOGGED)
-        kinds.add((said, member.owns, False, member.protocol_type))
+        kinds.add(
+            (logged.get(member.member_id, UNLOGGED), member.owns, False, member.protocol_type)
+        )
         counts.append(_revoked_late(of, member))
     is_known = of.told and None not in counts
     return group_ran(now, frozenset(kinds)), sum(filter(None, counts)) if is_known else None
@@ -440,8 +438,7 @@ def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple
     if of.old is None or before.assignment.count < 1 or said == before.subscription:
         return span.kept, False
     synced = of.before is not None and member.member_id in of.before.synced
-    rejoined = of.members[member] == of.old.number
-    return False, synced and said.owned is not None and rejoined
+    return False, synced and said.owned is not None and of.members[member] == of.old.number
 
 
 def _never_opened(of: Transition, span: MemberSpan, member: GenerationMember) -> bool:
@@ -498,12 +495,11 @@ def ran(era: Era, kind: Kind) -> RebalanceProtocol:
 @lru_cache(maxsize=_KINDS)
 def group_ran(era: Era, kinds: frozenset[Kind]) -> str | None:
     """Return EAGER, COOPERATIVE or mixed; None: cannot tell, or nobody is there."""
-    ordered = sorted(kinds, key=repr)
-    members = tuple(_member(era, kind, str(n)) for n, kind in enumerate(ordered))
+    members = tuple(_member(era, kind, str(n)) for n, kind in enumerate(sorted(kinds, key=repr)))
     # a KIP-848 group's coordinator stops nothing, its classic members may on their own
-    consumer = era[0] is GroupType.CONSUMER
-    doubtful = consumer and any(ran(era, kind) not in _RAN for kind in kinds)
-    if not members or doubtful:
+    if not members or (
+        era[0] is GroupType.CONSUMER and any(ran(era, kind) not in _RAN for kind in kinds)
+    ):
         return None
     answer = group_protocol(_snapshot(era, members)).value
     return None if answer is RebalanceProtocol.CANNOT_TELL else str(answer)
@@ -516,8 +512,7 @@ def _member(era: Era, kind: Kind, name: str) -> Member:
         family = "streams"  # the consumers inside Kafka Streams introduce themselves as Java's
     ran = None
     if kept or gave_up:
-        value = RebalanceProtocol.COOPERATIVE if kept else RebalanceProtocol.EAGER
-        ran = RanProtocol(value=value, evidence=_LOGGED)
+        ran = RanProtocol(value=_COOPERATIVE if kept else _EAGER, evidence=_LOGGED)
     return Member(
         member_id=name,
         software=None

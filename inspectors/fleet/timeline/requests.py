@@ -73,8 +73,7 @@ def says_nothing_new(state: TimelineState, request: Request) -> bool:
     A log holds the first of each part that a task read, so none of them may tell a time.
     """
     known = state.facts.members.get(request.member_id, UNHEARD).last_epoch
-    is_beat = request.api == CONSUMER_HEARTBEAT and is_steady(request)
-    return is_beat and known == request.generation
+    return request.api == CONSUMER_HEARTBEAT and is_steady(request) and known == request.generation
 
 
 def _join(state: TimelineState, rows: Rows, at: int | None, request: Request) -> None:
@@ -144,8 +143,7 @@ def _begins_again(state: TimelineState, start: int) -> bool:
     Where records tell of the group they tell that too; and only in later generations than the
     first it can be no line that came late.
     """
-    known = state.facts.generations.values()
-    newest = max(known, key=lambda one: one.number, default=None)
+    newest = max(state.facts.generations.values(), key=lambda one: one.number, default=None)
     return (
         not state.recorded
         and newest is not None
@@ -228,8 +226,9 @@ def _heartbeat(state: TimelineState, at: int, request: Request) -> None:
 def _comes_back(state: TimelineState, member_id: str, epoch: int | None, at: int) -> bool:
     """Return whether a static member rejoined by another id and kept its place."""
     facts = state.facts
-    before = _takes_place(facts, facts.members[member_id].instance_id, member_id)
-    old = facts.members.get(before or "")
+    old = facts.members.get(
+        _takes_place(facts, facts.members[member_id].instance_id, member_id) or ""
+    )
     if old is None or old.gone:
         return False
     # with another epoch, its session may have expired before

@@ -50,8 +50,9 @@ class Rows:
 
     def add(self, table: str, **columns: Any) -> None:
         """Add a row of `table`, of the present group unless `group_id` says another one."""
-        row = {**_NULLS[table], "group_id": self.group_id, **columns}
-        self._held[self.kind + table].append(row.values())
+        self._held[self.kind + table].append(
+            {**_NULLS[table], "group_id": self.group_id, **columns}.values()
+        )
 
     def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all.

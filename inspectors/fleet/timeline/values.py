@@ -39,7 +39,6 @@ _MASKED: Final = struct.pack(">i", _MASK) + _NULL_RACK
 _UINT16: Final = struct.Struct(">H").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
 _CONSUMER: Final = "consumer"
-_CLASSIC: Final = "classic"
 
 PartitionList = tuple[tuple[str, tuple[int, ...]], ...]
 """Partitions by topic, sorted by topic; the numbers in the order sent."""
@@ -88,8 +87,11 @@ class Assignment(Struct, frozen=True, cache_hash=True, array_like=True):
 @lru_cache(maxsize=_SETS)
 def partitions_in(given: Assignment) -> frozenset[Partition]:
     """Return the partitions of an assignment, as a set; none where it could not be read."""
-    listed = given.partitions or ()
-    return frozenset(chain.from_iterable(zip(repeat(topic), numbers) for topic, numbers in listed))
+    return frozenset(
+        chain.from_iterable(
+            zip(repeat(topic), numbers) for topic, numbers in given.partitions or ()
+        )
+    )
 
 
 UNTOLD: Final = MemberSubscription()
@@ -128,8 +130,12 @@ class GenerationMember(Struct, eq=False, array_like=True):
 
     def under(self, member_id: str, client_id: str | None, host: str | None) -> GenerationMember:
         """Return the same member after a restart."""
-        client_id, host = client_id or self.client_id, host or self.host
-        return replace(self, member_id=member_id, client_id=client_id, host=host)
+        return replace(
+            self,
+            member_id=member_id,
+            client_id=client_id or self.client_id,
+            host=host or self.host,
+        )
 
     def same_row(self, other: GenerationMember) -> bool:
         """Return whether a row of `members` would say the same of both."""
@@ -243,7 +249,7 @@ def _read(
     said, generation = read_subscription(subscription) if consumer else (UNTOLD, None)
     member = _member(
         one.member_id, one.instance_id, one.client_id, one.client_host,
-        one.rebalance_timeout_ms, one.session_timeout_ms, _CLASSIC,
+        one.rebalance_timeout_ms, one.session_timeout_ms, "classic",
         said, read_assignment(one.assignment) if consumer else NOT_GIVEN,
     )  # fmt: skip
     return member, generation
