@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 _OF_CLUSTER: Final = ("cluster",)
-_OF_GROUP: Final = ("cluster", "group")
 
 
 class MetricFamily(NamedTuple):
@@ -41,7 +40,7 @@ class MetricFamily(NamedTuple):
 
     name: str
     text: str
-    labels: tuple[str, ...] = _OF_GROUP
+    labels: tuple[str, ...] = ("cluster", "group")
 
 
 FAMILIES: Final = (
@@ -184,13 +183,13 @@ class LakeMetrics:
         """
         # A server answers each request in a thread of its own.
         with self._reading:
+            before, self._trouble = self._trouble, ""
             try:
                 self.read()
-                self._trouble = ""
             except RebalError as error:
-                if str(error) != self._trouble:
-                    say(str(error))
                 self._trouble = str(error)
+                if self._trouble != before:
+                    say(self._trouble)
             return _families(self._known.values(), readable=not self._trouble).values()
 
     def serve(self, listen: str) -> None:
@@ -209,7 +208,6 @@ class LakeMetrics:
         self.require_groups()
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
-        named = f"[{host}]" if ":" in host else host
         try:
             server, thread = start_http_server(port, host, registry)
         except UnicodeError:
@@ -218,6 +216,7 @@ class LakeMetrics:
             raise RebalError(
                 f"--listen {listen}: cannot listen there: {(error.strerror or str(error)).lower()}."
             ) from None
+        named = f"[{host}]" if ":" in host else host
         say(f"metrics of {self._lake} on http://{named}:{server.server_port}/metrics until Ctrl-C")
         thread.join()
 
@@ -328,9 +327,8 @@ def _add_scan(made: Samples, report: FleetReport) -> None:
         "unreadable_records": report.unread,
     }.items():
         _add(made, f"rebal_scan_{name}", of, value)
-    counts = report.counts
     for verdict in VERDICTS:
-        _add(made, "rebal_groups", (*of, verdict), counts.get(verdict, 0))
+        _add(made, "rebal_groups", (*of, verdict), report.counts.get(verdict, 0))
 
 
 def _add_group(made: Samples, group: FleetGroup, cluster: ClusterMetrics) -> None:

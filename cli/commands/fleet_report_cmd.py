@@ -79,7 +79,9 @@ def command(
     """
     if match is not None and group is not None:
         raise UsageError("--group is for one group: leave out --match.")
-    chosen = form or _by_ending(out)
+    chosen = form or ("text" if out is None else _ENDINGS.get(out.suffix.lower()))
+    if chosen is None:
+        raise UsageError(f"--out {out}: name the format with -o, or use .html or .json.")
     if sys.stderr.isatty():
         output.say(f"reading {folder} …")
     from rebal.cli.files import write_text
@@ -127,10 +129,3 @@ def _text(
     from rebal.cli.render.fleet.document import fleet_document
 
     return output.envelope("fleet", fleet_document(report, whole=group is not None), code, form)
-
-
-def _by_ending(out: Path | None) -> FleetFormat:
-    found = "text" if out is None else _ENDINGS.get(out.suffix.lower())
-    if found is None:
-        raise UsageError(f"--out {out}: name the format with -o, or use .html or .json.")
-    return found

@@ -37,8 +37,6 @@ _DECODED_AT_ONCE: Final = 1 << 16
 # Bytes of a key but for its version, which may differ in keys of one partition.
 _NAMED: Final = slice(2, 1 << 20)
 _LATEST_MS: Final = 253_402_300_799_999
-_NEVER: Final = np.iinfo(np.int64).max
-_SUMMED: Final = ("commits", "records")
 _NEWEST: Final = ("key", "value", "timestamp", "partition", "offset", "source")
 
 
@@ -86,13 +84,13 @@ def reduced(rows: pa.Table, partitions: pa.ChunkedArray) -> pa.Table:
     rows = rows.combine_chunks()
     codes: Ints = partitions.combine_chunks().dictionary_encode().indices.to_numpy()
     newest = _last_of_each(codes, pc.fill_null(rows["offset"], -1).to_numpy())
-    first_by = pc.fill_null(rows["first_record"], _NEVER).to_numpy()
+    first_by = pc.fill_null(rows["first_record"], np.iinfo(np.int64).max).to_numpy()
     first = len(rows) - 1 - _last_of_each(codes[::-1], -first_by[::-1])
     made = rows.take(pa.array(newest))
     for at, name in enumerate(rows.column_names):
         if name.startswith("first_"):
             made = made.set_column(at, rows.field(name), rows[name].take(pa.array(first)))
-        elif name in _SUMMED:
+        elif name in ("commits", "records"):
             summed = np.bincount(
                 codes, weights=pc.fill_null(rows[name], 0).to_numpy(), minlength=len(made)
             )
@@ -152,9 +150,8 @@ def _read(key: bytes, value: bytes | None, first_value: bytes | None) -> dict[st
 
 def _micros(milliseconds: int | None) -> int | None:
     """Return milliseconds since 1970 as microseconds; None for -1 and what no calendar holds."""
-    if milliseconds is None or not 0 <= milliseconds <= _LATEST_MS:
-        return None
-    return milliseconds * 1000
+    at = -1 if milliseconds is None else milliseconds
+    return at * 1000 if 0 <= at <= _LATEST_MS else None
 
 
 _ABOUT: Final = ("group_id", "topic", "topic_partition")

@@ -41,13 +41,13 @@ from rebal.inspectors.fleet.schemas import (
     STATES,
     TEXT,
     TIMELINE,
+    WAITING,
     in_columns,
     with_columns,
 )
 from rebal.inspectors.fleet.spark.tasks import cores_of, in_shares, shares_of
 from rebal.inspectors.fleet.timeline.facts import DISORDER
 from rebal.inspectors.fleet.timeline.group import FORM, Options, make_tables
-from rebal.inspectors.fleet.timeline.rows import WAITING
 
 NEWS: Final = pa.schema([one for one in RUNS if one.name not in ("size", "rows")])
 ABOUT: Final = pa.schema([one for one in STATES if one.name != "state"])
@@ -162,7 +162,6 @@ def choose(
 
 
 def _records_follow(news: pa.Table, state: pa.Table) -> pa.ChunkedArray:
-    """Return for each row whether its records come after all those in its group's state."""
     at = news["at"].cast(LONG)
     tests = (
         pc.equal(news["partition"], state["partition"]),
@@ -259,7 +258,6 @@ _READ: Final[Mapping[str, tuple[pa.Schema, Callable[[pa.Table], pa.Table] | None
         lambda states: pack(in_columns(states, TIMELINE)),
     ),
 }
-_GROUP: Final = pa.schema([("group_id", TEXT)])
 
 
 def tell(
@@ -301,7 +299,11 @@ def carry(pieces: Sequence[Piece], target: Target) -> Iterator[pa.RecordBatch]:
     """Write again the rows of pieces that stay, where others go; yield a report."""
     writer = PartWriter(target)
     for kind, path, _, staying, anew in pieces:
-        if anew or next(read_rows(target.place, path, _GROUP, ~staying), None) is not None:
+        if (
+            anew
+            or next(read_rows(target.place, path, pa.schema([("group_id", TEXT)]), ~staying), None)
+            is not None
+        ):
             writer.said.gone.add(path)
             for rows in read_rows(target.place, path, WRITTEN[kind].append(SCAN), staying):
                 writer.write(kind, rows)

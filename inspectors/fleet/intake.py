@@ -51,15 +51,16 @@ from rebal.inspectors.fleet.schemas import (
     in_columns,
     values_of,
 )
-from rebal.inspectors.fleet.sources.files import FilePart, share_out
 from rebal.inspectors.fleet.sources.requests import SYNCED, read_parts, read_syncs
 from rebal.inspectors.fleet.sources.source import (
     SKIPPED,
     SOURCE,
     TOPIC,
     UNREADABLE,
+    FilePart,
     RecordSource,
     error_row,
+    share_out,
 )
 from rebal.inspectors.fleet.spark.tasks import Say, cores_of, in_shares, in_tasks
 from rebal.inspectors.logs.lines import Zone
@@ -75,9 +76,6 @@ _FEW: Final = 10
 _MANY: Final = 100
 # Bytes of rows that a task sorts at once: more memory costs a new worker more than it saves.
 _HELD: Final = 16 << 20
-_BROKEN: Final = pa.schema(
-    [(name, ERRORS.field(name).type) for name in ("source", "offset", "value")]
-)
 
 REPEATED: Final = "REPEATED"
 HISTORY: Final = frozenset(KINDS) - frozenset(OFFSET_COMMITS)
@@ -267,7 +265,20 @@ def only_new(
         if rows["offset"].null_count:
             if known is None:
                 unplaced = pc.field("offset").is_null()
-                found = (read_rows(place, path, _BROKEN, unplaced) for path in broken)
+                found = (
+                    read_rows(
+                        place,
+                        path,
+                        pa.schema(
+                            [
+                                (name, ERRORS.field(name).type)
+                                for name in ("source", "offset", "value")
+                            ]
+                        ),
+                        unplaced,
+                    )
+                    for path in broken
+                )
                 known = {line for one in chain.from_iterable(found) for line in _hashed(one)}
             of = zip(rows["offset"].is_valid().to_pylist(), _hashed(rows), strict=True)
             rows = rows.filter(pa.array([placed or line not in known for placed, line in of]))

@@ -122,7 +122,7 @@ def run_scans(
 
 def _look(order: ScanOrder) -> RecordSource | None:
     """Look at the sources before Spark is started; return the one of records."""
-    from rebal.inspectors.fleet.sources.files import head_of, list_files
+    from rebal.inspectors.fleet.sources.source import head_of, list_files
 
     for log in (file for path in order.request_logs for file in list_files(path)):
         head_of(log)

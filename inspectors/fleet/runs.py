@@ -35,8 +35,6 @@ _RUN_ROWS: Final = 1024
 # As many runs become one that is no larger than one may be.
 _SHORT: Final = 8
 _CODEC: Final = "zstd"
-_BY: Final = [(name, "ascending") for name in ORDER]
-_TIMED: Final = ["at", "partition", "offset"]
 # Kafka's first release: no record is older.
 _EARLIEST: Final = int(datetime(2011, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 _Values = np.ndarray[Any, np.dtype[Any]]
@@ -78,7 +76,7 @@ class PackedRun(NamedTuple):
 def in_order(held: Sequence[pa.Table]) -> pa.Table:
     """Return all rows of these tables by group and in `ORDER`."""
     rows = pa.concat_tables(held, promote_options="default")
-    return rows.take(pc.sort_indices(rows, sort_keys=_BY))
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in ORDER]))
 
 
 def pack(rows: pa.Table) -> pa.Table:
@@ -180,7 +178,7 @@ def _settled(runs: list[PackedRun], span: tuple[int, int] | None) -> list[Packed
     """Return a group's runs with effective times where not all of their own are believed."""
     if not _is_doubtful(runs, span):
         return runs
-    tables = [run.rows().select(_TIMED) for run in runs]
+    tables = [run.rows().select(["at", "partition", "offset"]) for run in runs]
     times = effective_times(pa.concat_tables(tables), span)
     made, end = [], 0
     for run, rows in zip(runs, tables, strict=True):
@@ -256,7 +254,6 @@ def _starts(*columns: _Values) -> _Values:
 
 
 def _codes(rows: pa.Table, name: str = "group_id") -> _Values:
-    """Return a number for each value of a column of text."""
     return np.asarray(rows[name].combine_chunks().dictionary_encode().indices.fill_null(-1))
 
 

@@ -49,19 +49,13 @@ from rebal.inspectors.fleet.lake.run import Freed, Run, counted, remove
 from rebal.inspectors.fleet.lake.table import DataFile, find_small, may_hold, of_groups
 from rebal.inspectors.fleet.lake.writer import FOLDERS, REPORT_DDL, PartWriter, TaskReport
 from rebal.inspectors.fleet.manifest import Manifest, ReadLog
-from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, RUNS
+from rebal.inspectors.fleet.schemas import COMMIT_PARTS, GROUPS, MADE, RUNS
 from rebal.inspectors.fleet.sources.source import RecordSource
 from rebal.inspectors.fleet.spark.tasks import Say, in_shares, in_tasks
 from rebal.inspectors.fleet.timeline.group import Options
-from rebal.inspectors.fleet.timeline.rows import MADE
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 _COMMITS: Final = ("commits", "open_commit_groups")
-# Kinds that a scan writes whole: a row for each partition that has commits, or that brokers have.
-_REPLACED: Final = (*_COMMITS, "log_ends")
-# Kinds that are what was read: telling a group anew makes none of their rows again.
-_READ: Final = ("records", "requests", "broken")
-_DELETED: Final = pa.schema([GROUPS.field(name) for name in ("group_id", "deleted_at")])
 _SHARE: Final = 8
 # Request logs of earlier scans that a scan still knows.
 _LOGS: Final = 1000
@@ -153,8 +147,11 @@ def _write(now: _RunningScan, named: Collection[str]) -> None:
     choice = choose(now.news, now.states, now.totals.span, named)
     leaving = _leaving(now, choice)
     parts = now.totals.made.pop("commit_parts", [])
-    commits = _tell_commits(now, choice, leaving, parts)
-    work = (_tell(now, choice), commits, _carry(now, choice, leaving))
+    work = (
+        _tell(now, choice),
+        _tell_commits(now, choice, leaving, parts),
+        _carry(now, choice, leaving),
+    )
     # One job: none of the three waits for another's last task.
     now.totals.take(reduce(DataFrame.union, work).collect())
     with contextlib.suppress(LakeError):
@@ -191,14 +188,17 @@ def _leaving(now: _RunningScan, choice: GroupChoice) -> pa.Array:
     if now.run.retain is None or span is None:
         return NO_GROUPS
     since = span[1] - int(now.run.retain * 1_000_000)
-    groups = earlier_rows(now.run, "open_groups", _DELETED)
+    groups = earlier_rows(
+        now.run,
+        "open_groups",
+        pa.schema([GROUPS.field(name) for name in ("group_id", "deleted_at")]),
+    )
     old = groups.filter(pc.less(groups["deleted_at"].cast(pa.int64()), since))["group_id"]
     leaving = old.filter(pc.invert(pc.is_in(old, choice.groups))).combine_chunks()
     return leaving if len(leaving) * _SHARE >= len(groups) else NO_GROUPS
 
 
 def _write_log_ends(now: _RunningScan, brokers: ClusterReading) -> None:
-    """Write what the brokers said of partitions, instead of what they said before."""
     writer = PartWriter(now.run.target)
     writer.add(
         "log_ends",
@@ -231,11 +231,13 @@ def _carry(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFra
     run = now.run
     shares: list[list[Piece]] = []
     for kind, table in FOLDERS.items():
-        files = () if kind in _REPLACED else run.earlier(kind)
+        # Those that a scan writes whole: a row for each partition that brokers or commits have.
+        files = () if kind in (*_COMMITS, "log_ends") else run.earlier(kind)
         small = find_small(files)
         # Of a group that goes on the settled rows stay.
         told_again = choice.anew if kind in MADE else choice.groups
-        if kind in _READ:
+        # Telling a group anew makes no row again of what was read.
+        if kind in ("records", "requests", "broken"):
             told_again = NO_GROUPS
         # By what could not be read the next scan knows it again.
         gone = pa.concat_arrays([told_again, NO_GROUPS if table == "errors" else leaving])

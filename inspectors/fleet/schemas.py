@@ -1,12 +1,13 @@
-"""The pipeline's tables, and the rows between its stages: names, types, meaning.
+"""The pipeline's tables, and the rows between its stages: names, types, meaning; and `Rows`.
 
 What each column means stands in docs/fleet-tables.md. Times are UTC timestamps in microseconds,
 durations milliseconds (`_ms`), partition lists `[{topic, partitions}]` sorted by topic. A value
 that the sources could not show is null, never a guess. Rows of a table are sorted by their first
-columns, so the same input gives the same tables.
+columns, so the same input gives the same tables. `Rows` gathers those that the timeline makes, by
+name, and makes Arrow batches of them by the column.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -249,7 +250,7 @@ STATES: Final = pa.schema(
         ("unnamed", TEXTS),
     ]
 )
-"""A group's timeline as bytes, of this `form` (`timeline/state.py`; null: tell it anew); its last
+"""A group's timeline as bytes, of this `form` (`timeline/history.py`; null: tell it anew); its last
 record's place, and the time (microseconds since 1970) up to which its rows are final. `latest` is
 the latest timestamp of its records, of those that wait too; `recorded` is whether it has any,
 `unnamed` are ids of topics whose names no record told yet."""
@@ -305,3 +306,75 @@ def with_columns(rows: pa.Table, changed: Mapping[str, Any]) -> pa.Table:
     for name, column in changed.items():
         rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), column)
     return rows
+
+
+MADE: Final = ("groups", "members", "assignor_lists", "rebalances", "incidents", "errors")
+"""The tables that the timeline makes, all but `commits`."""
+_SCHEMAS: Final = {
+    **{name: TABLES[name] for name in MADE}, "states": STATES, "waiting": TIMELINE,
+}  # fmt: skip
+_NULLS: Final = {table: dict.fromkeys(schema.names) for table, schema in _SCHEMAS.items()}
+_AT_ONCE: Final = 16_384
+
+SETTLED: Final = ""
+OPEN: Final = "open_"
+"""How the kinds of rows begin that a later scan may replace: what is said of a group as of now."""
+WAITING: Final = f"{OPEN}waiting"
+"""The kind of rows that are given again to the next scan, after their group's state."""
+
+
+class Rows:
+    """Rows of one group after another waiting to be written, each column by its name.
+
+    Times are microseconds since 1970, partition lists `values.PartitionList`s; a column that is not
+    told is null. Rows are settled, or open, which is what is said of a group as if no row of it
+    were to come: `kind`, `SETTLED` or `OPEN`, says which follow.
+
+    All groups of a scan share it, and with it topics' names by their ids and `breaks`, which says
+    by partition where records may be missing. `unnamed` are ids of topics whose name was asked for
+    in vain.
+    """
+
+    def __init__(
+        self,
+        topic_names: Mapping[str, str] | None = None,
+        breaks: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        self.group_id: str | None = None
+        self.breaks = breaks or {}
+        self.unnamed: set[str] = set()
+        self._names = topic_names or {}
+        self.kind: str = SETTLED
+        self._held: dict[str, list[Any]] = {
+            kind + name: [] for kind in (SETTLED, OPEN) for name in _SCHEMAS
+        }
+
+    def add(self, table: str, **columns: Any) -> None:
+        """Add a row of `table`, of the present group unless `group_id` says another one."""
+        self._held[self.kind + table].append(
+            {**_NULLS[table], "group_id": self.group_id, **columns}.values()
+        )
+
+    def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all.
+
+        Rows that wait hold a record's bytes and do not gather.
+        """
+        for kind, rows in self._held.items():
+            if len(rows) >= (1 if rest or kind == WAITING else _AT_ONCE):
+                yield kind, _batch(kind.removeprefix(OPEN), rows)
+                rows.clear()
+
+    def topic(self, topic_id: str, learned: Mapping[str, str]) -> str:
+        """Return the name of the topic; its id where no record of the cluster or group has it."""
+        name = self._names.get(topic_id) or learned.get(topic_id)
+        if name is None:
+            self.unnamed.add(topic_id)
+        return name or topic_id
+
+
+def _batch(table: str, rows: Sequence[Iterable[Any]]) -> pa.RecordBatch:
+    schema = _SCHEMAS[table]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

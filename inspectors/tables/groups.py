@@ -38,22 +38,11 @@ from rebal.groups.model import (
 from rebal.inspectors.clock import micros, moment
 from rebal.inspectors.fleet.manifest import Manifest
 from rebal.inspectors.kafka.brokers import ClusterReading
-from rebal.inspectors.tables.history import ListSeen
-from rebal.inspectors.tables.reader import Row, Tables, by_group, named_rows, rows_of
+from rebal.inspectors.tables.reader import ListSeen, Row, Tables, by_group, named_rows, rows_of
 
 _SOURCES: Final = {source.value: source for source in Source}
 _STATES: Final = {state.value: state for state in GroupState}
 _TYPES: Final = {kind.value: kind for kind in GroupType}
-_GROUP: Final = (
-    "group_id",
-    "type",
-    "protocol_type",
-    "state",
-    "assignor",
-    "generation",
-    "assignment_epoch",
-    "last_seen",
-)
 _MEMBER: Final = (
     "group_id",
     "current",
@@ -164,7 +153,23 @@ class ScannedGroups:
             for topic_id, name in (self._brokers.topic_names if self._brokers else {}).items()
         }
         self._groups = {
-            row["group_id"]: row for row in named_rows(tables.read("groups", _GROUP, group))
+            row["group_id"]: row
+            for row in named_rows(
+                tables.read(
+                    "groups",
+                    (
+                        "group_id",
+                        "type",
+                        "protocol_type",
+                        "state",
+                        "assignor",
+                        "generation",
+                        "assignment_epoch",
+                        "last_seen",
+                    ),
+                    group,
+                )
+            )
         }
         self.names = sorted(self._groups)
 
@@ -227,9 +232,8 @@ def _cluster(manifest: Manifest) -> Cluster:
     cluster = manifest.brokers.cluster if manifest.brokers else Cluster()
     # Only brokers with this feature write records of KIP-848 groups; nothing tells its level.
     seen = any(k.startswith("CONSUMER_GROUP_") and n for k, n in manifest.records.items())
-    if seen and not cluster.features:
-        return replace(cluster, features={"group.version": 1})
-    return cluster
+    is_new = seen and not cluster.features
+    return replace(cluster, features={"group.version": 1}) if is_new else cluster
 
 
 def _member(
@@ -322,8 +326,6 @@ def _notes(
 # Records' times are the brokers', the time at which they were asked is the scanning machine's; in
 # microseconds.
 _CLOCKS: Final = 300_000_000
-_COMMIT: Final = ("group_id", "topic", "topic_partition", "committed_offset", "committed_at")
-_END: Final = ("topic", "topic_partition", "log_end_offset", "at")
 
 
 class GroupLag(Record, frozen=True, kw_only=True):
@@ -354,26 +356,28 @@ def read_lag(tables: Tables) -> dict[str, GroupLag]:
     Raises:
         TablesError: a table cannot be read.
     """
-    ends = _ends(tables)
+    until = tables.manifest.observed_until
+    newest = 0 if until is None else micros(until)
+    ends = {
+        (topic, partition): end
+        for topic, partition, end, at in rows_of(
+            tables.read("log_ends", ("topic", "topic_partition", "log_end_offset", "at"))
+        )
+        if newest <= at + _CLOCKS
+    }
     lags: dict[str, list[int | None]] = defaultdict(list)
     last: dict[str, int | None] = {}
-    for group_id, topic, partition, offset, at in rows_of(tables.read("commits", _COMMIT)):
+    for group_id, topic, partition, offset, at in rows_of(
+        tables.read(
+            "commits", ("group_id", "topic", "topic_partition", "committed_offset", "committed_at")
+        )
+    ):
         if offset is None:
             continue
         end = ends.get((topic, partition))
         lags[group_id].append(None if end is None or end < offset else end - offset)
         last[group_id] = max(filter(None, (at, last.get(group_id))), default=None)
     return {name: _sum(found, last[name]) for name, found in lags.items()}
-
-
-def _ends(tables: Tables) -> Mapping[tuple[str, int], int | None]:
-    until = tables.manifest.observed_until
-    last = 0 if until is None else micros(until)
-    return {
-        (topic, partition): end
-        for topic, partition, end, at in rows_of(tables.read("log_ends", _END))
-        if last <= at + _CLOCKS
-    }
 
 
 def _sum(lags: list[int | None], last: int | None) -> GroupLag:

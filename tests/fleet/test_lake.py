@@ -24,7 +24,7 @@ from rebal.inspectors.fleet.lake.store import open_store
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.lake.writer import STORED, PartWriter
 from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
-from rebal.inspectors.fleet.sources.files import list_files
+from rebal.inspectors.fleet.sources.source import list_files
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import failures
 from tests.fleet.tablefiles import change_document, last_scan, reported

@@ -22,7 +22,7 @@ from rebal.inspectors.fleet.lake.place import LakeError, LakePlace, find_place
 from rebal.inspectors.fleet.lake.run import compact
 from rebal.inspectors.fleet.lake.table import DataFile, LakeTable
 from rebal.inspectors.fleet.sources.captured import find_files
-from rebal.inspectors.fleet.sources.files import blocks, share_out
+from rebal.inspectors.fleet.sources.source import blocks, share_out
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, read_tables, run_rebal, script
 from tests.fleet.stores import STORES, Store

@@ -16,8 +16,7 @@ from rebal.cli.fleet import FleetReport, make_fleet_report
 from rebal.cli.render.fleet.page import INLINE, fleet_html, group_html
 from rebal.cli.render.fleet.timeline import MOST_LANES, kind_of, lanes_of
 from rebal.cli.render.fleet.words import INCIDENTS, VERDICTS
-from rebal.inspectors.tables.history import ListSeen, read_history
-from rebal.inspectors.tables.reader import open_tables
+from rebal.inspectors.tables.reader import ListSeen, open_tables, read_history
 from tests.fleet.browser import Browser, why_none
 from tests.fleet.synthetic import fleet, group_named, hostile_fleet
 from tests.fleet.tablefiles import AT, write_tables

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rebal.cli import app
-from rebal.cli.trend import NoTrend, Trend, trend_of
-from rebal.inspectors.tables.history import GroupHistory, RebalanceRow, ScanStanding
+from rebal.cli.fleet import NoTrend, Trend, trend_of
+from rebal.inspectors.tables.reader import GroupHistory, RebalanceRow, ScanStanding
 from tests.documents import checked
 from tests.fleet.conftest import report_lines
 from tests.fleet.synthetic import fleet

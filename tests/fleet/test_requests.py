@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.fleet.manifest import ReadLog
-from rebal.inspectors.fleet.sources import files as request_files
-from rebal.inspectors.fleet.sources.files import FilePart, TextBlock, blocks, share_out
+from rebal.inspectors.fleet.sources import source as request_files
 from rebal.inspectors.fleet.sources.requests import read_parts
+from rebal.inspectors.fleet.sources.source import FilePart, TextBlock, blocks, share_out
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.logs.requests.lines import Request
 from tests.fleet.conftest import REQUEST_LOG, lines_in

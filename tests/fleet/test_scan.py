@@ -24,8 +24,7 @@ from rebal.inspectors.fleet.sources import captured as captured_source
 from rebal.inspectors.fleet.sources.source import RecordSource
 from rebal.inspectors.fleet.spark.tasks import in_tasks
 from rebal.inspectors.kafka.brokers import ClusterReading
-from rebal.inspectors.tables.history import read_history
-from rebal.inspectors.tables.reader import open_tables
+from rebal.inspectors.tables.reader import open_tables, read_history
 from tests.fleet.conftest import (
     OFFSETS,
     REQUEST_LOG,

@@ -31,7 +31,8 @@ from rebal.inspectors.fleet.intake import check_records, check_request_logs
 from rebal.inspectors.fleet.job import ScanOrder, run_scan
 from rebal.inspectors.fleet.lake.place import find_place
 from rebal.inspectors.fleet.sources import captured as captured_source
-from rebal.inspectors.fleet.sources import files, kafka
+from rebal.inspectors.fleet.sources import kafka
+from rebal.inspectors.fleet.sources import source as files
 from rebal.inspectors.fleet.sources.captured import (
     find_files,
     read_files,
@@ -39,7 +40,6 @@ from rebal.inspectors.fleet.sources.captured import (
     read_parts,
     shaped,
 )
-from rebal.inspectors.fleet.sources.files import FilePart, share_out
 from rebal.inspectors.fleet.sources.kafka import (
     PartitionRange,
     carried,
@@ -47,7 +47,7 @@ from rebal.inspectors.fleet.sources.kafka import (
     share_ranges,
 )
 from rebal.inspectors.fleet.sources.segments import find_segments
-from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC
+from rebal.inspectors.fleet.sources.source import SKIPPED, SOURCE, TOPIC, FilePart, share_out
 
 LINE = b'{"key":"AAI=","value":null,"partition":0,"offset":1,"timestamp":1}\n'
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40

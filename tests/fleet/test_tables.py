@@ -19,8 +19,7 @@ from rebal.inspectors.fleet.lake.run import new_run
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.kafka.brokers import ClusterReading
 from rebal.inspectors.tables.groups import read_snapshots
-from rebal.inspectors.tables.history import read_history
-from rebal.inspectors.tables.reader import open_tables, rows_of
+from rebal.inspectors.tables.reader import open_tables, read_history, rows_of
 from tests.fleet.synthetic import fleet, group_named
 from tests.fleet.tablefiles import AT, change_document, files_in, write_tables
 

@@ -26,7 +26,8 @@ from rebal.groups.wire.offsets_topic import (
     GroupMetadataMember,
     decode_group_metadata,
 )
-from rebal.inspectors.fleet.timeline import rows as timeline_rows
+from rebal.inspectors.fleet import schemas as timeline_rows
+from rebal.inspectors.fleet.schemas import Rows
 from rebal.inspectors.fleet.timeline.facts import unpack_request
 from rebal.inspectors.fleet.timeline.group import (
     Options,
@@ -36,8 +37,7 @@ from rebal.inspectors.fleet.timeline.group import (
     finish,
     make_tables,
 )
-from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import SCHEMA, TimelineState, decode, encode
+from rebal.inspectors.fleet.timeline.history import SCHEMA, TimelineState, decode, encode
 from rebal.inspectors.fleet.timeline.values import (
     NOT_GIVEN,
     MemberSubscription,

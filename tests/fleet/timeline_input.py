@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.runs import effective_times
-from rebal.inspectors.fleet.schemas import TABLES, TIMELINE
+from rebal.inspectors.fleet.schemas import MADE, OPEN, TABLES, TIMELINE, WAITING
 from rebal.inspectors.fleet.sources.requests import RequestLines
 from rebal.inspectors.fleet.timeline.facts import DISORDER, pack_request, unpack_request
 from rebal.inspectors.fleet.timeline.group import Options, TimelineRow, make_tables
-from rebal.inspectors.fleet.timeline.rows import MADE, OPEN, WAITING
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import Request
 from tests.fleet.conftest import lines_in

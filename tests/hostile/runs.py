@@ -31,8 +31,8 @@ from rebal.inspectors import files
 from rebal.inspectors.connection import auth, settings
 from rebal.inspectors.fleet import job
 from rebal.inspectors.fleet.lake import run as lake_run
-from rebal.inspectors.fleet.sources.files import blocks, share_out
 from rebal.inspectors.fleet.sources.segments import read_partition
+from rebal.inspectors.fleet.sources.source import blocks, share_out
 from rebal.inspectors.fleet.spark.session import SparkError
 from tests.hostile.ground import KINDS, LAKE, SECRET, WAYS, WrongBroker, make_ground
 

@@ -6,13 +6,12 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType
 
-from rebal.cli.fleet import GONE, FleetGroup, FleetReport
+from rebal.cli.fleet import GONE, FleetGroup, FleetReport, NoTrend, Trend
 from rebal.cli.render.documents import Document, document_of
 from rebal.cli.render.fleet.words import trend_text
-from rebal.cli.trend import NoTrend, Trend
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment
-from rebal.inspectors.tables.history import ListSeen, RebalanceRow
+from rebal.inspectors.tables.reader import ListSeen, RebalanceRow
 from rebal.planner.readiness import Blocker, MissingEvidence, Outlay, Readiness
 
 _T = TypeVar("_T", bound="_Trend")
@@ -162,11 +161,9 @@ def _trend(kind: type[_T], trend: Trend | NoTrend | None, report: FleetReport) -
 
 
 def _no_trend(group: FleetGroup) -> str | None:
-    if isinstance(group.trend, Trend):
-        return None
-    if group.trend is not None:
-        return group.trend.why
-    return "deleted" if group.verdict == GONE else "no earlier scan"
+    if group.trend is None:
+        return "deleted" if group.verdict == GONE else "no earlier scan"
+    return group.trend.why if isinstance(group.trend, NoTrend) else None
 
 
 def _group(group: FleetGroup, report: FleetReport, whole: bool) -> _Group:

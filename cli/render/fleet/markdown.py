@@ -39,10 +39,8 @@ def fleet_markdown(report: FleetReport, code: int, now: datetime) -> str:
 
 
 def _lines(report: FleetReport, code: int, now: datetime) -> Iterator[str]:
-    yield f"# Fleet: {verdicts_text(report)}"
-    yield ""
-    yield f"{age_text(report, now)} (exit code {code}). Goal: {_text(report.to)}."
-    yield ""
+    yield from (f"# Fleet: {verdicts_text(report)}", "")
+    yield from (f"{age_text(report, now)} (exit code {code}). Goal: {_text(report.to)}.", "")
     yield f"{_text(trend_text(report))}."
     sources = ", ".join(report.manifest.sources)
     yield f"Read from {_text(report.lake.text)}{f' ({_text(sources)})' if sources else ''}."

@@ -53,15 +53,6 @@ from rebal.cli.render.fleet.words import (
 from rebal.planner.rules import rules
 
 INLINE: Final = 100
-_JOINED: Final = "\N{NO-BREAK SPACE}"
-_MEANING: Final = {
-    "ready": "the next step can start",
-    "held": "a member must be back first",
-    "blocked": "something must be done first",
-    "unproven": "evidence is missing",
-    "done": "nothing is left to do",
-    "gone": "deleted",
-}
 
 
 def fleet_html(report: FleetReport, now: datetime) -> str:
@@ -71,7 +62,14 @@ def fleet_html(report: FleetReport, now: datetime) -> str:
         now=now,
         style=_source("page.css"),
         script=_source("page.js"),
-        meanings=_MEANING,
+        meanings={
+            "ready": "the next step can start",
+            "held": "a member must be back first",
+            "blocked": "something must be done first",
+            "unproven": "evidence is missing",
+            "done": "nothing is left to do",
+            "gone": "deleted",
+        },
         terms={
             **plan_terms(report.groups, protocols=True),
             **incident_terms(report.groups),
@@ -151,9 +149,12 @@ def _costs(group: FleetGroup) -> str:
     if ready is None or ready.outlay is None:
         return "its cost is not known"
     said = f"costs {cost_text(group)}{' partition-s' if ready.outlay.unit == 'partition' else ''}"
-    if ready.pays_back is None:
-        return said
-    return f"{said}, paid back in {hours_text(ready.pays_back).replace(' ', _JOINED)}"
+    back = (
+        None
+        if ready.pays_back is None
+        else hours_text(ready.pays_back).replace(" ", "\N{NO-BREAK SPACE}")
+    )
+    return said if back is None else f"{said}, paid back in {back}"
 
 
 def _is_hurt(group: FleetGroup) -> bool:

@@ -46,7 +46,7 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import option, rebal
 from rebal.inspectors.clock import moment
-from rebal.inspectors.tables.history import ListSeen, RebalanceRow
+from rebal.inspectors.tables.reader import ListSeen, RebalanceRow
 from rebal.planner.commands import COOPERATIVE
 from rebal.planner.plan import Verdict
 from rebal.planner.rules import rules
@@ -61,10 +61,8 @@ _STYLES: Final = {
     Verdict.UNPROVEN.value: "bold yellow",
     GONE: "dim",
 }
-_LABELS: Final = {"blocked by": "bold red", "later step": "red", "cannot tell": "bold yellow"}
 # Columns that are left out where no group has a value.
 _SPARED: Final = ("TREND", "EXTRAPOLATED")
-_NOTHING: Final = frozenset({"", "·", "0"})
 
 
 def fleet_view(
@@ -98,10 +96,8 @@ def fleet_view(
 def _lists(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
     first = report.to_take
     if first:
-        yield Text("")
-        yield Text(_first(len(first), "take first"), style="bold")
-        yield _table(first[:MOST], verdict=False)
-        yield _terms(first[:MOST], wide)
+        yield from (Text(""), Text(_first(len(first), "take first"), style="bold"))
+        yield from (_table(first[:MOST], verdict=False), _terms(first[:MOST], wide))
 
 
 def _table(groups: Sequence[FleetGroup], *, verdict: bool = True) -> FittingTable:
@@ -114,16 +110,13 @@ def _terms(groups: Iterable[FleetGroup], wide: bool) -> Text:
 
 def _changes(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
     rows = change_rows(report)
-    if not rows or report.earlier is None:
-        return
-    yield Text("")
-    yield Text(
-        _first(len(rows), f"compared with scan {report.earlier.run}", every=wide), style="bold"
-    )
-    yield plain_table(
-        CHANGE_COLUMNS, rows[: None if wide else MOST], () if report.baseline else ("VERDICT",)
-    )
-    yield Text(f"({MEANING})", style="dim")
+    if rows and report.earlier is not None:
+        head = _first(len(rows), f"compared with scan {report.earlier.run}", every=wide)
+        yield from (Text(""), Text(head, style="bold"))
+        yield plain_table(
+            CHANGE_COLUMNS, rows[: None if wide else MOST], () if report.baseline else ("VERDICT",)
+        )
+        yield Text(f"({MEANING})", style="dim")
 
 
 def _row(group: FleetGroup) -> tuple[str | Text, ...]:
@@ -143,19 +136,30 @@ def _rules(report: FleetReport) -> Iterator[tuple[str | Text, RenderableType]]:
     yield from _held(report.to_hold)
     for label, met in rules_met(report.groups).items():
         said = (f"{r} in {count(number, 'group')}: {rules()[r].title}" for r, number in met.items())
-        yield from labelled(Text(label, style=_LABELS[label]), said)
+        yield from labelled(
+            Text(
+                label,
+                style={"blocked by": "bold red", "later step": "red", "cannot tell": "bold yellow"}[
+                    label
+                ],
+            ),
+            said,
+        )
 
 
 def _suffering(report: FleetReport, wide: bool) -> Iterator[RenderableType]:
     worst = report.worst
     if not worst:
         return
-    yield Text("")
-    yield Text(_first(len(worst), "worst off now"), style="bold")
+    yield from (Text(""), Text(_first(len(worst), "worst off now"), style="bold"))
     shown = worst[:MOST]
     rows = [_worst_row(group) for group in shown]
     found = zip((column.header for column in WORST_COLUMNS), *rows, strict=True)
-    empty = [head for head, *cells in found if head in _SPARED and _NOTHING.issuperset(cells)]
+    empty = [
+        head
+        for head, *cells in found
+        if head in _SPARED and frozenset({"", "·", "0"}).issuperset(cells)
+    ]
     yield plain_table(WORST_COLUMNS, rows, empty)
     rates = RATES if wide else {"downtime/h": RATES["downtime/h"]}
     yield Text(f"({terms_text({**incident_terms(shown), **rates})})", style="dim")
@@ -194,12 +198,9 @@ def _first(number: int, what: str, *, every: bool = False) -> str:
 def _whole(
     report: FleetReport, group: FleetGroup, now: datetime, wide: bool
 ) -> Iterator[RenderableType]:
-    yield Text("")
-    yield _table([group])
+    yield from (Text(""), _table([group]))
     yield from group_view(group, report, now=now, wide=wide)
-    yield Text("")
-    yield Text("next:", style="bold")
-    yield to_paste(plan_command(group, report))
+    yield from (Text(""), Text("next:", style="bold"), to_paste(plan_command(group, report)))
 
 
 _T = TypeVar("_T")
@@ -251,8 +252,7 @@ def group_view(
         ]
         rows += [(Text("held", style="bold yellow"), one) for one in ready.held]
     trend = group_trend_text(group, report)
-    if trend:
-        rows.append(("trend", trend))
+    rows += [("trend", trend)] if trend else []
     rows.append(
         (
             "metrics",

@@ -13,7 +13,7 @@ from rebal.cli.output import escape
 from rebal.cli.render.fleet.words import time_text
 from rebal.cli.render.text import cut
 from rebal.groups.model import Tri
-from rebal.inspectors.tables.history import GroupHistory, ListSeen, RebalanceRow
+from rebal.inspectors.tables.reader import GroupHistory, ListSeen, RebalanceRow
 from rebal.planner.clients import cooperative
 
 MOST_LANES: Final = 12
@@ -31,15 +31,11 @@ _TICKS: Final = 6
 _CHAR: Final = 6.6
 
 
+_BARS_SAY: Final = {"eager": "stopped partitions", "coop": "stopped none", "failed": "failed"}
 _SORTS: Final = {
     frozenset({Tri.YES}): "coop",
     frozenset({Tri.NO}): "eager",
     frozenset({Tri.YES, Tri.NO}): "both",
-}
-_BARS_SAY: Final = {
-    "eager": "stopped partitions",
-    "coop": "stopped none",
-    "failed": "failed",
 }
 
 

@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rebal.cli.fleet import GONE, FleetGroup, FleetReport
+from rebal.cli.fleet import CHANGES, GONE, FleetGroup, FleetReport, Measure, NoTrend, Trend
 from rebal.cli.output import escape
 from rebal.cli.render.plans.parts import before_text
 from rebal.cli.render.text import Column, count, span_text
-from rebal.cli.trend import CHANGES, Measure, NoTrend, Trend
 from rebal.groups.commands import Command
 from rebal.groups.model import RebalanceProtocol
 from rebal.inspectors.clock import moment
@@ -195,10 +194,9 @@ def age_text(report: FleetReport, now: datetime) -> str:
         if until - since < _LONG_ENOUGH:
             said += ", from which rates an hour are extrapolated"
     if report.manifest.breaks:
-        partitions = count(len(report.manifest.breaks), "partition")
         said += (
-            f"; of {partitions} the log cleaner removed records between two scans, and the "
-            "rebalances in them are not known"
+            f"; of {count(len(report.manifest.breaks), 'partition')} the log cleaner removed "
+            "records between two scans, and the rebalances in them are not known"
         )
     if report.unread:
         said += (
@@ -229,12 +227,9 @@ def path_name(group: FleetGroup) -> str:
 
 def path_text(group: FleetGroup) -> str:
     """Return the path, with the next step and the number of steps."""
-    if group.readiness is None:
-        return ""
-    number, path = group.readiness.plan.next_step, path_name(group)
-    if number is None or not group.readiness.steps:
-        return path
-    return f"{path}, {number} of {group.readiness.steps}"
+    ready, path = group.readiness, path_name(group)
+    number = None if ready is None or not ready.steps else ready.plan.next_step
+    return path if ready is None or number is None else f"{path}, {number} of {ready.steps}"
 
 
 def number_text(value: float | None) -> str:
@@ -259,16 +254,14 @@ def cost_text(group: FleetGroup) -> str:
 
 def costs_are(report: FleetReport) -> str:
     """Return a note on the costs: rehearsed for each plan, or estimated for some."""
-    number = report.estimated
-    but = f", but of {count(number, 'group')} only estimated (~): see --group NAME"
-    return f"costs are those of each group's own plan{but if number else ''}"
+    but = f", but of {count(report.estimated, 'group')} only estimated (~): see --group NAME"
+    return f"costs are those of each group's own plan{but if report.estimated else ''}"
 
 
 def extrapolated_text(seconds: float | None) -> str:
     """Return `extrapolated from 2 min` for a rate per hour of less than an hour; else nothing."""
-    if seconds is None or seconds >= _LONG_ENOUGH.total_seconds():
-        return ""
-    return f"extrapolated from {span_text(timedelta(seconds=seconds))}"
+    seen = _LONG_ENOUGH if seconds is None else timedelta(seconds=seconds)
+    return "" if seen >= _LONG_ENOUGH else f"extrapolated from {span_text(seen)}"
 
 
 def hours_text(hours: float) -> str:
@@ -305,7 +298,6 @@ def hindrance_text(group: FleetGroup) -> str:
     if ready is None:
         at = moment(group.history.deleted_at)
         return f"deleted {at:%Y-%m-%d %H:%MZ}" if at is not None else "deleted"
-    number = ready.plan.next_step or 0
     by_step: dict[int, dict[str, None]] = {}
     said = [(one.before_step or 0, one.rule) for one in (*ready.blockers, *ready.later)]
     down = f"down: {', '.join(group.history.down)}" if ready.held and group.history.down else ""
@@ -313,7 +305,8 @@ def hindrance_text(group: FleetGroup) -> str:
     if not said and ready.plan.verdict in (Verdict.BLOCKED, Verdict.UNPROVEN):
         return "see its plan"
     for step, rule in said:
-        by_step.setdefault(step if step > number else 0, {})[rule] = None
+        is_later = step > (ready.plan.next_step or 0)
+        by_step.setdefault(step if is_later else 0, {})[rule] = None
     texts = (
         before_text(step or None, ready.steps) + ", ".join(found)
         for step, found in sorted(by_step.items())

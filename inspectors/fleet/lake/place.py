@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 _SAME: Final = {"s3a": "s3", "gcs": "gs", "abfs": "abfss", "az": "abfss"}
-_DELTA: Final = ("deltalake", "_internal", "pyo3_runtime")
-_STORES: Final = ("file", "s3", "abfss", "gs", "hdfs")
 _LONGEST: Final = 300
 _REQUEST: Final = "Error performing [A-Z]+ (?:http|REDACTED)"
 _CHAIN: Final = re.compile(rf"↳|^Generic \w+ error: |: {_REQUEST}")
@@ -38,8 +35,6 @@ _ENDS: Final = re.compile(r"\n|: ")
 _ANSWER: Final = re.compile(r"<\?xml|<Error|\{\"error")
 _LEFT_OUT: Final = re.compile(rf"\s*at |{_REQUEST}|\d+, retry_timeout|\d+s +- ")
 _JAVA: Final = re.compile(r"^(?:\w+\.)+\w+Exception:? ")
-_CODE: Final = re.compile(r"<Code>(\w+)</Code>")
-_MESSAGE: Final = re.compile(r"<Message>([^<\n]+?)\.?[<\n]")
 _HOST: Final = re.compile(r"(https?://)(?:[^/\s]*@)?([^/\s]+)")
 # What stands before a host; a secret key may have a / in it.
 _LOGIN: Final = re.compile(r"//(?:[^/]*|[^/@]*:(?!\d+/)[^/]*/.*)@")
@@ -76,9 +71,8 @@ class LakePlace:
     @property
     def url(self) -> str:
         """The address as delta-rs takes it."""
-        if self.folder is not None:
-            return str(self.folder)
-        return f"{self._scheme}:{self.text.split(':', 1)[1]}".rstrip("/")
+        in_store = f"{self._scheme}:{self.text.partition(':')[2]}".rstrip("/")
+        return in_store if self.folder is None else str(self.folder)
 
     def table(self, name: str) -> str:
         """Return the address of one of its tables."""
@@ -113,7 +107,11 @@ class LakePlace:
         except BaseException as error:
             # A folder needs no delta-rs, so its errors are told by where they come from.
             known = isinstance(error, (ArrowException, OSError, UnicodeDecodeError))
-            if not known and type(error).__module__.split(".")[0] not in _DELTA:
+            if not known and type(error).__module__.split(".")[0] not in (
+                "deltalake",
+                "_internal",
+                "pyo3_runtime",
+            ):
                 raise
             raise LakeError(f"{self}: {_reason(error)}.") from None
 
@@ -165,7 +163,7 @@ def find_place(text: str, options: Mapping[str, str] | None = None) -> LakePlace
     plain = re.split("[?#]", text, maxsplit=1)[0]
     if made._scheme != "abfss":
         plain = _LOGIN.sub("//", plain)
-    if made._scheme not in _STORES:
+    if made._scheme not in ("file", "s3", "abfss", "gs", "hdfs"):
         raise LakeError(
             f"{plain}: no lake can be there; name a folder, or a URL that begins with s3://, "
             "abfss://, gs:// or hdfs://."
@@ -196,7 +194,7 @@ def _reason(error: BaseException) -> str:
         return f"the store says: {error.strerror}"
     if isinstance(error, UnicodeDecodeError):
         return "the name of a file there is not UTF-8; rename it"
-    text = _STACK.split(_COLOURS.sub("", str(error)), maxsplit=1)[0]
+    text = _STACK.split(re.sub(r"\x1b\[[0-9;]*m", "", str(error)), maxsplit=1)[0]
     said = _causes(text) if _CHAIN.search(text) else _pieces(text)
     reason = ": ".join(said or [type(error).__name__])
     return f"the store says: {reason if len(reason) <= _LONGEST else reason[:_LONGEST] + ' …'}"
@@ -209,7 +207,8 @@ def _causes(text: str) -> list[str]:
         for line in _pieces(_ANSWER.split(text, maxsplit=1)[0])[1:]
         if not _LEFT_OUT.match(line)
     ]
-    said += [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
+    told = (r"<Code>(\w+)</Code>", r"<Message>([^<\n]+?)\.?[<\n]")
+    said += [found[1] for found in (re.search(one, text) for one in told) if found]
     host = _HOST.search(text)
     return [*said[:-1], f"{said[-1]} ({host[1]}{host[2]})"] if said and host else said
 

@@ -164,7 +164,6 @@ class Run:
 
     @cached_property
     def _of_last(self) -> Mapping[str, tuple[DataFile, ...]]:
-        """The files of the cluster's last finished scan, by table."""
         entries = defaultdict(TableEntry, {**self._last.tables, **self._last.inputs})
         return {
             name: self._table(name).files(self.cluster, entries[name].version) for name in STORED
@@ -192,9 +191,10 @@ def new_run(place: LakePlace, cluster: str, *, full: bool, retain: float | None 
     place.probe(token_of(cluster, 0))
     scans = Scans(place)
     tables = [LakeTable(place, name, columns_of(name)) for name in STORED]
-    last = scans.create(cluster)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        number = 1 + max(last, *pool.map(partial(LakeTable.create, cluster=cluster), tables))
+        number = 1 + max(
+            scans.create(cluster), *pool.map(partial(LakeTable.create, cluster=cluster), tables)
+        )
     return Run(place, cluster, number, scans.of(cluster), full=full, retain=retain)
 
 

@@ -43,10 +43,6 @@ SCHEMA: Final = pa.schema(
 """`versions` and `rows` are by table, `offsets` the last ones read by partition of
 `__consumer_offsets`; `folders` are those that the scan made in the tables, and `document` is the
 whole manifest as JSON."""
-_DOCUMENTS: Final = pa.schema([SCHEMA.field(name) for name in ("scan_id", "document")])
-_ROW: Final = pa.schema(
-    [SCHEMA.field(name) for name in ("scan_id", "finished_at", "versions", "folders")]
-)
 LEAST: Final = 2
 """Scans of a cluster that stay in any case: the one before the last may be read at this moment."""
 _SHARE: Final = 8
@@ -98,7 +94,11 @@ class Finished:
         """
         # The last file is named by the last scan.
         for one in reversed(self.files):
-            for rows in read_rows(self._place, f"{SCANS}/{one.path}", _DOCUMENTS):
+            for rows in read_rows(
+                self._place,
+                f"{SCANS}/{one.path}",
+                pa.schema([SCHEMA.field(name) for name in ("scan_id", "document")]),
+            ):
                 numbers = rows["scan_id"].to_pylist()
                 if number in numbers:
                     return load_manifest(
@@ -148,12 +148,11 @@ class Scans(LakeTable):
             {name: one.version for name, one in _entries(manifest).items()},
             (token,),
         )
-        rows = (*found.rows, row)
-        gone = expired(rows, manifest.retain, manifest.finished_at)
-        if len(gone) * _SHARE < len(rows):
+        gone = expired((*found.rows, row), manifest.retain, manifest.finished_at)
+        if len(gone) * _SHARE <= len(found.rows):
             gone = ()
-        made, dropped = (row, _written(manifest, row)), {one.number for one in gone}
-        after = self._exchange(found, token, dropped, made)
+        dropped = {one.number for one in gone}
+        after = self._exchange(found, token, dropped, (row, _written(manifest, row)))
         # Rows may have been dropped at the same moment.
         if after.rows[-1:] != (row,):
             raise lost(self._place, manifest.cluster)
@@ -181,8 +180,7 @@ class Scans(LakeTable):
         written = self._write(
             token, chain(self._without(again, gone), (table for _, table in made))
         )
-        rows = [row for row in found.rows if row.number not in gone]
-        rows += (row for row, _ in made)
+        rows = [*(row for row in found.rows if row.number not in gone), *(row for row, _ in made)]
         number = rows[-1].number if made else None
         after = Finished(
             self._place,
@@ -211,7 +209,15 @@ class Scans(LakeTable):
 
 
 def _rows(place: LakePlace, file: DataFile) -> tuple[ScanRow, ...]:
-    found = pa.concat_tables(read_rows(place, f"{SCANS}/{file.path}", _ROW))
+    found = pa.concat_tables(
+        read_rows(
+            place,
+            f"{SCANS}/{file.path}",
+            pa.schema(
+                [SCHEMA.field(name) for name in ("scan_id", "finished_at", "versions", "folders")]
+            ),
+        )
+    )
     # A time that becomes a datetime imports pandas.
     times = map(moment, found["finished_at"].cast(pa.int64()).to_pylist())
     return tuple(

@@ -44,13 +44,8 @@ _PAUSE: Final = 0.1
 CHECKPOINT: Final = 10
 """Commits after which the table's log is summed up: who opens it reads no more of them."""
 _ROWS: Final = 4096
-_LARGE: Final = {"rows", "document"}
 # Rows of a batch, and of one with large values: a run may have a megabyte.
 _FEW: Final = 64
-_SETTINGS: Final = {
-    "delta.enableDeletionVectors": "false",
-    "delta.logRetentionDuration": "interval 3650 days",
-}
 
 
 class DataFile(NamedTuple):
@@ -93,7 +88,10 @@ class LakeTable:
                 Schema.from_arrow(self._schema),
                 mode="ignore",
                 partition_by=[CLUSTER],
-                configuration=dict(_SETTINGS),
+                configuration={
+                    "delta.enableDeletionVectors": "false",
+                    "delta.logRetentionDuration": "interval 3650 days",
+                },
                 storage_options=options,
             )
         table = self._open(None)
@@ -286,7 +284,7 @@ def read_rows(
     Raises:
         LakeError: the store does not give the file.
     """
-    at_once = _ROWS if _LARGE.isdisjoint(columns.names) else _FEW
+    at_once = _ROWS if {"rows", "document"}.isdisjoint(columns.names) else _FEW
     with place.errors():
         if wanted is None:
             with place.files().open_input_file(path) as opened:

@@ -20,13 +20,10 @@ from msgspec import Struct, field
 from rebal.inspectors.fleet.lake.place import LakePlace
 from rebal.inspectors.fleet.lake.table import SMALL, DataFile
 from rebal.inspectors.fleet.runs import joined
-from rebal.inspectors.fleet.schemas import INPUTS, LONG, SCAN, TABLES
-from rebal.inspectors.fleet.timeline.rows import MADE, OPEN
+from rebal.inspectors.fleet.schemas import INPUTS, LONG, MADE, OPEN, SCAN, TABLES
 
 REPORT: Final = pa.schema([("report", pa.binary())])
 REPORT_DDL: Final = "report binary"
-# What a report counts, or lists, by the names of things.
-_BY_KEY: Final = ("made", "skipped", "records", "lines", "stretches", "offsets")
 
 
 class TaskReport(Struct, omit_defaults=True, array_like=True):
@@ -87,7 +84,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
         """Add rows of `REPORT`."""
         for row in reports:
             one = msgspec.msgpack.decode(row["report"], type=TaskReport)
-            for name in _BY_KEY:
+            for name in ("made", "skipped", "records", "lines", "stretches", "offsets"):
                 found = getattr(self, name)
                 for key, more in getattr(one, name).items():
                     found[key] = found[key] + more if key in found else more
@@ -125,8 +122,6 @@ SORTED: Final = (*RUN_KINDS, "states")
 """Kinds of which a later scan reads some groups alone: a file's rows are sorted by group."""
 # Rows of a row group of those.
 _FEW: Final = 64
-# Kinds whose short runs are put together.
-_JOINED: Final = ("records", "requests")
 _BY: Final = ("group_id", "kind", "partition", "offset", "at")
 # Bytes that a task holds; more are another file.
 _HELD: Final = SMALL
@@ -184,7 +179,7 @@ class PartWriter:
         if kind in SORTED:
             keys = [(name, "ascending") for name in _BY if name in WRITTEN[kind].names]
             rows = rows.sort_by(keys)
-            if kind in _JOINED:
+            if kind in ("records", "requests"):
                 rows = self._numbered(joined(rows).sort_by(keys))
         made = self.said.made.setdefault(kind, [])
         folder = f"{FOLDERS[kind]}/{self._target.token}"
@@ -214,7 +209,6 @@ def _write_rows(rows: pa.Table, kind: str, out: pa.NativeFile) -> None:
 
 
 def _bounds(rows: pa.Table) -> tuple[str | None, str | None]:
-    """Return the first and the last name of a group; None where no row has one."""
     if "group_id" not in rows.column_names:
         return None, None
     found = pc.min_max(rows["group_id"]).as_py()

@@ -20,8 +20,14 @@ import pyarrow.parquet as pq
 from rebal.groups.errors import DocumentError
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TEXT, TIME
-from rebal.inspectors.fleet.sources.files import (
+from rebal.inspectors.fleet.sources.source import (
+    SKIPPED,
+    SOURCE,
+    TOPIC,
     FilePart,
+    RecordSource,
+    SourceRow,
+    batches_of,
     blocks,
     head_of,
     is_remote,
@@ -29,20 +35,11 @@ from rebal.inspectors.fleet.sources.files import (
     opened_file,
     share_out,
 )
-from rebal.inspectors.fleet.sources.source import (
-    SKIPPED,
-    SOURCE,
-    TOPIC,
-    RecordSource,
-    SourceRow,
-    batches_of,
-)
 
 _NEEDED: Final = ("key", "value", "partition", "offset", "timestamp")
 _ROWS: Final = 1 << 16
 # Rows and bytes of a batch, about, whichever is less.
 _BYTES: Final = 32 << 20
-_NO_RECORD: Final = "no record: without partition or offset"
 _FOREIGN: Final = f"{SKIPPED}records of other topics"
 
 
@@ -181,7 +178,9 @@ def shaped(rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
         for name, kind in (("partition", pa.int32()), ("offset", pa.int64()))
     )
     without = pc.or_(pc.is_null(partition), pc.is_null(offset))
-    problem = pc.if_else(without, pa.scalar(_NO_RECORD), pa.scalar(None, TEXT))
+    problem = pc.if_else(
+        without, pa.scalar("no record: without partition or offset"), pa.scalar(None, TEXT)
+    )
     columns = [
         rows["key"].cast(pa.binary()),
         rows["value"].cast(pa.binary()),

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rebal.inspectors.clock import micros
 from rebal.inspectors.fleet.schemas import TIMELINE
-from rebal.inspectors.fleet.sources.files import FilePart, blocks
+from rebal.inspectors.fleet.sources.source import FilePart, blocks
 from rebal.inspectors.fleet.timeline.facts import is_steady, pack_request
 from rebal.inspectors.logs.lines import Zone
 from rebal.inspectors.logs.requests.lines import (
@@ -83,8 +83,7 @@ class RequestLines:
         The last line of a `growing` file may be half written: the next scan reads it whole.
         """
         *lines, rest = text.split(b"\n")
-        if rest:
-            lines.append(rest)
+        lines += [rest] if rest else []
         self._counts["lines"] += len(lines)
         for line in lines:
             if MARK in line:

@@ -1,12 +1,32 @@
-"""The form of the rows that all sources of records give."""
+"""The form of the rows that all sources of records give, and files in parts for tasks. No Spark.
 
+Files are of this machine's file systems, or of a store. The driver and the executors open them
+alike, a store's by delta-rs. Its credentials come from the environment of the process that needs
+them, as a lake's do. A file is split, and a line belongs to the part in which it begins; a packed
+one (gz, told by its first bytes) is one part.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import os
+import sys
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from rebal.groups.errors import DocumentError
+from rebal.inspectors.files import LONGEST_LINE, cannot_read, files_in, opened, unread_form
+from rebal.inspectors.fleet.lake.place import SCHEME, LakePlace, find_place
+from rebal.inspectors.fleet.manifest import ReadLog
 from rebal.inspectors.fleet.schemas import RECORDS
+from rebal.inspectors.fleet.spark.tasks import shares_of
 from rebal.inspectors.kafka.brokers import ClusterReading
 
 TOPIC: Final = "__consumer_offsets"
@@ -75,3 +95,205 @@ def error_row(
         "key": row["key"],
         "value": row["value"],
     }
+
+
+def is_remote(path: str) -> bool:
+    """Return whether a path is a URL (`s3://…`, `hdfs://…`)."""
+    return SCHEME.match(path) is not None
+
+
+def list_files(path: str) -> list[str]:
+    """Return the files of a path, a folder or a pattern, sorted, without hidden ones.
+
+    Raises:
+        DocumentError: the path is missing or cannot be listed, or has no file.
+    """
+    if not is_remote(path):
+        return [str(file) for file in files_in([Path(path)])]
+    from pyarrow.fs import FileSelector
+
+    place, name = _place_of(path)
+    with place.errors():
+        files = place.files()
+        if files.get_file_info(name).is_file:
+            return [path]
+        below = [
+            one.path
+            for one in files.get_file_info(FileSelector(name, recursive=True))
+            if one.is_file and "/." not in f"/{one.path}"
+        ]
+    if not below:
+        raise DocumentError(f"{path}: no file is there; check the URL.")
+    return [f"{place}/{each}" for each in sorted(below)]
+
+
+@contextmanager
+def opened_file(path: str) -> Iterator[IO[bytes]]:
+    """Open a file to read.
+
+    Raises:
+        DocumentError: it cannot be opened or read.
+    """
+    try:
+        if not is_remote(path):
+            with opened(Path(path)) as stream:
+                yield stream
+            return
+        place, name = _place_of(path)
+        with place.errors(), place.files().open_input_file(name) as file:
+            yield io.BufferedReader(file)
+    except OSError as error:
+        raise cannot_read(path, error) from None
+
+
+def _place_of(url: str) -> tuple[LakePlace, str]:
+    folder, _, name = url.rpartition("/")
+    return find_place(folder), name
+
+
+# Bytes of plain files for one task: each task costs a tenth of a second.
+_LEAST, _MOST = 2 << 20, 128 << 20
+# Bytes by which a log is known again: a dozen lines, with their times.
+_HEAD: Final = 4096
+_BLOCK: Final = 1 << 20
+_TAIL: Final = 1 << 16
+_TO_ITS_END: Final = sys.maxsize
+_SHORTER: Final = "the file became shorter while it was read, from here on; scan it again"
+_DAMAGED: Final = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+def head_of(path: str) -> bytes:
+    """Return the first bytes of a file.
+
+    Raises:
+        DocumentError: it cannot be read, or is packed otherwise than as gz.
+    """
+    with opened_file(path) as stream:
+        head = stream.read(_HEAD)
+    if what := unread_form(head):
+        raise DocumentError(f"{path}: {what}.")
+    return head
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """The lines of a file that begin at `begin` or later and before `end`, both in bytes."""
+
+    path: str
+    begin: int
+    end: int
+
+
+class TextBlock(NamedTuple):
+    """Whole lines and where the first begins in the file's text, or why nothing follows there."""
+
+    position: int
+    text: bytes
+    problem: str | None = None
+
+
+def share_out(
+    paths: Sequence[str], tasks: int, known: Sequence[ReadLog] = ()
+) -> tuple[list[list[FilePart]], list[ReadLog]]:
+    """Return the files at `paths` in parts, those of each of about `tasks` tasks.
+
+    Packed files come first: they cannot be split. What an earlier scan has read of a file, by its
+    `known` logs, is in no part; with the parts come the logs as the next scan is to know them.
+
+    Raises:
+        DocumentError: a path is missing or cannot be read, or a folder holds no file.
+    """
+    packed: list[list[FilePart]] = []
+    plain_files: dict[str, tuple[int, int]] = {}
+    logs: list[ReadLog] = []
+    found = [file for path in paths for file in list_files(path)]
+    # Processes with another working directory find it by its whole path.
+    for file in dict.fromkeys(f if is_remote(f) else os.path.abspath(f) for f in found):
+        with opened_file(file) as stream:
+            head, size = stream.read(_HEAD), stream.seek(0, 2)
+            is_packed = head.startswith(b"\x1f\x8b")
+            text = _first_text(stream) if is_packed else head
+            # Up to where earlier scans have read the log that begins with this text.
+            most = sys.maxsize if is_packed else size
+            begin = max(
+                (
+                    log.until
+                    for log in known
+                    if log.until <= most and _as_read(text, log.until) == log
+                ),
+                default=0,
+            )
+            if not is_packed:
+                plain_files[file] = begin, size
+                logs.append(_as_read(text, max(begin, _last_line(stream, begin, size))))
+            else:
+                logs.append(_as_read(head, size))
+                if logs[-1] not in known:
+                    packed.append([FilePart(file, begin, _TO_ITS_END)])
+    new = sum(size - begin for begin, size in plain_files.values())
+    most = min(_MOST, max(_LEAST, -(-new // tasks)))
+    plain = [
+        FilePart(path, at, min(at + most, size))
+        for path, (begin, size) in plain_files.items()
+        for at in range(begin, size, most)
+    ]
+    shares = shares_of([(part, part.end - part.begin) for part in plain], -(-new // most))
+    return packed + shares, [log for log in logs if log.until]
+
+
+def _as_read(head: bytes, until: int) -> ReadLog:
+    return ReadLog(digest=hashlib.sha256(head[: min(until, _HEAD)]).hexdigest(), until=until)
+
+
+def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
+    """Return the end of the last whole line between these bytes; `begin` where there is none."""
+    for start in range(size - _TAIL, max(begin, size - LONGEST_LINE) - _TAIL, -_TAIL):
+        at = max(begin, start)
+        stream.seek(at)
+        found = stream.read(start + _TAIL - at).rfind(b"\n")
+        if found >= 0:
+            return at + found + 1
+    return begin
+
+
+def blocks(part: FilePart) -> Iterator[TextBlock]:
+    """Yield the lines of a part; a longer one than `LONGEST_LINE` comes in pieces.
+
+    Raises:
+        DocumentError: the file cannot be read.
+    """
+    with opened_file(part.path) as stream:
+        is_packed = part.end == _TO_ITS_END
+        text: Any = gzip.GzipFile(fileobj=stream) if is_packed else stream
+        position, block, problem = part.begin, bytearray(), None
+        try:
+            if position:
+                text.seek(position - 1)
+                while (rest := text.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                    if text.tell() >= part.end:
+                        return
+                position = text.tell()
+            while position < part.end:
+                most = min(_BLOCK, part.end - position)
+                # A packed text comes in small pieces, and what came before damage is kept.
+                while piece := text.read1(most - len(block)):
+                    block += piece
+                if not block:
+                    problem = None if is_packed else _SHORTER
+                    break
+                if not block.endswith(b"\n"):
+                    block += text.readline(LONGEST_LINE)
+                yield TextBlock(position, bytes(block))
+                position, block = position + len(block), bytearray()
+        except _DAMAGED:
+            problem = "the packed file is cut off or damaged from here on; fetch it again"
+        if problem is not None:
+            yield TextBlock(position, bytes(block), problem)
+
+
+def _first_text(stream: IO[bytes]) -> bytes:
+    """Return the first bytes of a packed text, by which it is known again."""
+    stream.seek(0)
+    with contextlib.suppress(*_DAMAGED):
+        return gzip.GzipFile(fileobj=stream).read(_HEAD)
+    return b""

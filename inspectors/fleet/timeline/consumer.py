@@ -23,9 +23,9 @@ from rebal.groups.wire.offsets_topic import (
     TargetEpoch,
     TopicIdPartitions,
 )
+from rebal.inspectors.fleet.schemas import Rows
 from rebal.inspectors.fleet.timeline.facts import TOPIC
 from rebal.inspectors.fleet.timeline.rebalances import Generation
-from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import (
     Assignment,
     GenerationMember,

@@ -25,7 +25,7 @@ from rebal.inspectors.logs.requests.lines import Request
 
 if TYPE_CHECKING:
     # It needs pyarrow, which the readers of tables ask for in a sentence.
-    from rebal.inspectors.fleet.timeline.rows import Rows
+    from rebal.inspectors.fleet.schemas import Rows
 
 TOPIC: Final = "offsets topic"
 LOG: Final = "request log"
@@ -67,8 +67,12 @@ def pack_request(one: Request) -> bytes:
 def is_steady(heartbeat: Request) -> bool:
     """Return whether a KIP-848 member's heartbeat changed nothing."""
     epoch = heartbeat.generation
-    is_in = not heartbeat.error and epoch is not None and epoch > 0
-    return is_in and heartbeat.member_epoch == epoch and heartbeat.subscribed_topics is None
+    return (
+        not heartbeat.error
+        and epoch is not None
+        and heartbeat.member_epoch == epoch > 0
+        and heartbeat.subscribed_topics is None
+    )
 
 
 class LoggedMember(Struct, array_like=True):
@@ -208,13 +212,12 @@ class RequestFacts(Struct, array_like=True):
         found = self.generation(request.generation)
         if found is None or (found.ended is not None and start >= found.ended):
             return None
-        member_id = request.member_id
-        found.joins[member_id] = (start, at, request.reason)
+        found.joins[request.member_id] = (start, at, request.reason)
         found.last_at = max(found.last_at, at)
         found.assignor = request.protocol or found.assignor
         found.protocol_type = request.protocol_type or found.protocol_type
         found.leader = request.leader or found.leader
-        if request.members and request.leader == member_id:
+        if request.members and request.leader == request.member_id:
             found.members = {
                 one.member_id: (one.group_instance_id or None, one.metadata)
                 for one in request.members
@@ -309,8 +312,7 @@ class ListRow(Struct, array_like=True):
         if at is not None:
             self.last_at = at if self.last_at is None else max(at, self.last_at)
             self.at = at if self.at is None else min(at, self.at)
-        if self.generation is None:
-            self.generation = generation
+        self.generation = generation if self.generation is None else self.generation
 
 
 class Lists(Struct, array_like=True):

@@ -1,11 +1,12 @@
 """The timeline: one pass over all groups' records and requests, in order, to the tables' rows.
 
 `make_tables(records)` takes rows of `schemas.TIMELINE`, sorted by `ORDER`, a group's rows one after
-another, and yields `(kind, batch)`: rows of the tables in `rows.MADE`, those that a later scan may
-replace as kinds that begin with `rows.OPEN`, those of the input that wait for it, and of each group
-its state, from which the next scan goes on. Nothing here needs Spark, the wall clock or a file: the
-same rows, in any number of scans, give the same tables. Of a group only its present state is kept
-in memory. Rows come out group by group; within a group in the order in which they are finished.
+another, and yields `(kind, batch)`: rows of the tables in `schemas.MADE`, those that a later scan
+may replace as kinds that begin with `schemas.OPEN`, those of the input that wait for it, and of
+each group its state, from which the next scan goes on. Nothing here needs Spark, the wall clock or
+a file: the same rows, in any number of scans, give the same tables. Of a group only its present
+state is kept in memory. Rows come out group by group; within a group in the order in which they
+are finished.
 
 A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
 of a request log. Records of kinds 0 and 1 (commits) do not belong here. Requests come `DISORDER`
@@ -28,6 +29,7 @@ from msgspec.structs import replace
 from rebal.groups.errors import WireError
 from rebal.groups.model import GroupType
 from rebal.groups.wire import offsets_topic as kinds
+from rebal.inspectors.fleet.schemas import OPEN, SETTLED, Rows
 from rebal.inspectors.fleet.timeline import history, incidents, requests
 from rebal.inspectors.fleet.timeline.consumer import ConsumerGroupRecords, Epoch
 from rebal.inspectors.fleet.timeline.facts import (
@@ -39,9 +41,8 @@ from rebal.inspectors.fleet.timeline.facts import (
     LoggedMember,
     unpack_request,
 )
+from rebal.inspectors.fleet.timeline.history import SCHEMA, TimelineState, Tombstone, decode, encode
 from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan
-from rebal.inspectors.fleet.timeline.rows import OPEN, SETTLED, Rows
-from rebal.inspectors.fleet.timeline.state import SCHEMA, TimelineState, Tombstone, decode, encode
 from rebal.inspectors.fleet.timeline.values import (
     KEPT,
     GenerationMember,
@@ -226,7 +227,10 @@ def apply_request(state: TimelineState, rows: Rows, at: int | None, request: Req
     requests.note(state, rows, at, request)
     history.apply_logged(state, rows, order)
     if len(state.facts.generations) > _MOST_LOGGED:
-        _give_up(state, rows, order)
+        # Nothing more can come of rebalances that were last heard of before this time.
+        logged = state.facts.generations.items()
+        late = [number for number, one in logged if not one.applied and one.last_at < order]
+        history.catch_up(state, rows, max(late, default=-1) + 1)
     state.lists.forget(order, state.members, rows)
     dropped = state.facts.forget(order, state.members)
     if dropped and not state.has_member_records:
@@ -326,13 +330,6 @@ def _decode(record: TimelineRow) -> tuple[kinds.Key, Any]:
     if value is None or key.version not in kinds.DECODERS:
         return key, None
     return key, kinds.decode_consumer_group_record(key.version, value)
-
-
-def _give_up(state: TimelineState, rows: Rows, before: int) -> None:
-    """Write the rebalances of which nothing more can come: last heard of before this time."""
-    logged = state.facts.generations.items()
-    late = [number for number, one in logged if not one.applied and one.last_at < before]
-    history.catch_up(state, rows, max(late, default=-1) + 1)
 
 
 def _apply(

@@ -1,27 +1,41 @@
-"""A group's generations one after another: rows of `rebalances`, and the members they leave.
+"""A group's state, and its generations one after another: rows of `rebalances`, and who they leave.
 
 A new incarnation begins each time that the group is created again.
+
+The state is all that a group's timeline has noted, as a value and as one document. `encode` writes
+it so that the next scan goes on where this one stopped; `decode` makes the same state of it, which
+takes the group's next rows as if there had been no break. What all groups share (rows, decoded
+values, topics' names) is no part of it. Documents are msgpack of the types below and nothing else:
+they name no class and no function. One of another `SCHEMA` counts as none, and its group's rows are
+made anew from its records; one that is damaged ends the scan.
 """
 
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
-from msgspec import structs
+from msgspec import MsgspecError, Struct, field, structs
+from msgspec.msgpack import Decoder, Encoder
 
+from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupType
+from rebal.inspectors.fleet.schemas import Rows
 from rebal.inspectors.fleet.timeline import incidents
+from rebal.inspectors.fleet.timeline.consumer import ConsumerGroupRecords
 from rebal.inspectors.fleet.timeline.facts import (
     LOG,
     MILLI,
     TOPIC,
     UNHEARD,
+    Lists,
     LoggedGeneration,
     LoggedMember,
     RequestFacts,
     keep_newest,
 )
+from rebal.inspectors.fleet.timeline.incidents import Incidents
 from rebal.inspectors.fleet.timeline.rebalances import (
     Generation,
     MemberSpan,
+    Owners,
     Transition,
     cause,
     cost_of,
@@ -29,8 +43,6 @@ from rebal.inspectors.fleet.timeline.rebalances import (
     may_be_slow,
     moved,
 )
-from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import Logged, TimelineState
 from rebal.inspectors.fleet.timeline.values import (
     NOT_GIVEN,
     UNTOLD,
@@ -39,6 +51,138 @@ from rebal.inspectors.fleet.timeline.values import (
     read_assignment,
     read_subscription,
 )
+
+SCHEMA: Final = 7
+"""Raise it with every change of a type that a state holds; a release alone does not change it."""
+
+
+class Logged(NamedTuple):
+    """A log's sign of a generation: its leader sent the assignments.
+
+    Where `before` is set, that a static member came back within it as `now` (KIP-345).
+    """
+
+    at: int
+    generation: int
+    before: str | None = None
+    now: str = ""
+    leader: str | None = None
+
+
+class Tombstone(Struct, array_like=True):
+    """The end of a group of this type, or half of its conversion; `own_at` is what it told."""
+
+    at: int
+    own_at: int
+    type: GroupType
+
+
+class Metrics(Struct, array_like=True):
+    """KIP-429's rebalance metrics of one group, from the rebalances that were seen.
+
+    They count rebalances of the group, not of one client; a generation that leaves the group empty
+    is nobody's rebalance and is not counted. Latencies are milliseconds, times microseconds.
+    """
+
+    total: int = 0
+    failures: int = 0
+    rejected: int = 0
+    timed: int = 0
+    latency_total: float = 0.0
+    latency_max: float = 0.0
+    last_at: int | None = None
+
+    def completed(self, at: int, latency_ms: float | None) -> None:
+        """Note a rebalance that was completed at `at`."""
+        self.total += 1
+        self.last_at = at if self.last_at is None else max(at, self.last_at)
+        if latency_ms is not None:
+            self.timed += 1
+            self.latency_total += latency_ms
+            self.latency_max = max(self.latency_max, latency_ms)
+
+    def columns(self, log: bool) -> dict[str, int | float | None]:
+        """Return the columns from `rebalance_total` to `refused_total`, by name.
+
+        `log` is whether the request log was read: only it shows rejections.
+        """
+        timed = self.timed > 0
+        return {
+            "rebalance_total": self.total,
+            "rebalance_latency_avg_ms": self.latency_total / self.timed if timed else None,
+            "rebalance_latency_max_ms": self.latency_max if timed else None,
+            "rebalance_latency_total_ms": self.latency_total if timed else None,
+            "failed_rebalance_total": self.failures,
+            "last_rebalance_at": self.last_at,
+            "refused_total": self.rejected if log else None,
+        }
+
+
+class TimelineState(Struct, kw_only=True, array_like=True):
+    """All there is of one group; times are microseconds since 1970, effective ones of records.
+
+    `generation` is the newest completed one, and `members` who is in it; `slipped` are those who
+    went when it was written again. `assigned` is how many partitions it gives, `withheld` those
+    that nobody owns until the next one, by their last owner.
+    `cut` is whether records before the next one may be missing. `newest` are offsets by partition;
+    `latest` is the latest timestamp that a record told, `recorded` whether records tell of the
+    group at all; where none do, `logged` is what happens at its own time.
+    """
+
+    schema: Literal[7] = SCHEMA
+    group_id: str
+    type: GroupType = GroupType.UNKNOWN
+    protocol_type: str | None = None
+    partition: int | None = None
+    sources: set[str] = set()
+    first_at: int | None = None
+    last_at: int = 0
+    latest: int | None = None
+    told_until: int = 0
+    newest: dict[int, int] = {}
+    incarnation: int = 1
+    ended: bool = False
+    deleted_at: int | None = None
+    dying: Tombstone | None = None
+    generation: Generation | None = None
+    members: dict[str, MemberSpan] = {}
+    slipped: list[MemberSpan] = []
+    protocol: str | None = None
+    assigned: int = 0
+    withheld: Owners = {}
+    cut: bool = False
+    consumer: ConsumerGroupRecords | None = None
+    has_member_records: bool = False
+    recorded: bool = False
+    logged: list[Logged] = []
+    facts: RequestFacts = field(default_factory=RequestFacts)
+    lists: Lists = field(default_factory=Lists)
+    incidents: Incidents = field(default_factory=Incidents)
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+_ANEW: Final = "scan again with --full, which reads all that the sources still hold."
+_decode: Final = Decoder(TimelineState).decode
+encode: Final = Encoder().encode
+"""Returns the document of a state, which can go on."""
+
+
+def decode(data: bytes, group_id: str) -> TimelineState:
+    """Return this group's state of this document.
+
+    Raises:
+        DocumentError: the document is damaged, has another schema, or is another group's.
+    """
+    try:
+        state = _decode(data)
+    except (MsgspecError, ValueError) as error:
+        raise DocumentError(
+            f"the lake's state of group {group_id} is damaged ({error}): {_ANEW}"
+        ) from None
+    if state.group_id != group_id:
+        raise DocumentError(f"the lake's state of group {group_id} is another group's: {_ANEW}")
+    return state
+
 
 # A longer gap of generation numbers is missing input, not so many rebalances that failed.
 _MOST_SKIPPED: Final = 100
@@ -63,11 +207,12 @@ def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -
         _close(state, rows, None, None)
         state.protocol, state.slipped = None, []
     is_again = old is not None and old.number == new.number
-    slipped = () if is_again else state.slipped
     new.completed = old.completed if old is not None and is_again else new.ended
     if logged is not None and new.size is not None and not is_again:
         logged.ended = new.ended
-    rebalance = Transition(old, new, state.members, members, state.facts, slipped=slipped)
+    rebalance = Transition(
+        old, new, state.members, members, state.facts, slipped=() if is_again else state.slipped
+    )
     state.slipped = [*state.slipped, *rebalance.went] if is_again else []
     if not is_again:
         _rebalanced(state, rows, rebalance)
@@ -137,9 +282,8 @@ def finish(state: TimelineState, rows: Rows) -> int | None:
     count = len(state.members)
     _close(state, rows, None, None, current=True)
     state.incidents.finish(rows)
-    if state.ended:
-        return 0
-    return None if state.generation is None or state.generation.size is None else count
+    known = state.generation is not None and state.generation.size is not None
+    return 0 if state.ended else count if known else None
 
 
 def _close(
@@ -290,7 +434,6 @@ def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
 
 
 def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
-    """Bring the members to the new generation."""
     facts, new = state.facts, of.new
     for span in of.gone:
         if may_be_slow(span.member, of):

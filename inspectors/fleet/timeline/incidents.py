@@ -19,9 +19,9 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from rebal.inspectors.fleet.schemas import Rows
 from rebal.inspectors.fleet.timeline.facts import MILLI, NEARLY
 from rebal.inspectors.fleet.timeline.rebalances import Generation, MemberSpan, is_slow
-from rebal.inspectors.fleet.timeline.rows import Rows
 from rebal.inspectors.fleet.timeline.values import GenerationMember
 from rebal.inspectors.logs.requests.lines import Request
 

@@ -264,9 +264,8 @@ def departure(gone: MemberSpan, of: Transition) -> tuple[int, str | None]:
         gone.member.rebalance_timeout_ms
         or facts.members.get(gone.member_id, UNHEARD).rebalance_timeout_ms
     )
-    if of.began is not None and limit and at - of.began >= NEARLY * limit * MILLI:
-        return at, "did not rejoin in time"
-    return at, "session expired"
+    late = of.began is not None and limit and at - of.began >= NEARLY * limit * MILLI
+    return at, "did not rejoin in time" if late else "session expired"
 
 
 def may_be_slow(gone: GenerationMember, of: Transition) -> bool:
@@ -297,26 +296,24 @@ def cause(of: Transition, added: int, withheld: Owners) -> Cause | None:
     if told == "session expired":
         return told
     if of.replaced and not (of.went or of.came):
-        if (old is not None and old.assignor != of.new.assignor) or any(
-            map(facts.list_before, of.replaced)
-        ):
-            return "assignor list changed"
-        return "static member replaced"
+        other = old is not None and old.assignor != of.new.assignor
+        changed = other or any(map(facts.list_before, of.replaced))
+        return "assignor list changed" if changed else "static member replaced"
     if of.came and ((old is not None and old.size == 0) or _was_empty(of)):
         return "first member joined"
     plain = _plain(of, added, len(_NONE.union(*withheld.values())))
-    if told is not None and not (told in ("leader rejoined", "member rejoined") and plain):
-        return told
-    return plain or told
+    return plain or told if told in (None, "leader rejoined", "member rejoined") else told
 
 
 def _was_empty(of: Transition) -> bool:
     """Had all members left before the first join: no line tells of an empty generation."""
-    began = of.began
-    if began is None or of.stayed or not of.gone:
-        return False
-    lefts = [of.facts.left.get(one.member_id) for one in of.gone]
-    return all(left is not None and left.at <= began for left in lefts)
+    began, lefts = of.began, [of.facts.left.get(one.member_id) for one in of.gone]
+    return (
+        began is not None
+        and bool(lefts)
+        and not of.stayed
+        and all(left is not None and left.at <= began for left in lefts)
+    )
 
 
 def _logged(of: Transition) -> Cause | None:
@@ -359,9 +356,8 @@ def _plain(of: Transition, added: int, withheld: int) -> Cause | None:
         for span, member in of.changed
     ):
         return "subscription changed"
-    if added > 0:
-        return "cooperative follow-up" if added <= withheld else "topics changed"
-    return None
+    more: Cause = "cooperative follow-up" if added <= withheld else "topics changed"
+    return more if added > 0 else None
 
 
 def is_slow(reason: str | None) -> bool:

@@ -8,6 +8,7 @@ read-only questions.
 from typing import Final
 
 from rebal.inspectors.errors import error_code
+from rebal.inspectors.fleet.schemas import Rows
 from rebal.inspectors.fleet.timeline import history, incidents
 from rebal.inspectors.fleet.timeline.facts import (
     MILLI,
@@ -18,9 +19,8 @@ from rebal.inspectors.fleet.timeline.facts import (
     is_steady,
     keep_newest,
 )
+from rebal.inspectors.fleet.timeline.history import Logged, TimelineState
 from rebal.inspectors.fleet.timeline.rebalances import RESTARTED
-from rebal.inspectors.fleet.timeline.rows import Rows
-from rebal.inspectors.fleet.timeline.state import Logged, TimelineState
 from rebal.inspectors.logs.requests.lines import (
     CONSUMER_HEARTBEAT,
     FENCED,
@@ -32,7 +32,6 @@ from rebal.inspectors.logs.requests.lines import (
 )
 
 _LIST_REJECTED: Final = error_code("INCONSISTENT_GROUP_PROTOCOL")
-_IN_GROUP: Final = (Outcome.ACCEPTED, Outcome.ID_GIVEN)
 # The member epoch of a static member's last heartbeat when it closes (KIP-848).
 _AWAY: Final = -2
 
@@ -88,7 +87,7 @@ def _join(state: TimelineState, rows: Rows, at: int | None, request: Request) ->
             state.incidents.rejected(request, names, at, rows)
         return
     member_id, instance_id = request.member_id, request.instance_id
-    if outcome not in _IN_GROUP or not member_id:
+    if outcome not in (Outcome.ACCEPTED, Outcome.ID_GIVEN) or not member_id:
         return
     replaced = None if at is None else _takes_place(facts, instance_id, member_id)
     state.lists.joined(request, at, names, replaced)
