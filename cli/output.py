@@ -26,7 +26,6 @@ from rebal.cli.errors import FileError
 if TYPE_CHECKING:
     from msgspec import Struct
     from rich.console import RenderableType
-    from rich.segment import Segment
 
     from rebal.groups.commands import Command
 
@@ -48,7 +47,6 @@ _SPELLINGS: Final = {
     "┌": "+", "▁": "_", "▂": "_", "▃": "-", "▄": "-", "▅": "=", "▆": "=", "▇": "#", "█": "#",
     "▒": "=", "░": ".",
 }  # fmt: skip
-_PROBE: Final = "".join(_SPELLINGS)
 _COLUMNS: Final = re.compile("( *)([^ ]+(?: [^ ]+)*)")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
@@ -71,8 +69,7 @@ def shown(record: _R) -> _R:
     if record is None or isinstance(record, str | int):
         return record
     if isinstance(record, msgspec.Struct):
-        fields = {name: shown(getattr(record, name)) for name in record.__struct_fields__}
-        return kind(**fields)
+        return kind(**{name: shown(getattr(record, name)) for name in record.__struct_fields__})
     if kind in (tuple, list):
         return kind(shown(item) for item in record)  # type: ignore[attr-defined,call-arg]
     if isinstance(record, Mapping):
@@ -169,8 +166,11 @@ def envelope(
     from rebal.groups.snapshot.documents import enc_hook, text_of
 
     fields = dict(body) if isinstance(body, Mapping) else msgspec.structs.asdict(body)
-    plain = msgspec.to_builtins(fields, enc_hook=enc_hook)
-    made = {"schema": f"rebal.{kind}/1", **plain, "exit_code": code}
+    made = {
+        "schema": f"rebal.{kind}/1",
+        **msgspec.to_builtins(fields, enc_hook=enc_hook),
+        "exit_code": code,
+    }
     return text_of(made, "yaml" if form == "yaml" else "json")
 
 
@@ -232,18 +232,16 @@ def _rendered(
     for part in view:
         console.file = made = StringIO()
         console.print(
-            Segments(map(_safe, console.render(part))),
+            Segments(
+                segment._replace(text="\n".join(map(escape, segment.text.split("\n"))))
+                for segment in console.render(part)
+            ),
             end="",
             crop=False,
         )
         laid = [line.rstrip() for line in made.getvalue().split("\n")[:-1]]
         pieces.append([f"{spelled_line(line) if plain else line}\n" for line in laid])
     return chain.from_iterable(pieces)
-
-
-def _safe(segment: Segment) -> Segment:
-    text = "\n".join(map(escape, segment.text.split("\n")))
-    return segment._replace(text=text)
 
 
 @lru_cache(maxsize=4096)
@@ -274,7 +272,7 @@ def is_ascii_only(stream: TextIO) -> bool:
     Python writes UTF-8 where the locale is C (PEP 540), so the encoding alone does not tell.
     """
     try:
-        _PROBE.encode(stream.encoding or "utf-8")
+        "".join(_SPELLINGS).encode(stream.encoding or "utf-8")
     except (LookupError, UnicodeEncodeError):
         return True
     named = (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))

@@ -66,8 +66,11 @@ def goal_named(to: str, client: str | None) -> str:
         raise UsageError(
             f"--to {to}: that is a client library, a goal of plan-upgrade alone: --to-client {to}."
         )
-    known = ", ".join(libraries())
-    check_family(client, libraries(), f"--to-client {client[:60]}: expected one of {known}.")
+    check_family(
+        client,
+        libraries(),
+        f"--to-client {client[:60]}: expected one of {', '.join(libraries())}.",
+    )
     return client
 
 
@@ -135,30 +138,24 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
     """
     if limit is None or plan.next_step is None:
         return code, []
-    codes, said = [code], []
+    said: list[tuple[int, str]] = []
     for step in plan.steps:
         if step.id < plan.next_step or step.cost is None:
             continue
         longest, about, unseen = _longest(step.cost, batch)
         if longest is None:
-            codes.append(UNPROVEN)
-            said.append(
-                f"--max-downtime {duration(limit)}: the downtime of step {step.id} is not predicted"
-            )
+            said.append((UNPROVEN, f"the downtime of step {step.id} is not predicted"))
         elif longest * (_MARGIN if about else 1) > limit:
-            codes.append(BLOCKED)
             margin = " (half as much again counts: restarts were left out)" if about else ""
-            said.append(
-                f"--max-downtime {duration(limit)}: step {step.id} stops a partition for about "
-                f"{duration(longest)}{margin}"
-            )
+            stops = f"step {step.id} stops a partition for about {duration(longest)}{margin}"
+            said.append((BLOCKED, stops))
         elif unseen:
-            codes.append(UNPROVEN)
-            said.append(
-                f"--max-downtime {duration(limit)}: {count(unseen, 'kind')} of restart of step "
-                f"{step.id} were not rehearsed"
-            )
-    return worst_code(codes), said
+            kinds = f"{count(unseen, 'kind')} of restart of step {step.id} were not rehearsed"
+            said.append((UNPROVEN, kinds))
+    return (
+        worst_code([code, *(passed for passed, _ in said)]),
+        [f"--max-downtime {duration(limit)}: {why}" for _, why in said],
+    )
 
 
 def _longest(cost: Cost, batch: int) -> tuple[float | None, bool, int]:

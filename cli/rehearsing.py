@@ -316,12 +316,8 @@ def _run(
         run = whole.rehearse(seed=asked.seed, assignors=custom)
         if asked.runs == 1:
             return run, None
-        return run, distribution(
-            [
-                whole.rehearse(seed=seed, assignors=custom)
-                for seed in range(asked.seed, asked.seed + asked.runs)
-            ]
-        )
+        seeds = range(asked.seed, asked.seed + asked.runs)
+        return run, distribution([whole.rehearse(seed=seed, assignors=custom) for seed in seeds])
     run = rehearse(
         scene, script, seed=asked.seed, keep=keep or _kept(scene, script), assignors=custom
     )

@@ -163,9 +163,8 @@ class GroupSource:
 
     def named(self) -> GroupSource:
         """Return the source with the file that is read where nothing names a group."""
-        if self.group is not None or self.snapshot is not None:
-            return self
-        return replace(self, snapshot=default_snapshot())
+        known = self.group is not None or self.snapshot is not None
+        return self if known else replace(self, snapshot=default_snapshot())
 
     def read(self) -> GroupSnapshot:
         """Return the one group that a command is about, with all evidence merged into it.

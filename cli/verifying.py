@@ -2,7 +2,6 @@
 
 import getpass
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -260,9 +259,10 @@ class Verifying:
 
 def _user() -> str:
     """Return the operator's user name; empty where the system has none (a container's bare id)."""
-    with suppress(KeyError, OSError):
+    try:
         return getpass.getuser()
-    return ""
+    except (KeyError, OSError):
+        return ""
 
 
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:

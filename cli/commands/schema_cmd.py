@@ -33,7 +33,10 @@ def command(
         output.write(f"\nnext: {rebal('schema', (min(shipped),), ())}\n")
         return DONE
     asked = name.removeprefix("rebal.").partition("/")[0]
-    names = ", ".join(sorted(shipped))
-    check_known(asked, shipped, f"there is no document {name[:100]}; there are {names}.")
+    check_known(
+        asked,
+        shipped,
+        f"there is no document {name[:100]}; there are {', '.join(sorted(shipped))}.",
+    )
     output.write(shipped[asked].read_text(encoding="utf-8"))
     return DONE

@@ -52,8 +52,8 @@ def to_sarif(
     findings of snapshots alone.
     """
     known = rules()
-    found = [finding for source in sources for finding in source.findings]
-    used = sorted({finding.rule for finding in found if finding.rule in known})
+    found = [(source, finding) for source in sources for finding in source.findings]
+    used = sorted({finding.rule for _, finding in found if finding.rule in known})
     run: dict[str, Any] = {
         "tool": {
             "driver": {
@@ -62,11 +62,7 @@ def to_sarif(
                 "rules": [_rule(known[rule_id]) for rule_id in used],
             }
         },
-        "results": [
-            _result(finding, used, source, file)
-            for source in sources
-            for finding in source.findings
-        ],
+        "results": [_result(finding, used, source, file) for source, finding in found],
     }
     invocations: list[dict[str, Any]] = [
         {

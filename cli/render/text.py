@@ -88,9 +88,8 @@ class FittingTable:
         yield self._blocks()
 
     def _of(self, kept: Sequence[int]) -> "FittingTable":
-        return FittingTable(
-            [self._columns[n] for n in kept], [[row[n] for n in kept] for row in self._rows]
-        )
+        rows = [[row[n] for n in kept] for row in self._rows]
+        return FittingTable([self._columns[n] for n in kept], rows)
 
     def _folded(self) -> "FittingTable":
         """Return the table with each column under the one that it names."""

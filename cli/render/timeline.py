@@ -90,12 +90,13 @@ def _sums(timeline: Timeline) -> Rows:
 
 
 def _steps(timeline: Timeline) -> FittingTable:
-    columns = [Column("STEP"), Column("BEGAN"), Column("GATE HELD"), Column("", rank=1)]
-    rows = [
-        (str(step.step), _clock(step.began), _clock(step.held), step.title)
-        for step in timeline.steps
-    ]
-    return FittingTable(columns, rows)
+    return FittingTable(
+        [Column("STEP"), Column("BEGAN"), Column("GATE HELD"), Column("", rank=1)],
+        [
+            (str(step.step), _clock(step.began), _clock(step.held), step.title)
+            for step in timeline.steps
+        ],
+    )
 
 
 def _members(timeline: Timeline) -> FittingTable:

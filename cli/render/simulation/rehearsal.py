@@ -33,7 +33,6 @@ from rebal.cli.render.text import (
 )
 from rebal.groups.commands import Command
 from rebal.planner.rehearsal.outcome import (
-    CallbackTimes,
     Distribution,
     Measures,
     Range,
@@ -158,12 +157,6 @@ def _dangers(run: Rehearsal, spread_: Distribution | None, prefix: str = "") -> 
 
 
 def _figures(found: Distribution, unit: str) -> FittingTable:
-    columns = [
-        Column(f"OVER {count(found.runs, 'RUN').upper()}"),
-        Column("MEDIAN", right=True),
-        Column("5 %", right=True),
-        Column("95 %", right=True),
-    ]
     rows = [
         ("takes", *_spanned(found.seconds, time_text)),
         ("rebalances", *_spanned(found.rebalances, _plain)),
@@ -174,7 +167,8 @@ def _figures(found: Distribution, unit: str) -> FittingTable:
             (f"{unit}-seconds", *_spanned(found.unowned, _plain)),
             ("moves", *_spanned(found.moved, _plain)),
         ]
-    return FittingTable(columns, rows)
+    heads = [Column(head, right=True) for head in ("MEDIAN", "5 %", "95 %")]
+    return FittingTable([Column(f"OVER {count(found.runs, 'RUN').upper()}"), *heads], rows)
 
 
 def _spanned(found: Range, text: Callable[[float], str]) -> tuple[str, str, str]:
@@ -231,10 +225,9 @@ def _compared(runs: Sequence[RunDocument]) -> FittingTable:
 
 
 def _compared_row(one: RunDocument, unit: str) -> tuple[str, ...]:
-    measures = one.rehearsal.measures
+    measures, found = one.rehearsal.measures, one.distribution
     cells = _cells(measures)
-    if one.distribution is not None:
-        found = one.distribution
+    if found is not None:
         cells = (
             duration(found.seconds.median),
             _plain(found.rebalances.median),
@@ -283,15 +276,13 @@ def _order(run: Rehearsal, one: Rebalance) -> tuple[float, str, str]:
 
 def _rebalance_row(same: Sequence[Rebalance], bare: bool) -> tuple[str, ...]:
     first, last = same[0], same[-1]
-    when = moment(first.began)
-    if len(same) > 1:
-        when += f" to {moment(last.began)}"
+    until = f" to {moment(last.began)}" if len(same) > 1 else ""
     lasts = sorted(map(lasting, same))
     lasted = time_text(lasts[-1])
     if len(same) > 1 and time_text(lasts[0]) != lasted:
         lasted = f"{lasts[0]:.1f} to {lasted}"
     return (
-        when,
+        f"{moment(first.began)}{until}",
         f"{len(same):,} × {first.why}" if len(same) > 1 else first.why,
         "not ended" if any(one.ended is None for one in same) else lasted,
         *(() if bare else (spread(one.stopped for one in same), spread(one.moved for one in same))),
@@ -304,19 +295,6 @@ def _rebalance_row(same: Sequence[Rebalance], bare: bool) -> tuple[str, ...]:
 
 
 def _metrics(run: Rehearsal) -> FittingTable:
-    columns = [
-        Column("MEMBER"),
-        Column("STATE"),
-        Column("PROTOCOL"),
-        Column("PARTS", right=True),
-        Column("REBALANCES", right=True),
-        Column("LATENCY avg/max", right=True),
-        Column("FAILED", right=True, rank=1),
-        Column("revoked avg/max", right=True, rank=2),
-        Column("assigned avg/max", right=True, rank=2),
-        Column("lost avg/max", right=True, rank=2),
-        Column("last ago", right=True, rank=3),
-    ]
     rows = [
         (
             one.name,
@@ -326,18 +304,32 @@ def _metrics(run: Rehearsal) -> FittingTable:
             f"{one.rebalance_total:,} ({one.rebalance_rate_per_hour:,.0f}/h)",
             f"{one.rebalance_latency_avg:.1f}/{one.rebalance_latency_max:.1f} s",
             f"{one.failed_rebalance_total:,}",
-            *map(_callback, (one.revoked, one.assigned, one.lost)),
+            *(
+                f"{each.average:.1f}/{each.longest:.1f} s" if each.count else "none"
+                for each in (one.revoked, one.assigned, one.lost)
+            ),
             ""
             if one.last_rebalance_seconds_ago is None
             else time_text(one.last_rebalance_seconds_ago),
         )
         for one in run.members
     ]
-    return FittingTable(columns, rows)
-
-
-def _callback(one: CallbackTimes) -> str:
-    return f"{one.average:.1f}/{one.longest:.1f} s" if one.count else "none"
+    return FittingTable(
+        [
+            Column("MEMBER"),
+            Column("STATE"),
+            Column("PROTOCOL"),
+            Column("PARTS", right=True),
+            Column("REBALANCES", right=True),
+            Column("LATENCY avg/max", right=True),
+            Column("FAILED", right=True, rank=1),
+            Column("revoked avg/max", right=True, rank=2),
+            Column("assigned avg/max", right=True, rank=2),
+            Column("lost avg/max", right=True, rank=2),
+            Column("last ago", right=True, rank=3),
+        ],
+        rows,
+    )
 
 
 # The end
