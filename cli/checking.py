@@ -1,10 +1,17 @@
-"""The two versions that `rebal check` compares: their files, as the next starts of consumers."""
+"""The two versions that `rebal check` compares: their files, as the next starts of consumers.
+
+A consumer's library is that of its own image, else of the manifests in its folder and the folders
+above. A library that no configuration file belongs to stands for the groups of its folder.
+"""
 
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from pathlib import Path
+from functools import partial
+from operator import itemgetter
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -12,18 +19,18 @@ from msgspec.structs import replace
 
 from rebal.cli.errors import ReadError, UsageError
 from rebal.cli.forked import mapped
-from rebal.cli.libraries import with_libraries
 from rebal.cli.output import say
 from rebal.cli.render.check import CheckDocument
 from rebal.cli.sources import GroupSource, read_several
+from rebal.groups.clients import Library, default_list
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.inspectors.files import read_text
 from rebal.inspectors.inventory.clients import OF_A_PROFILE
 from rebal.inspectors.inventory.reader import is_configuration, read_declared
-from rebal.inspectors.manifests.reader import read_manifests
+from rebal.inspectors.manifests.reader import read_manifests, scope_of
 from rebal.inspectors.repository.tree import Tree, folder_tree, revision_tree, work_tree
 from rebal.planner.check.judge import WORST_FIRST, Judgement, judge, unread
-from rebal.planner.check.starts import Start, StartChange, worlds
+from rebal.planner.check.starts import PROGRAMS, Start, StartChange, start_of, worlds
 
 _MANY: Final = 500
 _IMAGE: Final = re.compile(r"^[ \t]*(?:- )?(?:image|tag|newTag):[^\n]*", re.MULTILINE)
@@ -59,6 +66,10 @@ _PLACEHOLDER: Final = re.compile(
     re.IGNORECASE,
 )
 _OPEN: Final = " from a placeholder "
+# A project takes versions from the projects above it.
+_INHERITED: Final = ("maven", "nuget")
+# An image in such a file is that of its consumers alone; a product's configuration is beside it.
+_OF_ITSELF: Final = (".yaml", ".yml")
 _LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
 
 
@@ -193,7 +204,7 @@ def _read(tree: Tree) -> CheckedVersion:
         tuple((_file_of(note, files), note) for note in each) for each in (said, unknown)
     )
     return CheckedVersion(
-        tree=tree, starts=tuple(with_libraries(starts, libraries)), notes=notes, unread=unread
+        tree=tree, starts=tuple(_with_libraries(starts, libraries)), notes=notes, unread=unread
     )
 
 
@@ -295,3 +306,86 @@ def _located(
     near = [n for n, line in lines if letters in re.sub("[^A-Za-z0-9]", "", line).lower()]
     near = near or own or [n for n, line in lines if version in line] or [0]
     return replace(change, line=min(near, key=lambda n: abs(n - (own or [0])[0])))
+
+
+def _with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
+    """Return the starts with their libraries, and one for each library that none of them has."""
+    by_folder: dict[PurePosixPath, list[Library]] = defaultdict(list)
+    for one in libraries:
+        by_folder[PurePosixPath(scope_of(one.where))].append(one)
+
+    def near_to(file: str, family: str | None) -> list[Library]:
+        above = enumerate(PurePosixPath(file).parents, 1)
+        return _near(
+            file, [(far, one) for far, at in above for one in by_folder.get(at, ())], family
+        )
+
+    used: set[Library] = set()
+    made: list[Start] = []
+    for start in starts:
+        near = near_to(start.file, start.family)
+        used.update(near)
+        made.append(replace(start, library=_together(near)))
+    for own in sorted(libraries, key=lambda each: -each.where.count("/")):
+        if own not in used:
+            near = [own, *filter(partial(_is_of, own), near_to(own.where, own.family))]
+            used.update(near)
+            made.append(start_of(own.where, _together(near)))
+    return made
+
+
+def _is_of(own: Library, other: Library) -> bool:
+    """Return whether facts of the other one count for a package that no configuration is of: those
+    of its file, and where versions are inherited, or are missing, those from above.
+    """
+    below = own.product_version is None or own.ecosystem in _INHERITED or own.where == other.where
+    return below and own.ecosystem == other.ecosystem
+
+
+def _near(file: str, above: Sequence[tuple[int, Library]], family: str | None) -> list[Library]:
+    """Return the libraries of the consumers in `file`, the nearest first: those of one family.
+
+    `above` are those of its folder (1) and the folders above. Empty where the nearest folder has
+    several, and nothing says which one is meant.
+    """
+    near = ((0 if one.where == file else far, one) for far, one in above)
+    found = sorted((each for each in near if _is_shared(*each)), key=itemgetter(0))
+    own = [(far, one) for far, one in found if one.family == family]
+    java = [(far, one) for far, one in found if one.family == "java" and family in PROGRAMS]
+    # A program says so in its configuration, and has an application id.
+    others = [(far, one) for far, one in found if far < 2 or family is None]
+    fitting = (
+        own or java or [(far, one) for far, one in others if one.family not in PROGRAMS] or others
+    )
+    first = [one for far, one in fitting if far == fitting[0][0]]
+    kinds = {one.family for one in first}
+    images = {(one.product, one.version) for one in first if one.where.endswith(_OF_ITSELF)}
+    clear = len(kinds) == 1 and len(images) < 2
+    return [one for _, one in fitting if one.family in kinds] if clear else []
+
+
+def _is_shared(far: int, library: Library) -> bool:
+    """Return whether a file has the library that another one names, so many folders above it."""
+    return (
+        far == 0 or not library.where.endswith(_OF_ITSELF) or (far == 1 and library.product != "")
+    )
+
+
+def _together(near: Sequence[Library]) -> Library:
+    """Return one library of several facts: the version that is written beats that of a product."""
+    if not near:
+        return Library()
+    itself = next((one for one in near if not one.product and one.version), None)
+    product = next((one for one in near if one.product), None)
+    known = itself or next((one for one in near if one.version), near[0])
+    if product is None:
+        return known
+    place = known if itself else product
+    own_list = product.default_list not in (None, default_list(product.family, product.version))
+    return replace(
+        product,
+        version=known.version,
+        default_list=product.default_list if own_list else known.default_list,
+        where=place.where,
+        line=place.line,
+    )

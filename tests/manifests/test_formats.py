@@ -13,8 +13,7 @@ from rebal.groups import clients
 from rebal.groups.clients import Library, default_list
 from rebal.groups.model import RebalanceProtocol
 from rebal.groups.protocol import list_protocol
-from rebal.inspectors.manifests.products import library_of, products
-from rebal.inspectors.manifests.reader import _FORMATS
+from rebal.inspectors.manifests.reader import _FORMATS, library_of, products
 from tests.manifests.folders import place, read_folder
 
 FILES = Path(__file__).parents[1] / "data/manifests"
