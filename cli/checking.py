@@ -7,9 +7,8 @@ above. A library that no configuration file belongs to stands for the groups of 
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from functools import partial
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -29,7 +28,7 @@ from rebal.inspectors.inventory.clients import OF_A_PROFILE
 from rebal.inspectors.inventory.reader import is_configuration, read_declared
 from rebal.inspectors.manifests.reader import read_manifests, scope_of
 from rebal.inspectors.repository.tree import Tree, folder_tree, revision_tree, work_tree
-from rebal.planner.check.judge import WORST_FIRST, Judgement, judge, unread
+from rebal.planner.check.judge import WORST_FIRST, judge, unread
 from rebal.planner.check.starts import PROGRAMS, Start, StartChange, start_of, worlds
 
 _MANY: Final = 500
@@ -44,33 +43,30 @@ _VALUE: Final = (
     r"[\"']?(?:[ \t]*[:=]>?|,?\s{0,99}[\"']?value[\"']?[ \t]{0,9}[:=])[ \t]*"
     r"(?:\"[^\"\n]{0,999}\"|'[^'\n]{0,999}'|\[[^]]{0,999}\]|[^\n#]*(?:\n[ \t]*- [^\n]*)*)"
 )
-# A setting of how a consumer starts, in a program's own words too, and an assignor of Java.
-_A_START: Final = re.compile(
-    r"(?:assignor|(?:assign|rebalanc)\w{0,9}(?:[._-]?|:\s{1,99})strateg|\bbalance_strateg"
-    rf"|group[._-]?protocol|group[._-]?instance)[\w.-]{{0,20}}(?:{_VALUE}|>[^<\n]*)"
-    r"|org\.apache\.kafka\.clients\.consumer\.\w{1,99}",
-    re.IGNORECASE,
+# What decides a consumer's start, in a program's own words too.
+_SETTINGS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        # How it starts, and an assignor of Java.
+        r"(?:assignor|(?:assign|rebalanc)\w{0,9}(?:[._-]?|:\s{1,99})strateg|\bbalance_strateg"
+        rf"|group[._-]?protocol|group[._-]?instance)[\w.-]{{0,20}}(?:{_VALUE}|>[^<\n]*)"
+        r"|org\.apache\.kafka\.clients\.consumer\.\w{1,99}",
+        # The name of its group, which Quarkus takes from the application; clouds have groups of
+        # security and of logs.
+        r"(?:(?<![{,(])(?:kafka|consumer|incoming)(?![\w.-]{0,60}(?:security|log)[._-]?group)"
+        r"[\w.-]{0,40}?group(?:[._-]?(?:id|name))?"
+        rf"|(?<![\w.-])(?:group[._-]?id|quarkus\.application\.name)){_VALUE}",
+        # The assignor of the brokers that a member asks for (KIP-848), which no reader takes.
+        rf"group[._-]?remote[._-]?assignor{_VALUE}",
+    )
 )
-# The name of a consumer's group, which Quarkus takes from the application; clouds have groups of
-# security and of logs.
-_A_GROUP: Final = re.compile(
-    r"(?:(?<![{,(])(?:kafka|consumer|incoming)(?![\w.-]{0,60}(?:security|log)[._-]?group)[\w.-]{0,40}?group"
-    rf"(?:[._-]?(?:id|name))?|(?<![\w.-])(?:group[._-]?id|quarkus\.application\.name)){_VALUE}",
-    re.IGNORECASE,
-)
-# The assignor of the brokers that a member asks for (KIP-848), which no reader takes.
-_OF_BROKERS: Final = re.compile(rf"group[._-]?remote[._-]?assignor{_VALUE}", re.IGNORECASE)
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
 _PLACEHOLDER: Final = re.compile(
     r"((?:group|assign|strateg|application)[^\n:=]{0,80}[:=][^\n]{0,200}?)[$][{(]([\w.-]+)([^\n]*)",
     re.IGNORECASE,
 )
-_OPEN: Final = " from a placeholder "
-# A project takes versions from the projects above it.
-_INHERITED: Final = ("maven", "nuget")
 # An image in such a file is that of its consumers alone; a product's configuration is beside it.
 _OF_ITSELF: Final = (".yaml", ".yml")
-_LOCKS: Final = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
 
 
 class CheckedVersion(Record, frozen=True, kw_only=True):
@@ -103,15 +99,13 @@ def check(
     """
     path = Path(before or ".")
     with TemporaryDirectory(prefix="rebal-check-") if base is not None else nullcontext("") as into:
-        if base is None:
-            trees = [folder_tree(path), folder_tree(Path(after or ""))]
-        else:
-            trees = [revision_tree(path, base, Path(into)), work_tree(path)]
+        old = folder_tree(path) if base is None else revision_tree(path, base, Path(into))
+        new = folder_tree(Path(after or "")) if base is None else work_tree(path)
         # Both versions of many files are read at once, on two processors.
-        number = sum(len(tree.files) for tree in trees)
+        number = len(old.files) + len(new.files)
         if number > _MANY and sys.stderr.isatty():
             say(f"reading {number:,} files …")
-        one, two = mapped(_read, trees, worth_it=number > _MANY)
+        one, two = mapped(_read, [old, new], worth_it=number > _MANY)
         return _compared(one, two, source, (base or str(before), after or before or "."))
 
 
@@ -134,7 +128,13 @@ def _compared(
     known = {change.file for judgement in found for change in judgement.changes}
     found += [unread(file, note) for file, note in unknown.items() if file not in known]
     located = (
-        replace(each, changes=tuple(_located(change, each, one, two) for change in each.changes))
+        replace(
+            each,
+            changes=tuple(
+                replace(change, line=change.line or _line(change, each.group_id, one, two))
+                for change in each.changes
+            ),
+        )
         for each in found
     )
     groups = {
@@ -180,25 +180,26 @@ def _live_groups(source: GroupSource, names: Sequence[str]) -> dict[str, GroupSn
 
 
 def _read(tree: Tree) -> CheckedVersion:
-    found = read_declared(
-        [
-            path
-            for name, path in tree.paths()
-            if tree.alone or (is_configuration(path) and path.name not in _LOCKS)
-        ],
-        alone=tree.alone,
-    )
+    locks = ("package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml")
+    configuration = [
+        path
+        for name, path in tree.paths()
+        if tree.alone or (is_configuration(path) and path.name not in locks)
+    ]
+    found = read_declared(configuration, alone=tree.alone)
     libraries, unknown = read_manifests(tree)
     own, files = f"{tree.root}/", frozenset(tree.files)
-    within = [
-        replace(
-            each,
-            where=each.where.removeprefix(own),
-            sources=tuple(source.removeprefix(own) for source in each.sources),
+    starts = [
+        Start(
+            file=_file_of(each.where.removeprefix(own), files),
+            declared=replace(
+                each,
+                where=each.where.removeprefix(own),
+                sources=tuple(source.removeprefix(own) for source in each.sources),
+            ),
         )
         for each in found.declared
     ]
-    starts = [Start(file=_file_of(each.where, files), declared=each) for each in within]
     said = [note.replace(own, "") for note in found.notes if not note.endswith(OF_A_PROFILE)]
     notes, unread = (
         tuple((_file_of(note, files), note) for note in each) for each in (said, unknown)
@@ -212,22 +213,22 @@ def _file_of(where: str, names: Collection[str]) -> str:
     """Return the file of a place such as `a.yaml (profile x)` or `a.yaml: Deployment b`, or of a
     note that begins with one.
     """
-    ends = [n for n, char in enumerate(where) if char in ": "]
-    found = (where[:end] for end in [len(where), *reversed(ends)])
-    return next((name for name in found if name in names), where)
+    ends = [found.start() for found in re.finditer(r"[: ]|\Z", where)]
+    return next((where[:end] for end in reversed(ends) if where[:end] in names), where)
 
 
 def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, str]]:
     """Yield each file whose consumers a reader does not know whole, where what decides them
     changed.
     """
-    texts = (
-        (file, one.text(file), two.text(file))
+    changed = {
+        file: (was, now)
         for file in sorted({*one.tree.files, *two.tree.files})
-    )
-    changed = {file: (was, now) for file, was, now in texts if was != now}
+        for was, now in [(one.text(file), two.text(file))]
+        if was != now
+    }
     starts = (*one.starts, *two.starts)
-    # A reader understood the settings of these files that `_A_START` finds.
+    # A reader understood the settings of these files that decide how a consumer starts.
     read = {
         file
         for start in starts
@@ -236,30 +237,40 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
         or start.declared.instance_id is not None
         for file in (start.file, *start.declared.sources)
     }
-    # Builds publish under a group of their own.
     grouped = {
         file
         for start in starts
         if start.declared.group_id is not None
         for file in (start.file, *start.declared.sources)
     }
-    grouped.update(file for file in changed if file.endswith((".gradle", ".kts", ".sbt", ".xml")))
+    # Builds publish under a group of their own.
+    grouped |= {file for file in changed if file.endswith((".gradle", ".kts", ".sbt", ".xml"))}
     for file, (was, now) in changed.items():
-        about = "kafka" in f"{file} {was} {now}".lower() and was and now
-        for setting, known in ((_A_START, read), (_A_GROUP, grouped), (_OF_BROKERS, ())):
-            if about and file not in known and _settings(setting, was) != _settings(setting, now):
-                yield (
-                    file,
-                    f"{file}: a setting of assignors, or of the group's name or protocol, changes, "
-                    "and is not understood",
-                )
+        if (
+            was
+            and now
+            and "kafka" in f"{file} {was} {now}".lower()
+            and any(
+                file not in known and _settings(setting, was) != _settings(setting, now)
+                for setting, known in zip(_SETTINGS, (read, grouped, ()), strict=True)
+            )
+        ):
+            yield (
+                file,
+                f"{file}: a setting of assignors, or of the group's name or protocol, changes, "
+                "and is not understood",
+            )
     for file, note in (*two.notes, *one.notes):
         was, now = one.text(file), two.text(file)
         old, new = (_PLACEHOLDER.findall(text) for text in (was, now))
         # The values of a chart decide what its templates say; its version does not.
         chart, within, _ = file.rpartition("/templates/")
         values = (n for n in changed if n.startswith(f"{chart}/") and not n.endswith("/Chart.yaml"))
-        moved = old != new if _OPEN in note else file in changed or (within and any(values))
+        moved = (
+            old != new
+            if " from a placeholder " in note
+            else file in changed or (within and any(values))
+        )
         named = {name for _, name, _ in old + new}
         if _OF_A_START.search(was + now) and (
             moved or any(_sets(named, after + before) for before, after in changed.values())
@@ -273,17 +284,17 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
         )
     )
     for file, note in two.unread:
-        # The variables in a version that is not a plain one.
-        used = re.findall(r"[$][{(]?(\w[\w.]*)", note)
-        given = {part for name in used for part in (name, *name.split("."))}
+        # A variable in a version that is not a plain one.
+        names = re.findall(r"[$][{(]?(\w[\w.]*)", note)
+        given = {part for name in names for part in (name, *name.split("."))}
         if file in one.tree.files and ((file, note) not in one.unread or _sets(given, moved_lines)):
             yield file, note
 
 
 def _settings(pattern: re.Pattern[str], text: str) -> list[str]:
     """Return the settings that a pattern finds, without comments, spaces and quotes."""
-    bare = re.sub(r"^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", "", text, flags=re.MULTILINE)
-    return [re.sub(r"[\s\"']", "", each) for each in pattern.findall(bare)]
+    plain = re.sub(r"(?m)^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", "", text)
+    return [re.sub(r"[\s\"']", "", each) for each in pattern.findall(plain)]
 
 
 def _sets(names: Collection[str], text: str) -> bool:
@@ -292,20 +303,19 @@ def _sets(names: Collection[str], text: str) -> bool:
     return any(re.search(rf"(?<!\w){each}\s*[:=,'\"\n]", text, re.IGNORECASE) for each in loose)
 
 
-def _located(
-    change: StartChange, found: Judgement, one: CheckedVersion, two: CheckedVersion
-) -> StartChange:
-    """Return the change with the line of its setting that is nearest to the group's own."""
-    if change.line:
-        return change
-    known = {"assignor list": "strateg", "consumer": "groupid"}
-    letters = known.get(change.what, change.what.replace(".", "").removesuffix("ms"))
-    text = two.text(change.file) or one.text(change.file)
-    version, lines = change.after.rpartition(" ")[2].strip("()"), [*enumerate(text.splitlines(), 1)]
-    own = [n for n, line in lines if found.group_id and found.group_id in line]
-    near = [n for n, line in lines if letters in re.sub("[^A-Za-z0-9]", "", line).lower()]
-    near = near or own or [n for n, line in lines if version in line] or [0]
-    return replace(change, line=min(near, key=lambda n: abs(n - (own or [0])[0])))
+def _line(
+    change: StartChange, group_id: str | None, one: CheckedVersion, two: CheckedVersion
+) -> int:
+    """Return the line of the changed setting that is nearest to the group's own; 0: none."""
+    letters = {"assignor list": "strateg", "consumer": "groupid"}.get(
+        change.what, change.what.replace(".", "").removesuffix("ms")
+    )
+    text, version = two.text(change.file) or one.text(change.file), change.after.rpartition(" ")[2]
+    lines = [*enumerate(text.splitlines(), 1)]
+    own = [n for n, line in lines if group_id and group_id in line]
+    found = [n for n, line in lines if letters in re.sub("[^A-Za-z0-9]", "", line).lower()]
+    near = (found or own or [n for n, line in lines if version.strip("()") in line]) or [0]
+    return min(near, key=lambda n: abs(n - (own or [0])[0]))
 
 
 def _with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
@@ -313,43 +323,41 @@ def _with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> li
     by_folder: dict[PurePosixPath, list[Library]] = defaultdict(list)
     for one in libraries:
         by_folder[PurePosixPath(scope_of(one.where))].append(one)
-
-    def near_to(file: str, family: str | None) -> list[Library]:
-        above = enumerate(PurePosixPath(file).parents, 1)
-        return _near(
-            file, [(far, one) for far, at in above for one in by_folder.get(at, ())], family
-        )
-
-    used: set[Library] = set()
-    made: list[Start] = []
-    for start in starts:
-        near = near_to(start.file, start.family)
-        used.update(near)
-        made.append(replace(start, library=_together(near)))
+    found = [(start, _near(start.file, start.family, by_folder)) for start in starts]
+    made = [replace(start, library=_together(near)) for start, near in found]
+    used = {one for _, near in found for one in near}
     for own in sorted(libraries, key=lambda each: -each.where.count("/")):
         if own not in used:
-            near = [own, *filter(partial(_is_of, own), near_to(own.where, own.family))]
+            # Facts of others count for a package that no configuration is of: those of its file,
+            # and where versions are inherited, or are missing, those from above.
+            inherits = own.product_version is None or own.ecosystem in ("maven", "nuget")
+            near = [own]
+            near += (
+                other
+                for other in _near(own.where, own.family, by_folder)
+                if other.ecosystem == own.ecosystem and (inherits or other.where == own.where)
+            )
             used.update(near)
             made.append(start_of(own.where, _together(near)))
     return made
 
 
-def _is_of(own: Library, other: Library) -> bool:
-    """Return whether facts of the other one count for a package that no configuration is of: those
-    of its file, and where versions are inherited, or are missing, those from above.
-    """
-    below = own.product_version is None or own.ecosystem in _INHERITED or own.where == other.where
-    return below and own.ecosystem == other.ecosystem
-
-
-def _near(file: str, above: Sequence[tuple[int, Library]], family: str | None) -> list[Library]:
+def _near(
+    file: str, family: str | None, by_folder: Mapping[PurePosixPath, Sequence[Library]]
+) -> list[Library]:
     """Return the libraries of the consumers in `file`, the nearest first: those of one family.
 
-    `above` are those of its folder (1) and the folders above. Empty where the nearest folder has
-    several, and nothing says which one is meant.
+    Empty where the nearest folder has several, and nothing says which one is meant.
     """
-    near = ((0 if one.where == file else far, one) for far, one in above)
-    found = sorted((each for each in near if _is_shared(*each)), key=itemgetter(0))
+    found = sorted(
+        (
+            (0 if one.where == file else far, one)
+            for far, at in enumerate(PurePosixPath(file).parents, 1)
+            for one in by_folder.get(at, ())
+            if one.where == file or not one.where.endswith(_OF_ITSELF) or (far == 1 and one.product)
+        ),
+        key=itemgetter(0),
+    )
     own = [(far, one) for far, one in found if one.family == family]
     java = [(far, one) for far, one in found if one.family == "java" and family in PROGRAMS]
     # A program says so in its configuration, and has an application id.
@@ -364,20 +372,11 @@ def _near(file: str, above: Sequence[tuple[int, Library]], family: str | None) -
     return [one for _, one in fitting if one.family in kinds] if clear else []
 
 
-def _is_shared(far: int, library: Library) -> bool:
-    """Return whether a file has the library that another one names, so many folders above it."""
-    return (
-        far == 0 or not library.where.endswith(_OF_ITSELF) or (far == 1 and library.product != "")
-    )
-
-
 def _together(near: Sequence[Library]) -> Library:
     """Return one library of several facts: the version that is written beats that of a product."""
-    if not near:
-        return Library()
     itself = next((one for one in near if not one.product and one.version), None)
     product = next((one for one in near if one.product), None)
-    known = itself or next((one for one in near if one.version), near[0])
+    known, *_ = [*filter(None, [itself]), *(one for one in near if one.version), *near, Library()]
     if product is None:
         return known
     place = known if itself else product

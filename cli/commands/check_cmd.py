@@ -43,19 +43,14 @@ def command(
     if (base is None) != (before is not None and after is not None):
         raise UsageError("give BEFORE and AFTER, or --base REV with at most one folder.")
     from rebal.cli.checking import check
-    from rebal.cli.render.check import check_github, check_markdown, check_sarif, check_view
+    from rebal.cli.render.check import check_text, check_view
     from rebal.cli.sources import GroupSource
     from rebal.planner.verdict import SAFE, exit_code
 
     found = check(before, after, base, GroupSource(None, snapshot, connection, evidence))
     code = SAFE if exit_zero else exit_code(*(each.verdict for each in found.groups))
-    texts = {"markdown": check_markdown, "github": check_github}
     if form == "text":
         output.page(check_view(found), wide=wide)
-    elif form in texts:
-        output.write(texts[form](found))
-    elif form == "sarif":
-        output.write(check_sarif(found, code))
     else:
-        output.write(output.envelope("check", found, code, form))
+        output.write(check_text(found, form, code))
     return code

@@ -7,15 +7,14 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from rebal.cli.output import View, shown
+from rebal.cli.output import View, envelope, shown
 from rebal.cli.render.documents import Document
 from rebal.cli.render.findings import COMMANDS, github_command, sarif_of, uri_of
 from rebal.cli.render.plans.markdown import plain
 from rebal.cli.render.text import Rows, count, facts, labelled, to_paste
 from rebal.groups import VERSION
 from rebal.groups.model import RebalanceProtocol, Tri
-from rebal.planner.check.judge import Judgement, Stage
-from rebal.planner.check.starts import StartChange
+from rebal.planner.check.judge import Judgement
 
 _LABELS: Final = {
     Tri.NO: Text("REJECTED", style="bold red"),
@@ -63,37 +62,26 @@ def check_view(found: CheckDocument) -> View:
     return view
 
 
-def check_markdown(found: CheckDocument) -> str:
-    """Return the answer as Markdown, for a comment on the pull request."""
-    found = shown(found)
-    lines = [f"### rebal check: {plain(_headline(found))}"]
-    for one in found.groups:
-        lines += ["", f"**{plain(_LABELS[one.verdict].plain)}** {plain(one.group)}", ""]
-        lines += (
-            f"{'  ' if line.startswith(' ') else ''}- {plain(line.strip())}" for line in _lines(one)
+def check_text(found: CheckDocument, form: str, code: int) -> str:
+    """Return the answer for machines: Markdown for a comment on the pull request, one workflow
+    command for each group at the line of its first change, SARIF, or its document.
+    """
+    if form == "markdown":
+        return _markdown(shown(found))
+    if form == "github":
+        lines = (
+            github_command(
+                COMMANDS[_LEVELS[one.verdict]],
+                f"rebal {one.group}: {_LABELS[one.verdict]}",
+                "\n".join(_lines(one)),
+                one.changes[0].file,
+                one.changes[0].line,
+            )
+            for one in found.groups
         )
-    if found.notes:
-        lines += ["", "Not known:", "", *(f"- {plain(note)}" for note in found.notes)]
-    return "\n".join(lines) + "\n"
-
-
-def check_github(found: CheckDocument) -> str:
-    """Return one workflow command for each group, at the line of its first change."""
-    return "".join(
-        github_command(
-            COMMANDS[_LEVELS[one.verdict]],
-            f"rebal {one.group}: {_LABELS[one.verdict]}",
-            "\n".join(_lines(one)),
-            one.changes[0].file,
-            one.changes[0].line,
-        )
-        + "\n"
-        for one in found.groups
-    )
-
-
-def check_sarif(found: CheckDocument, code: int) -> str:
-    """Return one SARIF run with a result for each group."""
+        return "".join(f"{line}\n" for line in lines)
+    if form != "sarif":
+        return envelope("check", found, code, form)
     return sarif_of(
         {
             "tool": {"driver": {"name": "rebal", "version": VERSION, "rules": [_RULE]}},
@@ -101,6 +89,16 @@ def check_sarif(found: CheckDocument, code: int) -> str:
             "invocations": [{"executionSuccessful": True, "exitCode": code}],
         }
     )
+
+
+def _markdown(found: CheckDocument) -> str:
+    lines = [f"### rebal check: {plain(_headline(found))}"]
+    for one in found.groups:
+        lines += ["", f"**{plain(_LABELS[one.verdict].plain)}** {plain(one.group)}", ""]
+        lines += (f"{'  ' if t.startswith(' ') else ''}- {plain(t.strip())}" for t in _lines(one))
+    if found.notes:
+        lines += ["", "Not known:", "", *(f"- {plain(note)}" for note in found.notes)]
+    return "\n".join(lines) + "\n"
 
 
 def _headline(found: CheckDocument) -> str:
@@ -115,15 +113,25 @@ def _headline(found: CheckDocument) -> str:
 
 
 def _rows(one: Judgement) -> Rows:
-    yield from labelled("change", map(_change, one.changes))
+    yield from labelled(
+        "change",
+        (
+            f"{each.what}{f'  {each.before} → {each.after}' if each.after else ''}   {each.file}"
+            f"{f':{each.line}' if each.line else ''}"
+            for each in one.changes
+        ),
+    )
     stages = (("", one.before), ("during the roll-out ", one.during), ("then ", one.after))
-    runs = [f"{label}{_stage(at)}" for label, at in stages if at is not None and at.assignor]
+    runs = [
+        f"{label}{at.assignor}"
+        + ("" if at.protocol is RebalanceProtocol.CANNOT_TELL else f" ({at.protocol.value})")
+        for label, at in stages
+        if at is not None and at.assignor
+    ]
     known = one.before is not None and one.before.assignor is not None and len(runs) > 1
     yield from labelled("runs", [" · ".join(runs)] if known else [])
-    yield (
-        "live group" if one.live else "roll-out",
-        one.reason + (f" ({', '.join(one.rules)})" if one.rules else ""),
-    )
+    asked = "live group" if one.live else "roll-out"
+    yield asked, one.reason + (f" ({', '.join(one.rules)})" if one.rules else "")
     for number, path in enumerate(one.paths):
         yield ("or" if number else "instead"), path.name
         for step in path.steps:
@@ -137,20 +145,10 @@ def _lines(one: Judgement) -> Iterator[str]:
     return (f"{label}: {text}" if str(label) else f"  {text}" for label, text in _rows(one))
 
 
-def _change(change: StartChange) -> str:
-    at = f":{change.line}" if change.line else ""
-    values = f"  {change.before} → {change.after}" if change.after else ""
-    return f"{change.what}{values}   {change.file}{at}"
-
-
-def _stage(stage: Stage) -> str:
-    unknown = stage.protocol is RebalanceProtocol.CANNOT_TELL
-    return f"{stage.assignor}" + ("" if unknown else f" ({stage.protocol.value})")
-
-
 def _result(one: Judgement) -> dict[str, Any]:
     """Return the result of one group, with the first change of each file as its places."""
     first = {change.file: change for change in reversed(one.changes)}
+    where = {"fullyQualifiedName": f"consumer-groups/{one.group}", "kind": "resource"}
     return {
         "ruleId": _RULE["id"],
         "ruleIndex": 0,
@@ -162,13 +160,7 @@ def _result(one: Judgement) -> dict[str, Any]:
                     "artifactLocation": {"uri": uri_of(Path(file))},
                     **({"region": {"startLine": first[file].line}} if first[file].line else {}),
                 },
-                "logicalLocations": [
-                    {
-                        "name": one.group,
-                        "fullyQualifiedName": f"consumer-groups/{one.group}",
-                        "kind": "resource",
-                    }
-                ],
+                "logicalLocations": [{"name": one.group, **where}],
             }
             for file in dict.fromkeys(change.file for change in one.changes)
         ],
