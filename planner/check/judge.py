@@ -110,8 +110,10 @@ def judge(
     `kept` are the files that both versions have, each with why its consumers are not all known
     (empty: they are). `live` is the group as it runs.
     """
-    pairs = (replace(one, never_ran="" if live else _never_ran(one)) for one in world.pairs)
-    world = replace(world, pairs=tuple(pairs))
+    world = replace(
+        world,
+        pairs=tuple(replace(one, never_ran="" if live else _never_ran(one)) for one in world.pairs),
+    )
     news = [pair.start for pair in world.changed if not pair.gone]
     decisive = _decisive(world, kept, live)
     unknown = [note for pair in world.changed if (note := kept.get(pair.start.file))]
@@ -159,15 +161,19 @@ def _unread_code(world: GroupWorld, answer: Admission) -> str:
     Where the client stays, code that sets its list sets it before and after.
     """
     starts = [each for pair in world.changed for each in (pair.before, pair.start) if each]
-    said = (
-        (all(start.writes_list for start in starts), ""),
-        (
-            answer.verdict is Tri.YES and len({start.client for start in starts}) > 1,
-            ". That holds where no code sets the list, which is not read",
-        ),
-        (answer.error == INCONSISTENT, ". Code that sets the list is not read"),
+    return (
+        first_reason(
+            (
+                (all(start.writes_list for start in starts), ""),
+                (
+                    answer.verdict is Tri.YES and len({start.client for start in starts}) > 1,
+                    ". That holds where no code sets the list, which is not read",
+                ),
+                (answer.error == INCONSISTENT, ". Code that sets the list is not read"),
+            )
+        )
+        or ""
     )
-    return first_reason(said) or ""
 
 
 def _stage(snapshot: GroupSnapshot) -> Stage:
@@ -180,11 +186,11 @@ def _decisive(world: GroupWorld, kept: Mapping[str, str], live: GroupSnapshot | 
     not sure: theirs may be another cluster.
     """
     worst = _worst(_answers(world, kept, live))
-    near = (
-        replace(world, pairs=tuple(p for p in world.pairs if not p.start.is_apart(pair.start)))
+    of_one_cluster = (
+        _worst(_answers(replace(world, pairs=near), kept, live)).verdict
         for pair in world.changed
+        for near in [tuple(p for p in world.pairs if not p.start.is_apart(pair.start))]
     )
-    of_one_cluster = (_worst(_answers(each, kept, live)).verdict for each in near)
     if worst.verdict is not Tri.NO or live or Tri.NO in of_one_cluster:
         return worst
     return Admission(
@@ -239,12 +245,11 @@ def _answers(
 def _other_libraries(world: GroupWorld) -> Iterator[Admission]:
     """Yield the answer where a library that is new to the group may misread what others send."""
     # A library that a file names for the first time may have run before.
-    sure = (
-        pair.before
-        for pair in world.pairs
-        if pair.before and (pair.before.library.where or not pair.start.library.where)
-    )
-    old = {start.family for start in sure if start.family is not None}
+    old = {
+        was.family
+        for was, now in ((pair.before, pair.start) for pair in world.pairs)
+        if was and was.family is not None and (was.library.where or not now.library.where)
+    }
     new = {start.family for start in world.afters if start.family is not None} - old
     with_data = sorted(
         {each.group.assignor or "" for each in snapshots_of([*world.befores, *world.afters])}
@@ -272,16 +277,15 @@ def _moments(
     events of that start; `asked` are all consumers that may have started before with theirs.
     """
     if live is None:
-        own = "" if pair.ran is None else FIRST
         for number, running in enumerate(dict.fromkeys(runnings(world, pair))):
             for context in map(Context, snapshots_of(running)):
                 by_lists = context.group.type is GroupType.CLASSIC and context.members
                 # A later moment without a common assignor comes behind a rejection.
                 if number == 0 or context.group.assignor or not by_lists:
-                    yield context, tuple(_events(context.memory, pair, own))
+                    yield context, tuple(_events(context.memory, pair, FIRST if pair.ran else ""))
         return
-    cluster = replace(live.cluster, settings={**live.cluster.settings, **_NO_LIMITS})
-    now, unlimited = Context(live), Context(replace(live, cluster=cluster))
+    now, settings = Context(live), {**live.cluster.settings, **_NO_LIMITS}
+    unlimited = Context(replace(live, cluster=replace(live.cluster, settings=settings)))
     members = [entry.member_id for entry in now.memory.everybody]
     others = {one.start.names: one for one in asked if one.start.names != pair.start.names}
     beside = [event for one in others.values() for event in _events(now.memory, one, "")]
@@ -302,8 +306,8 @@ def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]
     brokers assign under one of them; a move back to the classic protocol is a start as any other.
     """
     for pair in world.changed:
-        was = [pair.ran] if pair.ran is not None else world.befores
-        kinds = {start.protocol for start in (pair.start, *was)}
+        befores = world.befores if pair.ran is None else [pair.ran]
+        kinds = {start.protocol for start in (pair.start, *befores)}
         if (
             len(kinds) > 1
             and not (pair.start.protocol == CLASSIC and STREAMS not in kinds)
@@ -323,8 +327,6 @@ def _beside(pair: Pair) -> list[Admission]:
     """
     was = pair.before.declared if pair.before is not None else None
     now, workload = pair.start.declared, pair.start.declared.evidence.workload
-    alone = now.instance_id in (None, was and was.instance_id) or now.replicas is not None
-    lasts = not now.by_pod or (was and was.by_pod) or (workload and workload.kind == "StatefulSet")
     return _first(
         (
             was is not None and was.group_id != now.group_id,
@@ -333,12 +335,14 @@ def _beside(pair: Pair) -> list[Admission]:
             "where it reads from, and the lag of the old group stays",
         ),
         (
-            not alone,
+            now.instance_id not in (None, was and was.instance_id) and now.replicas is None,
             Tri.CANNOT_TELL,
             f"no file says how many processes have this group.instance.id: of several, {_FENCES}",
         ),
         (
-            not lasts,
+            now.by_pod
+            and not (was and was.by_pod)
+            and (workload is None or workload.kind != "StatefulSet"),
             Tri.CANNOT_TELL,
             "group.instance.id is the name of a pod, which is another one after each restart: the "
             "old one keeps its partitions until its session ends. Set none, or use a StatefulSet",
@@ -354,8 +358,8 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         "" if two.declared.group_id else "no file names its group, which may run already"
     )
     streams = one is not None and one.family == two.family == "streams"
-    old, new = (version_tuple(each.library.version) if each else None for each in (one, two))
-    edge = version_tuple(COOPERATIVE_SINCE) or ()
+    versions = (one and one.library.version, two.library.version, COOPERATIVE_SINCE)
+    old, new, edge = (version_tuple(each) or () for each in versions)
     return _first(
         (
             pair.gone and two.file in kept,
@@ -402,21 +406,13 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         (
             two.family in ("java", "streams")
             and two.protocol == CLASSIC
-            and new is None
+            and not new
             and not two.declared.session_timeout_ms
             and (two.declared.heartbeat_ms or 0) >= _OLD_SESSION
             # What started before starts again.
             and (
                 one is None
-                or any(
-                    aspects(one)[name] != aspects(two)[name]
-                    for name in (
-                        "library",
-                        "product",
-                        "heartbeat.interval.ms",
-                        "session.timeout.ms",
-                    )
-                )
+                or any(aspects(one)[name] != aspects(two)[name] for name in _OF_SESSIONS)
             ),
             Tri.CANNOT_TELL,
             f"Java before 3.0 does not start with a heartbeat.interval.ms of {_OLD_SESSION} or "
@@ -429,7 +425,7 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         ),
         (
             streams
-            and ((old or ()) < edge) != ((new or ()) < edge)
+            and (old < edge) != (new < edge)
             and two.declared.upgrade_from not in EAGER_VALUES,
             Tri.NO,
             "Kafka Streams 2.4 and later runs COOPERATIVE, which instances before 2.4 do not "
@@ -438,7 +434,7 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         ),
         (
             streams
-            and any(((old or ()) < each) != ((new or ()) < each) for each in _FORMATS)
+            and any((old < each) != (new < each) for each in _FORMATS)
             and not any(each and each.declared.upgrade_from for each in (one, two)),
             Tri.CANNOT_TELL,
             "instances before 3.5 do not read what newer ones write to the repartition topic of a "
@@ -492,11 +488,8 @@ def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admissio
     ]
     blamed = [m.assignors.list for m in members if not answer.blame or m.member_id in answer.blame]
     sure = any(not any(map(is_open, each)) for each in blamed)
-    met = {
-        *names,
-        *(name for each in blamed for name in each if not sure),
-    }
-    open_ = sorted(filter(is_open, met))
+    met = [names] if sure else [names, *blamed]
+    open_ = sorted({name for each in met for name in each if is_open(name)})
     if open_ and answer.verdict is not Tri.YES and answer.error in (None, INCONSISTENT):
         classes = listed([name for name in open_ if not is_unset(name)])
         return Admission(

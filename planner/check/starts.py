@@ -55,10 +55,6 @@ LIST: Final = "assignor list"
 # The id of the first member of a group that starts make.
 FIRST: Final = "0.0"
 _OPEN: Final = "?"
-# From this version on, Java's default of group.protocol is consumer (KIP-1274).
-_CONSUMER_BY_DEFAULT: Final = (5,)
-# From this version on, Java reads group.protocol (KAFKA-15679), and before it ignores it.
-_READS_PROTOCOL: Final = (3, 7)
 _ABSENT: Final = "not declared"
 # Behind so many signs, one counts where one consumer alone has it on each side.
 _SURE: Final = 7
@@ -110,7 +106,8 @@ class Start(Record, frozen=True, kw_only=True):
     def ignores_protocol(self) -> bool:
         """Return whether the client is of a version that does not read group.protocol."""
         have = version_tuple(self.library.version)
-        return self.family == "java" and have is not None and have < _READS_PROTOCOL
+        # From 3.7 on, Java reads it (KAFKA-15679).
+        return self.family == "java" and have is not None and have < (3, 7)
 
     @property
     def protocol(self) -> str | None:
@@ -118,17 +115,24 @@ class Start(Record, frozen=True, kw_only=True):
         if self.declared.group_protocol is not None and not self.ignores_protocol:
             return self.declared.group_protocol
         have = version_tuple(self.library.version) or ()
-        return None if self.family == "java" and have >= _CONSUMER_BY_DEFAULT else CLASSIC
+        # From 5 on, Java's default is consumer (KIP-1274).
+        return None if self.family == "java" and have >= (5,) else CLASSIC
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the assignor list of the next start, with an open name where it is not known."""
         if self.protocol in BY_BROKERS:
             return ()
-        own = self.library.default_list if self.library.family == self.family else None
+        # Java takes classes, librdkafka its own names; one that is not known stays as written.
+        spelled = self.declared.spelled
+        java = tuple(
+            (assignor_of(own) or own) if "." in own else f"class {own or '(empty)'}"
+            for own in spelled
+        )
         return (
-            _taken(self)
-            or own
+            {"librdkafka": spelled, "java": java}.get(self.family or "")
+            or self.declared.list
+            or (self.library.default_list if self.library.family == self.family else None)
             or default_list(self.family, self.library.version)
             or _unknown_list(self)
         )
@@ -136,8 +140,7 @@ class Start(Record, frozen=True, kw_only=True):
     @property
     def writes_list(self) -> bool:
         """Return whether its configuration sets the assignor list, or needs none."""
-        declared = self.declared
-        return bool(declared.list or declared.spelled) or self.protocol in BY_BROKERS
+        return bool(self.declared.list or self.declared.spelled) or self.protocol in BY_BROKERS
 
     @property
     def list_text(self) -> str:
@@ -156,18 +159,6 @@ def start_of(file: str, library: Library) -> Start:
     """Return the start of a consumer of which a file names the library alone."""
     declared = Declared(where=file, evidence=Evidence(source=Source.ASSUMED, detail=file))
     return Start(file=file, declared=declared, library=library, configured=False)
-
-
-def _taken(start: Start) -> tuple[str, ...]:
-    """Return the list that a file writes; a name that this client does not know stays as written.
-
-    Java takes classes, librdkafka its own names.
-    """
-    spelled, written = start.declared.spelled, start.declared.list
-    java = tuple(
-        (assignor_of(own) or own) if "." in own else f"class {own or '(empty)'}" for own in spelled
-    )
-    return {"librdkafka": spelled, "java": java}.get(start.family or "") or written
 
 
 def _unknown_list(start: Start) -> tuple[str, ...]:
@@ -197,16 +188,8 @@ def aspects(start: Start) -> dict[str, str]:
     """Return what decides how the consumer starts, by name and in words."""
     declared, library = start.declared, start.library
     note = f" ({library.version} ignores it)" if start.ignores_protocol else ""
-    unread = dict.fromkeys(declared.classic_only, "set")
     # Settings that a file leaves out, or takes from a placeholder.
-    times = {
-        name: unread.get(name, "not set") if own is None else str(own)
-        for name, own in (
-            ("heartbeat.interval.ms", declared.heartbeat_ms),
-            ("session.timeout.ms", declared.session_timeout_ms),
-            ("max.poll.interval.ms", declared.max_poll_interval_ms),
-        )
-    }
+    unread = dict.fromkeys(declared.classic_only, "set")
     several = f" ({declared.replicas} processes)" if (declared.replicas or 1) > 1 else ""
     return {
         LIST: start.list_text,
@@ -218,7 +201,14 @@ def aspects(start: Start) -> dict[str, str]:
         "group.instance.id": f"{declared.instance_id}{several}"
         if declared.instance_id is not None
         else ("the pod's name" if declared.by_pod else "not set (dynamic member)"),
-        **times,
+        **{
+            name: unread.get(name, "not set") if own is None else str(own)
+            for name, own in (
+                ("heartbeat.interval.ms", declared.heartbeat_ms),
+                ("session.timeout.ms", declared.session_timeout_ms),
+                ("max.poll.interval.ms", declared.max_poll_interval_ms),
+            )
+        },
         "upgrade.from": declared.upgrade_from or "not set",
         "library": library.title,
         "product": library.product_title or ("none" if library.family else "not known"),
@@ -256,17 +246,13 @@ def snapshots_of(
         type=kinds[0] if kinds else GroupType.CLASSIC,
         protocol_type="connect" if "connect" in (now.family for now in starts) else "consumer",
     )
-    made = with_default_settings(
-        GroupSnapshot(
-            group=group,
-            # Declarations have no time.
-            captured_at=datetime(2000, 1, 1, tzinfo=UTC),
-            members=tuple(members),
-        )
+    # Declarations have no time.
+    made = GroupSnapshot(
+        group=group, captured_at=datetime(2000, 1, 1, tzinfo=UTC), members=tuple(members)
     )
-    lists = [] if kinds else [member.assignors.list for member in members]
+    lists = [member.assignors.list for member in members if not kinds]
     return [
-        replace(made, group=replace(group, assignor=each))
+        with_default_settings(replace(made, group=replace(group, assignor=each)))
         for each in (elect(lists, CoordinatorKind.UNKNOWN).votes or [None])
     ]
 
@@ -337,9 +323,9 @@ class Pair(Record, frozen=True, kw_only=True):
             was, now = aspects(self.before), aspects(self.start)
             if self.before.same_list(self.start):
                 del was[LIST]
+        of_library = ("library", "product", *(() if self.start.writes_list else (LIST,)))
         for what in (each for each in was if was[each] != now[each]):
-            by_default = what == LIST and not self.start.writes_list
-            named = (by_default or what in ("library", "product")) and self.start.library.where
+            named = self.start.library.where if what in of_library else ""
             yield StartChange(
                 what=what,
                 before=was[what],
@@ -394,11 +380,11 @@ class GroupWorld(Record, frozen=True, kw_only=True):
         """Return whether only the version of a library changes, of which no file names a consumer:
         it may be a producer's, or be inherited by a project that has none.
         """
-        what = {change.what for pair in self.pairs for change in pair.changes()}
         return (
             self.group_id is None
             and all(one.same_client(two) for one, two in self.both)
-            and what <= {"library", "product"}
+            and {change.what for pair in self.pairs for change in pair.changes()}
+            <= {"library", "product"}
         )
 
 
@@ -406,15 +392,18 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[GroupWor
     """Yield each group with a change, once for each profile that changes it in its own way."""
     found: dict[tuple[Pair, ...], GroupWorld] = {}
     for profile in dict.fromkeys([None, *(start.declared.profile for start in (*before, *after))]):
-        active = f" (profile {profile})" if profile else ""
         groups: dict[str | Pair, list[Pair]] = defaultdict(list)
         for pair in pairs_of(of_profile(before, profile), of_profile(after, profile)):
             # Consumers whose groups no file names may be of different ones.
             groups[pair.start.declared.group_id or pair].append(pair)
         for pairs in groups.values():
             start = pairs[0].start
-            name = (start.declared.group_id or f"the groups of {start.folder}") + active
-            world = GroupWorld(group_id=start.declared.group_id, name=name, pairs=tuple(pairs))
+            name = start.declared.group_id or f"the groups of {start.folder}"
+            world = GroupWorld(
+                group_id=start.declared.group_id,
+                name=f"{name} (profile {profile})" if profile else name,
+                pairs=tuple(pairs),
+            )
             found.setdefault(world.changed, world)
     return (world for changed, world in found.items() if changed)
 
@@ -440,10 +429,9 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
     """
     groups = {_group(one) for one in before}
     ran, come = ({(_group(one), one.client) for one in each} for each in (before, after))
-    stay = ran & come
     pairs, gone, new = in_pairs(
-        {one: _signs(one, stay, moves=True, new=False) for one in before},
-        {one: _signs(one, stay, moves=_group(one) not in groups, new=True) for one in after},
+        {one: _signs(one, ran & come, moves=True, new=False) for one in before},
+        {one: _signs(one, ran & come, moves=_group(one) not in groups, new=True) for one in after},
         _SURE,
     )
     return (
