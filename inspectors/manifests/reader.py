@@ -109,9 +109,9 @@ class _ManifestReader:
             if hints(known.ecosystem).search(text):
                 # Files of the same folder and above give to a script: the constants of Gradle's and
                 # sbt's builds, and what Go's workspaces replace.
-                script = known.read in (texts.read_gradle, texts.read_go_mod)
-                above = reversed(PurePosixPath(name).parents if script else ())
-                text += "".join(self._shared.get(folder, "") for folder in above)
+                if known.read in (texts.read_gradle, texts.read_go_mod):
+                    above = reversed(PurePosixPath(name).parents)
+                    text += "".join(self._shared.get(folder, "") for folder in above)
                 named = known.read(text, place) if known.read else self._projects.read(name)
                 # A requirement file of developers says so in its name.
                 of_tests = path.suffix == ".txt" and OF_TESTS.search(path.name) is not None
@@ -122,16 +122,16 @@ class _ManifestReader:
     @cached_property
     def _shared(self) -> dict[PurePosixPath, str]:
         found: dict[PurePosixPath, str] = defaultdict(str)
-        givers = {texts.read_gradle, texts.read_catalog}
         for name, path in self._paths.items():
             reads, scope = {known.read for known in _formats(name)}, PurePosixPath(scope_of(name))
             if path.name == "go.work":
                 found[scope] += f"\n{configuration_text(path, name)}"
-            elif reads & givers or path.name == "gradle.properties":
+            elif texts.read_catalog in reads:
                 text = configuration_text(path, name)
-                catalog = texts.read_catalog in reads
-                named = texts.read_catalog(text, name) if catalog else texts.mentions(text)
-                found[scope] += texts.given(text, filter(_gives, named))
+                found[scope] += texts.given(text, filter(_gives, texts.read_catalog(text, name)))
+            elif texts.read_gradle in reads or path.name == "gradle.properties":
+                text = configuration_text(path, name)
+                found[scope] += texts.given(text, filter(_gives, texts.mentions(text)))
         return found
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
@@ -145,7 +145,11 @@ class _ManifestReader:
             if not locks.isdisjoint(self._paths):
                 return
         brought = [(one, product) for one, product in known if product and not product.bom]
-        of_tests = self._of_tests(own)
+        # A lock file does not say what only developers and tests have, but the projects' own files
+        # beside and below it do.
+        locked = any(own.name in locks for locks in _LOCKS.values())
+        below = [each for each in self._own if locked and each[0].is_relative_to(own.parent)]
+        of_tests = {each[1] for each in below} - {each[1] for each in below if not each[2]}
         used = [one for one, p in brought if not one.tests and p.product not in of_tests]
         # An indirect module of Go counts where the project needs no known one itself.
         used = used or [one for one, _ in brought if ecosystem == "golang"]
@@ -172,14 +176,6 @@ class _ManifestReader:
             unclear = givers and not silent and ("$" in one.version or not one.version)
             version = f"{one.version or 'that'} of {givers}" if unclear else one.version
             self._add(ecosystem, place, one._replace(version=version), silent=silent)
-
-    def _of_tests(self, file: PurePosixPath) -> set[str]:
-        """Return the products that only developers and tests have. A lock file does not say so, but
-        the projects' own files beside and below it do.
-        """
-        locked = any(file.name in locks for locks in _LOCKS.values())
-        below = [each for each in self._own if locked and each[0].is_relative_to(file.parent)]
-        return {each[1] for each in below} - {each[1] for each in below if not each[2]}
 
     def _add(self, ecosystem: str, place: str, one: Named, *, silent: bool) -> None:
         raw, version = one.version, _plain(one.version)
@@ -301,9 +297,8 @@ def library_of(ecosystem: str, package: str, version: str | None) -> Library | N
     low = version_tuple(version) or ()
     tag = ecosystem == "docker" and len(re.findall(r"(?:\Av?|(?<=\d)\.)\d+", version or "")) < 3
     high = (*low, _END) if low and tag else low
-    held = [one for one in product.releases if one.holds(low, high)]
-    alike = len({replace(one, first="", last="") for one in held}) == 1
-    release = held[0] if alike else ProductFacts()
+    held = {replace(e, first="", last="") for e in product.releases if e.holds(low, high)}
+    release = held.pop() if len(held) == 1 else ProductFacts()
     family = release.library or product.library
     inside = version if product.own_version else release.inside
     own = release.list or product.list or default_list(family, inside)

@@ -292,10 +292,12 @@ def read_tables(
     There are tables by name, lists of tables, or lists of requirements.
     """
     tree = parse(text, name)
-    for path in paths:
-        for place, found in _at(tree, path.split(".")):
-            for one in matches(REQUIREMENT, "\n".join(_requirements(found))):
-                yield one._replace(line=0, tests=OF_TESTS.search(place) is not None)
+    return (
+        one._replace(line=0, tests=OF_TESTS.search(place) is not None)
+        for path in paths
+        for place, found in _at(tree, path.split("."))
+        for one in matches(REQUIREMENT, "\n".join(_requirements(found)))
+    )
 
 
 def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, object]]:
@@ -342,12 +344,13 @@ def read_images(text: str, name: str) -> Iterator[Named]:
             parent, _, key = path.rpartition(".")
             tag = flat.get(f"{parent}.{_TAG_KEYS.get(key, '')}".removeprefix("."))
             chart = flat.get(f"{parent}.targetRevision") or flat.get(f"{parent}.version")
-            # Kustomize puts another image in its place.
-            replaced = key == "name" and f"{parent}.newName" in flat
             if chart and (key == "chart" or parent.startswith("dependencies")):
                 # The version of a chart is not its image's.
                 yield Named(f"charts/{value.rpartition('/')[2]}", f"chart {chart}")
-            elif not replaced and (tag or key.lower().endswith(("image", "repository", "newname"))):
+            # Kustomize puts another image in the place of a name.
+            elif (key != "name" or f"{parent}.newName" not in flat) and (
+                tag or key.lower().endswith(("image", "repository", "newname"))
+            ):
                 yield from (
                     one._replace(version=tag or one.version, line=0)
                     for one in matches(IMAGE, value)
@@ -412,9 +415,11 @@ class Projects:
                 below = self._found(bom, (), depth)
                 if below is not None:
                     # A BOM has its own properties; those of a parent are overridden below it.
-                    own = below.managed.items()
                     sheet.managed.maps.append(
-                        {name: resolved(_PROPERTY, below.properties, text) for name, text in own}
+                        {
+                            name: resolved(_PROPERTY, below.properties, text)
+                            for name, text in below.managed.items()
+                        }
                     )
                     sheet.boms.remove(bom)
             for parent in sheet.parents:
@@ -454,7 +459,6 @@ class Projects:
 def _maven(root: Any, path: PurePosixPath) -> Sheet:
     # The command line decides which profile counts.
     parts = [root, *root.findall("profiles/profile")]
-    needs = [each for part in parts for each in part.findall("dependencies/dependency")]
     central = [
         each for part in parts for each in part.findall("dependencyManagement/dependencies/*")
     ]
@@ -466,7 +470,12 @@ def _maven(root: Any, path: PurePosixPath) -> Sheet:
     )
     beside = path.parent / root.findtext("parent/relativePath", "../pom.xml")
     return Sheet(
-        named=[_coordinates(each) for each in needs if each.findtext("scope") != "test"],
+        named=[
+            _coordinates(each)
+            for part in parts
+            for each in part.findall("dependencies/dependency")
+            if each.findtext("scope") != "test"
+        ],
         managed=_versions(_coordinates(e) for e in central if e.findtext("scope") != "import"),
         properties=properties,
         parents=[_coordinates(each) for each in root.findall("parent")],
@@ -502,8 +511,7 @@ def _msbuild(root: Any, path: PurePosixPath) -> Sheet:
 
 
 def _package(element: Any, *keys: str) -> Named:
-    name = element.get("Include") or element.get("Update") or ""
     return Named(
-        name.strip().lower(),
+        (element.get("Include") or element.get("Update") or "").strip().lower(),
         next(filter(None, (element.get(key) or element.findtext(key) for key in keys)), ""),
     )

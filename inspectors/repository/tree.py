@@ -101,15 +101,14 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
         )
         if is_read(PurePosixPath(name)) and (not size.isdigit() or int(size) <= _LARGEST)
     }
-    asked = "".join(f"{blob}\n" for blob in blobs.values())
-    answers = BytesIO(_git(path, "cat-file", "--batch", given=asked.encode()))
+    asked = "".join(f"{blob}\n" for blob in blobs.values()).encode()
+    answers = BytesIO(_git(path, "cat-file", "--batch", given=asked))
     for file in blobs:
         *_, size = answers.readline().decode().split()
         if not size.isdigit():
             raise DocumentError(f"{file.name}: this clone lacks its contents; fetch them first.")
         file.parent.mkdir(parents=True, exist_ok=True)
-        with open(file, "wb") as written:
-            written.write(answers.read(int(size)))
+        file.write_bytes(answers.read(int(size)))
         answers.readline()
     return folder_tree(into)
 

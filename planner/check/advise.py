@@ -31,8 +31,6 @@ from rebal.planner.verdict import BLOCKED, first_reason
 
 # Java's default in ms, of Connect and Kafka Streams too.
 _HEARTBEAT: Final = 3_000
-# CONFIGURATION.md of librdkafka has group.protocol from this version on.
-_RDKAFKA_READS_PROTOCOL: Final = (2, 4)
 _JAVAS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 # CONFIGURATION.md of librdkafka; tulios/kafkajs, src/consumer/assigners.
 BRINGS: Final = {
@@ -41,7 +39,6 @@ BRINGS: Final = {
     "segmentio": frozenset({"range", "roundrobin"}),
     "aiokafka": frozenset({"range", "roundrobin", "sticky"}),
 }
-_STOP: Final = "cut-over: no member of the old version runs when the first new one joins"
 
 
 class PathStep(Record, frozen=True, kw_only=True):
@@ -75,8 +72,7 @@ def plan_of(world: GroupWorld, live: GroupSnapshot | None = None) -> Plan | None
         if one.same_client(two) and not one.same_list(two) and _know_lists(one, two)
     ]
     snapshot = live or world.planned()
-    group = snapshot.group
-    if not moves or (group.type is GroupType.CLASSIC and group.assignor is None):
+    if not moves or (snapshot.group.type, snapshot.group.assignor) == (GroupType.CLASSIC, None):
         return None
     one, two = moves[0]
     with suppress(NotPlannedError):
@@ -127,7 +123,8 @@ def paths_of(world: GroupWorld) -> Iterator[SafePath]:
         ),
         (
             by_lists and path is not PathKind.CUT_OVER,
-            ". ".join(filter(None, (_STOP, two.library.refuses))),
+            "cut-over: no member of the old version runs when the first new one joins"
+            + (f". {two.library.refuses}" if two.library.refuses else ""),
             [],
         ),
         (not same, "a new group id, with the offsets of the old group copied before it starts", []),
@@ -200,10 +197,11 @@ def hazards_of(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) ->
             if by == runs
         )
         if (brokers := other_brokers(start.declared.brokers)) is not None:
-            static = start.declared.instance_id is not None
             yield from (
                 Hazard(source=brokers.name, text=text)
-                for text in brokers.under(start.protocol, {start.family}, static=static)
+                for text in brokers.under(
+                    start.protocol, {start.family}, static=start.declared.instance_id is not None
+                )
             )
     # Rules name a consumer by its file alone.
     plan = plan_of(world, live or world.planned(copies=1)) if moves else None
@@ -234,8 +232,6 @@ def why_not_started(start: Start) -> str | None:
     )
     times = waits(Member(member_id="", software=software, declared=declared))
     session, beat = int(times.session * 1000), declared.heartbeat_ms or _HEARTBEAT
-    # A version that is not known, and a product's image, may have another default.
-    sure = declared.session_timeout_ms or (have and start.library.ecosystem != "docker")
     rows = (
         (
             lacks,
@@ -261,11 +257,16 @@ def why_not_started(start: Start) -> str | None:
             "assignor",
         ),
         (
-            rdkafka and declared.group_protocol and have and have < _RDKAFKA_READS_PROTOCOL,
+            # CONFIGURATION.md of librdkafka has it from 2.4 on.
+            rdkafka and declared.group_protocol and have and have < (2, 4),
             f"librdkafka {start.library.version} has no group.protocol, and does not start with it",
         ),
         (
-            rdkafka and not online and sure and times.rebalance < times.session,
+            # A version that is not known, and a product's image, may have another default.
+            rdkafka
+            and not online
+            and (declared.session_timeout_ms or (have and start.library.ecosystem != "docker"))
+            and times.rebalance < times.session,
             "librdkafka does not start with a max.poll.interval.ms below its session.timeout.ms "
             f"({session})",
         ),
