@@ -28,7 +28,11 @@ def custom_assignors(wanted: Sequence[str]) -> dict[str, Assignor]:
         points = sorted(entry_points(group=GROUP, name=name), key=lambda point: point.value)
         if not points:
             continue
-        where = [_where(point) for point in points]
+        where = [
+            f"assignor {name} of {point.dist.name if point.dist else 'an installed package'} "
+            f"({point.value})"
+            for point in points
+        ]
         if name in NAMES or name == "uniform" or ":" in name:
             raise CustomAssignorError(
                 f"{where[0]}: {name} is Kafka's own name; rename the assignor."
@@ -52,8 +56,3 @@ def _loaded(point: EntryPoint, where: str) -> Assignor:
             f"{where} cannot be loaded ({type(error).__name__}: {said})."
         ) from error
     return Guarded(found, where)
-
-
-def _where(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist is not None else "an installed package"
-    return f"assignor {point.name} of {package} ({point.value})"

@@ -140,8 +140,9 @@ def is_harmless(pair: str) -> bool:
     key, equals, value = pair.partition("=")
     if not equals or not _NAMES.search(key.strip()):
         return False
-    file = os.path.expanduser(value.strip().removeprefix("file://"))
-    return _FORMS.fullmatch(value.strip()) is not None or os.path.isfile(file)
+    return _FORMS.fullmatch(value.strip()) is not None or os.path.isfile(
+        os.path.expanduser(value.strip().removeprefix("file://"))
+    )
 
 
 def without_values(message: str, args: Sequence[str], env: Mapping[str, str]) -> str:

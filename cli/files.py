@@ -93,8 +93,9 @@ def locked(path: Path, *, appending: bool) -> Iterator[IO[bytes]]:
                 fcntl.flock(handle, fcntl.LOCK_EX if appending else fcntl.LOCK_SH)
             yield file
     except OSError as error:
-        verb = "write" if appending else "read"
-        raise FileError(f"cannot {verb} {path}: {_why(error)}.") from None
+        raise FileError(
+            f"cannot {'write' if appending else 'read'} {path}: {_why(error)}."
+        ) from None
 
 
 def append_line(file: IO[bytes], line: str) -> None:

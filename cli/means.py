@@ -196,12 +196,15 @@ def reaching(context: typer.Context, connection: Connection) -> Connection:
     if context.obj is None or any(is_typed(context, name) for name in CONNECTION):
         return replace(connection, bootstrap=None) if _names_brokers(context) else connection
     given = context.obj.given
-    missing = [
-        name
-        for name in dict.fromkeys((*given.variables, *given.environment))
-        if name not in os.environ and (name.startswith("REBAL_X_") or not connection.names_broker())
-    ]
-    return replace(connection, missing=missing)
+    return replace(
+        connection,
+        missing=[
+            name
+            for name in dict.fromkeys((*given.variables, *given.environment))
+            if name not in os.environ
+            and (name.startswith("REBAL_X_") or not connection.names_broker())
+        ],
+    )
 
 
 def _names_brokers(context: typer.Context) -> bool:

@@ -41,7 +41,6 @@ _EVIDENCE: Final = "Evidence"
 
 NAMING: Final = re.compile("REBAL_(BOOTSTRAP|COMMAND_CONFIG|PROFILE|CONFIG|X_.+)$")
 """Variables that say how to reach a cluster."""
-_BROKERS: Final = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
 
 
 def _with_kept(context: typer.Context, settings: list[str] | None) -> list[str] | None:
@@ -216,9 +215,12 @@ class Connection:
 
     def names_broker(self) -> bool:
         """Return whether a broker is named, by these options or by the environment."""
-        named = bool(self.bootstrap or self.command_config or self.profile)
-        named |= any(pair.startswith("bootstrap.servers=") for pair in self.overrides or ())
-        return named or any(os.environ.get(f"REBAL_{name}") for name in _BROKERS)
+        variables = ("BOOTSTRAP", "COMMAND_CONFIG", "PROFILE", "X_BOOTSTRAP_SERVERS")
+        return (
+            bool(self.bootstrap or self.command_config or self.profile)
+            or any(pair.startswith("bootstrap.servers=") for pair in self.overrides or ())
+            or any(os.environ.get(f"REBAL_{name}") for name in variables)
+        )
 
     def given(
         self,
@@ -243,8 +245,11 @@ class Connection:
             *options("-X", list(filter(is_harmless, settings))),
             *(() if self.timeout == TIMEOUT else ("--timeout", f"{self.timeout:g}")),
         )
-        hidden = (pair.partition("=")[0] for pair in settings if not is_harmless(pair))
-        left_out = [f"REBAL_X_{key.upper().replace('.', '_')}" for key in hidden]
+        left_out = [
+            f"REBAL_X_{pair.partition('=')[0].upper().replace('.', '_')}"
+            for pair in settings
+            if not is_harmless(pair)
+        ]
         properties = self.command_config or os.environ.get("REBAL_COMMAND_CONFIG")
         brokers, client = self._reached()
         return Given(
@@ -407,9 +412,8 @@ class EvidenceOptions:
         Raises:
             UsageError: a setting is not KEY=VALUE.
         """
-        if self.evidence is None:
-            return None
-        return Lake(self.evidence, lake_options(self.lake_option))
+        text = self.evidence
+        return None if text is None else Lake(text, lake_options(self.lake_option))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -121,8 +121,11 @@ class EvidenceFiles:
         if not self.options.client_log or not groups:
             return
         if len(groups) > 1:
-            met = sum(bool(log_coverage(one).covered) for one in groups)
-            say(f"--client-log: shows the start of members of {met:,} of {len(groups):,} groups.")
+            say(
+                "--client-log: shows the start of members of "
+                f"{sum(bool(log_coverage(one).covered) for one in groups):,} of {len(groups):,} "
+                "groups."
+            )
             return
         (seen,) = groups
         labels = names(seen.members)

@@ -106,8 +106,14 @@ def walk(folder: Path, *, pause: bool = False) -> int:
                 if STOPPED in codes:
                     return STOPPED
     own = Command("rebal", "inspect", "GROUP", "-b", "HOST:PORT", "--probe")
-    more = [f"  {file}: {caption}" for file, caption in MORE.items()]
-    _print(["", "More groups are there:", *more, f"On your own groups: {own}"])
+    _print(
+        [
+            "",
+            "More groups are there:",
+            *(f"  {file}: {caption}" for file, caption in MORE.items()),
+            f"On your own groups: {own}",
+        ]
+    )
     return FAILED if {FAILED, USAGE}.intersection(codes) else DONE
 
 

@@ -144,9 +144,12 @@ def _check_names(names: Sequence[str]) -> dict[str, "Assignor"]:
 
     found = custom_assignors([name for name in names if name not in own])
     known = (*OF_CONSUMERS, *custom_names())
-    there = f"no such assignor; there are {', '.join(known)}."
     for name in (one for one in names if one not in own):
-        check_known(name, known, f"--assignor {name[:100]}: {there}")
+        check_known(
+            name,
+            known,
+            f"--assignor {name[:100]}: no such assignor; there are {', '.join(known)}.",
+        )
     return found
 
 

@@ -99,10 +99,14 @@ def doctor_view(
         }.items():
             view += [to_paste(f"# {', '.join(row.source for row in rows)}"), to_paste(grant)]
     if switch:
-        lead = "for every member's list, across one restart (KIP-412; needs AlterConfigs):"
-        view += [Text(""), Text(lead, style="bold")]
-        for one in switch:
-            view += [to_paste(f"# {one.use}"), to_paste(one.line)]
+        view += [
+            Text(""),
+            Text(
+                "for every member's list, across one restart (KIP-412; needs AlterConfigs):",
+                style="bold",
+            ),
+            *(to_paste(line) for one in switch for line in (f"# {one.use}", one.line)),
+        ]
     if next_command is not None:
         view += [Text(""), facts([(Text("next:", style="bold"), next_command)], label=0)]
     return view

@@ -68,12 +68,14 @@ def mirror(name: str, kind: type[msgspec.Struct], *written: str, **others: Any) 
             empty.append(field)
         fields.append((field, type_))
     made: type[Any] = msgspec.defstruct(
-        name, fields, bases=(Document,), namespace={"null_if_empty": tuple(empty)}, **_WRITTEN
+        name,
+        fields,
+        bases=(Document,),
+        namespace={"null_if_empty": tuple(empty)},
+        frozen=True,
+        kw_only=True,
     )
     return _MIRRORS.setdefault(kind, made)
-
-
-_WRITTEN: Final[dict[str, Any]] = {"frozen": True, "kw_only": True}
 
 
 def _mirrored(kind: Any) -> Any:

@@ -1,33 +1,47 @@
-"""`rebal plan-upgrade` as it is typed, and the plan of a redacted snapshot."""
+"""`rebal plan-upgrade` as it is typed, its short screen, and the plan of a redacted snapshot."""
 
 import json
 import re
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from rebal.cli import files, planning
 from rebal.cli.files import read_snapshot
+from rebal.cli.output import render
+from rebal.cli.render.plans.screen import plan_view
 from rebal.groups.evidence.merge import merge
-from rebal.groups.model import GroupSnapshot, Member
+from rebal.groups.model import (
+    DeclaredAssignors,
+    Evidence,
+    GroupSnapshot,
+    KubernetesWorkload,
+    Member,
+    Source,
+)
 from rebal.groups.snapshot.documents import dump_snapshot
 from rebal.groups.snapshot.redact import redact
+from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
-from rebal.planner.plan import dump_plan, load_plan
+from rebal.planner.plan import Plan, dump_plan, load_plan
 from rebal.planner.rehearsal.costs import steps
 from tests.cli.conftest import Rebal, Said, flat
+from tests.planner import plans
 from tests.planner.builder import group_of
+from tests.planner.every_path import java, pods
+from tests.planner.plans import BOTH, RANGE
 from tests.planner.test_cost import sized
 
 Make = Callable[..., GroupSnapshot]
-Plan = Callable[..., Said]
+Planned = Callable[..., Said]
 
 
 @pytest.fixture
-def plan(tmp_path: Path, rebal: Rebal) -> Plan:
+def plan(tmp_path: Path, rebal: Rebal) -> Planned:
     """Plan for a group, which is saved first."""
 
     def plan_for(snapshot: GroupSnapshot, *more: str, code: int = 0) -> Said:
@@ -38,7 +52,7 @@ def plan(tmp_path: Path, rebal: Rebal) -> Plan:
     return plan_for
 
 
-def test_times_of_a_saved_group_are_not_those_of_its_capture(group: Make, plan: Plan) -> None:
+def test_times_of_a_saved_group_are_not_those_of_its_capture(group: Make, plan: Planned) -> None:
     said = plan(group(), "--details").out
     assert "just now" not in said
     assert re.search(r"based on the snapshot of (2026-11-20|Nov 20) 09:15Z\n", said)
@@ -46,7 +60,7 @@ def test_times_of_a_saved_group_are_not_those_of_its_capture(group: Make, plan: 
 
 
 def test_a_blocked_plan_exits_3_unless_the_rule_is_ignored(
-    group: Make, plan: Plan, librdkafka: tuple[Member, ...]
+    group: Make, plan: Planned, librdkafka: tuple[Member, ...]
 ) -> None:
     blocked = group(members=librdkafka)
     plan(blocked, code=3)
@@ -57,7 +71,7 @@ def test_a_blocked_plan_exits_3_unless_the_rule_is_ignored(
     assert [f["ignored"] for f in body["findings"] if f["rule"] == "RB104"] == [why]
 
 
-def test_fail_on_warning_makes_a_warning_exit_3(plan: Plan) -> None:
+def test_fail_on_warning_makes_a_warning_exit_3(plan: Planned) -> None:
     old = group_of({"members": [{"id": "a", "list": ["range"], "version": "3.1.0"}]})
     plan(old)
     plan(old, "--fail-on", "warning", code=3)
@@ -65,7 +79,7 @@ def test_fail_on_warning_makes_a_warning_exit_3(plan: Plan) -> None:
 
 @pytest.mark.parametrize("ending", ["yaml", "json"])
 def test_out_writes_a_plan_that_reads_back_with_its_baseline(
-    group: Make, plan: Plan, tmp_path: Path, ending: str
+    group: Make, plan: Planned, tmp_path: Path, ending: str
 ) -> None:
     out = tmp_path / f"checkout.plan.{ending}"
     assert f"wrote {out}" in plan(group(), "--out", str(out)).err
@@ -79,7 +93,7 @@ def test_out_writes_a_plan_that_reads_back_with_its_baseline(
     assert {step.gate.command for step in read.steps} == {f"rebal verify {out}"}
 
 
-def test_markdown_is_a_runbook(group: Make, plan: Plan) -> None:
+def test_markdown_is_a_runbook(group: Make, plan: Planned) -> None:
     text = plan(group(), "-o", "markdown").out
     assert text.startswith("# checkout: EAGER (range) → COOPERATIVE (cooperative-sticky)\n")
     assert "\n```properties\n" in text
@@ -87,7 +101,7 @@ def test_markdown_is_a_runbook(group: Make, plan: Plan) -> None:
     assert "\n## Not checked\n" in text
 
 
-def test_a_family_can_be_assumed(group: Make, plan: Plan) -> None:
+def test_a_family_can_be_assumed(group: Make, plan: Planned) -> None:
     *known, last = group().members
     unknown = group(members=(*known, replace(last, software=None, subscription=None)))
     assert "RB906 checkout-3 may not start" in flat(plan(unknown, code=4).out)
@@ -95,14 +109,14 @@ def test_a_family_can_be_assumed(group: Make, plan: Plan) -> None:
     assert re.search(r"assumed +client id checkout-3 is java", said)
 
 
-def test_the_question_of_the_next_step_comes_before_that_of_a_later_one(plan: Plan) -> None:
+def test_the_question_of_the_next_step_comes_before_that_of_a_later_one(plan: Planned) -> None:
     unknown = {"id": "a", "at_least": ["roundrobin"], "family": None, "bytes": None}
     said = plan(group_of({"members": [unknown], "elected": "roundrobin"}), code=4).out
     assert "RB901 a may lack cooperative-sticky" in flat(said)
     assert said.endswith("next:  run the command of the question above that is right\n")
 
 
-def test_a_class_that_is_the_applications_own_is_explained_beside_the_code(plan: Plan) -> None:
+def test_a_class_that_is_the_applications_own_is_explained_beside_the_code(plan: Planned) -> None:
     own = {"id": "a", "list": ["RoundRobinAssigner"], "family": "kafkajs"}
     group = group_of({"members": [own], "elected": "RoundRobinAssigner"})
     said = plan(group, "--to-client", "java").out
@@ -110,7 +124,7 @@ def test_a_class_that_is_the_applications_own_is_explained_beside_the_code(plan:
     assert "require(" not in said
 
 
-def test_members_stand_in_natural_order(plan: Plan, rebal: Rebal, tmp_path: Path) -> None:
+def test_members_stand_in_natural_order(plan: Planned, rebal: Rebal, tmp_path: Path) -> None:
     order = ["worker-1", "worker-2", "worker-10", "worker-11"]
     members = [{"id": order[n], "list": ["range"]} for n in (2, 1, 0, 3)]
     out = str(tmp_path / "a.plan.yaml")
@@ -230,3 +244,74 @@ def planned(snapshot: GroupSnapshot, to: str, names: dict[str, str]) -> object:
 def test_a_redacted_snapshot_gives_the_same_plan(name: str, to: str) -> None:
     real, made, names = pair(name)
     assert planned(made, to, {"no name": ""}) == planned(real, to, names)
+
+
+def screen(made: Plan, width: int = 80, **more: Any) -> str:
+    return render(plan_view(made, **more), width=width)
+
+
+def steps_of(text: str) -> list[list[str]]:
+    """The lines of each step, from its title to the blank line that follows."""
+    parts = re.split(r"\n(?=\d  )", text)[1:]
+    return [part.split("\n\n")[0].strip("\n").splitlines() for part in parts]
+
+
+def test_a_step_names_as_many_members_as_there_is_room_for() -> None:
+    members = [java(f"checkout-consumer-7d9f8b6c5d-{n:05}") for n in range(4)]
+    lines = steps_of(screen(plans.plan(members)))[0]
+    assert lines[1].endswith("checkout-consumer-7d9f8b6c5d-00000 and 3 more")
+    assert lines[2].startswith("   with ")
+    wide = screen(plans.plan(members), wide=True)
+    assert all(f"7d9f8b6c5d-{n:05}" in wide for n in range(4))
+
+
+def test_no_protocol_is_promised_of_a_custom_assignor_that_the_goal_names() -> None:
+    lists = {"a": ["acme", "range"], "b": RANGE}
+    made = plans.plan([java(name, names) for name, names in lists.items()], "acme")
+    assert screen(made).startswith("checkout: EAGER (range) → acme\n")
+
+
+def test_a_surge_is_named_with_its_workload() -> None:
+    workload = KubernetesWorkload(kind="Deployment", name="orders", namespace="shop")
+    source = Evidence(source=Source.CONFIG_FILE, detail="k.yaml", workload=workload)
+    declared = DeclaredAssignors(list=("range",), max_surge="25%", evidence=source)
+    snapshot = group_of({"members": pods(2)})
+    members = tuple(replace(member, declared=declared) for member in snapshot.members)
+    text = flat(screen(make_plan(replace(snapshot, members=members))))
+    assert "Deployment orders: pause autoscaler and GitOps sync; set maxSurge 0" in text
+    assert "and maxUnavailable 1 (maxSurge is 25%)" in text
+
+
+def test_three_blocking_findings_are_whole_and_the_others_are_counted() -> None:
+    made = plans.plan(
+        [java("a", None), java("c", None, family="sarama", declared=["x"])], elected="own"
+    )
+    block = next(f for f in made.findings if f.rule == "RB101")
+    blocks = [replace(block, message=f"cause {n} of what stands in the way") for n in range(5)]
+    text = flat(screen(replace(made, findings=tuple(blocks))))
+    assert "and 2 more: " in text
+    assert sum(f.message in text for f in blocks) == 3
+
+
+def test_the_hint_is_a_whole_command_where_the_plan_has_a_file(tmp_path: Any) -> None:
+    file = tmp_path / "a plan.yaml"
+    given = Given(plan=str(file))
+    text = screen(make_plan(group_of({"members": pods(4)}), given=given), 40)
+    assert f": rebal show '{file}' --details\n" in text
+
+
+def test_a_member_that_left_is_named_on_the_first_screen_before_the_general_questions() -> None:
+    members: dict[str, Any] = {"members": [java("a1", RANGE)]}
+    plain = screen(make_plan(group_of(members)))
+    assert "ask" not in plain
+    assert "8 questions" in plain
+    for names, line in (
+        (RANGE, "step 2: cannot tell  RB121 a2 left 4 min ago with [range]: does it belong"),
+        (BOTH, "ask                  RB120 a2 left 4 min ago with [cooperative-sticky, range]"),
+    ):
+        gone = [{"id": "a2", "list": names, "at": -4, "left": True}]
+        text = screen(make_plan(group_of({**members, "departed": gone})), width=200)
+        assert line.split("  ")[-1] in text
+        assert line.split("  ")[0] in text
+        assert "→ Add --expect-members 2 if it belongs to the service, --departed a2 if" in text
+        assert text.index("a2 left") < text.index("8 questions")
