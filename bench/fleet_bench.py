@@ -151,8 +151,7 @@ def _warm(turns: list[dict[str, dict[str, Any]]], what: str) -> tuple[float, ...
 
 
 def _report(folder: Path) -> Iterator[Figure]:
-    from tests.fleet.synthetic import fleet
-    from tests.fleet.tablefiles import write_tables
+    from tests.fleet.synthetic import fleet, write_tables
 
     write_tables(folder / "fleet", fleet(2000))
     rebal = str(Path(sys.executable).with_name("rebal"))

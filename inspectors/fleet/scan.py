@@ -248,8 +248,9 @@ def _carry(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFra
             if one in small or may_hold(one.low, one.high, names)
         )
         shares.append(list(of_kind))
-    work = partial(carry, target=run.target)
-    return in_shares(now.spark, [one for one in shares if one], work, REPORT_DDL)
+    return in_shares(
+        now.spark, list(filter(None, shares)), partial(carry, target=run.target), REPORT_DDL
+    )
 
 
 def _manifest(

@@ -183,11 +183,11 @@ class ScannedGroups:
         until = self._until or moment(row["last_seen"])
         kind = _TYPES.get(row["type"], GroupType.UNKNOWN)
         generation, classic = row["generation"], kind is GroupType.CLASSIC
-        number = "generation" if classic else "group epoch"
+        number = f"{'generation' if classic else 'group epoch'} {generation}"
         evidence = Evidence(
             source=Source.OFFSETS_TOPIC,
             at=until,
-            detail=f"{number} {generation}" if generation is not None else "",
+            detail="" if generation is None else number,
         )
         # What a join says of software and timeouts comes with the join.
         told = {one.member_id for one in observed if isinstance(one, Joined) and one.software}
@@ -314,8 +314,7 @@ def _notes(
         return ()
     guessed = ("how many partitions a topic has: taken to be as many as are owned",)
     if brokers is None:
-        unknown = (f"broker settings, versions and {_ENDS}",)
-        return (*unknown, *guessed) if topics else unknown
+        return (f"broker settings, versions and {_ENDS}", *(guessed if topics else ()))
     return (
         _ENDS,
         *brokers.notes,

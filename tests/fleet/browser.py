@@ -45,10 +45,7 @@ class Browser:
             [driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         self._base = f"http://127.0.0.1:{self._port()}"
-        options = {
-            "binary": _browser(),
-            "args": [*_FLAGS, f"--user-data-dir={self._profile}"],
-        }
+        options = {"binary": _browser(), "args": [*_FLAGS, f"--user-data-dir={self._profile}"]}
         wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._base += f"/session/{made['sessionId']}"

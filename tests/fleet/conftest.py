@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.fleet.synthetic import fleet
-from tests.fleet.tablefiles import write_tables
+from tests.fleet.synthetic import fleet, write_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ import pytest
 from rebal.groups.errors import RebalError
 from rebal.inspectors.fleet.spark.session import require_server
 from tests.fleet.conftest import OFFSETS, REQUEST_LOG, read_tables, run_rebal, script
-from tests.fleet.tablefiles import last_scan
-from tests.fleet.test_interrupt import refused
+from tests.fleet.synthetic import last_scan
+from tests.fleet.test_session import refused
 from tests.kafka import jars
 from tests.kafka.broker import ChildProcess, free_ports, wait_for
 

@@ -28,9 +28,8 @@ from rebal.inspectors.fleet.sources.source import SOURCE
 from rebal.inspectors.fleet.timeline.group import Options
 from tests.examples import examples
 from tests.fleet import timeline_input
-from tests.fleet.tablefiles import reported, target_in
-from tests.fleet.timeline_input import Row, record, request_rows
-from tests.fleet.timeline_story import SECOND, START
+from tests.fleet.synthetic import reported, target_in
+from tests.fleet.timeline_input import SECOND, START, Row, record, request_rows
 
 Places = Sequence[tuple[int | None, int | None]]
 GROUPS, EACH = 40, 200

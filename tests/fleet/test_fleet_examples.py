@@ -35,8 +35,7 @@ from rebal.inspectors.fleet.lake.writer import columns_of
 from rebal.inspectors.fleet.schemas import TABLES
 from rebal.inspectors.kafka.brokers import ClusterReading
 from tests.fleet.conftest import script
-from tests.fleet.synthetic import fleet
-from tests.fleet.tablefiles import AT, write_tables
+from tests.fleet.synthetic import AT, fleet, write_tables
 from tests.kafka import jars
 
 ROOT: Final = Path(__file__).parents[2]

@@ -27,7 +27,7 @@ from rebal.inspectors.fleet.manifest import UNNAMED, Manifest
 from rebal.inspectors.fleet.sources.source import list_files
 from rebal.inspectors.tables.reader import open_tables
 from tests.fleet.conftest import failures
-from tests.fleet.tablefiles import change_document, last_scan, reported
+from tests.fleet.synthetic import change_document, last_scan, reported
 
 WHEN = datetime(2026, 11, 21, tzinfo=UTC)
 

@@ -21,8 +21,7 @@ from rebal.cli import app
 from rebal.groups.model import Cluster
 from rebal.inspectors.kafka.brokers import ClusterReading
 from tests.fleet.conftest import REBAL
-from tests.fleet.synthetic import HOSTILE, fleet
-from tests.fleet.tablefiles import AT, write_tables
+from tests.fleet.synthetic import AT, HOSTILE, fleet, write_tables
 
 Said = pytest.CaptureFixture[str]
 Labels = frozenset[tuple[str, str]]

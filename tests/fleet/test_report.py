@@ -19,8 +19,7 @@ from rebal.cli.render.fleet.words import hindrance_text
 from tests.counted import counted_calls
 from tests.documents import checked
 from tests.fleet.conftest import CAPTURES, report_lines
-from tests.fleet.synthetic import HOSTILE, Row, fleet, group_named, hostile_fleet
-from tests.fleet.tablefiles import AT, write_tables
+from tests.fleet.synthetic import AT, HOSTILE, Row, fleet, group_named, hostile_fleet, write_tables
 from tests.fleet.timeline_input import captured_records, tables
 from tests.rehearsed import forget
 

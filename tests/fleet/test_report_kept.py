@@ -1,27 +1,52 @@
 """A lake's reports, metrics, groups and plans as they were kept: tests/data/fleet.
 
-REBAL_SCREENS=renew writes the files again; read the difference before you commit it.
+REBAL_SCREENS=renew writes the files again; read the difference before you commit it. Beside them
+the report's trend: two scans of a lake are compared where that is honest, and only there; and
+`--evidence LAKE`: the group, or what is known of a live one. Settings reach the lake's store.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from rebal.cli import app
-from tests.fleet import tablefiles
-from tests.fleet.conftest import CAPTURES, check_kept
-from tests.fleet.synthetic import Row, fleet, group_named
-from tests.fleet.tablefiles import AT, write_tables
+from rebal.cli import fleet as cli_fleet
+from rebal.cli.fleet import NoTrend, Trend, trend_of
+from rebal.cli.params import Lake
+from rebal.cli.sources import scan_snapshots
+from rebal.groups.model import GroupSnapshot, Knowledge
+from rebal.inspectors.kafka import read as live
+from rebal.inspectors.tables import reader
+from rebal.inspectors.tables.groups import read_snapshots
+from rebal.inspectors.tables.reader import GroupHistory, RebalanceRow, ScanStanding, open_tables
+from tests.documents import checked
+from tests.fleet import synthetic
+from tests.fleet.conftest import CAPTURES, check_kept, report_lines
+from tests.fleet.synthetic import AT, Row, fleet, group_named, write_tables
 from tests.fleet.test_report import member_out
 from tests.fleet.timeline_input import captured_records, captured_requests, tables
 
 KEPT = Path(__file__).parents[1] / "data" / "fleet"
+
+
 HALF_WAY = group_named("half-way")
+
+
 CLOCKS = ("sources", *(f"commands.{name}_cmd" for name in ("fleet_report", "inspect", "plan")))
+
+
 EVIDENCE = ("--evidence", "lake", "--exit-zero")
+
+
 REPORT = ("fleet", "report", "lake", "--exit-zero")
 
 
@@ -54,7 +79,7 @@ def two_scans(at: Path) -> None:
     lost = rows["groups"][5]["group_id"]
     kept = {name: [r for r in of if r.get("group_id") != lost] for name, of in rows.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tablefiles, "AT", AT + timedelta(hours=24))
+        patch.setattr(synthetic, "AT", AT + timedelta(hours=24))
         write_tables(at, kept)
 
 
@@ -142,3 +167,308 @@ def test_a_report_is_as_it_was_kept(
     assert app.run([*words]) == 0
     said = capsys.readouterr()
     check_kept(KEPT / f"{name.replace(' ', '_')}.txt", said.err + said.out)
+
+
+Said = pytest.CaptureFixture[str]
+
+
+HOUR = 3_600_000_000
+
+
+DAY = 24.0
+
+
+FACTS: dict[str, Any] = dict.fromkeys(GroupHistory.__struct_fields__[:-7])
+
+
+@dataclass
+class Group:
+    """A group that an earlier scan saw at hour 24; each rebalance takes 2 s and stops 10."""
+
+    rebalances: list[RebalanceRow] = field(default_factory=list)
+
+    def rebalance(self, hours: Iterable[float], **told: Any) -> Group:
+        for at in (round(hour * HOUR) for hour in hours):
+            known = {"incarnation": 1, "generation": len(self.rebalances) + 1, "ended_at": at}
+            known |= {"latency_ms": 2000.0, "stopped": 10, "members": 3, "failed": False, **told}
+            self.rebalances.append(RebalanceRow(**dict.fromkeys(RebalanceRow._fields) | known))
+        return self
+
+    def trend(self, until: float = 48.0, **earlier: Any) -> Trend | NoTrend:
+        """Its trend in a scan that ends at hour `until`; `earlier` is how it stood at hour 24."""
+        seen = [one for one in self.rebalances if one.ended_at <= DAY * HOUR]
+        stood = {"incarnation": 1, "generation": len(seen), "is_gone": False, **earlier}
+        now = {"observed_until": round(until * HOUR), "rebalances": tuple(self.rebalances)}
+        now |= {"incarnation": 1, "generation": self.rebalances[-1].generation}
+        return trend_of(GroupHistory(**FACTS | now), ScanStanding(**stood), round(DAY * HOUR))
+
+
+def often(count: int, since: float = DAY, until: float = 2 * DAY) -> list[float]:
+    """The hours of so many rebalances between these two."""
+    return [since + (until - since) * (n + 0.5) / count for n in range(count)]
+
+
+def calm() -> Group:
+    """One that rebalanced twelve times until hour 24."""
+    return Group().rebalance(often(12, 0, DAY))
+
+
+def test_a_group_that_rebalances_more_often_is_worse_and_one_that_stops_is_better() -> None:
+    worse = calm().rebalance(often(96)).trend()
+    assert worse.change == "worse"
+    # The first one is where what is known of it begins.
+    assert worse.rebalances.before == pytest.approx(11 / 23)
+    assert worse.rebalances.since == 4
+    assert worse.downtime.since == pytest.approx(4 * 2 * 10)
+    assert (worse.seconds_before, worse.seconds_since) == (23 * 3600, 24 * 3600)
+    assert Group().rebalance(often(160, 0, DAY)).trend().change == "better"
+    assert calm().rebalance(often(14)).trend().change == "unclear"
+    assert calm().rebalance(often(96), stopped=0).trend().change == "mixed"
+
+
+@pytest.mark.parametrize(("count", "change"), [(0, "unclear"), (2, "unclear"), (20, "worse")])
+def test_few_events_in_a_short_time_are_no_trend(count: int, change: str) -> None:
+    """Five minutes after a scan: none, one or two rebalances may be chance, twenty are not."""
+    soon = DAY + 5 / 60
+    assert calm().rebalance(often(count, DAY, soon)).trend(soon).change == change
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        ({"incarnation": 2}, "deleted and created again since then"),
+        ({"is_gone": True}, "deleted and created again since then"),
+        ({"until": DAY}, "the scans end at the same time"),
+        ({"until": DAY - 3}, "the scans end at the same time"),
+        ({"until": DAY + 0.01}, "less than a minute of it was seen before or since"),
+        ({"generation": None}, "no rebalance is known"),
+    ],
+)
+def test_groups_that_cannot_be_compared_say_why(told: dict[str, Any], why: str) -> None:
+    assert calm().rebalance([23.9]).trend(**told) == NoTrend(why=why)
+
+
+def test_a_rebalance_that_the_log_cleaner_took_leaves_no_trend() -> None:
+    group = calm().rebalance(often(30))
+    del group.rebalances[-3]
+    assert group.trend() == NoTrend(why="not all its rebalances are known")
+
+
+def test_a_compacted_topic_does_not_make_a_group_look_worse() -> None:
+    """The first scan found the newest generation alone: the rate before it is not known."""
+    group = calm().rebalance(often(12))
+    del group.rebalances[:11]
+    trend = group.trend(generation=12)
+    assert (trend.seconds_before, trend.rebalances.before) == (3600, 0)
+
+
+def test_downtime_is_compared_only_where_all_lengths_are_known_or_none() -> None:
+    """The second scan was given no request log: its rebalances have no length."""
+    trend = calm().rebalance(often(96), latency_ms=None).trend()
+    assert trend.rebalances.change == "worse"
+    assert trend.downtime is None
+
+
+@pytest.mark.usefixtures("no_costs")
+def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, capsys: Said) -> None:
+    for _ in range(3):
+        write_tables(tmp_path, fleet(4))
+    report = ["fleet", "report", str(tmp_path), "--exit-zero", "--baseline"]
+    assert app.run([*report, "1"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        f"rebal: {tmp_path}: scan 1 was removed or never finished; scans 2 to 3 can be read.\n"
+    )
+    assert app.run([*report, "3"]) == 2
+    assert capsys.readouterr().err == (
+        "rebal: --baseline 3: it is the last scan; name one before it.\n"
+    )
+    assert app.run([*report, "2"]) == 0
+    assert "since scan 2 " in capsys.readouterr().out
+    assert app.run([*report, "0"]) == 2
+
+
+@pytest.mark.usefixtures("no_costs")
+def test_an_earlier_scan_whose_files_are_gone_costs_only_the_trend(
+    tmp_path: Path, capsys: Said
+) -> None:
+    """A scan that ended a moment ago has removed them."""
+    two_scans(tmp_path)
+    for path in tmp_path.glob("groups/*-00000001-*/*.parquet"):
+        path.unlink()
+    assert "no trend yet: no earlier scan is left" in report_lines(tmp_path, capsys)[2]
+    assert app.run(["fleet", "report", str(tmp_path), "--baseline", "1"]) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_costs")
+def test_a_document_tells_each_groups_trend_or_why_there_is_none(
+    tmp_path: Path, capsys: Said
+) -> None:
+    two_scans(tmp_path)
+    body = checked("\n".join(report_lines(tmp_path, capsys, "-o", "json")))
+    assert (body["trend"]["groups"], body["no_trend"], body["baseline"]) == (17, None, None)
+    found = {group["group_id"]: group for group in body["groups"]}
+    trend = found["orders-eager-0000"]["trend"]
+    assert (trend["scan"], trend["change"]) == (1, "worse")
+    assert trend["rebalances_per_hour"]["since"] == 4
+    assert found["payments-deleted-0017"]["no_trend"] == "deleted"
+    assert found["search-eager-0020"]["no_trend"] == "new since then"
+
+
+@pytest.mark.usefixtures("no_costs")
+@pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown", "html"])
+def test_scans_without_a_group_are_no_error(tmp_path: Path, capsys: Said, form: str) -> None:
+    words = ["fleet", "report", str(tmp_path), "--exit-zero", "-o", form]
+    write_tables(tmp_path, {})
+    assert app.run(words) == 0
+    write_tables(tmp_path, fleet(4))
+    assert app.run([*words, "--baseline", "1"]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert form != "text" or told.out.startswith("no group")
+    assert form in ("json", "yaml") or "not there → ready" in told.out
+    write_tables(tmp_path, {})
+    assert app.run(words) == 0
+    assert app.run([*words, "--baseline", "2"]) == 0
+    assert "no group is in both scans" in " ".join(capsys.readouterr().out.split())
+
+
+EAGER = group_named("eager")
+
+
+SECRET = "w8K-not-to-be-printed"
+
+
+OPTIONS = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_SECRET_ACCESS_KEY": SECRET}
+
+
+WORDS = [word for pair in OPTIONS.items() for word in ("--lake-option", "=".join(pair))]
+
+
+def test_without_a_broker_the_tables_are_the_group(small_scan: Path, capsys: Said) -> None:
+    lake = ["--evidence", str(small_scan)]
+    assert app.run(["inspect", "--all", *lake, "-o", "json"]) == 3
+    assert len(json.loads(capsys.readouterr().out)["groups"]) == 20
+    assert app.run(["inspect", "nobody", *lake]) == 2
+    assert "the scan saw no group nobody" in capsys.readouterr().err
+    found = scan_snapshots(Lake(str(small_scan)), ["nobody", EAGER], seen_only=True)
+    assert [one.group.group_id for one in found] == [EAGER]
+    assert app.run(["inspect", EAGER, "--probe", *lake]) == 2
+    assert "name a broker" in capsys.readouterr().err
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, found: GroupSnapshot) -> None:
+    """Have the brokers say that this is the group."""
+    chosen = live.Selection(group_ids=(found.group.group_id,))
+    monkeypatch.setattr(live, "select_groups", lambda *a, **k: chosen)
+    monkeypatch.setattr(live, "read_groups", lambda *a, **k: [found])
+
+
+def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
+    small_scan: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One member was restarted since the scan: nothing is known of its new member id."""
+    (scanned,) = read_snapshots(open_tables(str(small_scan)), EAGER)
+    blank = [
+        msgspec.structs.replace(
+            member,
+            member_id="restarted" if n == 0 else member.member_id,
+            assignors=type(member.assignors)(),
+            software=None,
+            timeouts=None,
+        )
+        for n, member in enumerate(scanned.members)
+    ]
+    now = AT + timedelta(hours=30)
+    found = msgspec.structs.replace(scanned, members=tuple(blank), captured_at=now, unmatched=())
+    answer(monkeypatch, found)
+    words = ["-b", "kafka-1:9092", "--evidence", str(small_scan)]
+    assert app.run(["inspect", EAGER, *words, "-o", "json"]) == 0
+    told = capsys.readouterr()
+    assert f"rebal: --evidence {small_scan}: as seen until 2026-11-20 09:00Z" in told.err
+    (group,) = json.loads(told.out)["groups"]
+    known = {m["member_id"]: m["assignors"] for m in group["members"]}
+    assert known.pop("restarted")["knowledge"] == Knowledge.BOUNDED.value
+    assert {m["knowledge"] for m in known.values()} == {Knowledge.EXACT.value}
+    plan = tmp_path / "eager.plan.yaml"
+    assert app.run(["plan-upgrade", EAGER, *words, "--out", str(plan)]) == 0
+    assert "no broker" not in capsys.readouterr().err
+    assert app.run(["verify", str(plan), *words]) == 4
+    assert "as seen until 2026-11-20 09:00Z" in capsys.readouterr().err
+
+
+def test_a_group_that_the_scan_never_saw_gets_no_evidence_and_that_is_said(
+    small_scan: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (scanned,) = read_snapshots(open_tables(str(small_scan)), EAGER)
+    other = msgspec.structs.replace(
+        scanned, group=msgspec.structs.replace(scanned.group, group_id="new-since")
+    )
+    answer(monkeypatch, other)
+    app.run(["inspect", "new-since", "-b", "kafka-1:9092", "--evidence", str(small_scan)])
+    assert "it saw no join of new-since" in capsys.readouterr().err
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str] | None]:
+    """The settings with which each lake was opened."""
+    made: list[Mapping[str, str] | None] = []
+
+    def open_tables(text: str, options: Mapping[str, str] | None = None) -> reader.Tables:
+        made.append(options)
+        return opening(text, options)
+
+    opening = reader.open_tables
+    for module in (cli_fleet, reader):
+        monkeypatch.setattr(module, "open_tables", open_tables)
+    return made
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["fleet", "report", "LAKE"],
+        ["fleet", "report", "LAKE", "--group", EAGER],
+        ["inspect", EAGER, "--evidence", "LAKE"],
+        ["plan-upgrade", EAGER, "--evidence", "LAKE"],
+        ["simulate", EAGER, "--assignor", "range", "--evidence", "LAKE"],
+        ["groups", "--evidence", "LAKE"],
+    ],
+)
+def test_settings_reach_the_store_and_are_repeated_without_secrets(
+    command: list[str], small_scan: Path, opened: list[Mapping[str, str] | None], capsys: Said
+) -> None:
+    words = [str(small_scan) if word == "LAKE" else word for word in command]
+    app.run([*words, *WORDS])
+    told = capsys.readouterr()
+    assert opened
+    assert all(options == OPTIONS for options in opened)
+    assert SECRET not in told.out + told.err
+    lines = told.out.splitlines()
+    reading = [line for line in lines if "rebal " in line and str(small_scan) in line]
+    assert reading or command[0] == "simulate"
+    for line in reading:
+        assert "--lake-option AWS_ENDPOINT_URL=http://127.0.0.1:9000" in line
+        assert "AWS_SECRET" not in line
+
+
+def test_verify_and_diff_take_them_too(
+    small_scan: Path, tmp_path: Path, opened: list[Mapping[str, str] | None], capsys: Said
+) -> None:
+    plan = tmp_path / "group.plan.yaml"
+    lake = ["--evidence", str(small_scan), *WORDS]
+    assert app.run(["plan-upgrade", EAGER, *lake, "--out", str(plan)]) == 0
+    assert SECRET not in plan.read_text()
+    assert "AWS_ENDPOINT_URL" in plan.read_text()
+    before = len(opened)
+    app.run(["verify", str(plan), *lake])
+    app.run(["diff", str(plan), EAGER, *lake])
+    assert len(opened) == before + 2
+    assert SECRET not in "".join(capsys.readouterr())
+
+
+def test_a_setting_needs_a_lake(capsys: Said) -> None:
+    assert app.run(["groups", "--lake-option", "A=b"]) == 2
+    assert "name the lake with --evidence" in capsys.readouterr().err

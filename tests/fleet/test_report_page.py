@@ -18,8 +18,7 @@ from rebal.cli.render.fleet.timeline import MOST_LANES, kind_of, lanes_of
 from rebal.cli.render.fleet.words import INCIDENTS, VERDICTS
 from rebal.inspectors.tables.reader import ListSeen, open_tables, read_history
 from tests.fleet.browser import Browser, why_none
-from tests.fleet.synthetic import fleet, group_named, hostile_fleet
-from tests.fleet.tablefiles import AT, write_tables
+from tests.fleet.synthetic import AT, fleet, group_named, hostile_fleet, write_tables
 
 NOW = AT + timedelta(hours=27)
 ALLOWED = {

@@ -1,21 +1,45 @@
-"""The same records from a live broker and from its segments: the same tables."""
+"""Scans of brokers, captured files and segments on a real Spark."""
 
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
 import shutil
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from pyspark.sql import SparkSession
 
-from tests.fleet.conftest import read_tables, without_sources
-from tests.fleet.tablefiles import last_scan
+from rebal.groups.model import Cluster
+from rebal.inspectors.clock import micros
+from rebal.inspectors.fleet.sources import captured as captured_source
+from rebal.inspectors.fleet.sources.source import RecordSource
+from rebal.inspectors.fleet.spark.tasks import in_tasks
+from rebal.inspectors.kafka.brokers import ClusterReading
+from rebal.inspectors.tables.reader import open_tables, read_history
+from tests.fleet.conftest import OFFSETS, REQUEST_LOG, Tables, read_tables, without_sources
+from tests.fleet.synthetic import last_scan
 from tests.kafka.broker import Broker
 
 # The first test of a run starts Spark, which takes its time on a busy machine.
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
+
 TOPIC = "__consumer_offsets"
+
+
 Scan = Callable[..., str]
 
 
@@ -170,3 +194,183 @@ def test_an_open_transaction_is_said_and_read_later(
             producer.commit_transaction(30)
     scan("-b", busy.bootstrap, "--out", out)
     assert commits_of(out, "fleet-open") == [(21, 1, False)]
+
+
+Line = dict[str, Any]
+
+
+def line(offset: int, key: bytes | None, value: bytes | None, topic: str = "") -> Line:
+    def text(raw: bytes | None) -> str | None:
+        return None if raw is None else base64.b64encode(raw).decode()
+
+    return {
+        "key": text(key),
+        "value": text(value),
+        "topic": topic or "__consumer_offsets",
+        "partition": 0,
+        "offset": offset,
+        "timestamp": 1_795_226_703_189 + offset,
+    }
+
+
+@pytest.mark.parametrize("words", [(), ("--log-timezone", "-05:00")])
+def test_the_zone_of_a_log_is_found_or_named(
+    words: tuple[str, ...], scan: Scan, local_tables: Tables, tmp_path: Path
+) -> None:
+    def behind(found: re.Match[bytes]) -> bytes:
+        at = datetime.fromisoformat(found[1].decode()) - timedelta(hours=5)
+        return b"[%s," % str(at).encode()
+
+    log, out = tmp_path / "kafka-request.log", tmp_path / "out"
+    log.write_bytes(
+        re.sub(rb"(?m)^\[([-\d]+ [:\d]+),", behind, gzip.decompress(REQUEST_LOG.read_bytes()))
+    )
+    scan("--offsets", OFFSETS, "--request-log", log, *words, "--out", out)
+    assert without_sources(read_tables(out)) == without_sources(local_tables)
+    assert last_scan(out).log_ahead_ms == (None if words else -5 * 3_600_000)
+    # No rebalance is in what the next scan reads: it goes on with the zone that was found.
+    left = next(line for line in log.read_bytes().splitlines(keepends=True) if b"LEAVE_G" in line)
+    with log.open("ab") as grown:
+        grown.write(b"[2026-11-20 23:00:00," + left.partition(b",")[2])
+    scan("--request-log", log, *words, "--out", out)
+    assert last_scan(out).observed_until == datetime(2026, 11, 21, 4, 0, tzinfo=UTC).replace(
+        microsecond=int(left.partition(b",")[2][:3]) * 1000
+    )
+
+
+def rows_at(*paths: object) -> pa.Table:
+    """The records at these paths."""
+    source = captured_source.read_files([str(path) for path in paths])
+    shares = source.share(1, {})
+    return pa.Table.from_batches(batch for share in shares for batch in source.read(share))
+
+
+def test_parquet_in_which_half_of_the_records_come_twice(
+    scan: Scan, local_tables: Tables, tmp_path: Path
+) -> None:
+    rows, file = rows_at(OFFSETS), tmp_path / "captured.parquet"
+    again = rows.slice(0, len(rows) // 2)
+    pq.write_table(pa.concat_tables([again, rows]), file)
+    out = tmp_path / "lake"
+    scan("--offsets", file, "--request-log", REQUEST_LOG, "--out", out)
+    assert last_scan(out).records["REPEATED"] == len(again)
+    assert without_sources(read_tables(out)) == without_sources(local_tables)
+
+
+def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: Path) -> None:
+    group = b"\x00\x02\x00\x03abc"
+    commit = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
+    value = b"\x00\x03" + bytes(7) + b"\x05\xff\xff\xff\xff\x00\x00" + bytes(8)
+    lines = [
+        line(0, commit, value),
+        line(1, commit, value[:-1]),
+        line(2, commit, b"\x00\x09" + value[2:]),
+        line(3, b"\x00\x01\x00\x05g", value),
+        line(4, group, b"\x00\x03\x00\x08consum"),
+        line(5, b"\x00\x02\x7f\xffabc", None),
+        line(6, b"\x00\x63anything", b"x"),
+        line(7, b"\x00\x0b\x00\x01s", b"x"),
+        line(8, b"\x00", b"x"),
+        line(9, None, b"x"),
+        line(10, commit, None) | {"key": "%%%"},
+        line(11, commit, value, topic="other"),
+        line(12, group, b"\x00\x03") | {"timestamp": None},
+    ]
+    file = tmp_path / "hard.jsonl"
+    text = "".join(json.dumps(each) + "\n" for each in lines)
+    file.write_text(text + '{"key": "AAE\n\nnot json at all\n')
+    out = tmp_path / "out"
+    said = scan("--offsets", file, "--out", out)
+    manifest = last_scan(out)
+    assert manifest.records == {
+        "GROUP_METADATA": 1,
+        "OFFSET_COMMIT": 1,
+        "SHARE_GROUP_METADATA": 1,
+        "UNKNOWN_KIND_99": 1,
+        "UNREADABLE": 10,
+    }
+    assert manifest.read == 14
+    assert manifest.skipped == {"records of other topics": 1}
+    assert "10 unreadable" in said
+    assert "UNKNOWN_KIND_99" in said
+    found = read_tables(out)["errors"]
+    errors = {row["offset"]: row for row in found if row["offset"] is not None}
+    assert set(errors) == {1, 2, 3, 4, 5, 8, 9, 12}
+    assert "version 9 is not one of 0 to 4" in errors[2]["error"]
+    assert (errors[1]["key"], errors[1]["value"]) == (commit, value[:-1])
+    assert errors[3]["what"] == "OFFSET_COMMIT"
+    assert errors[4]["group_id"] == "abc"
+    assert errors[12]["error"] == "The record has no time."
+    lost = [row["value"] for row in found if row["offset"] is None]
+    no_base64 = json.dumps(lines[10]).encode()
+    assert sorted(lost) == [b"not json at all", no_base64, b'{"key": "AAE']
+    scan("--offsets", file, "--out", out)
+    assert last_scan(out).records == manifest.records
+
+
+def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
+    scanned: Path, local_tables: Tables, scan: Scan, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(scanned, tmp_path / "out", symlinks=True))
+    cut = tmp_path / "cut off.jsonl.gz"
+    cut.write_bytes(OFFSETS.read_bytes()[:-20_000])
+    said = scan("--offsets", cut, "--out", out, "--full", code=1)
+    assert f"{cut}: the packed file is cut off or damaged from here on; fetch it again." in said
+    assert read_tables(out) == local_tables
+
+
+def test_request_logs_alone_and_with_records_later(
+    scan: Scan, local_tables: Tables, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    said = scan("--request-log", REQUEST_LOG, "--out", out)
+    log = last_scan(out)
+    seen = {one.observed_from for one in read_history(open_tables(str(out))).values()}
+    assert seen == {micros(log.observed_from)}
+    assert "4,052 lines of request logs" in said
+    assert last_scan(out).read == 0
+    assert len(read_tables(out)["assignor_lists"]) > 50
+    wanted = without_sources(local_tables)
+    scan("--offsets", OFFSETS, "--out", out)
+    assert without_sources(read_tables(out)) == wanted
+    counts = last_scan(out)
+    scan("--offsets", OFFSETS, "--request-log", REQUEST_LOG, "--out", out)
+    assert without_sources(read_tables(out)) == wanted
+    assert (last_scan(out).read, last_scan(out).offsets) == (counts.read, counts.offsets)
+
+
+def test_each_kept_scan_has_its_log_end_offsets_in_a_table_and_none_in_its_document(
+    scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, read = tmp_path / "out", captured_source.read_files
+    at = datetime(2026, 11, 25, tzinfo=UTC)
+    for ends in ((100, None), (200, 5)):
+        brokers = ClusterReading(at=at, cluster=Cluster(), ends={"orders": ends})
+
+        def with_brokers(*words: Any, told: ClusterReading = brokers) -> RecordSource:
+            return replace(read(*words), brokers=told)
+
+        monkeypatch.setattr(captured_source, "read_files", with_brokers)
+        scan("--offsets", OFFSETS, "--out", out)
+    monkeypatch.undo()
+    scan("--request-log", REQUEST_LOG, "--out", out, "--retain", "9d")
+    last = open_tables(str(out))
+    for number, ends in ((2, [200, 5]), (3, [200, 5])):
+        tables = last.of_scan(number)
+        rows = tables.read("log_ends", ["topic", "log_end_offset", "at"]).to_pylist()
+        assert rows == [{"topic": "orders", "log_end_offset": end, "at": at} for end in ends]
+        assert tables.manifest.brokers == ClusterReading(at=at, cluster=Cluster())
+
+
+def test_tasks_of_this_machine_do_without_pandas_and_take_the_unpacked_pyspark(
+    spark: SparkSession,
+) -> None:
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.record_batch(
+                [[pyspark.__file__, *(sys.modules.keys() & {"pandas"})]], ["name"]
+            )
+
+    assert [row["name"] for row in in_tasks(spark.range(1), look, "name string").collect()] == [
+        pyspark.__file__
+    ]

@@ -9,8 +9,18 @@ from functools import partial
 import pytest
 
 from rebal.inspectors.fleet.timeline.rebalances import FENCED, RESTARTED
-from tests.fleet.timeline_input import Row, asked, asking, tables
-from tests.fleet.timeline_story import M, Story, at, facts, numbers, only
+from tests.fleet.timeline_input import (
+    M,
+    Row,
+    Story,
+    asked,
+    asking,
+    at,
+    facts,
+    numbers,
+    only,
+    tables,
+)
 
 
 def test_who_takes_a_static_members_place_is_named_by_its_own_client_and_host() -> None:
@@ -452,10 +462,7 @@ def test_a_static_kip_848_member_keeps_its_place_while_it_is_away() -> None:
             for name in ("s-1", "o")
         )
         back = 22.1 if rows is log.rows else 22
-        assert (at(away["left_at"]), away["left_reason"]) == (
-            back,
-            RESTARTED,
-        )
+        assert (at(away["left_at"]), away["left_reason"]) == (back, RESTARTED)
         assert away["last_generation"] == 1
         if rows is log.rows:
             assert facts(gone, "left_at", "left_reason") == (None, None)

@@ -29,10 +29,10 @@ from kafka.protocol.consumer import (
 from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
 from kafka.record.memory_records import MemoryRecordsBuilder
+from tests.fleet.tablefiles import write_tables
 
 from rebal.inspectors.kafka.wire import message
-from tests.fleet.synthetic import fleet
-from tests.fleet.tablefiles import write_tables
+from tests.fleet.synthetic import fleet, write_tables
 from tests.fleet.test_segments import batch
 
 ROOT = Path(__file__).parents[2]

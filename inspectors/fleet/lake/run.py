@@ -43,8 +43,8 @@ from rebal.inspectors.fleet.lake.scans import (
     Finished,
     ScanRow,
     Scans,
-    clusters_of,
     expired,
+    is_lake,
 )
 from rebal.inspectors.fleet.lake.table import (
     CHECKPOINT,
@@ -214,7 +214,8 @@ def find_cluster(place: LakePlace, named: str | None, told: str | None, *, whose
         )
     if named or told:
         return str(named or told)
-    others = tuple(one for one in clusters_of(place) if one != UNNAMED)
+    found = Scans(place).clusters() if is_lake(place) else ()
+    others = tuple(one for one in found if one != UNNAMED)
     if others:
         raise LakeError(
             f"{place}: it has scans of {', '.join(others)}, and {whose} of a cluster that they do "

@@ -151,8 +151,8 @@ class Scans(LakeTable):
         gone = expired((*found.rows, row), manifest.retain, manifest.finished_at)
         if len(gone) * _SHARE <= len(found.rows):
             gone = ()
-        dropped = {one.number for one in gone}
-        after = self._exchange(found, token, dropped, (row, _written(manifest, row)))
+        made = row, _written(manifest, row)
+        after = self._exchange(found, token, {one.number for one in gone}, made)
         # Rows may have been dropped at the same moment.
         if after.rows[-1:] != (row,):
             raise lost(self._place, manifest.cluster)
@@ -245,11 +245,6 @@ def is_lake(place: LakePlace) -> bool:
 
     with place.errors():
         return DeltaTable.is_deltatable(place.table(SCANS), dict(place.options))
-
-
-def clusters_of(place: LakePlace) -> tuple[str, ...]:
-    """Return the clusters with a finished scan; none where there is no lake yet."""
-    return Scans(place).clusters() if is_lake(place) else ()
 
 
 def choose_cluster(place: LakePlace, clusters: tuple[str, ...], wanted: str | None) -> str:

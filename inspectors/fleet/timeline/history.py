@@ -50,6 +50,7 @@ from rebal.inspectors.fleet.timeline.values import (
     Named,
     read_assignment,
     read_subscription,
+    shown,
 )
 
 SCHEMA: Final = 7
@@ -449,7 +450,7 @@ def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
             incidents.add(rows, "session expired", went, said, members=(who.member_id,))
         _leave(state, rows, span, at, reason, closed=left is not None or not new.timed)
     for span, member in of.changed:
-        if not span.member.same_row(member):
+        if shown(span.member) != shown(member):
             write(state, rows, span)
             span.first_generation, span.first_at = new.number, new.ended
         span.member = member

@@ -137,12 +137,9 @@ class GenerationMember(Struct, eq=False, array_like=True):
             host=host or self.host,
         )
 
-    def same_row(self, other: GenerationMember) -> bool:
-        """Return whether a row of `members` would say the same of both."""
-        return _shown(self) == _shown(other)
 
-
-_shown: Final = attrgetter(
+# What a row of `members` says of one.
+shown: Final = attrgetter(
     "instance_id", "client_id", "host", "rebalance_timeout_ms", "session_timeout_ms",
     "protocol_type", "subscription.topics", "subscription.owned", "assignment.partitions",
     "target", "regex",
