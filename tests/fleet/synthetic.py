@@ -4,8 +4,6 @@ Every shape of group that a report must show is in the fleet, many times over. T
 groups gives the same rows. Group `n` has the shape `SHAPES[n % len(SHAPES)]`. No Spark, no Java.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta

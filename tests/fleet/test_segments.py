@@ -1,7 +1,5 @@
 """Log segments, and the lines of request logs."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

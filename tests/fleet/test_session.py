@@ -1,7 +1,5 @@
 """Spark's session and cluster, a scan that is stopped or cannot begin, and what a scan prints."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json
@@ -20,7 +18,6 @@ from pathlib import Path
 import msgspec
 import pyspark
 import pytest
-from tests.kafka.processes import ChildProcess, wait_for
 
 from rebal.cli.app import run
 from rebal.cli.commands.fleet_scan_cmd import _progress
@@ -54,7 +51,7 @@ from tests.fleet.conftest import (
 )
 from tests.fleet.synthetic import AT, last_scan
 from tests.kafka import jars
-from tests.kafka.broker import free_ports
+from tests.kafka.broker import ChildProcess, free_ports, wait_for
 
 OPTIONS = "spark.driver.extraJavaOptions"
 

@@ -1,7 +1,5 @@
 """Scans of brokers, captured files and segments on a real Spark."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

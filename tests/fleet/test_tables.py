@@ -1,7 +1,5 @@
 """A scan's tables read back, and those of commits."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The timeline of records whose clocks, bytes or order are not as they should be."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

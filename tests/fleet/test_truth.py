@@ -7,8 +7,6 @@ What the log cleaner leaves of the offsets topic makes no failed rebalances of w
 the cleaned part of a partition each key has its newest record only; after it everything is there.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

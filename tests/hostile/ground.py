@@ -29,7 +29,6 @@ from kafka.protocol.consumer import (
 from kafka.protocol.consumer.group import JoinGroupResponse
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
 from kafka.record.memory_records import MemoryRecordsBuilder
-from tests.fleet.tablefiles import write_tables
 
 from rebal.inspectors.kafka.wire import message
 from tests.fleet.synthetic import fleet, write_tables
