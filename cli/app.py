@@ -223,6 +223,5 @@ def _usage(error: Any, args: Sequence[str]) -> int:
             typer.echo(message, err=True)
         return USAGE
     command = context.command_path if context else "rebal"
-    stop = "" if message.endswith((".", "?", "!")) else "."
-    say(f"{message}{stop} See {command} --help.")
+    say(f"{message}{'' if message.endswith(('.', '?', '!')) else '.'} See {command} --help.")
     return USAGE

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any, Final, NoReturn
 
 _STOPPED: Final = 130
-_IMPORTS: Final = "<frozen importlib"
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -56,7 +55,7 @@ class _Interrupt:
     def __call__(self, _: int, frame: FrameType | None) -> None:
         caught = False
         while frame is not None:
-            if frame.f_code.co_filename.startswith(_IMPORTS):
+            if frame.f_code.co_filename.startswith("<frozen importlib"):
                 self.stop()
             caught |= frame.f_code is self.catcher
             frame = frame.f_back

@@ -34,12 +34,14 @@ def simulate_restarts(
     with as_usage(WhatIfError):
         made = simulate_workers(found, protocols, restarted)
     if form == "text":
-        view = workers_view(
-            output.shown(made),
-            output.escape(where),
-            given.plan_upgrade(found.group.group_id),
+        output.page(
+            workers_view(
+                output.shown(made),
+                output.escape(where),
+                given.plan_upgrade(found.group.group_id),
+            ),
+            wide=wide,
         )
-        output.page(view, wide=wide)
     else:
         output.write(output.envelope("simulate-workers", made, DONE, form))
     return DONE
@@ -93,8 +95,11 @@ def simulate_assignors(
             changes=changes,
             simulations=simulations,
         )
-        body = together if len(simulations) > 1 else simulations[0]
-        output.write(output.envelope("simulate", body, code, form))
+        output.write(
+            output.envelope(
+                "simulate", together if len(simulations) > 1 else simulations[0], code, form
+            )
+        )
     return code
 
 

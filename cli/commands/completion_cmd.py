@@ -211,9 +211,10 @@ def _variants(_: Context, prefix: str) -> Iterator[Candidate]:
     from rebal.planner.rehearsal.scene import VARIANTS
 
     typed = prefix[: prefix.rfind(",") + 1]
-    there = typed.split(",")
     yield from (
-        Candidate(f"{typed}{name}", what) for name, what in VARIANTS.items() if name not in there
+        Candidate(f"{typed}{name}", what)
+        for name, what in VARIANTS.items()
+        if name not in typed.split(",")
     )
 
 
