@@ -10,6 +10,7 @@ from rebal.cli.output import escape
 from rebal.cli.render.text import duration
 
 _DAY: Final = 86_400
+# Seconds between the times of an axis that are round to a reader.
 _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200)
 
 
