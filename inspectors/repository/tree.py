@@ -108,7 +108,8 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
         if not size.isdigit():
             raise DocumentError(f"{file.name}: this clone lacks its contents; fetch them first.")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(answers.read(int(size)))
+        with open(file, "wb") as written:
+            written.write(answers.read(int(size)))
         answers.readline()
     return folder_tree(into)
 
