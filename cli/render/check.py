@@ -130,8 +130,10 @@ def _rows(one: Judgement) -> Rows:
     ]
     known = one.before is not None and one.before.assignor is not None and len(runs) > 1
     yield from labelled("runs", [" · ".join(runs)] if known else [])
-    asked = "live group" if one.live else "roll-out"
-    yield asked, one.reason + (f" ({', '.join(one.rules)})" if one.rules else "")
+    yield (
+        "live group" if one.live else "roll-out",
+        one.reason + (f" ({', '.join(one.rules)})" if one.rules else ""),
+    )
     for number, path in enumerate(one.paths):
         yield ("or" if number else "instead"), path.name
         for step in path.steps:

@@ -126,12 +126,13 @@ class _ManifestReader:
             reads, scope = {known.read for known in _formats(name)}, PurePosixPath(scope_of(name))
             if path.name == "go.work":
                 found[scope] += f"\n{configuration_text(path, name)}"
-            elif texts.read_catalog in reads:
+            elif (
+                reads & {texts.read_gradle, texts.read_catalog} or path.name == "gradle.properties"
+            ):
                 text = configuration_text(path, name)
-                found[scope] += texts.given(text, filter(_gives, texts.read_catalog(text, name)))
-            elif texts.read_gradle in reads or path.name == "gradle.properties":
-                text = configuration_text(path, name)
-                found[scope] += texts.given(text, filter(_gives, texts.mentions(text)))
+                catalog = texts.read_catalog in reads
+                named = texts.read_catalog(text, name) if catalog else texts.mentions(text)
+                found[scope] += texts.given(text, filter(_gives, named))
         return found
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
@@ -174,19 +175,16 @@ class _ManifestReader:
         for one in (*used, *shown):
             silent = bool(shown) or (fixed and not one.name.startswith(_KAFKA))
             unclear = givers and not silent and ("$" in one.version or not one.version)
-            version = f"{one.version or 'that'} of {givers}" if unclear else one.version
-            self._add(ecosystem, place, one._replace(version=version), silent=silent)
-
-    def _add(self, ecosystem: str, place: str, one: Named, *, silent: bool) -> None:
-        raw, version = one.version, _plain(one.version)
-        found = library_of(ecosystem, _printable(one.name), version) or Library()
-        self.found.append(replace(found, where=place, line=one.line))
-        # Every version in a range that was looked up has the same list.
-        quiet = raw[:1] in "^~<>=!*" and found.default_list is not None if raw else silent
-        if version is None and not quiet:
-            where = f"{place}:{one.line}" if one.line else place
-            why = f"not a plain one ({raw[:_LONGEST]})" if raw else "not written there"
-            self.notes.append(_printable(f"{where}: the version of {one.name} is {why}."))
+            raw = f"{one.version or 'that'} of {givers}" if unclear else one.version
+            version = _plain(raw)
+            found = library_of(ecosystem, _printable(one.name), version) or Library()
+            self.found.append(replace(found, where=place, line=one.line))
+            # Every version in a range that was looked up has the same list.
+            quiet = raw[:1] in "^~<>=!*" and found.default_list is not None if raw else silent
+            if version is None and not quiet:
+                where = f"{place}:{one.line}" if one.line else place
+                why = f"not a plain one ({raw[:_LONGEST]})" if raw else "not written there"
+                self.notes.append(_printable(f"{where}: the version of {one.name} is {why}."))
 
 
 def _gives(one: Named) -> bool:

@@ -75,10 +75,20 @@ def plan_of(world: GroupWorld, live: GroupSnapshot | None = None) -> Plan | None
     if not moves or (snapshot.group.type, snapshot.group.assignor) == (GroupType.CLASSIC, None):
         return None
     one, two = moves[0]
+    first, *_ = (*two.names, EAGER)
+    kinds = {name: cooperative(name) for name in two.names}
+    # No name may show the goal.
+    goals = (
+        (two.protocol in BY_BROKERS, str(two.protocol)),
+        (one.protocol == STREAMS, CLASSIC),
+        (is_mixed(two.names) and not is_mixed(one.names), COOPERATIVE),
+        (one.protocol == CONSUMER, first),
+        ({*kinds.values()} == {Tri.YES}, COOPERATIVE if COOPERATIVE_STICKY in kinds else first),
+        *((kind is Tri.NO, name) for name, kind in kinds.items()),
+    )
+    given = Given(brokers=two.declared.brokers)
     with suppress(NotPlannedError):
-        return make_plan(
-            snapshot, _goal(one, two), pricing=None, given=Given(brokers=two.declared.brokers)
-        )
+        return make_plan(snapshot, first_reason(goals) or "", pricing=None, given=given)
     return None
 
 
@@ -144,21 +154,6 @@ def paths_of(world: GroupWorld) -> Iterator[SafePath]:
 
 def _know_lists(one: Start, two: Start) -> bool:
     return not any(map(is_unset, (*one.names, *two.names)))
-
-
-def _goal(one: Start, two: Start) -> str:
-    """Return the goal of a plan from one start to the other; empty where no name shows it."""
-    first, *_ = (*two.names, EAGER)
-    kinds = {name: cooperative(name) for name in two.names}
-    rows = (
-        (two.protocol in BY_BROKERS, str(two.protocol)),
-        (one.protocol == STREAMS, CLASSIC),
-        (is_mixed(two.names) and not is_mixed(one.names), COOPERATIVE),
-        (one.protocol == CONSUMER, first),
-        ({*kinds.values()} == {Tri.YES}, COOPERATIVE if COOPERATIVE_STICKY in kinds else first),
-        *((kind is Tri.NO, name) for name, kind in kinds.items()),
-    )
-    return first_reason(rows) or ""
 
 
 def _runs(start: Start, names: Sequence[str]) -> bool:

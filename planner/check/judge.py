@@ -119,6 +119,17 @@ def judge(
     unknown = [note for pair in world.changed if (note := kept.get(pair.start.file))]
     if decisive.verdict is Tri.YES and unknown:
         decisive = Admission(verdict=Tri.CANNOT_TELL, reason=unknown[0])
+    # An answer may rest on lists that no file writes. Where the client stays, code that sets its
+    # list sets it before and after.
+    starts = [each for pair in world.changed for each in (pair.before, pair.start) if each]
+    unwritten = (
+        (all(start.writes_list for start in starts), ""),
+        (
+            decisive.verdict is Tri.YES and len({start.client for start in starts}) > 1,
+            ". That holds where no code sets the list, which is not read",
+        ),
+        (decisive.error == INCONSISTENT, ". Code that sets the list is not read"),
+    )
     before = _stage(live or snapshot_of(world.befores))
     after = _stage(snapshot_of(world.afters))
     blocking = (
@@ -132,7 +143,7 @@ def judge(
         # The pods of one workload change alike.
         changes=tuple(dict.fromkeys(each for pair in world.pairs for each in pair.changes())),
         verdict=decisive.verdict,
-        reason=decisive.reason + _unread_code(world, decisive),
+        reason=decisive.reason + (first_reason(unwritten) or ""),
         error=decisive.error,
         before=before,
         during=None if live else _stage(snapshot_of([*world.befores, *news])),
@@ -152,27 +163,6 @@ def unread(file: str, note: str) -> Judgement:
         changes=(StartChange(what="configuration", before="", after="", file=file),),
         verdict=Tri.CANNOT_TELL,
         reason=note,
-    )
-
-
-def _unread_code(world: GroupWorld, answer: Admission) -> str:
-    """Return the condition of an answer that rests on lists that no file writes.
-
-    Where the client stays, code that sets its list sets it before and after.
-    """
-    starts = [each for pair in world.changed for each in (pair.before, pair.start) if each]
-    return (
-        first_reason(
-            (
-                (all(start.writes_list for start in starts), ""),
-                (
-                    answer.verdict is Tri.YES and len({start.client for start in starts}) > 1,
-                    ". That holds where no code sets the list, which is not read",
-                ),
-                (answer.error == INCONSISTENT, ". Code that sets the list is not read"),
-            )
-        )
-        or ""
     )
 
 
