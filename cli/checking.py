@@ -368,8 +368,7 @@ def _near(
     first = [one for far, one in fitting if far == fitting[0][0]]
     kinds = {one.family for one in first}
     images = {(one.product, one.version) for one in first if one.where.endswith(_OF_ITSELF)}
-    clear = len(kinds) == 1 and len(images) < 2
-    return [one for _, one in fitting if one.family in kinds] if clear else []
+    return [one for _, one in fitting if {one.family} == kinds and len(images) < 2]
 
 
 def _together(near: Sequence[Library]) -> Library:

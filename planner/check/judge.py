@@ -132,11 +132,6 @@ def judge(
     )
     before = _stage(live or snapshot_of(world.befores))
     after = _stage(snapshot_of(world.afters))
-    blocking = (
-        found.rule
-        for found in evaluate(Context(world.planned()))
-        if found.severity is Severity.BLOCK and has(found, Trait.NEXT_START)
-    )
     return Judgement(
         group=world.name,
         group_id=world.group_id,
@@ -149,7 +144,15 @@ def judge(
         during=None if live else _stage(snapshot_of([*world.befores, *news])),
         after=after,
         paths=() if decisive.verdict is Tri.YES else tuple(paths_of(world)),
-        rules=() if live else tuple(dict.fromkeys(blocking)),
+        rules=tuple(
+            dict.fromkeys(
+                found.rule
+                for found in evaluate(Context(world.planned()))
+                if live is None
+                and found.severity is Severity.BLOCK
+                and has(found, Trait.NEXT_START)
+            )
+        ),
         hazards=tuple(hazards_of(world, live, moves=before != after)),
         live=live is not None,
     )

@@ -55,7 +55,6 @@ LIST: Final = "assignor list"
 # The id of the first member of a group that starts make.
 FIRST: Final = "0.0"
 _OPEN: Final = "?"
-_ABSENT: Final = "not declared"
 # Behind so many signs, one counts where one consumer alone has it on each side.
 _SURE: Final = 7
 # Consumers whose stages are combined in every way; more are rolled out together.
@@ -315,11 +314,9 @@ class Pair(Record, frozen=True, kw_only=True):
 
     def changes(self) -> Iterator[StartChange]:
         """Yield what changes, the assignor list first."""
-        if self.before is None:
-            was, now = {"consumer": _ABSENT}, {"consumer": self.start.list_text}
-        elif self.gone:
-            was, now = {"consumer": self.start.list_text}, {"consumer": _ABSENT}
-        else:
+        own, none = {"consumer": self.start.list_text}, {"consumer": "not declared"}
+        was, now = (none, own) if self.before is None else (own, none)
+        if self.before is not None and not self.gone:
             was, now = aspects(self.before), aspects(self.start)
             if self.before.same_list(self.start):
                 del was[LIST]
@@ -429,9 +426,10 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
     """
     groups = {_group(one) for one in before}
     ran, come = ({(_group(one), one.client) for one in each} for each in (before, after))
+    stay = ran & come
     pairs, gone, new = in_pairs(
-        {one: _signs(one, ran & come, moves=True, new=False) for one in before},
-        {one: _signs(one, ran & come, moves=_group(one) not in groups, new=True) for one in after},
+        {one: _signs(one, stay, moves=True, new=False) for one in before},
+        {one: _signs(one, stay, moves=_group(one) not in groups, new=True) for one in after},
         _SURE,
     )
     return (
