@@ -366,6 +366,11 @@ class Group(Record, frozen=True, kw_only=True):
     assignment_epoch: int | None = None
     coordinator: Coordinator | None = None
 
+    @property
+    def coordinator_id(self) -> int | None:
+        """The broker that coordinates the group; None where it is not known."""
+        return self.coordinator.broker_id if self.coordinator is not None else None
+
 
 class Topic(Record, frozen=True, kw_only=True):
     """A topic: partitions 0..n-1, for each the replica broker ids (empty: not known).

@@ -179,13 +179,6 @@ class Context(GroupFacts):
         )
         return NamedCommand(use, line)
 
-    def request_log(self) -> tuple[NamedCommand, ...]:
-        """Return the commands that switch the coordinator's request log on and off: it shows the
-        list of every join (KIP-412).
-        """
-        coordinator = self.group.coordinator
-        return tuple(self.given.request_log(coordinator.broker_id if coordinator else None))
-
     @cached_property
     def memory(self) -> CoordinatorMemory:
         """Return the assignor lists that the coordinator may hold, for every member it counts."""

@@ -324,7 +324,7 @@ def commands_of(context: Context, rest: Sequence[Facts]) -> Iterator[NamedComman
     request log where a restart shows a list that is not known, and those of their workloads.
     """
     if rest and context.unsure and not all(facts.static for facts in context.members):
-        yield from context.request_log()
+        yield from context.given.request_log(context.group.coordinator_id)
     yield from of_workloads(rest)
 
 

@@ -300,7 +300,10 @@ def _back_online(context: Context, answers: tuple[Answer, ...]) -> Step:
         done=ids(done),
         gate=_classic_gate(context, Tri.NO if rest else Tri.CANNOT_TELL),
         rollback=BACK_ONE_BY_ONE,
-        commands=(*(context.request_log() if rest else ()), *of_workloads(rest)),
+        commands=(
+            *(context.given.request_log(context.group.coordinator_id) if rest else ()),
+            *of_workloads(rest),
+        ),
         cost=move_online(
             Roll(
                 snapshot=priced(context),

@@ -119,7 +119,7 @@ def _finding(context: Context, unknown: list[Facts], before: int) -> Finding:
         fix=f"Add the members' own start-up logs: --client-log PATH.{other} Or --request-log FILE: "
         "the next restart of a dynamic member shows every list there.",
         commands=(
-            *context.request_log(),
+            *context.given.request_log(context.group.coordinator_id),
             read_more("RB901"),
         ),
         before_step=before,
