@@ -431,8 +431,16 @@ def test_the_brokers_targets_are_foretold(
         made = simulate(before, assignor, Changes(remove_members=(gone,)))
         running[n].stop()
         before = settled(kafka41, group_id, COUNT - count)
-        assert targets(before) == {
-            shift.member_id: {(t, p) for t, numbers in shift.then.items() for p in numbers}
+        # Whose order in the coordinator's table is not known is named, and may get other ones.
+        known = {
+            shift.member_id
             for shift in made.members
             if shift.change != "leaves"
+            and not any(re.search(rf"\b{shift.name}\b", note) for note in made.assumes)
+        }
+        found = targets(before)
+        assert {each: found[each] for each in known} == {
+            shift.member_id: {(t, p) for t, numbers in shift.then.items() for p in numbers}
+            for shift in made.members
+            if shift.member_id in known
         }
