@@ -335,7 +335,8 @@ def _crash(scene: Scene, _: ScriptPace) -> Sequence[ScriptEvent]:
 
 def _scale(scene: Scene, pace: ScriptPace) -> Sequence[ScriptEvent]:
     running = scene.running
-    number = pace.batch or max(1, math.ceil(len(running) / 2))
+    half = max(1, math.ceil(len(running) / 2))
+    number = half if pace.batch is None else pace.batch or len(running)
     new = tuple(
         _copy(running[place % len(running)].process, f"new-{place + 1}") for place in range(number)
     )

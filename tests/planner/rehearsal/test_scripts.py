@@ -64,6 +64,12 @@ def test_rolling_takes_one_member_at_a_time_and_more_where_a_batch_says_so() -> 
     assert ready_script("sideways", FOUR) is None
 
 
+@pytest.mark.parametrize(("batch", "new"), [(None, 2), (3, 3), (0, 4)])
+def test_a_group_grows_by_half_or_by_a_batch(batch: int | None, new: int) -> None:
+    grown, shrunk = ready_script("scale", FOUR, ScriptPace(batch=batch)).events
+    assert (len(grown.processes), len(shrunk.members)) == (new, new)
+
+
 def test_members_of_one_host_restart_together_and_those_without_one_alone() -> None:
     made = ready_script("by-host", FOUR, ScriptPace(hosts={"a": ["m0", "m2"], "b": ["m1", "gone"]}))
     assert restarted(made) == [("m0", "m2"), ("m1",), ("m3",)]
