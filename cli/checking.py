@@ -218,8 +218,8 @@ def _file_of(where: str, names: Collection[str]) -> str:
 
 
 def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, str]]:
-    """Yield each file whose consumers a reader does not know whole, where what decides them
-    changed.
+    """Yield each file, with a note, of which a reader does not understand what decides a consumer's
+    assignor list, group or protocol, where that may differ between the two versions.
     """
     changed = {
         file: (was, now)

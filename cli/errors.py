@@ -133,7 +133,7 @@ _FORMS: Final = re.compile(
 
 
 def is_harmless(pair: str) -> bool:
-    """Return whether KEY=VALUE may be repeated: its name and its value's form hold no secret.
+    """Return whether KEY=VALUE may be printed: its name and its value's form hold no secret.
 
     Harmless values are Kafka's own words, switches, addresses, regions, files that exist, and none.
     """

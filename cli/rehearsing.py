@@ -63,7 +63,9 @@ _MOST_KEPT: Final = 1_000_000
 
 
 class Asked(Record, frozen=True, kw_only=True):
-    """The options of a rehearsal as they were typed; `batch` None: as the script usually takes."""
+    """Options of one rehearsal, as typed. `batch`: processes in a bounce (None: the script's own
+    default).
+    """
 
     plan: Path | None = None
     script: str | None = None

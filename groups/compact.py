@@ -74,7 +74,7 @@ class Partitions:
 
 @lru_cache(maxsize=100_000)
 def _parsed(text: str) -> tuple[range, ...]:
-    """Return the runs of a text; a group's topics have the same ones again and again."""
+    """Return the runs of partitions in a text; cached, as topics of a group often share one."""
     return _joined(map(_run, text.split(",") if text.strip() else ()))
 
 

@@ -443,7 +443,7 @@ class Context(GroupFacts):
 
     @cached_property
     def split(self) -> bool:
-        """Return whether the members that reject mixed lists can stop alone, without the others."""
+        """Return whether only the members that reject mixed lists must stop; the others run on."""
         others = [facts for facts in self.members if facts not in self.unmixable]
         return bool(
             self.classic

@@ -254,8 +254,8 @@ class GroupFacts:
         )
 
     def is_stranger(self, names: Sequence[str]) -> bool:
-        """Return whether the client with this list is another program than the members: a consumer
-        among Connect workers or Streams instances, or one of these among consumers.
+        """Return whether an assignor list is of another kind of program than the members are:
+        consumers, Connect workers or Streams instances.
         """
         workers = self.group.protocol_type == "connect"
         own = {"default"} if workers else {"stream"} if self.streams else set()

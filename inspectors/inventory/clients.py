@@ -339,7 +339,7 @@ def _client(path: _Path, scopes: _Scopes, beside: Flat, place: Place) -> Iterato
 
 
 def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
-    """Return a timeout in milliseconds; Kafka's keys have no unit, a framework's need one."""
+    """Return a timeout in ms: Kafka's keys are plain numbers, a framework's need a unit (45s)."""
     own = number(known.get(name))
     return span_ms(known.get(_SPANS.get(name, name)) or "") if own is None else own
 

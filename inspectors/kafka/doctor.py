@@ -75,9 +75,10 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
 
 
 class _Unavailable(Exception):  # noqa: N818 - a result of a trial, not a fault
-    """A source without evidence: `available` says whether that is certain, the text says why.
+    """Result of a trial of a source of evidence that cannot be used; its text says why.
 
-    `right` is False where no right is missing.
+    `available` is NO, or cannot tell where the trial was not possible. `right` is False where the
+    cause is no missing right, so that no command to grant one is shown.
     """
 
     def __init__(self, available: Tri, why: str, *, right: bool = True) -> None:

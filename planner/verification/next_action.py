@@ -155,8 +155,8 @@ def next_action(look: Look) -> Actions:
 
 
 def _other_first(look: Look, made: Advice) -> Actions | None:
-    """Return the restart of a member whose list this start is rejected for, and that may take
-    another one now; None where the start may happen, or nobody may restart.
+    """Return the advice to restart another member first, where the coordinator would reject the
+    start that `made` is about; None where it would not, or where no such restart is admitted now.
     """
     barred = made.action in (Action.START, Action.WAIT) and made.verdict is Tri.NO
     if not (barred and made.assignors and look.context.stable) or any(
@@ -433,7 +433,7 @@ def restart_next(look: Look) -> Actions | None:
 
 
 def _or_outdated(look: Look, found: Actions) -> Actions:
-    """Return the plan's action, or a new plan where the group no longer admits its list."""
+    """Return the plan's action, or a new plan where the elected assignor has outdated its lists."""
     made, withheld = found
     planned = {step.target_list for step in look.plan.steps} | {()}
     change = elected_since(look.plan, look.context.elected)

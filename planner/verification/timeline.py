@@ -158,8 +158,8 @@ def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
 
 
 def _made(before: Sequence[Made], member: SeenMember, look: JournalEntry) -> tuple[Made, ...]:
-    """Return what the member has completed: what it had `before` and no evidence has voided since,
-    what this look shows, and what the operator confirmed at it.
+    """Return the steps that the member has completed: those `before`, what this look shows, and
+    what the operator confirmed, as long as no evidence contradicts the word.
     """
     word = look.confirmed
     said = [word.step] if word is not None and member.member_id in word.members else []

@@ -418,7 +418,7 @@ def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
 SETTLED = captured(restless(), assign("cooperative-sticky", restless()))
 
 
-def test_it_rests_until_the_next_rebalance_and_the_screen_says_so() -> None:
+def test_a_group_at_rest_that_the_next_rebalance_moves_is_said_to_be_so() -> None:
     made = simulate(SETTLED, "cooperative-sticky")
     assert [(one.revoked, one.assigned) for one in made.rounds] == [(3, 0), (0, 3)]
     assert (made.stable, made.moved, made.stays) == (True, 0, 17)

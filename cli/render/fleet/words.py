@@ -416,7 +416,7 @@ def change_rows(report: FleetReport) -> list[tuple[str, ...]]:
 
 
 def rates_text(measure: Measure | None) -> str:
-    """Return `2 → 3.1`; `·` where not known."""
+    """Return a rate per hour before the earlier scan and since: `2 → 3.1`; `·` if not known."""
     if measure is None:
         return "·"
     return f"{number_text(round(measure.before, 4))} → {number_text(round(measure.since, 4))}"

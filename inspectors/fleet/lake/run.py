@@ -225,10 +225,10 @@ def find_cluster(place: LakePlace, named: str | None, told: str | None, *, whose
 
 
 def check_place(place: LakePlace) -> None:
-    """Check that a folder is empty, not there yet, or a lake; that a store can be written to.
+    """Check that a lake can be written: a folder that is new, empty or a lake, or a writable store.
 
     Raises:
-        LakeError: it is not so.
+        LakeError: it cannot.
     """
     folder = place.folder
     if folder is None:

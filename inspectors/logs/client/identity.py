@@ -105,10 +105,11 @@ class Lives:
             self.events[number] = self.events[number]._replace(client_id=client_id)
 
     def bind(self, rosters: Mapping[int, Roster]) -> None:
-        """Give joins without a member id the only one that all rosters of the client's life allow.
+        """Set the member id of each join logged without one, where the leaders' lines leave exactly
+        one.
 
-        `rosters` are those of joins, by the number that `add` returned. A life begins with a
-        configuration or the loss of an id, whose next id is new to the group.
+        `rosters` maps a join's number, which `add` returned, to the ids that may be its own. A
+        client's life begins when it is configured or loses its id; its next join gets a new one.
         """
         lives: dict[_Track, list[int]] = {}
         found: dict[int, frozenset[str]] = {}
@@ -468,7 +469,7 @@ class _Join(NamedTuple):
 
 
 class Rosters:
-    """The leaders' lines of all logs, and the joins that need one."""
+    """Member ids that leaders logged, and the joins logged without an id that they identify."""
 
     def __init__(self) -> None:
         self._printed: dict[str, dict[int, list[tuple[_Moment, tuple[str, ...]]]]] = defaultdict(

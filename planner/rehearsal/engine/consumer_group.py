@@ -42,7 +42,7 @@ class Server(Protocol):
     with_user_data: Collection[str]
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
-        """Return each member's target; `owned` of a member is its target until now."""
+        """Return each member's new target; `owned` holds the one that it has now."""
 
 
 class Seat(NamedTuple):

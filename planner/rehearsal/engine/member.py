@@ -335,7 +335,7 @@ class SimulatedMember(ABC):
         self.owned |= partitions
 
     def _numbers(self, pairs: Iterable[TopicPartition]) -> frozenset[int]:
-        """Return these in the ledger's table, which has no partitions of a deleted topic."""
+        """Return the ledger's numbers of `pairs`, without partitions of deleted topics."""
         numbers = self._ledger.numbers
         return frozenset(numbers[pair] for pair in pairs if pair in numbers)
 
