@@ -37,10 +37,11 @@ def flat(partitions: object) -> dict[str, str]:
     return {topic: str(numbers) for topic, numbers in partitions.items()}
 
 
-ASSUMED = ["order of the snapshot", "ghost", "redacted", "librdkafka"]
+ASSUMED = ["order of the snapshot", "ghost", "redacted", "librdkafka", "KAFKA-12464"]
 STREAMS = AssignorList(knowledge=Knowledge.EXACT, list=("stream",))
 MOVES = {"orders": "4-5"}
 UNEVEN = group(member("a", orders="0-5"), member("b", orders="6-7"))
+OLD = group(replace(member("a"), software=Software(family="java", version="2.8.2")))
 
 
 def test_cooperative_sticky_keeps_what_it_can_in_two_rounds() -> None:
@@ -81,8 +82,13 @@ def test_each_topic_has_its_balance_over_its_subscribers() -> None:
             "range",
             ["order of the snapshot", "librdkafka"],
         ),
+        (OLD, "sticky", ["order of the snapshot", "KAFKA-12464"]),
+        (OLD, "range", ["order of the snapshot"]),
     ],
-    ids=["any", "an unknown topic", "redacted, range", "redacted, sticky", "another client"],
+    ids=[
+        *("any", "an unknown topic", "redacted, range", "redacted, sticky", "another client"),
+        *("sticky before Java 3.0", "range before Java 3.0"),
+    ],
 )
 def test_an_assumption_is_named_where_it_matters(
     snapshot: GroupSnapshot, assignor: str, said: list[str]

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from rebal.groups.assignors import NAMES, Assignor, Spec, SpecMember, UnknownAssignorError, get
 from rebal.groups.assignors.server import SERVER_NAMES, Undecided, server_assignor
+from rebal.groups.clients import older
 from rebal.groups.errors import RebalError
-from rebal.groups.model import GroupSnapshot, GroupType, Member, RebalanceProtocol, Record
+from rebal.groups.model import GroupSnapshot, GroupType, Member, RebalanceProtocol, Record, Tri
 from rebal.planner.context import names
 from rebal.planner.rehearsal.spec import wanted
 
@@ -108,6 +109,13 @@ def _client_side(snapshot: GroupSnapshot, choice: Choice) -> list[str]:
     if others and not choice.custom:
         made.append(
             f"the leader is a Java client; one of {', '.join(others)} may choose other partitions"
+        )
+    software = [member.software for member in snapshot.members if member.software is not None]
+    old = {one.version for one in software if one.family == "java" and older(one, "3.0") is Tri.YES}
+    if "sticky" in choice.name and old and not choice.custom:
+        made.append(
+            "the leader assigns as Java 3.0 and later do (KAFKA-12464); one of "
+            f"{', '.join(sorted(map(str, old)))} may choose other, equally good partitions"
         )
     return made
 

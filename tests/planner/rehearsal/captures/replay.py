@@ -26,7 +26,7 @@ from tests.planner.rehearsal.captures.capture import (
 from tests.planner.rehearsal.captures.story import Story
 
 _STICKY = frozenset({"sticky", "cooperative-sticky"})
-_CONSTRAINED = (2, 5, 1)
+_CONSTRAINED = (3, 0)
 # What happens in a shorter time than this is one move.
 _QUIET = 0.6
 # A session ends up to a heartbeat earlier or later than in the capture: look before that.
@@ -36,7 +36,7 @@ _SHARE = 0.6
 class Replayed(World):
     """A world whose leaders with another sticky algorithm assign as they did in the capture.
 
-    Each other family has one of its own, and so have Java's clients before 2.5.1 (KAFKA-9987). None
+    Each other family has one of its own, and so have Java's clients before 3.0 (KAFKA-12464). None
     of these is modelled: what the leader gave is taken from the record of a generation of the same
     members, and what follows from it is compared. `taken` is the last generation in which that
     happened.
