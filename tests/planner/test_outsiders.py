@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rebal.groups.model import GroupSnapshot, GroupState, Tri
-from rebal.planner.admission.check import member_of, still_out
+from rebal.groups.model import Evidence, GroupSnapshot, GroupState, Member, Refusal, Source, Tri
+from rebal.planner.admission.check import joined_since, member_of, still_out
 from rebal.planner.commands import Given
 from rebal.planner.paths import make_plan
 from rebal.planner.plan import Accepted, Action, Plan
@@ -538,3 +538,15 @@ def test_a_plan_that_saw_no_member_knows_no_way_back() -> None:
     made = plan([], state="Empty", elected=None)
     back = back_from(made, empty(made))
     assert (back.path, back.exit_code) == ("none", 4)
+
+
+@pytest.mark.parametrize(("instance", "answer"), [("pod-0", Tri.YES), (None, Tri.NO)])
+def test_a_join_with_an_old_member_id_is_a_static_members_own_alone(
+    instance: str | None, answer: Tri
+) -> None:
+    log = Evidence(source=Source.REQUEST_LOG, detail="of broker 1")
+    out = Refusal(list=("range",), instance_id=instance, at=AT, evidence=log)
+    hours = (timedelta(hours=-1), timedelta(hours=1))
+    first, last = (AT + each for each in hours)
+    member = Member(member_id="m-1", first_joined_at=first, joined_at=last)
+    assert joined_since(member, out) is answer
