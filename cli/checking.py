@@ -22,17 +22,18 @@ from rebal.cli.output import say
 from rebal.cli.render.check import CheckDocument
 from rebal.cli.sources import GroupSource, read_several
 from rebal.groups.clients import Library, default_list
+from rebal.groups.errors import DocumentError
 from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.inspectors.files import read_text
 from rebal.inspectors.inventory.clients import OF_A_PROFILE
 from rebal.inspectors.inventory.reader import is_configuration, read_declared
 from rebal.inspectors.manifests.reader import read_manifests, scope_of
+from rebal.inspectors.manifests.texts import read_images
 from rebal.inspectors.repository.tree import Tree, folder_tree, revision_tree, work_tree
 from rebal.planner.check.judge import WORST_FIRST, judge, unread
 from rebal.planner.check.starts import PROGRAMS, Start, StartChange, start_of, worlds
 
 _MANY: Final = 500
-_IMAGE: Final = re.compile(r"^[ \t]*(?:- )?(?:image|tag|newTag):[^\n]*", re.MULTILINE)
 # What a text says that declares a consumer's next start, in whatever form.
 _OF_A_START: Final = re.compile(
     r"(?:group|application)[._-]?id|group[._-]?(?:protocol|instance)|assignor|assignment"
@@ -149,7 +150,7 @@ def _compared(
     images = (
         f"{file}: the image changes, and no file here shows its client library."
         for file in sorted(ours.intersection(both) - known)
-        if _settings(_IMAGE, one.text(file)) != _settings(_IMAGE, two.text(file))
+        if _images(one.text(file), file) != _images(two.text(file), file)
     )
     return CheckDocument(
         before=names[0],
@@ -291,6 +292,13 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
             yield file, note
 
 
+def _images(text: str, file: str) -> list[tuple[str, str]]:
+    """Return the names and versions of a file's images; none of one that is no document."""
+    with suppress(DocumentError):
+        return [(image.name, image.version) for image in read_images(text, file)]
+    return []
+
+
 def _settings(pattern: re.Pattern[str], text: str) -> list[str]:
     """Return the settings that a pattern finds, without comments, spaces and quotes."""
     plain = re.sub(r"(?m)^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", "", text)
@@ -375,7 +383,7 @@ def _together(near: Sequence[Library]) -> Library:
     """Return one library of several facts: the version that is written beats that of a product."""
     itself = next((one for one in near if not one.product and one.version), None)
     product = next((one for one in near if one.product), None)
-    known, *_ = [*filter(None, [itself]), *(one for one in near if one.version), *near, Library()]
+    known = itself or next((one for one in near if one.version), next(iter(near), Library()))
     if product is None:
         return known
     place = known if itself else product

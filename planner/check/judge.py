@@ -428,12 +428,11 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
         (
             streams
             and any((old < each) != (new < each) for each in _FORMATS)
-            and not any(each and each.declared.upgrade_from for each in (one, two)),
+            and not (one if one and old > new else two).declared.upgrade_from,
             Tri.CANNOT_TELL,
-            "instances before 3.5 do not read what newer ones write to the repartition topic of a "
-            "grouped KTable (KIP-904), nor those before 3.3 what newer ones write to that of a "
-            "foreign-key join: where the topology has one, two roll-outs are needed, the first "
-            "with upgrade.from",
+            "an older instance does not read what a newer one writes to internal topics, where the "
+            "topology groups a KTable (since 3.5, KIP-904) or joins by foreign key (since 3.3). "
+            "Then two roll-outs are needed, the first with upgrade.from",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""What simulations and rehearsals say: documents, one or several side by side (`rebal.simulate/1`,
+"""Documents of simulations and rehearsals, one or several side by side (`rebal.simulate/1`,
 `rebal.rehearsal/1`), and a rehearsal's dangers and costs in words, for the screen and the page.
 """
 

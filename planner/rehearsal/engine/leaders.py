@@ -1,4 +1,4 @@
-"""What leaders and members make of a rebalance: what is sent, assigned and remembered of it.
+"""Assignments in a rebalance: what members send, leaders assign, and members remember of it.
 
 The timed members and their world use the same functions as `Rounds`, a group whose members all join
 at once with one assignor, so that only the assignments take part in the result.

@@ -1,4 +1,4 @@
-"""What a simulation is of: an assignor by its name, and the changes of a what-if.
+"""Input of a simulation: an assignor by its name, and the changes of a what-if.
 
 The assignor is one of Kafka's own, the coordinator's, or a custom one; `assumes` is what its
 simulation takes for granted, and `leader_time` how long the leader's client computes. `course`
@@ -114,8 +114,8 @@ def _client_side(snapshot: GroupSnapshot, choice: Choice) -> list[str]:
     old = {one.version for one in software if one.family == "java" and older(one, "3.0") is Tri.YES}
     if "sticky" in choice.name and old and not choice.custom:
         made.append(
-            "the leader assigns as Java 3.0 and later do (KAFKA-12464); one of "
-            f"{', '.join(sorted(map(str, old)))} may choose other, equally good partitions"
+            "the leader is a Java client of 3.0 or later (KAFKA-12464); one of "
+            f"{', '.join(sorted(map(str, old)))} may choose other partitions"
         )
     return made
 
