@@ -1,4 +1,4 @@
-"""Kafka's own rules of consumer groups, pure: model, wire codecs, assignors, the vote."""
+"""Kafka's rules for consumer groups: group model, wire formats, assignors and the assignor vote."""
 
 # The version in pyproject.toml: to read it from the installed metadata takes a command 8 ms.
 VERSION = "0.1.0"

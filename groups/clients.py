@@ -1,7 +1,7 @@
 """Client families, assignors and brokers, and what each version supports (groups/data/*.yaml).
 
 All clients with the same consumer group code are one family: every librdkafka binding is
-`librdkafka`. A vendor's build of Apache Kafka counts as the line that it is built from.
+`librdkafka`. A vendor's build of Apache Kafka counts as the Apache release line it is built from.
 """
 
 import re
@@ -60,12 +60,12 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def follows_vote(self) -> bool:
-        """True if the running rebalance protocol is the elected assignor's, not the list's."""
+        """True if a member runs the elected assignor's protocol, whatever the rest of its list."""
         return self.protocol == "follows-vote"
 
     @property
     def mixed(self) -> Tri:
-        """Return whether one list of this client may hold eager and cooperative assignors."""
+        """Return whether one assignor list of this client may mix eager and cooperative ones."""
         return {"allowed": Tri.YES, "unknown": Tri.CANNOT_TELL}.get(self.mixed_list, Tri.NO)
 
     def cooperative(self, version: str | None = None) -> Tri:
@@ -78,7 +78,10 @@ class Family(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ClientAssignor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One assignor: its name on the wire, its rebalance protocols and its other spellings."""
+    """One assignor: its name on the wire, its rebalance protocols, and its names in configuration.
+
+    `spellings` are the class names and names in code by which configurations call it.
+    """
 
     name: str
     protocols: tuple[RebalanceProtocol, ...] | Literal["depends"]
@@ -97,14 +100,14 @@ class Vendor(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @cache
 def families() -> dict[str, Family]:
-    """Return all families by key."""
+    """Return all client families by key."""
     known = load_data("clients.yaml", dict[str, tuple[Family, ...]])["families"]
     return {family.key: family for family in known}
 
 
 @cache
 def libraries() -> tuple[str, ...]:
-    """Return the families with which an application consumes: not Streams, not Connect."""
+    """Return the keys of all client families except Kafka Streams and Connect."""
     return tuple(key for key in families() if key not in ("streams", "connect"))
 
 
@@ -132,14 +135,18 @@ _UNKNOWN: Final = Family(
 
 
 def family(key: str | None) -> Family:
-    """Return the family of this key; else one without a key, of which nothing is known."""
+    """Return the client family with this key.
+
+    Without such a family, return a placeholder with an empty key and no known facts.
+    """
     return families().get(key or "", _UNKNOWN)
 
 
 def family_of(software_name: str | None, version: str | None = None) -> str | None:
-    """Return the key of the family that sends `software_name` in its handshake (KIP-511).
+    """Return the key of the client family that sends `software_name` in its handshake (KIP-511).
 
-    A `version` that names rdkafka (`2.16.1-rdkafka-2.16.0`) makes any name a librdkafka binding.
+    None for an unknown name. A `version` that names rdkafka (`2.16.1-rdkafka-2.16.0`) makes any
+    name a librdkafka binding.
     """
     if not software_name:
         return None
@@ -157,7 +164,7 @@ def family_of(software_name: str | None, version: str | None = None) -> str | No
 
 
 def software_of(name: str | None, version: str | None, evidence: Evidence) -> Software | None:
-    """Return the client software of this name and version; None where no name is known."""
+    """Return the client software with this name and version; None without a name."""
     if not name:
         return None
     return Software(
@@ -166,7 +173,11 @@ def software_of(name: str | None, version: str | None, evidence: Evidence) -> So
 
 
 def is_named(software: Software | None) -> bool:
-    """Return whether the client itself or the user named it: by handshake, log or record."""
+    """Return whether the client's family is stated, not guessed.
+
+    The client states it in its handshake, a log or a record of `__consumer_offsets`, or the user
+    does.
+    """
     if software is None or software.family is None:
         return False
     named = (Source.REQUEST_LOG, Source.CLIENT_LOG, Source.OFFSETS_TOPIC, Source.ASSUMED)
@@ -175,8 +186,9 @@ def is_named(software: Software | None) -> bool:
 
 
 def proven_family(software: Software | None) -> str | None:
-    """Return the family that is named, or that alone sends such bytes; None for one that only a
-    client id or an assignor's name suggests.
+    """Return the client's family if it is stated or proven by subscription bytes, else None.
+
+    A client id or an assignor's name alone only suggests a family.
     """
     if software is None:
         return None
@@ -185,18 +197,20 @@ def proven_family(software: Software | None) -> str | None:
 
 
 def is_automatic(group_id: str, client_id: str) -> bool:
-    """Return whether Java made the client id, which is then the same in every process.
+    """Return whether `client_id` is the default of a Java consumer: `consumer-<group.id>-<number>`.
 
-    Source: ConsumerConfig.maybeOverrideClientId, `consumer-<group.id>-<number>`.
+    Processes with this default share their client ids, so it does not identify a process. Source:
+    ConsumerConfig.maybeOverrideClientId.
     """
     before, dash, number = client_id.rpartition("-")
     return before + dash == f"consumer-{group_id}-" and number.isdigit()
 
 
 def fixes_protocol(software: Software | None) -> bool:
-    """Return whether each client that this may be fixes its protocol when it is built.
+    """Return whether the client certainly fixes its rebalance protocol when it is built.
 
-    Where bytes leave several clients, their version range names them; all must be known ones.
+    Where the subscription bytes leave several families (named in the version range), all of them
+    must be known to do so.
     """
     key = proven_family(software)
     text = "" if software is None or software.family else software.version_range or ""
@@ -209,9 +223,9 @@ def fixes_protocol(software: Software | None) -> bool:
 
 
 def default_list(key: str | None, version: str | None = None) -> tuple[str, ...] | None:
-    """Return the list that a client of this family uses when none is set.
+    """Return the assignor list that a client of family `key` uses when none is configured.
 
-    None when the family is not known, has no list, or has several defaults by version and
+    None when the family is not known, has no default, or has several defaults by version and
     `version` is not given.
     """
     known = family(key)
@@ -225,8 +239,9 @@ def default_list(key: str | None, version: str | None = None) -> tuple[str, ...]
 
 
 def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
-    """Return the protocols that a Connect worker with this connect.protocol offers; None if it is
-    invalid.
+    """Return the protocols that a Connect worker with this `connect.protocol` offers.
+
+    None if the value is invalid.
     """
     offers = {
         "sessioned": ("sessioned", "compatible", "default"),
@@ -239,7 +254,7 @@ def worker_list(connect_protocol: str) -> tuple[str, ...] | None:
 def assignor_of(class_or_name: str) -> str | None:
     """Return the wire name of an assignor that is given by wire name, class name or name in code.
 
-    None if it is not known: the name of a custom class does not show its assignor's name.
+    None for an unknown name: the class name of a custom assignor does not show its wire name.
     """
     text = class_or_name.strip().strip("'\"").removeprefix("class ").strip().removesuffix("()")
     return _spellings().get(text) or _spellings().get(text.lower())
@@ -249,9 +264,9 @@ def assignor_of(class_or_name: str) -> str | None:
 def protocols_of(assignor: str, key: str | None = None) -> frozenset[RebalanceProtocol] | None:
     """Return the rebalance protocols that an assignor supports in clients of family `key`.
 
-    None for an unknown assignor, or one whose name does not show its protocol. Java's
-    cooperative-sticky supports both, which is why [cooperative-sticky, range] runs EAGER. Clients
-    that do not start with such a list have a cooperative-sticky that supports COOPERATIVE alone.
+    None for an unknown assignor, or one whose name does not show its protocols. Java's
+    cooperative-sticky supports both, which is why [cooperative-sticky, range] runs EAGER. In
+    clients that reject such a mixed list, cooperative-sticky supports COOPERATIVE alone.
     """
     known = assignors().get(assignor)
     if known is None or known.protocols == "depends":
@@ -270,14 +285,15 @@ def eager_only(assignor: str) -> Tri:
 
 
 def named_families(text: str | None) -> tuple[str, ...]:
-    """Return the families named in a version range: two in `java >= 3.4 or franz-go`."""
+    """Return the client families named in a version range such as `java >= 3.4 or franz-go`."""
     return tuple(word for word in (text or "").replace(",", " ").split() if word in families())
 
 
 def apache_version(version: str) -> str:
-    """Return the Apache Kafka release, or line (`3.5`), that a vendor's version is built from.
+    """Return the Apache Kafka release or minor version (`3.5`) that a vendor's build is made from.
 
-    Any other version is returned as it is; the text is empty for a line that is not known.
+    A version without a known vendor's spelling is returned unchanged. The text is empty for a known
+    vendor's version whose Apache Kafka version is not known.
     """
     if re.fullmatch(r"[\d.]*", version):
         # The vendors are not read for what none of them writes.
@@ -291,11 +307,11 @@ def apache_version(version: str) -> str:
 
 @lru_cache(4096)
 def version_tuple(version: str | None) -> tuple[int, ...] | None:
-    """Return the numbers of a version, for comparing; None when there are none.
+    """Return the numbers of a version as a tuple to compare; None if it has no numbers.
 
-    For a librdkafka binding, the version of librdkafka counts: `2.16.1-rdkafka-2.16.0` is (2, 16,
-    0), and for a vendor's build the line of Apache Kafka: `7.5.1-ccs` is (3, 5). Trailing zeros are
-    dropped, so 3.0 equals 3.0.0.
+    For a librdkafka binding, the version of librdkafka counts: `2.16.1-rdkafka-2.16.0` is (2, 16).
+    For a vendor's build, the minor version of Apache Kafka counts: `7.5.1-ccs` is (3, 5). Trailing
+    zeros are dropped, so 3.0 equals 3.0.0.
     """
     if not version:
         return None
@@ -339,17 +355,17 @@ def _spellings() -> dict[str, str]:
 
 
 class Library(Record, frozen=True, kw_only=True):
-    """The client library that a build, lock or image file gives to a service.
+    """Client library that a service uses, as its build, lock or image file shows.
 
-    `product` hides it (empty: none does).
-
-    Without a family no file names it. `default_list` is None where it is not known for this
-    version. `group_protocol` is False for a product that joins no group. `list_key` is how its
-    configuration spells the assignor list, `refuses` one sentence on lists that it does not take.
-    `own_list`: the product sets a list in some version, so that of others nothing is known.
-    `ecosystem` is the package's or image's, as in a package URL. `faults` are this version's: the
-    protocol under which each shows, and what it does. `where` is the file that names the package,
-    and `line` the line there (0: not known).
+    `family` is None if the library is not known, for example because no file names it. `product` is
+    the product that contains the library, such as Logstash (empty: none does). `default_list` is
+    the default assignor list (None: not known for this version). `group_protocol` is False for a
+    product that joins no consumer group. `list_key` is the configuration key of the assignor list,
+    `refuses` a sentence on the lists that the configuration does not accept. `own_list` is True if
+    the product sets its own default list in some version; where `default_list` is None, the
+    family's default then does not apply. `ecosystem` is the type in a package URL, such as `maven`
+    or `docker`. `faults` are the known faults of this version, as (protocol, effect) pairs. `where`
+    is the file that names the package, and `line` the line number in it (0: not known).
     """
 
     family: str | None = None
@@ -369,18 +385,20 @@ class Library(Record, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Return `java 3.9.0`, or `java` where the version is not known."""
+        """Return family and version: `java 3.9.0`, or `java` if the version is not known."""
         return f"{self.family or 'not known'} {self.version or ''}".rstrip()
 
     @property
     def product_title(self) -> str:
-        """Return `Logstash 8.10.0`; empty where no product hides the library."""
+        """Return product and version, such as `Logstash 8.10.0`; empty without a product."""
         return f"{self.product} {self.product_version or ''}".rstrip() if self.product else ""
 
 
 class BrokerDifference(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Difference that a consumer group meets at other brokers, under one protocol and with one
-    client family (None: under both, with each); `static` with static members alone.
+    """One difference from Apache Kafka that consumer groups meet at `OtherBrokers`.
+
+    It applies to groups of this `protocol` and to clients of this `family` (None: all), and with
+    `static` only to static members. `what` describes it.
     """
 
     what: str
@@ -391,8 +409,9 @@ class BrokerDifference(Record, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of brokers that speak Kafka's protocol and are not Apache Kafka; the comment at the
-    top of groups/data/brokers.yaml explains the fields.
+    """One kind of brokers that speak Kafka's protocol but are not Apache Kafka, such as Redpanda.
+
+    The comment at the top of groups/data/brokers.yaml explains the fields.
     """
 
     name: str
@@ -404,8 +423,10 @@ class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     def under(
         self, protocol: str | None, families: Collection[str | None], *, static: bool
     ) -> list[str]:
-        """Return what differs for a group of this protocol and these client families, each with its
-        source; `static`: it has static members.
+        """Return the differences from Apache Kafka that apply to a group, each as text with source.
+
+        `protocol` is `classic` or `consumer`, `families` are the client families of the members,
+        and `static` says whether the group has static members.
         """
         return [
             f"{one.what} ({one.source})"
@@ -417,7 +438,10 @@ class OtherBrokers(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def other_brokers(servers: str | None, cluster_id: str | None = None) -> OtherBrokers | None:
-    """Return the kind of brokers that a bootstrap server's name, or the cluster's id, shows."""
+    """Return the kind of non-Apache brokers that a bootstrap server or the cluster id shows.
+
+    None if neither shows one. `servers` is a comma-separated list of `host:port`.
+    """
     hosts = [server.strip().rpartition(":")[0].lower() for server in (servers or "").split(",")]
     for kind in load_data("brokers.yaml", dict[str, tuple[OtherBrokers, ...]])["brokers"]:
         named = any(re.fullmatch(kind.hosts, host) for host in hosts)

@@ -12,7 +12,7 @@ _ESCAPES: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'
 
 
 class Variable(str):
-    """A word of a command that the shell takes from a variable of this name."""
+    """A word of a command that the shell expands from the variable with this name: `"$NAME"`."""
 
     __slots__ = ()
 
@@ -27,17 +27,17 @@ class Command(str):
         return super().__new__(cls, " ".join(map(quoted, words)))
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        """Return what copies and other processes make of it: the same line."""
+        """Return the pickled form, which restores the same command line."""
         return Command.read, (str(self),)
 
     @classmethod
     def read(cls, line: str) -> Self:
-        """Return the command line that a document holds, as it stands there."""
+        """Return the text `line` as a `Command`, unchanged: a document stores it already quoted."""
         return super().__new__(cls, line)
 
 
 def quoted(word: str) -> str:
-    """Return one word as a shell reads it back; invisible characters are written as escapes."""
+    """Return `word` quoted for bash and zsh; invisible characters become escapes."""
     if isinstance(word, Variable):
         return f'"${word}"'
     return shlex.quote(word) if word.isprintable() else f"$'{''.join(map(_escaped, word))}'"
@@ -63,9 +63,10 @@ def options(name: str, values: Sequence[str]) -> tuple[str, ...]:
 
 
 def rebal(command: str, arguments: Sequence[str], words: Sequence[str]) -> Command:
-    """Return a command of rebal: its arguments come first, as `FILE…` options take what follows.
+    """Return a `rebal` command line: positional `arguments` first, then `words` (the options).
 
-    Arguments of which one begins with a dash come last, after `--`.
+    Arguments come first because an option such as `FILE…` takes all words after it. If one of the
+    arguments begins with a dash, all of them come last, after `--`.
     """
     last = any(argument.startswith("-") for argument in arguments)
     rest = (*words, "--", *arguments) if last else (*arguments, *words)

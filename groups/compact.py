@@ -24,11 +24,11 @@ _T = TypeVar("_T")
 
 
 class Partitions:
-    """Ordered, immutable partition numbers (int32, zero or more), kept as ascending runs.
+    """Immutable sequence of partition numbers (int32, zero or more), stored as ascending runs.
 
     The order given is kept, because a member's own order can matter to its assignor. `runs` are
-    ascending, each as long as possible. Equal lists
-    are equal and hash alike, whether they were given as runs or as single numbers.
+    ascending ranges, each as long as possible. Equal sequences are equal and hash alike, whether
+    they were given as runs or as single numbers.
     """
 
     __slots__ = ("runs",)
@@ -74,7 +74,7 @@ class Partitions:
 
 @lru_cache(maxsize=100_000)
 def _parsed(text: str) -> tuple[range, ...]:
-    """Return the runs of partitions in a text; cached, as topics of a group often share one."""
+    """Return the runs of partitions in `text`; cached, because topics often have the same text."""
     return _joined(map(_run, text.split(",") if text.strip() else ()))
 
 
@@ -88,10 +88,10 @@ def _run(token: str) -> range:
 
 
 def _joined(runs: Iterable[range]) -> tuple[range, ...]:
-    """Return the runs with each joined to the one that it goes on.
+    """Return `runs` with adjacent runs joined: 0-3 followed by 4-7 becomes 0-7.
 
     Raises:
-        ValueError: a number is not a partition's.
+        ValueError: a number is negative or above int32.
     """
     made: list[range] = []
     for run in runs:
@@ -106,11 +106,11 @@ def _joined(runs: Iterable[range]) -> tuple[range, ...]:
 
 
 class ByTopic(dict[str, Partitions]):
-    """Partitions by topic name, in the order given; never change one, since records share it."""
+    """Partitions by topic name, in the order given. Do not modify an instance: records share it."""
 
 
 def read_partitions(value: object) -> Partitions:
-    """Return one topic's partitions in a document.
+    """Convert a document's value for one topic to `Partitions`.
 
     Raises:
         ValueError: it is neither a number nor a text that `Partitions.parse` reads.
@@ -121,11 +121,13 @@ def read_partitions(value: object) -> Partitions:
 
 
 def read_by_topic(value: object) -> ByTopic:
-    """Return the partitions of each topic in a document.
+    """Convert a document's value for several topics to `ByTopic`.
+
+    The value is a mapping of topics to partitions, or a folded text such as `a 0-3; b 5`.
 
     Raises:
-        ValueError: it is neither form, a topic occurs twice, or its partitions are invalid; the
-            message ends with the topic, in msgspec's notation for a path.
+        ValueError: it is neither, a topic occurs twice, or its partitions are invalid; the message
+            ends with the topic, in msgspec's notation for a path.
     """
     pairs: Iterable[tuple[object, object]]
     if isinstance(value, str):
@@ -158,7 +160,7 @@ _LONG: Final = 20
 
 
 def fold(body: Any) -> Any:
-    """Return plain data in which long lists and mappings of topics are one line of text."""
+    """Return plain data with long lists and mappings of topics as one line of text each."""
     if isinstance(body, Mapping):
         return {key: _folded(key, value) for key, value in body.items()}
     return [fold(item) for item in body] if isinstance(body, list | tuple) else body
@@ -178,7 +180,10 @@ def _folded(key: str, value: Any) -> Any:
 
 
 def unfold(body: Any) -> None:
-    """Replace folded lists in `body`, a mapping or a list of plain data, in place."""
+    """Replace folded lists of topics in `body` (plain data) by lists, in place.
+
+    Folded mappings stay text; `read_by_topic` reads them.
+    """
     for key, value in body.items() if isinstance(body, dict) else enumerate(body):
         if isinstance(value, str) and key in _LISTS:
             body[key] = value.split()
@@ -190,7 +195,7 @@ _BROKERS: Final = re.compile(r"(?:-|-?[0-9]{1,10}(?:,-?[0-9]{1,10})*)\Z")
 
 
 class _Items(Sequence[_T]):
-    """Immutable items; equal to their own kind, and to a tuple, of the same items."""
+    """Immutable sequence; equal to a tuple, or to an instance of its class, with the same items."""
 
     __slots__ = ("_items",)
     _items: tuple[_T, ...]
@@ -216,7 +221,7 @@ class _Items(Sequence[_T]):
 
 
 class Replicas(_Items[tuple[int, ...]]):
-    """For each partition its broker ids (empty: not known)."""
+    """Broker ids of the replicas of each partition, by partition number (empty: not known)."""
 
     __slots__ = ()
 
@@ -250,7 +255,7 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class Lag(NamedTuple):
-    """Committed and end offset of one partition, in records; None: nothing committed or unknown."""
+    """Committed offset and end offset of one partition; None: nothing committed, or not known."""
 
     topic: str
     partition: int
@@ -259,13 +264,13 @@ class Lag(NamedTuple):
 
     @property
     def records(self) -> int | None:
-        """Return how many records are not committed; None where an offset is not known."""
+        """Return the lag: end offset minus committed offset, at least 0; None if either is None."""
         known, end = self.committed, self.end
         return None if known is None or end is None else max(0, end - known)
 
 
 class Lags(_Items[Lag]):
-    """`Lag`s, those of one topic together."""
+    """Immutable sequence of `Lag`, with the entries of one topic next to each other."""
 
     __slots__ = ()
 
@@ -282,17 +287,17 @@ class Lags(_Items[Lag]):
 
     @classmethod
     def read(cls, document: object) -> Self:
-        """Read plain data, that of `dump`.
+        """Convert plain data in the form that `dump` returns.
 
         Raises:
-            ValueError: it is not.
+            ValueError: `document` does not have that form.
         """
         if isinstance(document, Mapping):
             return cls(each for topic, one in document.items() for each in _of(str(topic), one))
         raise ValueError("expected offsets by topic")
 
     def dump(self) -> dict[str, dict[str, str]]:
-        """Return plain data: `partitions`, `committed` and `end` by topic, `-` where not known."""
+        """Return plain data: topic → texts `partitions`, `committed` and `end` (`-`: not known)."""
         by_topic = ((topic, list(some)) for topic, some in groupby(self, attrgetter("topic")))
         return {
             topic: {

@@ -1,16 +1,18 @@
-"""The coordinator: its vote on the assignor, and the lists in its memory after a load.
+"""The group coordinator: its vote on the assignor, and the assignor lists it holds after a load.
 
-Candidates are the assignors that every list holds; each member votes for the first candidate of its
-list; most votes win. A tie goes to the name that comes first in the coordinator's own table of
-votes, and so by the names' hashes: a `java.util.HashMap` in the Java coordinator (4.x,
-ClassicGroup.selectProtocol) and Scala 2.13's immutable HashMap in the Scala one (before 4.0,
-GroupMetadata.selectProtocol; builds for Scala 2.12 are treated alike). If that order depends on the
-member ids too (names with colliding hashes), the tie is left open.
+Candidates are the assignors that every member's assignor list contains. Each member votes for the
+first candidate of its list, and the candidate with the most votes wins. A tie goes to the name that
+comes first in the coordinator's own table of votes, and so by the names' hashes: a
+`java.util.HashMap` in the Java coordinator (4.x, ClassicGroup.selectProtocol) and Scala 2.13's
+immutable HashMap in the Scala one (before 4.0, GroupMetadata.selectProtocol; builds for Scala 2.12
+are treated alike). If that order depends on the member ids too (names with colliding hashes), the
+tie is left open.
 
-Once a coordinator has loaded a group from its records it has the elected assignor alone of each
-list: a record keeps no more. In the next rebalance the members send their lists again, but for a
-static member that is down then: it keeps what the load left until its session ends, which begins
-anew with each rebalance (KIP-345; the coordinator's `onCompleteJoin` removes dynamic members only).
+A coordinator that has loaded a group from `__consumer_offsets` holds only the elected assignor of
+each member's list, because the record stores no other. In the next rebalance the members send their
+full lists again. A static member that is down at that time does not: the coordinator keeps the
+loaded list until the member's session expires, and the session timer restarts with each rebalance
+(KIP-345; the coordinator's `onCompleteJoin` removes dynamic members only).
 """
 
 from collections import Counter
@@ -26,11 +28,12 @@ _LEVEL_BITS: Final = 5
 
 
 class Vote(Record, frozen=True, kw_only=True):
-    """Result of a vote.
+    """Result of the coordinator's vote on the assignor.
 
     `assignor` is None when no assignor is in every list (the join is rejected, error 23) or when a
-    tie cannot be decided. `candidates` are sorted by name; `votes` counts by candidate; `tie` is
-    True if several candidates had the most votes, even if the tie was decided.
+    tie cannot be decided. `candidates` are the assignors in every list, sorted by name; `votes` is
+    candidate → number of votes; `tie` is True if several candidates had the most votes, even if the
+    tie was decided.
     """
 
     assignor: str | None
@@ -40,13 +43,14 @@ class Vote(Record, frozen=True, kw_only=True):
 
 
 def candidates(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return the assignors that every list holds, sorted by name; empty if there are no lists."""
+    """Return the assignors that every assignor list contains, sorted by name; empty if no lists."""
     return tuple(sorted(set(lists[0]).intersection(*lists[1:]))) if lists else ()
 
 
 def elect(lists: Sequence[Sequence[str]], kind: CoordinatorKind) -> Vote:
-    """Return the vote of the members that have these exact lists in order, one list for each
-    member.
+    """Return the result of the vote, given the exact assignor list of each member.
+
+    `kind` decides ties, because the Java and the Scala coordinator order candidates differently.
     """
     if not (able := candidates(lists)):
         return Vote(assignor=None, candidates=(), votes={})
@@ -70,7 +74,7 @@ def _first(leading: list[str], voted: list[str], kind: CoordinatorKind) -> str |
 
 
 def _java_places(names: list[str]) -> Mapping[str, tuple[int, ...]] | None:
-    """Return each name's bucket in a HashMap of `names`.
+    """Return each name's bucket index in a `java.util.HashMap` with the keys `names`.
 
     None when a bucket is so full that the map would resize or turn it into a tree.
     """
@@ -83,10 +87,12 @@ def _java_places(names: list[str]) -> Mapping[str, tuple[int, ...]] | None:
 
 
 def _scala_place(own: int, hashes: Collection[int]) -> tuple[int, ...]:
-    """Return a hash's branch at each level of the table, down to the one that it has for itself.
+    """Return a sort key for the iteration order of Scala's immutable HashMap (a trie).
 
-    Before each branch comes whether others share it: a node's own entries come before everything
-    in its sub-nodes.
+    `own` is the key's hash, `hashes` are those of all keys. For each level down to the branch that
+    no other hash shares, the sort key has two items: whether another hash shares the branch, and
+    the branch number. Unshared branches sort first, because a node's own entries come before its
+    sub-nodes.
     """
     place: tuple[int, ...] = ()
     for shift in range(0, 32, _LEVEL_BITS):
@@ -103,7 +109,7 @@ CLOCKS: Final = timedelta(seconds=5)
 
 
 def has_whole_lists(snapshot: GroupSnapshot) -> bool:
-    """Return whether the coordinator certainly holds each list as its member sent it.
+    """Return whether the coordinator certainly holds every member's full assignor list.
 
     Only then does a probe's "no" show that a member's list lacks the assignor.
     """
@@ -119,13 +125,21 @@ def has_whole_lists(snapshot: GroupSnapshot) -> bool:
 
 
 def never_loaded(snapshot: GroupSnapshot) -> bool:
-    """Return whether the partition's first leader still coordinates the group (leader epoch 0)."""
+    """Return whether it is certain that no coordinator has ever loaded the group.
+
+    True if the group's partition of `__consumer_offsets` has leader epoch 0, so that its first
+    leader still coordinates the group, and a rebalance has completed.
+    """
     main = snapshot.group.coordinator
     return main is not None and main.leader_epoch == 0 and main.rebalanced_since_load is Tri.YES
 
 
 def joined_since_load(snapshot: GroupSnapshot, member: Member) -> bool:
-    """Return whether a log shows an accepted join of this member after the last load."""
+    """Return whether a log shows an accepted join of the member since the coordinator's last load.
+
+    The join must be more than 5 s later than the load, because the clocks of two machines may
+    differ.
+    """
     coordinator = snapshot.group.coordinator
     loaded = coordinator.loaded_at if coordinator is not None else None
     # A client's own log may date its join, by another machine's clock.

@@ -1,7 +1,7 @@
 """Durations and shares as people write them, in options, scripts and parameters of rehearsals.
 
-A duration is `90s`, `5m`, `1.5h`, `7d`, `500ms` or a number of seconds, a share `20%` or `0.2`.
-What reads a product's configuration knows that product's own spelling.
+A duration is `90s`, `5m`, `1.5h`, `7d`, `500ms` or a number of seconds. A share is `20%` or `0.2`.
+Durations in the configuration files of products have other notations and are parsed elsewhere.
 """
 
 import re
@@ -20,10 +20,10 @@ _UNITS: Final = {
 
 
 def seconds_of(text: str | float, *, days: float = 365) -> float:
-    """Return a duration in seconds, of at most so many days.
+    """Return the duration `text` in seconds.
 
     Raises:
-        ValueError: it is none, or longer; the message is a clause.
+        ValueError: `text` is not a duration, or is longer than `days`; the message is a clause.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)", str(text).strip().lower())
     if found is None:
@@ -35,10 +35,10 @@ def seconds_of(text: str | float, *, days: float = 365) -> float:
 
 
 def share_of(text: str | float) -> float:
-    """Return `20%` or `0.2` as 0.2.
+    """Return a share such as `20%` or `0.2` as a number from 0 to 1.
 
     Raises:
-        ValueError: it is no share from 0 to 1; the message is a clause.
+        ValueError: `text` is not a share from 0 to 1; the message is a clause.
     """
     plain = str(text).strip()
     number = plain.removesuffix("%")

@@ -8,7 +8,7 @@ from rebal.groups.commands import Command
 class RebalError(Exception):
     """Base of all errors that rebal raises on purpose; the operator sees the message as it is.
 
-    `commands` are commands that lead on, printed below the message.
+    `commands` are commands that the operator can run next, printed below the message.
     """
 
     def __init__(self, message: str = "", *commands: Command) -> None:
@@ -37,10 +37,10 @@ class CustomAssignorError(RebalError):
 
 
 class LeaderWouldFail(RebalError):  # noqa: N818 - the real leader fails, not rebal
-    """An input on which the real leader throws or never ends, so no assignment is sent.
+    """Input on which the real group leader throws or never ends, so that it sends no assignment.
 
-    `never_ends` is True if it never ends; `members` (member ids) and `topics` are the ones
-    concerned.
+    `never_ends` is True if the leader never ends. `members` (member ids) and `topics` are those
+    that cause the failure.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """Hash codes and sort keys of Java and Scala, from which Kafka's hash tables get their order.
 
-Hash codes are unsigned 32-bit numbers; those of the two languages are the same ones, signed.
+Hash codes are unsigned 32-bit numbers here. Java and Scala use the same 32 bits as signed numbers.
 """
 
 from functools import lru_cache
@@ -29,12 +29,15 @@ def partition_hash(topic_hash: int, partition: int) -> int:
 
 
 def utf16(text: str) -> bytes:
-    """Return the sort key of `String.compareTo`: UTF-16 units (U+FFFF after U+1F600)."""
+    """Return the UTF-16 code units of `text`: a sort key with the order of `String.compareTo`.
+
+    It sorts U+1F600 before U+FFFF, unlike Python's own order.
+    """
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def scala_improved(value: int) -> int:
-    """Return scala.collection.Hashing.improve on unsigned 32-bit numbers."""
+    """Return Scala's `scala.collection.Hashing.improve` of an unsigned 32-bit hash code."""
     value = (value + (~(value << 9) & 0xFFFFFFFF)) & 0xFFFFFFFF
     value ^= value >> 14
     value = (value + (value << 4)) & 0xFFFFFFFF

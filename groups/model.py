@@ -24,9 +24,7 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Base of all records. They are immutable; documents omit default values, and unknown fields
-    are ignored.
-    """
+    """Base of all records: immutable; documents omit default values, unknown fields are ignored."""
 
 
 class GroupType(StrEnum):
@@ -54,7 +52,7 @@ class GroupState(StrEnum):
 
 
 class RebalanceProtocol(StrEnum):
-    """KIP-429's rebalance protocols, and the two answers about a whole group."""
+    """KIP-429's rebalance protocols, `mixed` (a group whose members differ) and `cannot tell`."""
 
     EAGER = "EAGER"
     COOPERATIVE = "COOPERATIVE"
@@ -63,7 +61,7 @@ class RebalanceProtocol(StrEnum):
 
 
 class Tri(StrEnum):
-    """The three values that rules and gates reason in."""
+    """Answer with three values, of a rule, a gate or a check: yes, no or cannot tell."""
 
     YES = "yes"
     NO = "no"
@@ -71,7 +69,7 @@ class Tri(StrEnum):
 
 
 class CoordinatorKind(StrEnum):
-    """Coordinator that elects the assignor: Java since Kafka 4.0, Scala before. Ties differ."""
+    """Coordinator implementation, which decides tied votes: Java since Kafka 4.0, Scala before."""
 
     JAVA = "java"
     SCALA = "scala"
@@ -79,7 +77,7 @@ class CoordinatorKind(StrEnum):
 
 
 class Source(StrEnum):
-    """Source of a fact."""
+    """Source of a piece of evidence."""
 
     DESCRIBE = "describe"
     SUBSCRIPTION = "subscription bytes"
@@ -117,7 +115,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     """One reason to believe a fact: its source, its time and the detail that was seen.
 
     `at` is when it was seen, or when a configuration file was last written. `workload` is the
-    object whose manifest declares it (None: declared elsewhere, or by an earlier version of rebal).
+    Kubernetes object whose manifest declares the fact (None: it is not from a manifest, or an
+    earlier version of rebal recorded it).
     """
 
     source: Source
@@ -130,10 +129,10 @@ class AssignorList(Record, frozen=True, kw_only=True):
     """A member's `partition.assignment.strategy` as far as it is known, as assignor names.
 
     `list` is in order of preference when `knowledge` is exact or declared, else empty. `at_least`
-    are names proven to be in the running list, `lacks` names proven not to be in it; both are empty
-    when `knowledge` is exact. `classes` are the Java classes of `list`, in its order; empty unless
-    they are known and one of them is custom. `since` is when the client was built with this list,
-    where its own log shows it.
+    are names proven to be in the list that the member runs with, `lacks` names proven not to be in
+    it; both are empty when `knowledge` is exact. `classes` are the Java classes of `list`, in its
+    order; empty unless they are known and one of them is custom. `since` is when the client was
+    built with this list, where its own log shows it.
     """
 
     knowledge: Knowledge = Knowledge.UNKNOWN
@@ -145,7 +144,7 @@ class AssignorList(Record, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
 
     def holds(self, assignor: str) -> Tri:
-        """Return whether the running list certainly holds, or certainly lacks, this assignor."""
+        """Return whether the running list contains `assignor`; `cannot tell` if not proven."""
         if self.knowledge is Knowledge.EXACT:
             return Tri.YES if assignor in self.list else Tri.NO
         if assignor in self.at_least:
@@ -156,7 +155,7 @@ class AssignorList(Record, frozen=True, kw_only=True):
 class Timeouts(Record, frozen=True, kw_only=True):
     """A member's own timeouts in milliseconds; None: not known.
 
-    `session_ms` is how long the coordinator counts it after its last heartbeat
+    `session_ms` is how long the coordinator keeps the member after its last heartbeat
     (`session.timeout.ms`), `rebalance_ms` how long a rebalance waits for it (JoinGroup's rebalance
     timeout; consumers send `max.poll.interval.ms`, KIP-62). `held_back_ms` is how long a Connect
     worker, when it leads, holds a lost worker's tasks back (`scheduled.rebalance.max.delay.ms`,
@@ -172,12 +171,13 @@ class Timeouts(Record, frozen=True, kw_only=True):
 class DeclaredAssignors(Record, frozen=True, kw_only=True):
     """Configuration of a member's NEXT start, read from a configuration file.
 
-    `list` is empty when the file leaves the list unset; `group_protocol` is `group.protocol`;
-    `classic_only` names other settings of the file that KIP-848 clients reject. `max_surge` is the
-    maxSurge of a Kubernetes Deployment (None: not known, or no Deployment). The timeouts are in
-    milliseconds (None: the file leaves them unset); `Timeouts` explains them. `upgrade_from` is
-    Kafka Streams' upgrade.from (None: unset). `created_at` is when the newest of the Kubernetes
-    objects that declare it was created (None: none of them says): no text of theirs is older.
+    `list` is empty when the file leaves the assignor list unset; `group_protocol` is
+    `group.protocol`; `classic_only` names other settings of the file that KIP-848 clients reject.
+    `max_surge` is the maxSurge of a Kubernetes Deployment (None: not known, or no Deployment). The
+    timeouts are in milliseconds (None: the file leaves them unset); `Timeouts` explains them.
+    `upgrade_from` is Kafka Streams' upgrade.from (None: unset). `created_at` is when the newest of
+    the Kubernetes objects that declare the configuration was created (None: not known); the
+    configuration cannot be older.
     """
 
     list: tuple[str, ...] = ()
@@ -193,12 +193,12 @@ class DeclaredAssignors(Record, frozen=True, kw_only=True):
 
 
 class RanProtocol(Record, frozen=True, kw_only=True):
-    """The rebalance protocol that a member itself showed, where its assignor list does not.
+    """Rebalance protocol that a member was observed to run, where its list does not show it.
 
-    A Streams member printed it when it was built; any member showed it when it rejoined: it had
-    kept its partitions (COOPERATIVE) or revoked them (EAGER). It never changes while the member
-    runs. `upgrade_from` is the setting that it printed then (empty: printed as not set; None: not
-    seen).
+    A Streams member prints it when it starts. Any member shows it when it rejoins: it has kept its
+    partitions (COOPERATIVE) or revoked them (EAGER). It never changes while the member runs.
+    `upgrade_from` is the value of upgrade.from in the same log (empty: printed as not set; None:
+    not seen).
     """
 
     value: RebalanceProtocol
@@ -223,10 +223,9 @@ class Software(Record, frozen=True, kw_only=True):
 class Subscription(Record, frozen=True, kw_only=True):
     """A member's subscription as it sent it (ConsumerProtocolSubscription v0..v3).
 
-    `owned_partitions` is None below v1 (the version has no such field; some clients leave it out
-    of v1 too), empty when sent empty.
-    `generation_id` is None below v2, `rack_id` None below v3 or when null.
-    `user_data` is the raw bytes, None when null.
+    `owned_partitions` is None below v1 (the version has no such field; some clients leave it out of
+    v1 too), empty when sent empty. `generation_id` is None below v2, `rack_id` None below v3 or
+    when null. `user_data` is the raw bytes, None when null.
     """
 
     version: int
@@ -243,8 +242,9 @@ class Subscription(Record, frozen=True, kw_only=True):
 
 
 class Running(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Work of one worker for one connector: whether it runs the connector `itself`, and its task
-    numbers.
+    """Work of one Connect worker for one connector.
+
+    `itself` is True if the worker runs the connector; `tasks` are the numbers of the tasks it runs.
     """
 
     connector: str
@@ -255,8 +255,9 @@ class Running(msgspec.Struct, frozen=True, omit_defaults=True):
 class WorkerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A Connect worker: its REST address and its work (None: not known).
 
-    `running` is in the order in which the worker holds it. `leader`: it leads the group and assigns
-    the work. `held_back_ms` is above 0 while a lost worker's tasks wait for its return (KIP-415).
+    `running` is in the order in which the worker holds its work. `leader` is True if it leads the
+    group and assigns the work. `held_back_ms` is above 0 while a lost worker's tasks wait for its
+    return (KIP-415).
     """
 
     url: str
@@ -266,17 +267,17 @@ class WorkerState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def connectors(self) -> int | None:
-        """Number of connectors that run there."""
+        """Number of connectors that the worker runs; None if its work is not known."""
         return None if self.running is None else sum(one.itself for one in self.running)
 
     @property
     def tasks(self) -> int | None:
-        """Number of tasks that run there."""
+        """Number of tasks that the worker runs; None if its work is not known."""
         return None if self.running is None else sum(len(one.tasks) for one in self.running)
 
 
 class Member(Record, frozen=True, kw_only=True):
-    """One member, by its member id: the only identity that evidence is joined on.
+    """One member, identified by its member id. Evidence is bound to a member by this id only.
 
     `assignment` is what it owns now; `target_assignment` and `member_epoch` are KIP-848's.
     `assignment_user_data` is the raw user data of a classic assignment (None: null or not known).
@@ -313,7 +314,7 @@ class Member(Record, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
 
     def __post_init__(self) -> None:
-        """Make an empty assignment the default, which documents leave out."""
+        """Replace an empty assignment by the default value, so that documents omit it."""
         if not self.assignment:
             msgspec.structs.force_setattr(self, "assignment", {})
 
@@ -326,16 +327,16 @@ class Member(Record, frozen=True, kw_only=True):
 class Coordinator(Record, frozen=True, kw_only=True):
     """The group's coordinator.
 
-    `rebalanced_since_load` says whether a rebalance has completed since it loaded the group: after
-    a load every member's list in its memory is [the elected assignor] alone.
+    `rebalanced_since_load` says whether a rebalance has completed since the coordinator loaded the
+    group. Right after a load, every member's list in its memory is [the elected assignor] alone.
 
-    `leader_epoch` is that of the group's partition of `__consumer_offsets`; each load raises it. It
-    is None if the partition was not read (no probe, no right), or if a load may leave it unchanged:
-    on a one-broker cluster before Kafka 4.0. `loaded_at` is the time of the first record appended
-    in that epoch, by the broker's clock: the group was loaded no later than that. A join accepted
-    later is in the coordinator's memory; an earlier one may or may not be. It is None if
-    `leader_epoch` is None, in epoch 0 (the group was never loaded), and before the epoch's first
-    record.
+    `leader_epoch` is the leader epoch of the group's partition of `__consumer_offsets`; each load
+    raises it. It is None if the partition was not read (no probe, no permission), or if a load may
+    leave the epoch unchanged: on a one-broker cluster before Kafka 4.0. `loaded_at` is the time of
+    the first record appended in that epoch, by the broker's clock: the group was loaded no later
+    than that. A join accepted later is in the coordinator's memory; an earlier one may or may not
+    be. `loaded_at` is None if `leader_epoch` is None, in epoch 0 (the group was never loaded), and
+    before the epoch's first record.
     """
 
     broker_id: int
@@ -349,8 +350,9 @@ class Coordinator(Record, frozen=True, kw_only=True):
 
 
 class Group(Record, frozen=True, kw_only=True):
-    """The group itself. `assignor` is the one that is in use now (elected, or KIP-848's own).
+    """The group's own facts: id, state, type, assignor, generation or epochs, and coordinator.
 
+    `assignor` is in use now: the elected assignor, or the server-side assignor of a KIP-848 group.
     `generation_at` is when all members of `generation` had joined, by the broker's clock; None
     where the group's stored record was not read.
     """
@@ -368,14 +370,15 @@ class Group(Record, frozen=True, kw_only=True):
 
     @property
     def coordinator_id(self) -> int | None:
-        """The broker that coordinates the group; None where it is not known."""
+        """Broker id of the group's coordinator; None where it is not known."""
         return self.coordinator.broker_id if self.coordinator is not None else None
 
 
 class Topic(Record, frozen=True, kw_only=True):
-    """A topic: partitions 0..n-1, for each the replica broker ids (empty: not known).
+    """A topic with partitions 0 to n-1, and the broker ids of each partition's replicas.
 
-    `topic_id` is as Kafka prints it (KIP-516, 22 characters of base64); None: not known.
+    `replicas` is empty if it is not known. `topic_id` is the id as Kafka prints it (KIP-516, 22
+    characters of base64); None: not known.
     """
 
     name: str
@@ -384,7 +387,7 @@ class Topic(Record, frozen=True, kw_only=True):
     topic_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Make `Replicas` of any sequence."""
+        """Convert `replicas` from any sequence to `Replicas`."""
         if self.replicas is not NO_REPLICAS:
             kept = self.replicas if isinstance(self.replicas, Replicas) else Replicas(self.replicas)
             msgspec.structs.force_setattr(self, "replicas", kept or NO_REPLICAS)
@@ -408,9 +411,9 @@ class Cluster(Record, frozen=True, kw_only=True):
 
 
 class ProbeAnswer(Record, frozen=True, kw_only=True):
-    """One answer of the read-only probe: whether every list in the coordinator's memory holds
-    `assignor`.
+    """Answer of the read-only probe for one assignor.
 
+    `supported` says whether every assignor list in the coordinator's memory contains `assignor`.
     `error` is Kafka's error name when there is no answer (`supported` is then `cannot tell`).
     """
 
@@ -421,25 +424,28 @@ class ProbeAnswer(Record, frozen=True, kw_only=True):
 
 
 class Probe(Record, frozen=True, kw_only=True):
-    """Answers of one probe; `refused` says why nothing was sent, or why all answers are void."""
+    """Answers of one run of the read-only probe.
+
+    `refused` is the reason why nothing was sent or why all answers are void (None: they are valid).
+    """
 
     answers: tuple[ProbeAnswer, ...] = ()
     refused: str | None = None
 
 
 class Refusal(Record, frozen=True, kw_only=True):
-    """The rejections of one client with one list, `times` in number; the client must not retry
-    them.
+    """Rejected joins of one client with one assignor list; the error is not retriable.
 
-    `error` is Kafka's name: INCONSISTENT_GROUP_PROTOCOL (23), INVALID_SESSION_TIMEOUT (26),
-    GROUP_MAX_SIZE_REACHED (81) or FENCED_INSTANCE_ID (82). `at` is when it was last. The client is
-    known by its instance id, else by its client id and its address (`host`); `connection` is the
-    broker's name for its last connection; it distinguishes clients at the same address.
+    `times` is the number of rejections, `at` the time of the last one. `error` is Kafka's name:
+    INCONSISTENT_GROUP_PROTOCOL (23), INVALID_SESSION_TIMEOUT (26), GROUP_MAX_SIZE_REACHED (81) or
+    FENCED_INSTANCE_ID (82). The client is identified by its instance id, else by its client id and
+    its address (`host`). `connection` is the broker's name for the client's last connection; it
+    distinguishes clients at the same address.
 
-    `rejoined_as` is the member id that the same client was accepted with afterwards, at
-    `rejoined_at`: the rejection is resolved. None if the evidence shows no such join; `rejoined_at`
-    alone is None if the offset of the log's clock is unknown. `shown_at` is the time of the first
-    look of a roll-out that showed it (None: of no roll-out).
+    `rejoined_as` is the member id with which the same client was accepted afterwards, at
+    `rejoined_at`: the rejection is resolved. It is None if the evidence shows no such join;
+    `rejoined_at` alone is None if the offset of the log's clock is unknown. `shown_at` is the time
+    of the first snapshot of a roll-out that showed the rejection (None: none did).
     """
 
     at: Moment | None = None
@@ -460,12 +466,12 @@ class Refusal(Record, frozen=True, kw_only=True):
 class Departed(Record, frozen=True, kw_only=True):
     """A member that a log shows in the group and that is not in it now.
 
-    Members that were replaced by a restart of the same client are left out, as far as can be told.
-    `list` is its assignor list (empty: not known). `classes` are as in `AssignorList`; classes
-    without a list contain one whose name no log shows. `last_seen` is its last accepted join, or
-    its leave. `left_at` is when it left by request (LEAVE_GROUP); None with `left` False: it left
-    without a request (killed, session expired). Times are None if the offset of the log's clock is
-    unknown.
+    Members that were replaced by a restart of the same client are left out, as far as logs show it.
+    `list` is its assignor list (empty: not known). `classes` are as in `AssignorList`; if `list` is
+    empty, no log shows the assignor name of at least one of them. `last_seen` is its last accepted
+    join or its leave, whichever is later. `left` is True if it left by request (LEAVE_GROUP), at
+    `left_at`; False if it left without a request (killed, session expired). Times are None if the
+    offset of the log's clock is unknown.
     """
 
     member_id: str
@@ -482,7 +488,10 @@ class Departed(Record, frozen=True, kw_only=True):
 
 
 class Contradiction(Record, frozen=True, kw_only=True):
-    """Two pieces of evidence that cannot both be true; both are kept, and neither is preferred."""
+    """Contradiction in the evidence about a member, or about the group (`member_id` None).
+
+    `what` describes it in a clause; `evidence` is the evidence concerned.
+    """
 
     member_id: str | None = None
     what: str
@@ -492,7 +501,8 @@ class Contradiction(Record, frozen=True, kw_only=True):
 class Unmatched(Record, frozen=True, kw_only=True):
     """Evidence about this group that could not be bound to one of its members, and why not.
 
-    `may_start`: it is a configuration file of the group that one of them may start with.
+    `may_start` is True for a configuration file of the group with which one of its members may
+    start.
     """
 
     what: str
@@ -505,11 +515,11 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
     """One group at the moment `captured_at`, with everything that a plan or a simulation needs.
 
     `expected_members` is the member count the deployment should have (None: not known).
-    `captured_at` is the brokers' time: the clock of the machine that read the group was
-    `clock_ahead_ms` ahead of it (0: less than 2 s). Where the two were not `clock_compared` it is
-    that machine's own time, and no log's time is compared with it.
-    `undated_logs`: the times of some logs are not used, because no zone is known for them.
-    `notes` name what could not be read, one sentence each (a partial answer is still an answer).
+    `captured_at` is the brokers' time. The clock of the machine that read the group was
+    `clock_ahead_ms` ahead of it (0: less than 2 s). If the clocks were not compared
+    (`clock_compared`), `captured_at` is that machine's own time, and no log's time is compared with
+    it. `undated_logs` is True if the times of some logs are not used, because their time zone is
+    not known. `notes` name the facts that could not be read, one sentence each.
     """
 
     group: Group
@@ -534,16 +544,16 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
 
     @property
     def has_assignor_lists(self) -> bool:
-        """True if members of this type of group have assignor lists."""
+        """True if members of this group's type have assignor lists: classic, or unknown type."""
         return self.group.type in (GroupType.CLASSIC, GroupType.UNKNOWN)
 
     @property
     def source(self) -> Source:
-        """Source of the group's own facts: a description, or the records of the offsets topic."""
+        """Source of the group's own facts: a describe request, or the offsets topic's records."""
         return next((item.source for item in self.evidence), Source.DESCRIBE)
 
     def described(self, detail: str) -> tuple[Evidence]:
-        """Return the evidence that this was seen where the group's own facts were read."""
+        """Return evidence for `detail` with the source and time of the group's own facts."""
         return (Evidence(source=self.source, at=self.captured_at, detail=detail),)
 
     @property
@@ -552,7 +562,7 @@ class GroupSnapshot(Record, frozen=True, kw_only=True):
         return self.probe.answers if self.probe is not None and self.probe.refused is None else ()
 
     def __post_init__(self) -> None:
-        """Make `Lags` of any `Lag`s."""
+        """Convert `lag` from any sequence of `Lag` to `Lags`."""
         if self.lag is not NO_LAG:
             kept = self.lag if isinstance(self.lag, Lags) else Lags(self.lag)
             msgspec.structs.force_setattr(self, "lag", kept or NO_LAG)

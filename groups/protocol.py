@@ -1,13 +1,14 @@
 """Rebalance protocol that members run, and the assignors that all of them support.
 
-The elected assignor alone does not decide it (KIP-429; Kafka's ConsumerCoordinator). Most clients
-fix their protocol when they are built, as the highest that ALL assignors of their own list support,
-so a member with [cooperative-sticky, range] runs EAGER whatever is elected. franz-go follows the
-vote.
+The elected assignor alone does not decide the protocol (KIP-429; Kafka's ConsumerCoordinator). Most
+clients fix their protocol when they are built, as the highest that ALL assignors of their own list
+support, so a member with [cooperative-sticky, range] runs EAGER whatever is elected. franz-go runs
+the protocol of the elected assignor.
 
-Java classes decide it, and the name alone goes over the wire, so the coordinator admits by names.
-An application's class may have the name of Kafka's own: one that extends RangeAssignor and does not
-override name() is called `range` (ConsumerCoordinator asks the classes' supportedProtocols()).
+In a Java client the assignor classes decide the protocol (ConsumerCoordinator asks their
+supportedProtocols()), but the coordinator sees only their names. An application's class may have
+the name of one of Kafka's assignors: a class that extends RangeAssignor and does not override
+name() is called `range`. This module calls such a name borrowed.
 """
 
 from collections import Counter
@@ -54,7 +55,10 @@ MEMBER_PROTOCOLS: Final = (_EAGER.value, _COOPERATIVE.value, "consumer", _NO_KIN
 
 
 class ProtocolAnswer(Record, frozen=True):
-    """EAGER, COOPERATIVE, mixed (a group only) or cannot tell; `why` is one sentence."""
+    """Rebalance protocol of a member or group: EAGER, COOPERATIVE, mixed (groups) or cannot tell.
+
+    `why` is the reason, in one sentence.
+    """
 
     value: RebalanceProtocol
     why: str
@@ -62,10 +66,10 @@ class ProtocolAnswer(Record, frozen=True):
 
 
 class CommonAssignors(Record, frozen=True, kw_only=True):
-    """Assignors that every member's list holds, and assignors that some list lacks.
+    """Assignors that every member's list contains, and assignors that some member's list lacks.
 
-    `doubtful` are assignors for which only the probe said no, while a coordinator reload may be the
-    cause instead of a list. `source` names the sources of the answers, for texts.
+    `doubtful` are assignors that only the probe denies, where a coordinator reload may be the cause
+    instead of a member's list. `source` names the sources of the answers, as text.
     """
 
     supported: tuple[str, ...] = ()
@@ -82,10 +86,10 @@ def classic_members_of_a_consumer_group(snapshot: GroupSnapshot) -> tuple[Member
 
 
 def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
-    """Return the protocol that all members run, `mixed` where they differ.
+    """Return the rebalance protocol that all members run; `mixed` if they differ.
 
-    In a KIP-848 group only the members that use the consumer protocol run KIP-848; if all use the
-    classic protocol, their own protocol is the answer.
+    A KIP-848 group is COOPERATIVE, unless one of its members still uses the classic protocol and
+    runs EAGER. If all of its members use the classic protocol, their own protocol is the answer.
     """
     if obstacle := _obstacle(snapshot):
         return _cannot_tell(obstacle)
@@ -128,13 +132,13 @@ def _in_common(answers: Sequence[ProtocolAnswer]) -> ProtocolAnswer:
 def member_protocol(
     member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str] | None = None
 ) -> ProtocolAnswer:
-    """Return the protocol that one member runs, by the strongest evidence available.
+    """Return the rebalance protocol that one member runs, by the strongest evidence available.
 
     Contradicting evidence gives `cannot tell`.
 
-    The name of a custom class proves nothing: only the partitions that the member kept show what
-    the class supports. `borrowed` is `borrowed_names(snapshot)`: give it when asking for many
-    members.
+    The assignor name of a custom class proves nothing: only the partitions that the member kept
+    show what the class supports. `borrowed` is the result of `borrowed_names(snapshot)`; pass it
+    when calling for many members, so that it is computed once.
     """
     borrowed = borrowed_names(snapshot) if borrowed is None else borrowed
     if obstacle := _obstacle(snapshot):
@@ -181,16 +185,19 @@ def member_protocol(
 
 
 def undisputed(member: Member, snapshot: GroupSnapshot) -> Member:
-    """Return the member; a list that evidence contradicts counts as not known (RB902)."""
+    """Return `member`, with its assignor list marked unknown if evidence about it is contradictory.
+
+    Rule RB902 reports the contradiction.
+    """
     disputed = any(one.member_id == member.member_id for one in snapshot.contradictions)
     return replace(member, assignors=AssignorList()) if disputed else member
 
 
 def members_by_protocol(snapshot: GroupSnapshot) -> dict[str, int]:
-    """Return the number of members that run each protocol.
+    """Return protocol → number of members that run it.
 
-    `consumer` is KIP-848's, by its name in `group.protocol`; its members are COOPERATIVE too, and
-    are counted once.
+    The keys are `EAGER`, `COOPERATIVE`, `consumer` and `cannot tell`. A member that uses the
+    consumer protocol (KIP-848) counts only as `consumer`.
     """
     borrowed = borrowed_names(snapshot)
     found = dict.fromkeys(MEMBER_PROTOCOLS, 0)
@@ -201,10 +208,10 @@ def members_by_protocol(snapshot: GroupSnapshot) -> dict[str, int]:
 
 
 def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
-    """Return the assignors that all lists hold, and those that some list lacks, as far as proven.
+    """Return the assignors proven to be in every member's list, and those proven missing from one.
 
-    The proof comes from the vote, the exact lists and the probe. Lists that evidence contradicts
-    prove nothing.
+    The proof comes from the elected assignor, the exact lists and the probe. Lists that evidence
+    contradicts prove nothing.
     """
     if not snapshot.has_assignor_lists or not snapshot.members:
         return CommonAssignors(source="no list of assignors is kept for this group")
@@ -236,7 +243,7 @@ def common_assignors(snapshot: GroupSnapshot) -> CommonAssignors:
 
 
 def _obstacle(snapshot: GroupSnapshot) -> str | None:
-    """Return the reason why this group has no answer; None when it has one."""
+    """Return the reason why no rebalance protocol can be named for this group; None if one can."""
     group = snapshot.group
     rows = (
         (
@@ -260,7 +267,7 @@ def _obstacle(snapshot: GroupSnapshot) -> str | None:
 
 
 def _contradiction(known: AssignorList, elected: str) -> str | None:
-    """Return what cannot be true of a list; None where nothing contradicts itself."""
+    """Return how `known` contradicts itself or the elected assignor, as a clause, or None."""
     if known.knowledge is Knowledge.EXACT:
         return None if elected in known.list else f"{elected} is elected and not in its list"
     both = next((name for name in known.at_least if name in known.lacks), None)
@@ -270,7 +277,7 @@ def _contradiction(known: AssignorList, elected: str) -> str | None:
 def _by_list(
     member: Member, elected: str | None, borrowed: frozenset[str]
 ) -> ProtocolAnswer | None:
-    """Return the answer that the exact list and the family prove, if they prove one."""
+    """Return the protocol that the member's exact list and client family prove; None if none."""
     known = member.assignors
     if known.knowledge is not Knowledge.EXACT or not known.list:
         return None
@@ -297,7 +304,7 @@ def _by_list(
 
 
 def _by_program(member: Member) -> ProtocolAnswer | None:
-    """Return the answer that a Kafka Streams member showed, else that of its version."""
+    """Return the protocol that a Kafka Streams member showed, else that of its version, or None."""
     if member.ran is not None:
         value = member.ran.value
         shown = "kept" if value is _COOPERATIVE else "gave up"
@@ -316,7 +323,7 @@ def _by_program(member: Member) -> ProtocolAnswer | None:
 
 
 def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
-    """Return the answer for Connect workers: all follow the elected protocol (KIP-415, KIP-507)."""
+    """Return the protocol of Connect workers: all run the elected one (KIP-415, KIP-507)."""
     if elected not in _CONNECT:
         return _cannot_tell(f"{elected} is no protocol of Connect workers")
     why = f"the workers' elected protocol is {elected}, which every worker follows"
@@ -326,9 +333,10 @@ def _of_worker(elected: str, snapshot: GroupSnapshot) -> ProtocolAnswer:
 def list_protocol(
     names: Sequence[str], key: str | None, own: frozenset[str] = frozenset()
 ) -> RebalanceProtocol | None:
-    """Return the highest protocol that all of the list support; None where a name is unknown.
+    """Return the highest rebalance protocol that all assignors in `names` support; None if unknown.
 
-    `own` are the names that may stand for a class which is not Kafka's.
+    One assignor that supports EAGER alone decides EAGER, even beside unknown names. `key` is the
+    client's family. `own` are the names that may belong to a custom class; they count as unknown.
     """
     supported = [None if name in own else protocols_of(name, key) for name in names]
     if frozenset({_EAGER}) in supported:
@@ -337,8 +345,10 @@ def list_protocol(
 
 
 def _by_deed(member: Member, *, gave_up: bool) -> ProtocolAnswer | None:
-    """Return COOPERATIVE for a member that still owned partitions when it joined; EAGER for one
-    that `gave_up` its partitions, whatever its list is called.
+    """Return the protocol that the member's partitions showed when it last joined, else None.
+
+    COOPERATIVE if it still owned partitions. EAGER if it had revoked all of them, but only with
+    `gave_up`: the caller passes it where the assignor list proves no protocol.
     """
     if kept := member.kept_partitions:
         why = f"it kept its partitions ({kept}) when it last joined, as only COOPERATIVE members do"
@@ -351,7 +361,10 @@ def _by_deed(member: Member, *, gave_up: bool) -> ProtocolAnswer | None:
 
 
 def _by_family(member: Member, elected: str) -> ProtocolAnswer | None:
-    """Return the answer that the family proves once its list holds `elected`, not eager-only."""
+    """Return the protocol that the client family proves for a member whose list contains `elected`.
+
+    `elected` is an assignor that is not eager-only. None if the family proves nothing.
+    """
     client = family(proven_family(member.software))
     if not client.key or member.software is None:
         return None
@@ -400,8 +413,10 @@ def _cannot_tell(why: str) -> ProtocolAnswer:
 
 
 def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
-    """Return the names of Kafka's assignors behind which a member's log, or what it did with its
-    partitions, shows a custom class.
+    """Return the names of Kafka's assignors that a custom class of some member has.
+
+    The member's log shows the class, or the member did not treat its partitions as Kafka's class
+    would.
     """
     return frozenset().union(
         *(borrowed_in(member.assignors) | disproved(member) for member in snapshot.members)
@@ -409,10 +424,11 @@ def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
 
 
 def disproved(member: Member) -> frozenset[str]:
-    """Return the names of Kafka's COOPERATIVE assignors in the list of a member that runs EAGER.
+    """Return the names in the member's list that must be custom classes, because it runs EAGER.
 
-    It gave up all its partitions when it rejoined, and every name of its list is COOPERATIVE. Empty
-    where its own log shows Kafka's classes.
+    All names in its list are assignors that support COOPERATIVE, but it revoked all its partitions
+    when it rejoined. Empty for any other member, and where the member's own log shows Kafka's
+    classes.
     """
     names = member.assignors.list
     is_eager = member.ran is not None and member.ran.value is _EAGER
@@ -422,9 +438,9 @@ def disproved(member: Member) -> frozenset[str]:
 
 
 def _prints_kafkas(known: AssignorList) -> bool:
-    """Return whether the member's own log shows its list, and Kafka's classes alone.
+    """Return whether the member's own log shows its list, with none but Kafka's own classes.
 
-    Where all classes are Kafka's own, `classes` is empty: the names say it all.
+    `known.classes` is empty in this case.
     """
     printed = any(item.source is Source.CLIENT_LOG for item in known.evidence)
     return known.knowledge is Knowledge.EXACT and printed and not known.classes
@@ -440,18 +456,19 @@ def borrowed_in(known: AssignorList | Departed) -> frozenset[str]:
 
 
 def class_of(member: Member, name: str) -> str | None:
-    """Return the class behind `name`; None unless the member's own log shows a custom class in its
-    list.
+    """Return the class behind `name` in the member's assignor list; None if it is not known.
+
+    It is known only if the member's own log shows a custom class in its list.
     """
     return dict(zip(member.assignors.list, member.assignors.classes, strict=False)).get(name)
 
 
 def not_by_name(member: Member, name: str, borrowed: frozenset[str]) -> bool:
-    """Return whether a custom class stands, or may stand, behind this name in the member's list.
+    """Return whether `name` in the member's assignor list is, or may be, a custom class.
 
-    It does if the member's own log shows the class. It may if another member's log shows one
-    (`borrowed`) and this member's log was not read. False for a name that no client brings, because
-    such a name says nothing about its protocols.
+    It is if the member's own log shows the class, or if its partitions disprove Kafka's class. It
+    may be if another member uses the name for a custom class (`borrowed`), this member's log does
+    not show its classes, and the member may be a Java client.
     """
     if name not in borrowed:
         return False

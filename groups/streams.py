@@ -4,11 +4,12 @@ Sources: AssignorConfiguration.java (values of upgrade.from that mean EAGER); KI
 KIP-1124; StreamsAssignmentProtocolVersions.java and SubscriptionInfo.java at Kafka's release tags.
 tests/live/test_streams_live.py shows that 4.1.1 does not start with upgrade.from=2.3.
 
-The second half finds a group's processes: members that are threads of one stop and start together.
-Streams sends the id of its process. A Java consumer without a client id of its own gets the number
-that it has in its process (ConsumerConfig.maybeOverrideClientId), as the threads of a Spring
-container do: those of one address are of one process, unless a number comes twice. Then nothing
-shows which of them belong together. The number of a static member is its instance id.
+The second half finds the members that are threads of one process, and so stop and start together. A
+Streams member sends the id of its process. A Java consumer without a configured client id gets a
+client id with its number in the process (ConsumerConfig.maybeOverrideClientId), as the threads of a
+Spring container do. Such members at one address belong to one process, unless a number occurs twice
+at the address: then nothing shows which of them belong together. A static member has its instance
+id in place of the number, so nothing shows its process.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +32,10 @@ EAGER_VALUES: Final = (
 
 
 def protocol_by_setting(software: Software, upgrade_from: str) -> RebalanceProtocol | None:
-    """Return the protocol of a Streams version with this upgrade.from (empty: unset), if known."""
+    """Return the rebalance protocol of a Streams version with this upgrade.from (empty: unset).
+
+    None if the version is not known.
+    """
     if older(software, COOPERATIVE_SINCE) is Tri.NO:
         eager = upgrade_from in EAGER_VALUES and older(software, EAGER_UNTIL) is Tri.YES
         return RebalanceProtocol.EAGER if eager else RebalanceProtocol.COOPERATIVE
@@ -41,7 +45,7 @@ def protocol_by_setting(software: Software, upgrade_from: str) -> RebalanceProto
 def protocol_by_version(software: Software | None) -> tuple[RebalanceProtocol, str] | None:
     """Return the protocol that a Streams version runs with any upgrade.from, and the reason.
 
-    None where upgrade.from decides.
+    None where upgrade.from decides, where the version is not known, and for other clients.
     """
     if software is None or software.family != "streams":
         return None
@@ -69,7 +73,7 @@ _V3_SINCE: Final = "3.4"
 
 
 def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
-    """Return the head of a member's user data; None if it is not that of a Streams member."""
+    """Return the first fields of Kafka Streams user data; None for other user data."""
     if subscription is None or not subscription.user_data:
         return None
     try:
@@ -79,10 +83,10 @@ def user_data_of(subscription: Subscription | None) -> StreamsUserData | None:
 
 
 def releases_of(subscription: Subscription) -> str | None:
-    """Return the range of Streams versions that send such user data (`>= 3.0, < 3.2`), if it is
-    known.
+    """Return the range of Streams versions that send such user data: `>= 3.0, < 3.2`.
 
-    upgrade.from 0.10.0 to 1.1 makes newer programs write old user data, which then says nothing.
+    None if it is not known. With upgrade.from 0.10.0 to 1.1, newer programs write old user data,
+    which then does not show the version.
     """
     if (data := user_data_of(subscription)) is None:
         return None
@@ -102,7 +106,10 @@ THREAD: Final = "-StreamThread-"
 
 
 def threads_of(snapshot: GroupSnapshot) -> dict[str, tuple[Member, ...]]:
-    """Return member id → all members of its process; one that shows no process stands alone."""
+    """Return member id → all members of the same process.
+
+    A member whose process is not known is the only one in its tuple.
+    """
     by_process: defaultdict[Hashable, list[Member]] = defaultdict(list)
     for process, member in _processes(snapshot):
         by_process[process].append(member)
@@ -110,7 +117,11 @@ def threads_of(snapshot: GroupSnapshot) -> dict[str, tuple[Member, ...]]:
 
 
 def _processes(snapshot: GroupSnapshot) -> Iterator[tuple[Hashable, Member]]:
-    """Yield what tells each member's process from all others, and the member."""
+    """Yield a key of each member's process, and the member.
+
+    The key is the process id of Streams, else the address of consumers with Java's default client
+    ids, else the member id.
+    """
     alike = Counter((member.client_id, member.host) for member in snapshot.members)
     shared = {host for (_, host), count in alike.items() if count > 1}
     for member in snapshot.members:
@@ -131,8 +142,10 @@ def _processes(snapshot: GroupSnapshot) -> Iterator[tuple[Hashable, Member]]:
 
 
 def process_names(snapshot: GroupSnapshot) -> dict[str, str]:
-    """Return member id → name of its process, such as `app (3 threads)`, for those of several
-    threads; with the end of a member id where programs have one name.
+    """Return member id → name of its process, such as `app (3 threads)`.
+
+    Only processes with several threads have a name. Where processes have the same program name, the
+    end of a member id is added.
     """
     several = {id_: threads for id_, threads in threads_of(snapshot).items() if len(threads) > 1}
     processes = {threads[0].member_id: threads for threads in several.values()}
@@ -148,8 +161,10 @@ def process_names(snapshot: GroupSnapshot) -> dict[str, str]:
 
 
 def _program(group_id: str, thread: Member) -> str:
-    """Return what the client ids of a process's threads are made of: the program's own, or the one
-    that Java makes in every process, with the address.
+    """Return the program name in the client id of `thread`, without the thread's number.
+
+    For a client id that Java generates, the address is added, because all processes have the same
+    id.
     """
     program, _, number = thread.client_id.rpartition(THREAD)
     if is_automatic(group_id, thread.client_id):

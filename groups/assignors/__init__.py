@@ -52,7 +52,9 @@ def get(name: str) -> Assignor:
 
 
 def assign(name: str, spec: Spec) -> Assignment:
-    """Return the leader's result: member id → its `(topic, partition)` list, in order.
+    """Return the assignment that the group leader computes: member id → `(topic, partition)` list.
+
+    The lists are in the Java leader's order.
 
     Raises:
         UnknownAssignorError: no assignor has that name.

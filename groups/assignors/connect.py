@@ -1,8 +1,9 @@
 """Assignment of connectors and tasks by the leader of a Connect worker group, as in Kafka 4.1.1.
 
 `eager` is EagerAssignor. `incremental` is IncrementalCooperativeAssignor (KIP-415, and KAFKA-12495
-of 3.4: the back-off of successive revocations), for `compatible` and `sessioned` alike. Both are
-pure: they take the leader's memory of earlier rebalances as `Memory` and return the new one.
+of 3.4: the back-off of successive revocations), for the protocols `compatible` and `sessioned`.
+Both are pure: `incremental` takes the leader's memory of earlier rebalances as `Memory` and returns
+the new one.
 
 Kafka iterates over hash maps, and these results depend on their order. A worker's connectors are
 sent in the order of a Java HashSet that was made from a collection. Its number of slots is computed
@@ -27,9 +28,10 @@ Work = tuple[Item, ...]
 
 
 class GivenWork(Record, frozen=True, kw_only=True):
-    """One worker's part of a rebalance: what it starts, what it stops, when it has to rejoin.
+    """Assignment of one Connect worker in a rebalance: work to start and to stop, and rejoin delay.
 
-    `delay_ms` is what is left of scheduled.rebalance.max.delay.ms (0: nothing is held back).
+    `delay_ms` is the time after which the worker must rejoin, because the leader holds work back
+    for a lost worker or delays the next revocation (0: no delay).
     """
 
     assigned: Work = ()
@@ -38,10 +40,11 @@ class GivenWork(Record, frozen=True, kw_only=True):
 
 
 class Memory(Record, frozen=True, kw_only=True):
-    """The memory that a leader keeps of the rebalances it led; empty for a worker that never led.
+    """Memory of a Connect leader of the rebalances it led; empty for a worker that never led.
 
-    `scheduled_ms` is when lost work is assigned to other workers (0: none is held back),
-    `candidates` the workers without work while it was held back, in order.
+    `scheduled_ms` is when the current delay ends (0: no delay), in the time of
+    `ConnectRound.now_ms`. `candidates` are the workers that had no work during the delay, in order:
+    they get the lost work.
     """
 
     generation: int = -1
@@ -56,7 +59,7 @@ class Memory(Record, frozen=True, kw_only=True):
 
 
 class ConnectRound(Record, frozen=True, kw_only=True):
-    """One rebalance as its leader sees it.
+    """One rebalance of a Connect worker group: the input of its leader.
 
     `workers` is the work that each worker reports, in the coordinator's order; `configured` is all
     work that should run. `last_generation` is the last generation that the leader itself completed
@@ -73,21 +76,21 @@ class ConnectRound(Record, frozen=True, kw_only=True):
 
 
 def eager(workers: Iterable[str], configured: Iterable[Item]) -> dict[str, Work]:
-    """Return each worker's part: all connectors, then all tasks, dealt to the workers in turn."""
+    """Return worker → its work: all connectors, then all tasks, dealt to the workers in turn."""
     order, items = sorted(workers, key=utf16), _sorted(configured)
     return {worker: tuple(items[i :: len(order)]) for i, worker in enumerate(order)}
 
 
 def incremental(round_: ConnectRound, memory: Memory) -> tuple[dict[str, GivenWork], Memory]:
-    """Return each worker's part, and the memory that the leader keeps."""
+    """Return worker → its assignment, and the leader's memory after this rebalance."""
     return _Leader(round_, memory).lead()
 
 
 def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
-    """Return each connector's tasks in the order in which the leader sends them.
+    """Return `work` by connector, in the order in which the leader sends it.
 
-    `hashed`: the connectors are in the iteration order of a Java HashSet; else in the order of
-    `work`.
+    With `hashed`, the connectors are in the iteration order of a Java HashSet, else in that of
+    `work`. The number `CONNECTOR` among a connector's tasks stands for the connector itself.
     """
     connectors = [item for item in work if not _is_task(item)]
     sent = {name: [CONNECTOR] for name, _ in (_hash_set(connectors) if hashed else connectors)}
@@ -98,7 +101,7 @@ def by_connector(work: Work, *, hashed: bool = True) -> ConnectorTasks:
 
 
 def work_of(sent: ConnectorTasks | None) -> Work:
-    """Return the connectors and tasks in `sent`, in order (None counts as no work)."""
+    """Return the work in `sent`, connectors first, in its order (None counts as no work)."""
     return _connectors_first((name, number) for name, numbers in sent or () for number in numbers)
 
 
@@ -120,7 +123,7 @@ def held_of(running: Iterable[Running]) -> Work:
 
 
 def after(held: Work, given: GivenWork) -> Work:
-    """Return the work of a worker after it got `given` from an incremental leader."""
+    """Return the work of a worker with the work `held` after it applied the assignment `given`."""
     stopped = set(given.revoked)
     kept = [item for item in held if item not in stopped]
     return _connectors_first([*work_of(by_connector(given.assigned)), *kept])
@@ -139,7 +142,7 @@ def _sorted(items: Iterable[Item]) -> list[Item]:
 
 
 def _hash_set(items: Collection[Item]) -> HashTable[Item]:
-    """Return `new HashSet<>(items)` in iteration order; all are connectors, or all tasks."""
+    """Return the table of `new HashSet<>(items)`; all items are connectors, or all are tasks."""
     table: HashTable[Item] = HashTable(table_size(len(items)))
     for name, number in items:
         hash_ = string_hash(name)
@@ -153,7 +156,10 @@ _BACKOFF: Final = 40
 
 
 def _backoff(rounds: int, max_delay_ms: int) -> int:
-    """Return how long the leader waits after that many revoking rebalances in a row."""
+    """Return the delay in ms before the next revocation, after `rounds` revoking rebalances.
+
+    The revoking rebalances are in a row.
+    """
     if max_delay_ms <= 1:
         return max_delay_ms
     most = log(max_delay_ms) / log(_BACKOFF)
@@ -222,7 +228,11 @@ class _Leader:
         )
 
     def _lost_to_share_out(self) -> Sequence[Item]:
-        """Return lost work to assign anew; the rest waits or goes to the candidates here."""
+        """Return the lost work that any worker may get now.
+
+        Other lost work waits until the delay ends. When it has ended, the lost work goes here to
+        the candidates: the workers that had no work during the delay.
+        """
         if not self._lost and not self._revoked_before:
             self._candidates, self._scheduled, self._delay = (), 0, 0
             return ()
@@ -246,7 +256,10 @@ class _Leader:
         return ()
 
     def _balance(self) -> None:
-        """Revoke from workers above their share, unless the round before revoked."""
+        """Revoke work from workers above their share.
+
+        If the previous rebalance revoked too, only a back-off delay is set, unless that delay is 0.
+        """
         excess = {worker: items for worker, items in self._excess().items() if items}
         if not excess:
             if self._revoked_before:
@@ -279,7 +292,11 @@ class _Leader:
         return made
 
     def _share_out(self, kind: bool, items: Sequence[Item]) -> None:
-        """Give work to the workers with the least in turn, always from the first of them on."""
+        """Assign `items` one by one to the workers with the fewest; `kind` is True for tasks.
+
+        Only work of this kind counts. The workers with the fewest take turns, sorted by worker
+        name.
+        """
         sizes = {
             worker: sum(_is_task(item) is kind for item in held)
             for worker, held in self._next.items()
@@ -298,7 +315,7 @@ class _Leader:
 
 
 def _among(items: Collection[Item], some: Collection[Item]) -> Iterator[Item]:
-    """Return those of a worker's `items` that are in `some`, in the order of Kafka's sets."""
+    """Yield a worker's `items` that are in `some`, in the iteration order of Kafka's sets."""
     if not any(map(some.__contains__, items)):
         return
     for kind in (False, True):

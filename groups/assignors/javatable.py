@@ -1,9 +1,9 @@
 """The iteration order of `java.util.HashMap` and `HashSet`, which the leader's results depend on.
 
-A table has 16, 32, … slots; a key's spread hash decides its slot; a slot holds its keys in the
-order of insertion; iteration walks the slots. The table doubles when it is three quarters full, or
-when a slot would get a ninth key while it has fewer than 64 slots; above that such a slot becomes a
-red-black tree (`SlotTree`), whose iteration begins at its root.
+A table has 16, 32, … slots. The spread hash of a key decides its slot, a slot holds its keys in the
+order of insertion, and iteration walks the slots. The table doubles when it is three quarters full,
+or when a slot would get a ninth key while the table has fewer than 64 slots. With more slots, such
+a slot becomes a red-black tree (`SlotTree`), whose iteration begins at its root.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class _Node(Generic[_K]):
 
 
 class SlotTree(Generic[_K]):
-    """The keys of a long slot: a red-black tree that also keeps an order of iteration.
+    """The keys of a slot with many keys: a red-black tree with its own order of iteration.
 
     Iteration does not follow the tree: a new key comes right after its parent, and the root is
     moved to the front after each change. A tree that has too few keys becomes a list again.
     Insertion and deletion rebalance as in Cormen et al., "Introduction to Algorithms", chapter 13.
-    `order` of a key is what the tree compares, different for each key.
+    The tree compares the `order` of the keys, which is different for each key.
     """
 
     __slots__ = ("_nodes", "_order", "_root")
@@ -59,7 +59,7 @@ class SlotTree(Generic[_K]):
         return len(self._order)
 
     def add(self, key: _K, order: Any) -> None:
-        """Put a new key in."""
+        """Insert a new key; `order` is its place in the tree's comparison."""
         parent = self._put(key, order)
         assert parent is not None
         self._order.insert(self._order.index(parent.key) + 1, key)
@@ -185,14 +185,12 @@ class SlotTree(Generic[_K]):
 
 
 def hash_order(texts: Iterable[str]) -> list[str]:
-    """Return distinct `texts` in the order in which a default HashMap that contains them
-    iterates.
-    """
+    """Return distinct `texts` in the iteration order of a default Java HashMap with these keys."""
     return list(table_of(texts))
 
 
 def table_of(texts: Iterable[str]) -> HashTable[str]:
-    """Return the table that `hash_order` walks."""
+    """Return the table of a default Java HashMap with the keys `texts`."""
     table: HashTable[str] = HashTable()
     for text in texts:
         table.add(text, string_hash(text), utf16(text))
@@ -200,7 +198,7 @@ def table_of(texts: Iterable[str]) -> HashTable[str]:
 
 
 def table_size(keys: int) -> int:
-    """Return the number of slots of `new HashSet<>(collection)` for so many keys, up to Java 18."""
+    """Return the slot count of `new HashSet<>(collection)` for `keys` elements, up to Java 18."""
     return 1 << max(4, int(keys / 0.75).bit_length())
 
 
@@ -227,7 +225,7 @@ class HashTable(Generic[_K]):
         return chain.from_iterable(self._slots[index] for index in sorted(self._slots))
 
     def slots(self) -> list[list[_K]]:
-        """Return the keys in iteration order, one list for each slot."""
+        """Return the keys in iteration order, one list for each slot that is not empty."""
         return [list(self._slots[index]) for index in sorted(self._slots)]
 
     def first(self) -> _K:
@@ -237,7 +235,7 @@ class HashTable(Generic[_K]):
         return next(iter(self._slots[self._heap[0]]))
 
     def add(self, key: _K, hash_: int, tie: Any = 0) -> None:
-        """Put `key` in, unless it is there."""
+        """Add `key` unless it is there; `hash_` is its unsigned hash, `tie` orders equal hashes."""
         if key in self._where:
             return
         spread = hash_ ^ (hash_ >> 16)

@@ -43,8 +43,9 @@ class SpecMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_instance(members: Sequence[SpecMember]) -> list[int]:
-    """Return the places of static members by instance id, then of dynamic ones by member id; equal
-    ids keep their order.
+    """Return the indexes of `members` sorted: static members by instance id, then dynamic by id.
+
+    Members with equal ids keep their order.
     """
     keys = [
         (1, utf16(m.member_id)) if m.instance_id is None else (0, utf16(m.instance_id))
@@ -54,9 +55,10 @@ def by_instance(members: Sequence[SpecMember]) -> list[int]:
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole input. `replicas[topic][partition]` are broker ids (empty or absent: not known).
+    """Input of an assignor: the members, and the facts about topics and brokers.
 
-    `partitions[topic]` is the partition count; `racks[broker id]` is a broker's rack.
+    `partitions[topic]` is the partition count; `replicas[topic][partition]` are broker ids (empty
+    or absent: not known); `racks[broker id]` is a broker's rack.
     """
 
     members: tuple[SpecMember, ...]
@@ -74,7 +76,10 @@ class Assignor(Protocol):
 
     @property
     def supported_protocols(self) -> frozenset[RebalanceProtocol]:
-        """EAGER, COOPERATIVE or both; a member runs the highest that all of its list support."""
+        """The supported protocols: EAGER, COOPERATIVE or both.
+
+        A member runs the highest protocol that all assignors of its list support.
+        """
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:
         """Return the user data that this member sends with its next JoinGroup."""
@@ -92,9 +97,9 @@ class Assignor(Protocol):
     def on_assignment(
         self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
     ) -> SpecMember:
-        """Return the member after it received `assigned`: what it owns and remembers.
+        """Return the member after it received `assigned`: what it owns, and its next user data.
 
-        `user_data` is that of the assignment; Kafka's own assignors ignore it.
+        `user_data` is the user data of the assignment; Kafka's own assignors ignore it.
         """
 
 
@@ -110,9 +115,7 @@ class PartitionRule(StrEnum):
 
 
 class Violation(Record, frozen=True, kw_only=True):
-    """One rule that a result breaks, the number of partitions that break it, and one as an
-    example.
-    """
+    """One rule that a result breaks: the number of partitions that break it, and an example."""
 
     rule: PartitionRule
     partitions: int
@@ -124,8 +127,8 @@ class Violation(Record, frozen=True, kw_only=True):
 def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Violation, ...]:
     """Return the rules that `result` breaks for the input `spec`; empty if it breaks none.
 
-    A COOPERATIVE assignor may leave out a partition that its owner must revoke first, and must not
-    assign it to another member.
+    With `cooperative`, a partition that its owner must revoke first may be left out, and must not
+    be assigned to anyone else.
     """
     found = defaultdict[PartitionRule, list[tuple[str, int, str | None]]](list)
     owner = {owned: m.member_id for m in spec.members for owned in m.owned} if cooperative else {}
@@ -166,9 +169,9 @@ def violations(spec: Spec, result: Assignment, *, cooperative: bool) -> tuple[Vi
 
 
 class Guarded:
-    """A custom assignor under control: its results are checked, and it raises only rebal's errors.
+    """Wrapper of a custom assignor: it checks the types of results and raises only rebal's errors.
 
-    `where` names its origin, for messages.
+    `where` names the assignor's origin, for error messages.
     """
 
     def __init__(self, assignor: Any, where: str) -> None:
@@ -188,7 +191,7 @@ class Guarded:
             raise CustomAssignorError(f"{where}: supported_protocols: {error}.") from None
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:
-        """Return the assignor's user data; None where it has no such method."""
+        """Return the assignor's user data; None if the assignor has no such method."""
         if not hasattr(self._inner, "subscription_user_data"):
             return None
         made = self._call("subscription_user_data", member)
@@ -197,10 +200,11 @@ class Guarded:
         return made
 
     def assign(self, spec: Spec) -> Assignment:
-        """Return the assignor's result; members that it leaves out get nothing.
+        """Return the assignor's result; members that the assignor leaves out get no partitions.
 
         Raises:
-            CustomAssignorError: it raised something, or returned something else.
+            CustomAssignorError: the assignor raised another error, or did not return a mapping of
+                member ids to (topic, partition) lists.
             LeaderWouldFail: the assignor itself raised it.
         """
         made = self._call("assign", spec)
@@ -217,8 +221,9 @@ class Guarded:
     def on_assignment(
         self, member: SpecMember, assigned: Owned, user_data: bytes | None, generation: int
     ) -> SpecMember:
-        """Return the member after it received `assigned`: by default, `assigned` is all that it
-        owns.
+        """Return the member after it received `assigned`.
+
+        If the assignor has no such method, the member owns exactly `assigned` and has no user data.
         """
         if not hasattr(self._inner, "on_assignment"):
             return replace(member, owned=tuple(assigned), generation=generation, user_data=None)

@@ -1,1 +1,1 @@
-"""Observations bound to a group's members, each fact with its source."""
+"""Evidence: observations of a group, bound to its members, each fact with its source."""

@@ -1,14 +1,15 @@
 """Clients that logs show and that are not in the group: rejected joins and departed members.
 
-A rejected client is known by its instance id, else by its client id and address, because client ids
-are often equal in all pods. A client that joined after its rejection is back in the group.
+A rejected client is identified by its instance id, else by its client id and address, because
+client ids are often equal in all pods. A client that joined after its rejection is back in the
+group.
 
-A restarted client gets a new member id, so most ids that left the group were replaced. The
-successor of an id is another id of the same client that was new after the first one had left or was
-last seen, or up to two minutes before it left (a surge). The same client means: the same instance
-id, else the same client id and address, else the same client id (a replaced pod has another
-address). An id is the successor of at most one other id, and an id that only rejoins is no
-successor. An id without a successor has departed.
+A restarted client gets a new member id, so most member ids that left the group were replaced. The
+successor of a member id is another member id of the same client that first joined after the old one
+had left or was last seen, or up to two minutes before it left (a surge). The same client means: the
+same instance id, else the same client id and address, else the same client id (a replaced pod has
+another address). A member id is the successor of at most one other, and one that only rejoins is no
+successor. The client of a member id without a successor has departed.
 """
 
 from collections import defaultdict
@@ -40,9 +41,10 @@ _SAME: Final = timedelta(seconds=5)
 def rejections(
     known: Sequence[Refusal], seen: Sequence[Observation], members: Sequence[Member]
 ) -> tuple[Refusal, ...]:
-    """Return all rejections once, the newest last, at most `MOST_REFUSALS`.
+    """Return the known and newly observed rejections, each once, newest last.
 
-    If there are more, each client's newest rejections are kept, and at least one for every client.
+    At most `MOST_REFUSALS` are returned: the newest rejection of each client first, then each
+    client's second newest, and so on.
     """
     found_joins = [one for one in seen if isinstance(one, Joined)]
     joins, by_steps = _Joins(found_joins), list(filter(unnamed, found_joins))
@@ -62,7 +64,11 @@ def rejections(
 
 
 def _is_step(one: Refused, joins: Sequence[Joined]) -> bool:
-    """Return whether the client resolved the rejection itself, with a longer list."""
+    """Return whether the client itself followed the rejected join with a join of a longer list.
+
+    Only clients without a software name do so (aiokafka, see `begins`): the rejection is one step
+    of their join, not a failure.
+    """
     return unnamed(one) and any(
         (join.client_id, join.host) == (one.client_id, one.host)
         and begins(one.list, join.list)
@@ -72,7 +78,7 @@ def _is_step(one: Refused, joins: Sequence[Joined]) -> bool:
 
 
 class _Joins:
-    """Accepted joins by what tells their client."""
+    """Accepted joins, indexed by the keys that identify their client."""
 
     def __init__(self, found: Sequence[Joined]) -> None:
         self._by: dict[object, list[Joined]] = defaultdict(list)
@@ -92,11 +98,11 @@ class _Joins:
     def after(
         self, one: Refusal, is_later: Callable[[Joined], bool], *more: object
     ) -> list[Joined]:
-        """Return the later accepted joins of the client that was rejected, which `more` keys may
-        tell.
+        """Return the accepted joins of the rejected client for which `is_later` is true.
 
-        A dynamic client rejoins with a new member id, or on its connection: an older id is that
-        of another process with its client id and address.
+        `more` are further keys that identify the client. A dynamic client rejoins with a new member
+        id, or on the same connection. A join with an older member id is that of another process
+        with the same client id and address, and is left out.
         """
         found = [
             join for key in (*_keys(one), *more) for join in self._by.get(key, ()) if is_later(join)
@@ -113,7 +119,10 @@ class _Joins:
 
 
 def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
-    """Yield the keys that identify the client: two records with a common key are one client's."""
+    """Yield the keys that identify the client: records with a common key belong to one client.
+
+    The key is the instance id; without one, the connection and the client id with the address.
+    """
     if one.instance_id is not None:
         yield one.instance_id
         return
@@ -124,11 +133,11 @@ def _keys(one: Refusal | Joined | Member) -> Iterator[object]:
 
 
 def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
-    """Return the rejection's record; `alone`: no member of the group has its client id.
+    """Return the record of an observed rejection, resolved if its client joined later.
 
-    A client's own log has no address, and one that several processes share does not tell them
-    apart: its later join is that of the instance id, or the client's where no other process has
-    its client id.
+    `alone` says that no current member has its client id. A client's own log shows no address. In
+    such a log a later join resolves the rejection only if the instance id identifies the client, or
+    if no other process has its client id.
     """
     seen = asdict(one)
     made = Refusal(**{name: seen[name] for name in Refusal.__struct_fields__ if name in seen})
@@ -138,9 +147,10 @@ def _record(one: Refused, joins: _Joins, *, alone: bool) -> Refusal:
 
 
 def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal:
-    """Return `one`, resolved by a member in the group or by a join at a known time.
+    """Return the rejection, marked as resolved if a later join or a current member proves it.
 
-    A fenced process is not missing while another one has its instance id.
+    A fenced static client (FENCED_INSTANCE_ID) counts as resolved while a member has its instance
+    id.
     """
     holders = (member for member in members if member.instance_id == one.instance_id)
     holder = next(holders, None) if one.error == "FENCED_INSTANCE_ID" else None
@@ -162,9 +172,10 @@ def _resolved(one: Refusal, joins: _Joins, members: Sequence[Member]) -> Refusal
 
 
 def once(found: Iterable[Refusal]) -> Iterator[Refusal]:
-    """Yield each rejection once: a client's own log repeats those of the request log.
+    """Yield each rejection once: skip those of a client log that the request log shows too.
 
-    Two logs show the same one where client, error and moment agree; a client's log has no address.
+    The logs show the same rejection if client id, instance id and error agree and the times differ
+    by 5 s at most. The address is not compared, because a client's log has none.
     """
     logged = defaultdict[object, list[Refusal]](list)
     ordered = sorted(found, key=lambda one: (when(one.at), repr(one)))
@@ -188,11 +199,11 @@ def _rejoined(one: Refusal, later: Sequence[Joined]) -> Refusal:
 
 
 def clocks_apart(one: Refusal) -> timedelta:
-    """Return by how much a join that another machine may have logged must be later than the
-    rejection.
+    """Return the time by which a join must follow the rejection `one` to be certainly later.
 
-    A join in the same log has resolved it by its line, but the own log of a dynamic client names
-    none: there both are taken for that machine's.
+    It is 5 s, because another machine may have dated the join. It is zero if a dynamic client's own
+    log shows the rejection: that log does not name the client's join, so both times are taken to be
+    of the client's machine.
     """
     return _SAME if one.instance_id or one.evidence.source is not Source.CLIENT_LOG else timedelta()
 
@@ -207,8 +218,8 @@ def _is_later(join: Joined, one: Refused | Refusal) -> bool:
 def is_after(one: Seen, other: Seen) -> bool:
     """Return whether `one` was certainly logged after the other observation.
 
-    Within one log the order of its lines decides; else the times in UTC do, as between the logs of
-    several brokers in one file.
+    Within one log of one broker or client, the order of its lines decides, else the times in UTC
+    do.
     """
     if one.log and (one.log, one.origin) == (other.log, other.origin):
         return one.line > other.line
@@ -216,7 +227,11 @@ def is_after(one: Seen, other: Seen) -> bool:
 
 
 def _bounded(ordered: Sequence[Refusal]) -> tuple[Refusal, ...]:
-    """Return the newest of each client, then the newest of all, in their order."""
+    """Return the rejections in their order, cut to `MOST_REFUSALS`.
+
+    The newest rejection of each client is kept first, then each client's second newest, and so on,
+    at most ten of one client.
+    """
     if len(ordered) <= MOST_REFUSALS:
         return tuple(ordered)
     clients: dict[object, list[int]] = defaultdict(list)
@@ -236,11 +251,12 @@ _SURGE: Final = timedelta(minutes=2)
 
 
 class _Life:
-    """One member id: its joins in the order of the log, and its leave; one of them is there.
+    """Observed joins and leave of one member id; at least one of them is present.
 
-    `first` is any join, also one that only gave it its id; `last` is the newest accepted one, if a
-    log shows one. Both are by the brokers' clocks where their logs show an accepted one; without a
-    join, both are the leave.
+    `joins` are in the order of the log. `first` is the first join, even if the coordinator only
+    gave the client its member id; `last` is the newest accepted join, if a log shows one. Both are
+    dated by the brokers' clocks if the brokers' logs show an accepted join. Without a join, both
+    are the leave.
     """
 
     def __init__(self, joins: Sequence[Joined], left: Left | None) -> None:
@@ -276,8 +292,10 @@ class _Life:
 
 
 def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Departed, ...]:
-    """Return the departed members that were known before and those that `seen` shows,
-    oldest first.
+    """Return the departed members of `snapshot` and those that `seen` shows, oldest first.
+
+    Only the newest `MOST_DEPARTED` are returned. Those that are members now, by member id or
+    instance id, are left out.
     """
     here = {member.member_id for member in snapshot.members}
     static = {member.instance_id for member in snapshot.members if member.instance_id is not None}
@@ -303,15 +321,16 @@ def departed(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> tuple[Depa
 
 
 def client_of(one: Departed | Refusal | Refused | Joined | Member) -> str:
-    """Return what names the client: its instance id, else its client id."""
+    """Return the id that identifies the client: its instance id, else its client id."""
     return one.instance_id or one.client_id
 
 
 def without_departed(snapshot: GroupSnapshot, since: Mapping[str, datetime]) -> GroupSnapshot:
-    """Return `snapshot` without the clients that left for good, by the user's word.
+    """Return `snapshot` without the clients that, by the user's statement, left for good.
 
-    `since` is name → time of that word: an instance id, a client id or a member id. What is newer
-    stays, and so do rejections of dynamic clients, because several can have one client id.
+    `since` maps an instance id, a client id or a member id to the time of the statement. What was
+    observed later stays. Rejections of dynamic clients stay too, because several clients can have
+    one client id.
     """
     if not since:
         return snapshot
@@ -353,7 +372,11 @@ def _lives(seen: Sequence[Observation]) -> dict[str, _Life]:
 def _unsucceeded(
     gone: Sequence[_Life], successors: dict[str, _Life], *, by_address: bool
 ) -> list[_Life]:
-    """Return those of `gone` without a successor, and remove the successors of the others."""
+    """Return the members in `gone` that have no successor in `successors`.
+
+    A successor has the same client id, and with `by_address` also the same address. Each successor
+    that is found is removed from `successors`.
+    """
 
     def key_of(life: _Life) -> tuple[str, str] | None:
         host = life.first.host.removeprefix("/") if by_address else ""
@@ -376,7 +399,11 @@ def _unsucceeded(
 
 
 def _follows(other: _Life, life: _Life) -> bool:
-    """Return whether `other` began after `life` was last seen, or shortly before it left."""
+    """Return whether `other` first joined late enough to be the successor of `life`.
+
+    If `life` left by request: after it left, or at most two minutes before. Else: after it was last
+    seen.
+    """
     if life.left is None or life.left.expired:
         # A killed process often starts again before the session of its old id has expired.
         return is_after(other.first, life.last)

@@ -1,4 +1,4 @@
-"""Assignor lists that no log shows: their bounds, and what the user states (`--assume`).
+"""Bounds of assignor lists that no log shows, and the user's assumptions about them (`--assume`).
 
 Evidence that cannot all be true is named (`contradictions`).
 
@@ -37,14 +37,14 @@ _EAGER_ONLY: Final = ("range", "roundrobin", "sticky")
 
 
 def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
-    """Return `snapshot` with `at_least` and `lacks` of each member without an exact list.
+    """Return `snapshot` with the bounds (`at_least`, `lacks`) of assignor lists that are not exact.
 
-    Only a Stable classic group has bounds. A list holds at least the elected assignor and each
+    Only a Stable classic group has bounds. A list contains at least the elected assignor and each
     assignor that the probe finds in every list. It lacks eager-only assignors if the member kept
     its partitions when it rejoined and its client fixes its protocol when it is built. It lacks the
     assignors of the other protocol if the client rejects mixed lists, and all cooperative ones if
-    the client has none. It lacks an assignor that the probe denies if every other member is known
-    to hold that one.
+    the client has none. It lacks an assignor that the probe denies if the lists of all other
+    members are known to contain that assignor.
     """
     if not snapshot.has_assignor_lists or snapshot.group.state is not GroupState.STABLE:
         return snapshot
@@ -57,7 +57,7 @@ def with_bounds(snapshot: GroupSnapshot) -> GroupSnapshot:
 
 
 def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
-    """Yield evidence of the merged snapshot that cannot all be true."""
+    """Yield the contradictions in the evidence of the merged snapshot."""
     if not snapshot.has_assignor_lists or snapshot.group.state is not GroupState.STABLE:
         return
     borrowed = borrowed_names(snapshot)
@@ -79,7 +79,10 @@ def contradictions(snapshot: GroupSnapshot) -> Iterator[Contradiction]:
 def _at_odds(
     member: Member, snapshot: GroupSnapshot, borrowed: frozenset[str]
 ) -> Iterator[tuple[str, tuple[Evidence, ...]]]:
-    """Yield each contradiction about the member's list, and the other side's evidence."""
+    """Yield each contradiction of the member's assignor list, and the evidence against the list.
+
+    The contradiction is a clause of text.
+    """
     known, elected, kept = member.assignors, snapshot.group.assignor, member.kept_partitions
     if known.knowledge is not Knowledge.EXACT:
         for name in known.at_least:
@@ -152,7 +155,11 @@ def _with_family_bounds(member: Member, elected: str) -> Member:
 
 
 def _all_but_one(members: list[Member], answer: ProbeAnswer) -> list[Member]:
-    """Apply a probe's "no" to the one member that can lack the assignor, if there is only one."""
+    """Add the bound that a probe's "no" proves if only one member can lack the assignor.
+
+    The lists of all other members must be known to contain it. Else the members are returned
+    unchanged.
+    """
     holds = [member.assignors.holds(answer.assignor) for member in members]
     if Tri.NO in holds or holds.count(Tri.CANNOT_TELL) != 1:
         return members
@@ -247,7 +254,13 @@ def apply_assumptions(
 
 
 def _read(text: str, snapshot: GroupSnapshot) -> tuple[str, str, tuple[str, ...]]:
-    """Return selector, id and list; ids may hold `=`, `:` and commas, names no colon."""
+    """Parse an assumption and return its selector, id and assignor names.
+
+    The id may contain `=`, `:` and commas; the names contain no colon.
+
+    Raises:
+        AssumptionError: the text has another form, names an unknown assignor, or names one twice.
+    """
     selector, _, rest = text.partition("=")
     value, _, listed = rest.rpartition(":")
     names = [name.strip() for name in listed.split(",")]
@@ -291,7 +304,11 @@ def _chosen(
 
 
 def _shown_already(text: str, member: Member, names: tuple[str, ...]) -> bool:
-    """Return whether evidence shows this very list; raise if it shows another one."""
+    """Return whether evidence shows exactly the list `names` for the member.
+
+    Raises:
+        AssumptionError: evidence proves that the member has another list.
+    """
     known = member.assignors
     if known.knowledge is Knowledge.EXACT:
         if known.list == names:
@@ -320,7 +337,10 @@ def _hold_against_evidence(
     said: list[str],
     lists: dict[str, tuple[str, tuple[str, ...]]],
 ) -> None:
-    """Raise if an assumption makes evidence contradict itself that did not before."""
+    """Raise AssumptionError if the assumptions cause a contradiction in the evidence.
+
+    `before` is the snapshot without the assumed lists, `after` the snapshot with them.
+    """
     known = {
         (item.member_id, item.what) for item in (*before.contradictions, *contradictions(before))
     }

@@ -86,7 +86,7 @@ def with_joins(member: Member, joins: Iterable[Joined]) -> tuple[Member, tuple[C
 
 
 def logged_by_brokers(joins: Iterable[Joined]) -> list[Joined]:
-    """Return the joins that brokers logged: the clock of a client's own log may differ."""
+    """Return the joins that broker logs show: only these are dated by a broker's clock."""
     brokers = (Source.REQUEST_LOG, Source.BROKER_LOG)
     return [join for join in joins if join.evidence.source in brokers]
 
@@ -115,7 +115,7 @@ def _fits(classes: tuple[str, ...], names: tuple[str, ...]) -> bool:
 
 
 def unnamed(seen: Joined | Refused) -> bool:
-    """Return whether this is a client that does not send its name to the broker."""
+    """Return whether the client of this join sends no software name (KIP-511) to the broker."""
     return seen.software is None or seen.software.name is None
 
 
@@ -129,11 +129,11 @@ def begins(names: tuple[str, ...], longer: tuple[str, ...]) -> bool:
 
 
 def with_ran(member: Member, seen: Iterable[Ran]) -> tuple[Member, tuple[Contradiction, ...]]:
-    """Return `member` with the rebalance protocol that it showed.
+    """Return `member` with the rebalance protocol that it was observed to run, and contradictions.
 
-    A member never changes its protocol, so if two observations of a Streams member differ neither
-    is kept. Of another one, kept partitions decide: one that never received its assignment has
-    nothing to keep.
+    A member never changes its protocol, so if two observations of a Streams member differ, neither
+    is kept. For another member whose list is known, kept partitions prove COOPERATIVE and outweigh
+    an observation of EAGER: a member that never received its assignment has no partitions to keep.
     """
     seen, known = tuple(seen), member.ran
     settings = {known.upgrade_from if known else None, *(one.upgrade_from for one in seen)} - {None}
@@ -173,14 +173,14 @@ def evidence_key(item: Evidence) -> tuple[datetime, str, str]:
 
 
 def when(at: datetime | None) -> datetime:
-    """Return a time to sort by; an unknown one sorts first."""
+    """Return `at` as a sort key; None sorts before every time."""
     return at if at is not None else _LONG_AGO
 
 
 def _software(
     known: Software | None, joins: Sequence[Joined], names: tuple[str, ...]
 ) -> Software | None:
-    """Return the best known software: a name with its version, then the newest."""
+    """Return the best known client software: one with name and version first, then the newest."""
     found = [known] if known is not None else []
     for join in joins:
         if (told := join.software) is not None:

@@ -19,11 +19,11 @@ COOPERATIVE_STICKY: Final = "cooperative-sticky"
 
 
 class Trace(Record, frozen=True, kw_only=True):
-    """One difference in the subscription bytes by which clients can be told apart.
+    """One detail of a member's subscription or assignor that narrows down its client software.
 
-    `family` is the client that it proves; where it proves no single one, `between` are the clients
-    that remain. `not_families` are the clients that it excludes, `ranges` the versions of a family
-    that remain.
+    `family` is the client family that it proves; where it proves no single one, `between` names the
+    families that remain, as text. `not_families` are the families that it excludes. `ranges` maps a
+    family to the versions that remain.
     """
 
     family: str | None = None
@@ -44,8 +44,8 @@ def identify(
 
     The subscription's bytes come first, the elected assignor's name next, a client id that looks
     like a client's default last. A client id alone is dropped when the bytes exclude that client.
-    `family` is None where the bytes leave several clients; `version_range` then names them. None
-    without any hint.
+    `family` is None where the bytes leave several clients; `version_range` then names them. The
+    guess is None without any hint, and if two hints prove different families.
     """
     found = list(traces(subscription, assignor))
     by_id = _by_client_id(client_id, member_id, group_id)
@@ -87,7 +87,10 @@ def excluded_by_bytes(subscription: Subscription | None, assignor: str | None) -
 
 
 def traces(subscription: Subscription | None, assignor: str | None) -> Iterator[Trace]:
-    """Yield the traces in one member's subscription for `assignor`, strongest first."""
+    """Yield the details of one member's subscription that narrow down its client, strongest first.
+
+    `assignor` is the group's elected assignor.
+    """
     if assignor == "stream":
         evidence = Evidence(source=Source.DESCRIBE, detail="assignor stream is Kafka Streams' own")
         yield Trace(family="streams", evidence=evidence)
@@ -159,7 +162,10 @@ def _user_data(subscription: Subscription, assignor: str | None) -> Trace | None
 
 
 def _generation_alone(version: int) -> Trace:
-    """Return the trace of a generation alone, as Java and sarama (never v3) send it."""
+    """Return the `Trace` of cooperative-sticky user data that is a generation and nothing else.
+
+    Java and sarama send it; sarama never sends subscription `version` 3.
+    """
     others = frozenset({"librdkafka", "kafka-python", "franz-go"})
     detail = "cooperative-sticky's user data is a generation alone, as Java"
     if version >= 3:
@@ -192,7 +198,10 @@ def _sent(detail: str) -> Evidence:
 
 
 def _by_client_id(client_id: str, member_id: str, group_id: str | None) -> str | None:
-    """Return the family whose default client id this is, if the member id begins with it."""
+    """Return the client family whose default client id is `client_id`, or None.
+
+    The member id must begin with the client id or be a UUID.
+    """
     is_uuid = re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", member_id)
     if not client_id or not (is_uuid or member_id.startswith(client_id)):
         return None

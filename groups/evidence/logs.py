@@ -1,10 +1,10 @@
-"""Logs as evidence: which are the group's own (`own`), when each was written (`placed`), and what
-the coordinator's own shows of its last load (`with_loads`).
+"""Logs as evidence: logs of the group (`own`), times in UTC (`placed`), last load (`with_loads`).
 
-A group id is not unique: another cluster uses it too, and so did last month's log. A log is the
-group's own if it shows a member id that is in the group now, or names the group's cluster or
-coordinator. A log that does neither may show only rejections, which leave no member. It counts if
-it ends close to the time of the snapshot and shows no join of a client that is not in the group.
+A group id is not unique: another cluster may use it too, and an old log shows an earlier time of
+the group. A log is the group's own if it shows a member id that is in the group now, or names the
+group's cluster or coordinator. A log with rejections alone may show none of these, because a
+rejected client is no member. It counts if it ends close to the time of the snapshot and shows no
+join of a client that is not in the group.
 
 Log4j's default `%d` prints local time without a zone. The offset from UTC follows from moments that
 are known in both clocks: a client's start time (printed in milliseconds since 1970), a join that
@@ -41,14 +41,14 @@ NOW: Final = timedelta(minutes=5)
 
 
 class LogCoverage(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The members (ids) whose start the members' own logs show, and the others."""
+    """Member ids with (`covered`) and without a client log that shows the client's start."""
 
     covered: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
 
 
 def log_coverage(snapshot: GroupSnapshot) -> LogCoverage:
-    """Return which members of the group are shown by client logs."""
+    """Return the ids of the members that client logs cover, and of those that they do not."""
     at_odds = {
         found.member_id
         for found in snapshot.contradictions
@@ -74,7 +74,7 @@ def _in_client_log(member: Member) -> bool:
 
 
 def in_order(seen: Sequence[Observation]) -> list[Observation]:
-    """Return `seen` with a log's lines numbered by time where they do not stand in its order."""
+    """Return `seen` with lines renumbered by time in logs that do not end with the newest line."""
     numbers: dict[tuple[str, int], int] = {}
     for log, found in by_field(seen, Seen, "log").items():
         found.sort(key=lambda one: one.line)
@@ -91,10 +91,10 @@ def in_order(seen: Sequence[Observation]) -> list[Observation]:
 
 
 def ends_with_newest(times: Sequence[datetime | None]) -> bool:
-    """Return whether the lines of a log stand in their order, by their times.
+    """Return whether the last line of a log is its newest, to within 1 s.
 
-    A log that does not end with its newest line was exported newest first, or is made of rotated
-    files joined by name. In all others the lines' order counts: clocks are set back at times, and
+    If not, the log was exported newest first, or is made of rotated files joined by name. If so,
+    the order of its lines counts even where times go back: clocks are set back at times, and
     threads of one program print less than a second out of order.
     """
     end = times[-1] if times else None
@@ -104,8 +104,7 @@ def ends_with_newest(times: Sequence[datetime | None]) -> bool:
 def own(
     snapshot: GroupSnapshot, seen: Sequence[Observation]
 ) -> tuple[list[Observation], tuple[str, ...]]:
-    """Return the observations of `seen` that come from the group's own logs, and a note on each
-    other log.
+    """Return the observations from the group's own logs, and notes on other and doubtful logs.
 
     Observations without an origin come from no log and are kept.
     """
@@ -134,7 +133,11 @@ def own(
 
 
 def _is_own(snapshot: GroupSnapshot, found: Sequence[Seen], logs: Sequence[LogRead]) -> Tri:
-    """Return whether a log is the group's own; cannot tell of one of now that names nobody."""
+    """Return whether a log is the group's own.
+
+    `cannot tell` if it ends close to the time of the snapshot, names neither a member nor the
+    cluster or coordinator, and shows no join of a client that is not in the group.
+    """
     group = snapshot.group
     here = {member.member_id for member in snapshot.members}
     if any(isinstance(o, Joined | Introduced | Ran) and o.member_id in here for o in found) or any(
@@ -186,7 +189,10 @@ _SEASON: Final = timedelta(days=120)
 
 
 class _Clock:
-    """One origin's clock. `offset` is how far it is ahead of UTC (None: not known)."""
+    """Clock of one log origin: the broker or client whose log it is.
+
+    `offset` is how far its local time is ahead of UTC (None: not known).
+    """
 
     def __init__(self) -> None:
         self.anchors: set[tuple[datetime, datetime]] = set()
@@ -212,7 +218,7 @@ class _Clock:
         return None if in_future else offset
 
     def moment(self, local: datetime | None) -> datetime | None:
-        """Return the moment of a local time; None where the offset is not certain."""
+        """Return the local time in UTC; None where the offset from UTC is not certain."""
         offset = self.offset
         if local is None or offset is None:
             return None
@@ -229,8 +235,9 @@ _Event = tuple[str, str, int]
 def placed(
     snapshot: GroupSnapshot, seen: Iterable[Observation]
 ) -> tuple[list[Observation], dict[str, timedelta | None]]:
-    """Return `seen` with all local times converted to UTC (None where the offset is unknown), and
-    the offsets.
+    """Return `seen` with all local times converted to UTC, and origin → offset from UTC.
+
+    Times and offset are None where the offset is unknown.
     """
     found = [_by_brokers(snapshot, one) if isinstance(one, LogRead) else one for one in seen]
     local = {one.origin for one in found if isinstance(one, Seen | LogRead) and one.local}
@@ -255,10 +262,11 @@ def placed(
 
 
 def _by_brokers(snapshot: GroupSnapshot, log: LogRead) -> LogRead:
-    """Return the log with the brokers' times of its reading and its last write.
+    """Return `log` with `read_at` and `written_at` converted to the brokers' clock.
 
-    A log is read together with the group, on the same machine. Its file may be written by another
-    machine: the clock is that which is nearer to the reading.
+    The machine that reads the group also reads the log, so `read_at` is ahead by `clock_ahead_ms`.
+    The file may be written by another machine: `written_at` is converted too only if it is nearer
+    to `read_at` before the conversion than after it.
     """
     ahead = timedelta(milliseconds=snapshot.clock_ahead_ms)
     if not ahead or log.read_at is None:
@@ -286,10 +294,10 @@ def _tie(
     clocks: dict[str, _Clock],
     known: dict[_Event, datetime],
 ) -> bool:
-    """Copy each moment that a log with a known clock gives to the same event of another log.
+    """Date the events of each log by the same events in logs whose clocks are known.
 
     Returns:
-        Whether a clock got a new anchor, so that more moments may be known now.
+        Whether a clock got a new anchor, so that another call may date more events.
     """
     before = sum(len(clock.anchors) for clock in clocks.values())
     for event, printed, one in events:
@@ -317,13 +325,19 @@ def _just_written(log: LogRead) -> Iterator[tuple[datetime, datetime]]:
 
 
 def zone_offset(difference: timedelta, tolerance: timedelta = _TOLERANCE) -> timedelta | None:
-    """Return the zone offset that the difference of two clocks stands for, if it can be one."""
+    """Return the time zone offset nearest to `difference`, the difference of two clocks.
+
+    None if no zone in use has this offset, to within `tolerance`.
+    """
     offset = round(difference / _QUARTER) * _QUARTER
     return offset if offset in _OFFSETS and abs(difference - offset) <= tolerance else None
 
 
 def _steady(one: datetime, other: datetime) -> bool:
-    """Return whether no zone can have changed its offset between the two times."""
+    """Return whether no zone can have changed its offset between the two times (daylight saving).
+
+    True up to one day, and up to 120 days if no month in which clocks are changed lies between.
+    """
     first, last = min(one, other), max(one, other)
     if not _STEADY < last - first <= _SEASON:
         return last - first <= _STEADY
@@ -352,8 +366,9 @@ def _placed(one: Observation, clocks: dict[str, _Clock]) -> Observation:
 
 
 def zone_notes(seen: Sequence[Observation], used: dict[str, timedelta | None]) -> Iterator[str]:
-    """Yield a note for each offset from UTC that was used for the times of `seen`, or one
-    if none; `used` has it by origin.
+    """Yield a note for each offset from UTC that was used, and one for logs of unknown offset.
+
+    `used` is origin → offset (None: not known).
     """
     kinds: dict[timedelta | None, dict[str, str]] = defaultdict(dict)
     for one in seen:
@@ -382,14 +397,15 @@ def zone_name(offset: timedelta) -> str:
 
 
 def with_loads(snapshot: GroupSnapshot, seen: Sequence[Observation]) -> GroupSnapshot:
-    """Return `snapshot` with what its coordinator's own log shows of the last load.
+    """Return `snapshot` with the last load of the group, as the coordinator's own log shows it.
 
     After a load the coordinator remembers the elected assignor alone for each member, until the
-    member rejoins. Where the records of `__consumer_offsets` cannot be read (their answer is kept),
-    the log of the broker that is the coordinator now shows it instead: each load and each completed
-    rebalance is a line there. A log that ends before the group was read could miss a load, and one
-    with gaps could too. So a rebalance counts only if the log ends close to that time, in the file
-    that shows the rebalance, and the log names a member that is in the group now.
+    member rejoins. If the records of `__consumer_offsets` answer whether a rebalance has completed
+    since the load, their answer stays. If not, the log of the broker that is the coordinator now
+    may show it: each load and each completed rebalance is a line there. A log that ends before the
+    group was read could miss a load, and one with gaps could too. So a rebalance counts only if the
+    log ends close to that time, in the file that shows the rebalance, and the log names a member
+    that is in the group now.
     """
     coordinator = snapshot.group.coordinator
     if coordinator is None or coordinator.rebalanced_since_load is not Tri.CANNOT_TELL:

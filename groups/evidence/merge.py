@@ -1,13 +1,13 @@
 """Bind observations to the members of a group: `merge(snapshot, observations)`. Pure.
 
 Identity is the member id: a fact about it stays exact while that id is in the group. A client id
-binds only a configuration file, and only if a single member uses it. A member's assignor list is
-exact (a log shows its join), declared (its configuration file: the list of its next start, never
-above exact), bounded (elected assignor, probe, owned partitions) or unknown.
+binds only a configuration file, and only if a single member or Streams program uses it. A member's
+assignor list is exact (a log shows its join), declared (its configuration file: the list of its
+next start, never above exact), bounded (elected assignor, probe, owned partitions) or unknown.
 
-Evidence that cannot all be true is kept and named in `contradictions`; merge never picks a side. A
-file that differs from an exact list is no contradiction: the file was changed and the member was
-not restarted (rule RB903).
+Evidence that cannot all be true is kept and named in `contradictions`; of two exact lists, the
+member has the one that `exact.with_joins` prefers. A file that differs from an exact list is no
+contradiction: the file was changed and the member was not restarted (rule RB903).
 
 Merging again, or in another order, gives the same result.
 """
@@ -109,8 +109,11 @@ def merge(snapshot: GroupSnapshot, observations: Iterable[Observation]) -> Group
 
 
 def _with_software(member: Member, snapshot: GroupSnapshot, told: Software | None) -> Member:
-    """Return `member` with the software that it `told`, unless a join proved it: that names a
-    version too. If it named none it is guessed from its bytes and client id.
+    """Return `member` with its client software, by the best evidence.
+
+    `told` is the software that a KIP-848 member sends in its heartbeats. It is used unless a join
+    or a log already states the software (`is_named`). If no software is known, it is guessed from
+    the protocol type, the subscription's bytes and the client id.
     """
     group = snapshot.group
     if told is not None and not is_named(member.software):
@@ -174,11 +177,10 @@ def _joined(known: tuple[_T, ...], found: Iterable[_T]) -> tuple[_T, ...]:
 
 
 class Bound(NamedTuple):
-    """The result of `bind`: the configuration by member id, the files that fit no member, and the
-    replicas.
+    """Result of `bind`: the configuration by member id, the files that fit no member, the replicas.
 
-    `replicas` is the sum over this group's files; None without a file, or if one does not give its
-    number.
+    `replicas` is the number of processes that the group's files start together; None without a
+    file, or if one file does not give its number.
     """
 
     by_member: dict[str, DeclaredAssignors]
@@ -189,11 +191,11 @@ class Bound(NamedTuple):
 def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str) -> Bound:
     """Bind configuration files to members.
 
-    A file belongs to the member with its instance id, else to the one member with its client id,
-    else to every member that no other file claims and whose client the file fits, provided that all
-    files of the group agree and start enough processes for all members. A file that does not name
-    its group is bound by instance id or client id only. If two different files claim a member, it
-    gets neither.
+    A file belongs to the member with its instance id, else to the one member with its client id
+    (for Streams: to all threads of the program), else to every member that no other file claims and
+    whose client the file fits, provided that all files of the group agree and start enough
+    processes for all members. A file that does not name its group is bound by instance id or client
+    id only. If files that differ claim one member, none is bound to it.
     """
     of_group = {one for one in declared if one.group_id in (group_id, None)}
     files = sorted(of_group, key=lambda one: (one.where, repr(one)))
@@ -244,7 +246,11 @@ _Names = defaultdict[tuple[str, str | None], list[str]]
 
 
 def _names(members: Sequence[Member]) -> _Names:
-    """Return member ids by what a file may call them: instance id, client id, Streams program."""
+    """Return (kind, name) → member ids, for each name by which a file can identify a member.
+
+    The kinds are `instance` (instance id), `client` (client id) and `program` (the client id of a
+    Streams program, without its thread).
+    """
     found: _Names = defaultdict(list)
     for member in members:
         program, thread, _ = member.client_id.rpartition(THREAD)
@@ -267,7 +273,7 @@ def _says(one: Declared) -> tuple[object, ...]:
 
 
 def _declared(claimed: Sequence[Declared]) -> DeclaredAssignors:
-    """Return the declaration that these files, which agree on the list, make for one member."""
+    """Return one member's configuration from all files that claim it and agree on the list."""
     one = claimed[0]
     written = {other.evidence.at for other in claimed}
     surges = [other.max_surge for other in claimed if other.max_surge is not None]

@@ -16,11 +16,11 @@ from rebal.groups.model import (
 class Seen(Record, frozen=True, kw_only=True):
     """Observation of a group at one moment, mostly from one line of a log.
 
-    `log` and `line` are where it stands (empty where the source is no log). `origin` names whose
-    log it is (one broker's, or one client's), of which one file may hold several: its lines are of
-    one clock, in the order of its time. With `local` its times are that clock's own, written as if
-    they were UTC: the log prints no zone. `at` is None where that clock cannot be placed in time,
-    and where the moment does not matter.
+    `log` and `line` are the log's name and the line number (empty and 0: the source is no log).
+    `origin` is the broker or client whose log it is; one file may hold the logs of several. All
+    lines of one origin are dated by one clock and are in the order of its time. With `local`, the
+    times are that clock's local time, written as if they were UTC, because the log prints no zone.
+    `at` is None where the offset of that clock is unknown, and where the moment does not matter.
     """
 
     log: str = ""
@@ -33,7 +33,7 @@ class Seen(Record, frozen=True, kw_only=True):
 
 
 class Where(TypedDict):
-    """The fields of `Seen` that say where a line stands."""
+    """Position of a log line, as keyword arguments for the fields of `Seen` with these names."""
 
     log: str
     line: int
@@ -42,13 +42,14 @@ class Where(TypedDict):
 
 
 class LogRead(Record, frozen=True, kw_only=True):
-    """One origin's part of a log: what is needed to convert its times and to find its group.
+    """One origin's part of a log: facts to convert its times to UTC and to recognise its group.
 
     `last_at` is its newest time (a local time if `local`); the file was last written at
-    `written_at` and read at `read_at`. `anchors` are moments that it prints both in its own clock
-    and as milliseconds since 1970. `cluster_ids` are the clusters that its clients were connected
-    to; `broker` is the address and port of the broker that wrote it, `broker_id` its id (None: not
-    printed). `members` are group ids and member ids in lines that show nothing else.
+    `written_at` and read at `read_at`. `anchors` are moments that it prints twice, as pairs: in its
+    own clock, and in UTC (from milliseconds since 1970). `cluster_ids` are the clusters that its
+    clients were connected to; `broker` is the address and port of the broker that wrote it,
+    `broker_id` its id (None: not printed). `members` are pairs of group id and member id from lines
+    that show nothing else.
     """
 
     group_id: None = None
@@ -67,7 +68,7 @@ class LogRead(Record, frozen=True, kw_only=True):
 
 
 class Join(Seen, frozen=True, kw_only=True):
-    """One join that a client sent: its assignor list, and what tells the client."""
+    """One join that a client sent: its assignor list, and the ids that identify the client."""
 
     list: tuple[str, ...] = ()
     client_id: str = ""
@@ -78,16 +79,15 @@ class Join(Seen, frozen=True, kw_only=True):
 
 
 class Joined(Join, frozen=True, kw_only=True):
-    """One join that was seen: an exact, ordered assignor list bound to a member id.
+    """One observed join: an exact, ordered assignor list with the member id of its sender.
 
-    `replaced_member_id` is set when a static member's restart took another member id's place;
-    `generation_id` and the timeouts (milliseconds) are None when the source does not say. `classes`
-    are those of `list` in its order, as `AssignorList` has them; `built_at` is its `since`. With
-    classes and no list, one of them is an assignor whose name the source does not show; with
-    neither, the source shows no list. `accepted`
-    is False where the coordinator only gave the client its member id (MEMBER_ID_REQUIRED, 79): the
-    client has that list, and the coordinator does not hold it yet. `new` is True where the member
-    id was new then; else it may have been in the group before.
+    `replaced_member_id` is the member id that a restarted static member had before (None: none was
+    replaced); `generation_id` and the timeouts (milliseconds) are None when the source does not
+    show them. `classes` and `built_at` are `classes` and `since` of `AssignorList`. With classes
+    and no list, the source does not show the name of at least one assignor; with neither, it shows
+    no list at all. `accepted` is False where the coordinator only gave the client its member id
+    (MEMBER_ID_REQUIRED, 79): the client has that list, and the coordinator does not hold it yet.
+    `new` is True where the member id was new then; else it may have been in the group before.
     """
 
     member_id: str
@@ -105,9 +105,9 @@ class Joined(Join, frozen=True, kw_only=True):
 
 
 class Refused(Join, frozen=True, kw_only=True):
-    """A join that the coordinator rejected for good. Fields are as in `Refusal`.
+    """A join that the coordinator rejected with an error that is not retriable.
 
-    `at` is when it was last.
+    The fields are as in `Refusal`; `at` is the time of the last of `times` rejections.
     """
 
     times: int = 1
@@ -117,7 +117,8 @@ class Refused(Join, frozen=True, kw_only=True):
 class Left(Seen, frozen=True, kw_only=True):
     """One member that left by request, or whose session `expired` (in a broker's log).
 
-    `client_id` and `host` are of the client that asked, where it asked for itself.
+    `client_id` and `host` are the member's own; empty where an administrator removed it, or where
+    the log does not show them.
     """
 
     member_id: str
@@ -136,28 +137,29 @@ class Rebalanced(Seen, frozen=True, kw_only=True):
 
 
 class Loaded(Seen, frozen=True, kw_only=True):
-    """One load of the group by its coordinator, which then remembers the elected assignor alone."""
+    """One load of the group by its coordinator, after which it holds the elected assignor alone."""
 
 
 class Converted(Seen, frozen=True, kw_only=True):
-    """One conversion between the classic and the consumer protocol, or why it failed."""
+    """One conversion of the group between the classic and consumer protocols, or a failed attempt.
+
+    `what` describes it.
+    """
 
     what: str
 
 
 class Introduced(Seen, frozen=True, kw_only=True):
-    """The client software of one KIP-848 member, from its heartbeats, which show no
-    assignor list.
-    """
+    """Client software of one KIP-848 member, from its heartbeats, which show no assignor list."""
 
     member_id: str
     software: Software
 
 
 class Ran(Seen, frozen=True, kw_only=True):
-    """The rebalance protocol of one member: its rejoin shows it, or its log prints it (Streams).
+    """Rebalance protocol of one member: its rejoin shows it, or its log prints it (Streams).
 
-    `upgrade_from` is the setting as it was printed (empty: not set; None: not seen).
+    `upgrade_from` is the value of upgrade.from as printed (empty: not set; None: not seen).
     """
 
     member_id: str
@@ -166,14 +168,16 @@ class Ran(Seen, frozen=True, kw_only=True):
 
 
 class Declared(DeclaredAssignors, frozen=True, kw_only=True):
-    """Configuration that the next start of `replicas` processes uses (None: count not in the file).
+    """Configuration of a consumer's next start, as one place in a configuration file declares it.
 
-    `list` is empty when the list is left unset; `spelled` is it as Kafka's own key has it.
-    `group_id`, `client_id` and `instance_id` are None when the file does not set them, or sets them
-    from a placeholder. `family` is a key of groups/data/clients.yaml. `brokers` are the bootstrap
-    servers. `by_pod`: its instance id has a pod's name in it that no file shows. `profile` is the
-    one that it is of: a name, or an expression of Spring. `sources` are those of its
-    ConfigMaps.
+    `where` names that place. `replicas` is the number of processes that start with it (None: not in
+    the file). `list` is empty when the assignor list is left unset; `spelled` is the list as
+    written under Kafka's own key (`partition.assignment.strategy`). `group_id`, `client_id` and
+    `instance_id` are None when the file does not set them, or sets them from a placeholder.
+    `family` is a key of groups/data/clients.yaml. `brokers` are the bootstrap servers. `by_pod` is
+    True if the instance id contains the name of its pod, which the file does not show. `profile` is
+    the Spring profile for which it applies, as a name or an expression (None: every profile).
+    `sources` are the files of the ConfigMaps that it uses.
     """
 
     where: str
@@ -206,7 +210,7 @@ _T = TypeVar("_T")
 
 
 def by_field(seen: Iterable[Observation], kind: type[_T], field: str) -> dict[Any, list[_T]]:
-    """Return the observations of one kind in lists, by the value of one of their fields."""
+    """Return the observations of class `kind`, grouped by the value of their field `field`."""
     found: dict[Any, list[_T]] = {}
     for one in seen:
         if isinstance(one, kind):

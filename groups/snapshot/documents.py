@@ -3,9 +3,9 @@
 A document holds one group and says `schema: rebal.snapshot/1`. The same snapshot always gives the
 same text. Partitions are written compactly (`orders: 0-11,14`), bytes as base64, times as RFC 3339.
 
-The YAML library reads what a first look at its events admits (`read_yaml`). Aliases are rejected (a
-small file could expand to a huge one), and so are repeated keys, merges, collections with a tag and
-nesting deeper than any snapshot needs. A time stays text.
+`read_yaml` checks the parse events of a YAML text before the YAML library builds values from them.
+It rejects aliases (a small file could expand to a huge one), collections with a tag and nesting
+deeper than any snapshot needs. `PlainLoader` rejects repeated keys and merges. A time stays text.
 """
 
 import gc
@@ -54,10 +54,10 @@ _BIG: Final = 2_000_000
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Puts double quotes, the only style with escapes, around every text that needs one."""
+    """YAML dumper that double-quotes texts with special characters: only this style has escapes."""
 
     def represent_text(self, text: str) -> Any:
-        """Represent one string; a newline in it is an escape, so only the layout breaks lines."""
+        """Return the YAML node of one string; a newline in it is written as an escape."""
         style = '"' if "\n" in text or _HIDDEN.search(text) else None
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -66,7 +66,7 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def enc_hook(value: object) -> object:
-    """Encode the model's own types for msgspec."""
+    """Convert a value of a type that msgspec does not know to plain data, for a document."""
     match value:
         case Partitions() | Replicas() | Command():
             return str(value)
@@ -78,7 +78,7 @@ def enc_hook(value: object) -> object:
 
 
 def dec_hook(kind: type, value: object) -> object:
-    """Decode the model's own types for msgspec."""
+    """Convert a value from a document to `kind`, a type of the model that msgspec does not know."""
     return _READERS[kind](value)
 
 
@@ -115,9 +115,8 @@ def format_of(name: str) -> Format:
 def dumps(schema: str, record: msgspec.Struct, form: Format, *, sealed: bool = False) -> str:
     """Return `record` as a document: the schema first, then its fields in the model's order.
 
-    A `sealed` one ends with a checksum of its fields.
-
-    YAML ends with a line `...`, so that a file that was cut off is known by its missing end.
+    With `sealed`, a checksum of the fields follows them. YAML ends with a line `...`, so that a
+    file that was cut off is known by its missing end.
     """
     body = fold(msgspec.to_builtins(record, enc_hook=enc_hook))
     seal = {CHECKSUM: checksum(body)} if sealed else {}
@@ -126,7 +125,7 @@ def dumps(schema: str, record: msgspec.Struct, form: Format, *, sealed: bool = F
 
 
 def text_of(body: Mapping[str, object], form: Format) -> str:
-    """Return `body` (plain data) as text in its own key order.
+    """Return `body` (plain data) as YAML or JSON text, in its own key order.
 
     Characters that a terminal obeys or hides (controls, bidirectional marks) are written as the
     format's own escapes, so that the text is safe to show and reads back as it was.
@@ -169,12 +168,13 @@ def loads(
 ) -> _T:
     """Return the document `text` (called `name` in errors) as a `kind`.
 
-    One that was written `by_hand` needs no line `...` at its end.
+    With `by_hand`, a person may have written it: YAML then needs no line `...` at its end. With
+    `sealed`, its checksum must match its fields.
 
     Raises:
-        DocumentError: not the format, another schema or major version, a field that does not fit,
-            or, of a `sealed` one, a field that was changed; the message names the file, the field's
-            path and its line.
+        DocumentError: not the format, another schema or major version, a field of a wrong type, or,
+            with `sealed`, a changed field; the message names the file, the field's path and, where
+            it is known, its line.
     """
     body = _body(text, form, name, schema, by_hand=by_hand)
     if sealed:
@@ -229,15 +229,16 @@ def dump_snapshot(snapshot: GroupSnapshot, form: Format = "yaml") -> str:
 
 
 def load_snapshot(text: str, form: Format, name: str = "snapshot") -> GroupSnapshot:
-    """Return the snapshot in `text`; errors as in `loads`."""
+    """Return the snapshot in the document `text`; raises as `loads` does."""
     return loads(text, form, name, SCHEMA, GroupSnapshot)
 
 
 def file_stem(group_id: str) -> str:
     """Return a file name for a group id, safe in every folder and different for each id.
 
-    Letters, digits, `.`, `_` and `-` stay; every other byte becomes `%XX`; a leading dot or dash
-    too. Ids that differ in case only have names that differ in case only.
+    Letters, digits, `.`, `_` and `-` stay; every other byte becomes `%XX`, and so does a leading
+    dot or dash. A very long name is cut and ends with a hash of the id. The names of two ids that
+    differ only in case also differ only in case.
     """
     raw = group_id.encode("utf-8", "surrogatepass")
     made = re.sub(rb"[^A-Za-z0-9._-]", lambda m: b"%%%02X" % m[0][0], raw).decode("ascii")
@@ -281,10 +282,10 @@ def _syntax(error: Exception, form: Format) -> str:
 
 
 def line_of(text: str, steps: Sequence[str]) -> int | None:
-    """Return the line of the node at `steps` (keys, and places from 0), or of the last one found.
+    """Return the line number of the value at the path `steps`, or of the last value found on it.
 
-    Only errors read JSON as YAML for this. Return None for a large text: looking for the line would
-    take longer than reading it did.
+    `steps` are keys, and list indexes from 0. JSON is read as YAML here, for errors only. Return
+    None for a large text, because looking for the line would take longer than reading it did.
     """
     if len(text) > _BIG:
         return None
@@ -309,10 +310,10 @@ CHECKSUM: Final = "checksum"
 
 
 def checksum(body: Mapping[str, object]) -> str:
-    """Return `path:digest` of each field of plain data, on one line.
+    """Return the digests of all fields of plain data: `path:digest` pairs on one line.
 
-    A list of records has its length and a digest for each; a record with an `id` (a step) has one
-    for each field.
+    A list of records has its length and a digest for each record; a record with an `id` (a plan's
+    step) has one for each of its fields.
     """
     texts = (
         (path, json.dumps(_plain(fold(value)), sort_keys=True, separators=(",", ":")))
@@ -322,10 +323,10 @@ def checksum(body: Mapping[str, object]) -> str:
 
 
 def check_seal(body: Mapping[str, object], name: str) -> None:
-    """Check the document's own checksum; the order of keys and the layout do not count.
+    """Compare the document's checksum with its fields; key order and layout do not matter.
 
     Raises:
-        DocumentError: there is none, or a field has changed; the message names the field.
+        DocumentError: there is no checksum, or a field has changed; the message names the field.
     """
     written = body.get(CHECKSUM)
     if not isinstance(written, str):
@@ -363,7 +364,7 @@ def _parts(body: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` as every JSON tool writes it: some turn 36.0 into 36."""
+    """Return `value` in a form that every JSON tool keeps: 36.0 becomes 36, as some write it."""
     match value:
         case dict():
             return {str(key): _plain(each) for key, each in value.items()}
@@ -380,10 +381,10 @@ _DEEPEST: Final = 64
 
 
 class PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A YAML loader for which a time stays text, and a key that stands twice is an error."""
+    """YAML loader that leaves a time as text and rejects a repeated key."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping; its keys are scalars, each once, and none merges."""
+        """Return the mapping of `node`; raise for a key that is repeated, no scalar or a merge."""
         made: dict[Any, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -403,7 +404,7 @@ def read_yaml(text: str) -> object:
     """Return the one document in `text`; None when there is none.
 
     Raises:
-        yaml.YAMLError: it is not YAML, or holds what this module does not read.
+        yaml.YAMLError: it is not YAML, or contains something that this module rejects.
     """
     for event in events(text, PlainLoader, _DEEPEST):
         if isinstance(event, yaml.AliasEvent):
@@ -414,11 +415,12 @@ def read_yaml(text: str) -> object:
 
 
 def events(text: str, loader: Any, deepest: int) -> Iterator[yaml.Event]:
-    """Yield the events of a text, with which the parser in C knows no limit of its own: a tree of
-    some ten thousand levels ends the process.
+    """Yield the parse events of `text`, up to `deepest` levels of nesting.
+
+    PyYAML's parser in C has no limit of its own: some ten thousand levels end the process.
 
     Raises:
-        yaml.YAMLError: it is not YAML, or nested deeper than that.
+        yaml.YAMLError: it is not YAML, or nested deeper than `deepest`.
     """
     depth = 0
     for event in yaml.parse(text, Loader=loader):

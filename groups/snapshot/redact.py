@@ -1,10 +1,9 @@
-"""`redact`: a snapshot without client ids, hosts and instance ids, with the same plan.
+"""`redact`: a snapshot with client ids, hosts and instance ids replaced, which gives the same plan.
 
-What stays: the group's id, topics, connectors, racks, broker ids, times, versions, partitions,
-offsets, and the random end of each member id. What is replaced, everywhere it stands (also in notes
-and in the details of evidence): client ids and instance ids by `id-1` …, member ids by
-`member-1-<random>`, hosts by `host-1` …, any other network address by `address` and the names of
-files by `file`.
+Kept: the group's id, topics, connectors, racks, broker ids, times, versions, partitions, offsets,
+and the random end of each member id. Replaced, wherever they occur (also in notes and in the
+details of evidence): client ids and instance ids by `id-1` …, member ids by `member-1-<random>`,
+hosts by `host-1` …, any other network address by `address`, and the names of files by `file`.
 
 The pseudonyms sort as the real names did, and assignors see members in that order, so a plan and a
 simulation of range and roundrobin are the same before and after. The sticky assignors walk hash
@@ -47,7 +46,10 @@ _FACTS: Final = frozenset(
 
 
 def redact(snapshot: GroupSnapshot) -> GroupSnapshot:
-    """Return `snapshot` with pseudonyms; the same snapshot gives the same pseudonyms."""
+    """Return `snapshot` with its ids and hosts replaced by pseudonyms.
+
+    The same snapshot always gives the same pseudonyms.
+    """
     made: GroupSnapshot = _Redaction(snapshot).of(snapshot)
     return replace(made, redacted=True)
 
@@ -105,7 +107,7 @@ class _Redaction:
         }
 
     def of(self, value: Any, field: str = "") -> Any:
-        """Return a value of the snapshot's records, that of a field of this name, redacted."""
+        """Return `value` redacted; `field` is the name of the record field that contains it."""
         if value is None or field in _FACTS:
             return value
         if field in self._by_field:
@@ -128,7 +130,10 @@ class _Redaction:
         return _ADDRESS.sub("address", self._pattern.sub(lambda m: self._known[m[0]], said))
 
     def _user_data(self, data: bytes | None) -> bytes | None:
-        """Return user data of the same length: a plan (to KIP-848) asks whether there is any."""
+        """Return user data as zeros of the same length; that of the sticky assignors is kept.
+
+        A plan to KIP-848 checks whether a member sends user data, so it must not become empty.
+        """
         return data if data is None or self._keeps_user_data else bytes(len(data))
 
 
@@ -142,6 +147,10 @@ def _unmatched(found: Unmatched) -> Unmatched:
 
 
 def _numbered(real: Iterable[str], kind: str) -> dict[str, str]:
-    """Return real → `kind-7`, numbered with leading zeros in Java's string order, without ""."""
+    """Return real name → pseudonym such as `id-07`, numbered in Java's string order.
+
+    The numbers have leading zeros, so that the pseudonyms sort like the names. Empty names have
+    none.
+    """
     found = sorted({text for text in real if text}, key=utf16)
     return {text: f"{kind}-{n:0{len(str(len(found)))}}" for n, text in enumerate(found, 1)}

@@ -1,1 +1,1 @@
-"""Codecs between Kafka's bytes and the model; strict and total."""
+"""Codecs between Kafka's wire formats and the model; malformed bytes raise `WireError`."""

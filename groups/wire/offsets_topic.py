@@ -55,31 +55,34 @@ KINDS: Final = {
 
 
 class GroupKey(Record, frozen=True, kw_only=True):
-    """A fact about the whole group; by itself, of another type than classic."""
+    """Key of a record about a whole group; its subclasses are the keys of kinds with more fields.
+
+    A key of this class itself is of a KIP-848, share or streams group. `version` is the kind.
+    """
 
     version: int
     group_id: str
 
 
 class OffsetCommitKey(GroupKey, frozen=True, kw_only=True):
-    """Kind 0 or 1: an offset committed by `group_id` for one partition."""
+    """Key of kind 0 or 1: an offset committed by `group_id` for one partition."""
 
     topic: str
     partition: int
 
 
 class GroupMetadataKey(GroupKey, frozen=True, kw_only=True):
-    """Kind 2: the state of the classic group `group_id`."""
+    """Key of kind 2: the state of the classic group `group_id`."""
 
 
 class MemberKey(GroupKey, frozen=True, kw_only=True):
-    """A fact about one member of a group of another type than classic."""
+    """Key of a record about one member of a KIP-848, share or streams group."""
 
     member_id: str
 
 
 class UnknownKey(Record, frozen=True, kw_only=True):
-    """A key whose kind is not in `KINDS`; its other fields cannot be read."""
+    """Key whose kind, `version`, is not in `KINDS`; its other fields cannot be read."""
 
     version: int
 
@@ -109,12 +112,15 @@ def decode_key(data: bytes) -> Key:
 
 
 def kind_name(version: int) -> str:
-    """Return Kafka's name of a kind; for an unknown kind, a text with its number."""
+    """Return Kafka's name of the record kind `version`, or `UNKNOWN_KIND_…` with its number."""
     return KINDS.get(version, f"UNKNOWN_KIND_{version}")
 
 
 def group_type(version: int) -> GroupType:
-    """Return the type of group that writes records of this kind; unknown if any type does."""
+    """Return the type of the groups whose records have the kind `version`.
+
+    Unknown for an offset commit, which every type of group writes, and for an unknown kind.
+    """
     if version == GROUP_METADATA:
         return GroupType.CLASSIC
     prefix = KINDS.get(version, "").partition("_GROUP_")[0].lower()
@@ -122,9 +128,10 @@ def group_type(version: int) -> GroupType:
 
 
 class GroupMetadataMember(Record, frozen=True, kw_only=True):
-    """One member as stored; timeouts in milliseconds, None where the version has no such field.
+    """One member in the stored record of a classic group.
 
-    `subscription` is the raw metadata of the ELECTED assignor, `assignment` what the leader sent.
+    Timeouts are in milliseconds, None where the version has no such field. `subscription` is the
+    raw metadata of the ELECTED assignor, `assignment` the raw assignment that the leader sent.
     """
 
     member_id: str
@@ -138,8 +145,9 @@ class GroupMetadataMember(Record, frozen=True, kw_only=True):
 
 
 class GroupMetadata(Record, frozen=True, kw_only=True):
-    """A classic group as stored. `protocol` and `leader` are None when the group is empty.
+    """Stored record of a classic group (GroupMetadataValue).
 
+    `protocol` is the elected assignor; it and `leader` are None when the group is empty.
     `state_timestamp_ms` is milliseconds since 1970 (None below v2, -1 when not set).
     """
 
@@ -173,10 +181,13 @@ _INT64_INT32: Final = struct.Struct(">qi").unpack_from
 
 
 def group_metadata_head(data: bytes) -> tuple[GroupMetadata, int, int]:
-    """Return a value without its members, how many they are, and where the first one begins.
+    """Decode the fields of a GroupMetadataValue before its members, without the schema.
+
+    Returns the group without members, the number of members, and the byte position of the first
+    one.
 
     Raises:
-        WireError: another version, or a fault, which `decode_group_metadata` names.
+        WireError: another version than 3, or a fault, which `decode_group_metadata` describes.
     """
     try:
         protocol_type, at = plain_text(data, 2)
@@ -201,7 +212,7 @@ def group_metadata_head(data: bytes) -> tuple[GroupMetadata, int, int]:
 
 
 def group_metadata_member(data: bytes, at: int) -> tuple[GroupMetadataMember, int]:
-    """Return the member that begins at this place of such a value, and where it ends.
+    """Return the member at byte `at` of a GroupMetadataValue (v3), and the position after it.
 
     Raises:
         WireError: as `group_metadata_head`.
@@ -230,7 +241,7 @@ def group_metadata_member(data: bytes, at: int) -> tuple[GroupMetadataMember, in
 
 
 def generation_in(head: bytes) -> int:
-    """Return the generation that a GroupMetadataValue begins with, -1 where it is cut off."""
+    """Return the generation in the first bytes of a GroupMetadataValue; -1 if cut off."""
     try:
         return int(_INT32(head, plain_text(head, 2)[1])[0])
     except (struct.error, ValueError):
@@ -271,13 +282,13 @@ TopicIdPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class GroupEpoch(Record, frozen=True, kw_only=True):
-    """Kind 3: the group's epoch, which rises when members or their topics change."""
+    """Record of kind 3: the group's epoch, which rises when members or their topics change."""
 
     epoch: int
 
 
 class TopicMetadata(Record, frozen=True, kw_only=True):
-    """One subscribed topic as the coordinator saw it."""
+    """One topic in a `PartitionMetadata` record, as the coordinator saw it."""
 
     topic_id: str
     name: str
@@ -285,23 +296,24 @@ class TopicMetadata(Record, frozen=True, kw_only=True):
 
 
 class PartitionMetadata(Record, frozen=True, kw_only=True):
-    """Kind 4 (Kafka 4.0): the topics that the group subscribes to."""
+    """Record of kind 4 (Kafka 4.0): the topics that the KIP-848 group subscribes to."""
 
     topics: tuple[TopicMetadata, ...] = ()
 
 
 class SupportedProtocol(Record, frozen=True, kw_only=True):
-    """One assignor of a classic member's list, with its subscription's bytes."""
+    """One assignor of a classic member's list in a KIP-848 group, with the raw subscription."""
 
     name: str
     metadata: bytes
 
 
 class ConsumerGroupMember(Record, frozen=True, kw_only=True):
-    """Kind 5: a member as it joined.
+    """Record of kind 5: a member of a KIP-848 group, as it joined.
 
-    `supported_protocols` is the ordered list of a member that speaks the classic protocol in this
-    group (KIP-848, "Online Migration"), None of one that does not; `session_timeout_ms` likewise.
+    `supported_protocols` is the ordered assignor list of a member that uses the classic protocol in
+    this group (KIP-848, "Online Migration"), None for other members. `session_timeout_ms` is None
+    for other members too.
     """
 
     instance_id: str | None = None
@@ -317,19 +329,19 @@ class ConsumerGroupMember(Record, frozen=True, kw_only=True):
 
 
 class TargetEpoch(Record, frozen=True, kw_only=True):
-    """Kind 6: the group epoch for which the target assignment was computed."""
+    """Record of kind 6: the group epoch for which the target assignment was computed."""
 
     assignment_epoch: int
 
 
 class TargetAssignment(Record, frozen=True, kw_only=True):
-    """Kind 7: the partitions that one member is to own."""
+    """Record of kind 7: the target assignment of one member."""
 
     partitions: TopicIdPartitions = ()
 
 
 class CurrentAssignment(Record, frozen=True, kw_only=True):
-    """Kind 8: current assignment of one member, and the partitions that it must still revoke."""
+    """Record of kind 8: a member's current assignment, and the partitions it must still revoke."""
 
     member_epoch: int
     previous_member_epoch: int

@@ -1,8 +1,9 @@
-"""Reader of Kafka's messages: bytes and a schema of groups/data/messages.yaml give fields.
+"""Reader of Kafka's messages: bytes and a schema from groups/data/messages.yaml give fields.
 
 Bytes are untrusted. Reading returns a value or raises `WireError`, and nothing else. A length is
 checked against the bytes that are left before anything is allocated for it, so a wrong length costs
 nothing. Numbers are big-endian. Bytes after the last field are allowed, as in Kafka's own readers.
+The functions `plain_…` and `nullable_…` read without a schema and raise Python's own errors.
 """
 
 import re
@@ -25,9 +26,10 @@ _UINT32: Final = struct.Struct(">I").unpack_from
 
 
 class Cursor:
-    """A place in untrusted bytes.
+    """Reading position in untrusted bytes.
 
-    With `lenient` text that is not UTF-8 gets replacement characters, as in Java.
+    `at` is the position. With `lenient`, text that is not UTF-8 gets replacement characters, as in
+    Java. `title` names the message in errors.
     """
 
     __slots__ = ("at", "data", "lenient", "title")
@@ -39,13 +41,17 @@ class Cursor:
         self.at = 0
 
     def error(self, problem: str) -> WireError:
-        """Return the error to raise for a problem at this place."""
+        """Return the WireError for a `problem` at the current position."""
         return WireError(
             f"These bytes are not a {self.title}: {problem} at byte {self.at} of {len(self.data)}."
         )
 
     def take(self, size: int, about: str) -> bytes:
-        """Return the next `size` bytes."""
+        """Return the next `size` bytes and move past them; `about` names them in errors.
+
+        Raises:
+            WireError: fewer bytes are left.
+        """
         at = self.at
         raw = self.data[at : at + size]
         if len(raw) < size:
@@ -69,9 +75,10 @@ def _fixed(form: str) -> Read:
 
 
 def plain_text(data: bytes, at: int) -> tuple[str, int]:
-    """Return the text at this place and where it ends, which may be behind the last byte.
+    """Return the UTF-8 text at position `at`, after its int16 length, and the position after it.
 
-    This and the next ones read bytes without a fault, without a schema.
+    The text may be cut off: the position is then behind the last byte, and the caller must check
+    it.
 
     Raises:
         struct.error: its length is cut off.
@@ -83,16 +90,19 @@ def plain_text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def nullable_text(data: bytes, at: int) -> tuple[str | None, int]:
-    """Return the text at this place or None, and where it ends; as `plain_text`."""
+    """Return the text at position `at`, or None if it is null, and the position after it.
+
+    Otherwise as `plain_text`.
+    """
     return (None, at + 2) if data.startswith(b"\xff\xff", at) else plain_text(data, at)
 
 
 def plain_bytes(data: bytes, at: int) -> tuple[bytes, int]:
-    """Return the bytes at this place and where they end.
+    """Return the bytes at position `at`, after their int32 length, and the position after them.
 
     Raises:
-        struct.error: their length is cut off.
-        ValueError: they are, or are null.
+        struct.error: the length is cut off.
+        ValueError: the bytes are cut off or null.
     """
     (size,) = _UINT32(data, at)
     end = at + 4 + int(size)
@@ -102,7 +112,10 @@ def plain_bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def nullable_bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """Return the bytes at this place or None, and where they end; as `plain_bytes`."""
+    """Return the bytes at position `at`, or None if they are null, and the position after them.
+
+    Otherwise as `plain_bytes`.
+    """
     return (None, at + 4) if data.startswith(b"\xff" * 4, at) else plain_bytes(data, at)
 
 
@@ -177,8 +190,10 @@ def _sized(kind: str, compact: bool, nullable: bool) -> Read:
 def _array(
     item: Read | None, compact: bool, nullable: bool, smallest: int, prefix: str = ""
 ) -> Read:
-    """Return a reader of arrays of this item (None: of int32 numbers), which has at least
-    `smallest` bytes; `prefix` comes before the array's name in errors of an item.
+    """Return a reader of arrays of `item` (None: of int32 numbers).
+
+    An item has at least `smallest` bytes; an array with more items than the bytes left can hold is
+    rejected. `prefix` comes before the array's name in errors of an item.
     """
     int32 = _FIXED["int32"][0]
 
@@ -201,7 +216,10 @@ def _array(
 
 
 def _tagged_fields(cursor: Cursor) -> Iterable[tuple[int, bytes]]:
-    """Read the tagged fields that end a structure of a flexible version (KIP-482)."""
+    """Read the tagged fields that end a structure of a flexible version (KIP-482).
+
+    Returns pairs of tag number and raw bytes.
+    """
     about = "the tagged fields"
     if cursor.data[cursor.at : cursor.at + 1] == b"\0":
         cursor.at += 1
@@ -232,17 +250,17 @@ class Field(
 
     @cached_property
     def key(self) -> str:
-        """rebal's name of the field."""
+        """Name of the field in rebal: `own` if given, else Kafka's name in snake case."""
         return self.own or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
 
     @cached_property
     def about(self) -> str:
-        """The field's name in error messages."""
+        """Name of the field in error messages, such as `the group id`."""
         return "the " + re.sub(r"(?<=[a-z])(?=[A-Z])", " ", self.name).lower()
 
 
 class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One message of messages.yaml."""
+    """Schema of one message in groups/data/messages.yaml, whose top comment explains the fields."""
 
     title: str
     versions: str
@@ -252,13 +270,13 @@ class Schema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flexible: str = ""
 
     def present(self, fields: Sequence[Field], version: int) -> list[Field]:
-        """Return the fields that this version has, without tagged fields."""
+        """Return those of `fields` that the message has in this version, without tagged fields."""
         return [f for f in fields if f.tag is None and _within(version, f.versions)]
 
 
 @cache
 def _within(version: int, versions: str) -> bool:
-    """Return whether versions such as `0-3`, `2+` or `5,7-8` hold this one."""
+    """Return whether `version` is one of `versions`, such as `0-3`, `2+` or `5,7-8`."""
     for part in versions.split(",") if versions else ():
         low, _, high = part.removesuffix("+").partition("-")
         if int(low) <= version and (part.endswith("+") or version <= int(high or low)):
@@ -267,10 +285,11 @@ def _within(version: int, versions: str) -> bool:
 
 
 class Message:
-    """Reader of one message. `parts` make the entries of arrays and the structures of tags.
+    """Reader of one type of Kafka message, by its schema in groups/data/messages.yaml.
 
-    An entry without a part is a tuple of its fields. The schema is loaded at the first use, and
-    each version is compiled once.
+    `parts` are the constructors of nested structures (array entries, tagged fields), by rebal's
+    name of the field. A structure without a constructor becomes a tuple of its fields. The schema
+    is loaded at the first use, and each version is compiled once.
     """
 
     def __init__(self, name: str, **parts: Callable[..., Any]) -> None:
@@ -285,8 +304,9 @@ class Message:
     def read(
         self, data: bytes, *, version: int | None = None, lenient: bool = False
     ) -> tuple[int, dict[str, Any], Cursor]:
-        """Return the version of the message in `data`, its fields by rebal's names, and the cursor
-        behind the last field; `version` is needed where the bytes hold none.
+        """Return the version of the message in `data`, its fields, and the cursor after the fields.
+
+        The fields are by rebal's names. `version` is needed where the bytes hold none.
 
         Raises:
             WireError: a version that rebal does not know, a field that is cut off, a length that is
@@ -348,7 +368,7 @@ class Message:
         return read_entry if make is None else read
 
     def _tagged(self, field: Field, version: int) -> Read:
-        """Return a reader of a tagged field; a null structure in a tag is a 0."""
+        """Return a reader of a tagged field; before a structure, a varint of 0 means null."""
         if field.kind != "struct":
             return self._value(field, version, True)
         body = self._struct(field.fields, version, self._parts.get(field.key), flexible=True)

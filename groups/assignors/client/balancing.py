@@ -1,9 +1,10 @@
-"""Last part of the general sticky algorithm: move partitions while that makes the result fairer.
+"""Balancing phase of the sticky assignors: move partitions while that levels the members' counts.
 
-The leader walks the partitions again and again. A partition whose owner has at least two more than
-another subscriber goes to the subscriber with the fewest, or back to its owner of an older
-generation. The walk ends when no member could take a partition from one that has two more, or when
-a pass moves nothing.
+It follows the general algorithm (members subscribe to different topics). The leader walks the
+partitions again and again. A partition whose owner has at least two more partitions than another
+subscriber moves: back to its owner of an older generation, if that one has at least two fewer, else
+to the subscriber with the fewest. The walk ends when no member could take a partition from one that
+has two more, or when a pass moves nothing.
 """
 
 from bisect import bisect_left, insort
@@ -20,12 +21,12 @@ Topics = Sequence[tuple[int, Sequence[int]]]
 
 
 class Balancing:
-    """The members' lists and the partitions' owners while partitions move; both change in place.
+    """State of the balancing phase: the members' partitions and the partitions' owners.
 
-    Members are numbers and partitions codes of `problem`. `takers` are each topic's subscribers,
-    `movable` the members that can gain or lose partitions. `simple` is True if every partition
-    exists and is in exactly one list; otherwise (members claim partitions that do not exist) owners
-    are found by searching the lists.
+    Both change in place. Members are numbers and partitions are codes of `problem`. `takers` are
+    each topic's subscribers, `movable` the members that can gain or lose partitions. `simple` is
+    True if every partition exists and has exactly one owner in `lists`; otherwise (members claim
+    partitions that do not exist) owners are found by searching the lists.
 
     Derived values are computed again only after a move, because nothing changes between two moves.
     """
@@ -68,10 +69,12 @@ class Balancing:
         self._balanced: bool | None = None
 
     def run(self, topics: Topics) -> bool:
-        """Walk `topics` until nothing moves, and return whether anything moved.
+        """Move partitions of `topics` until no pass moves one, and return whether any moved.
+
+        `topics` are pairs of topic number and partition codes, in the order of the walk.
 
         Raises:
-            LeaderWouldFail: the leader would throw, or walk for ever.
+            LeaderWouldFail: the leader would throw, or move partitions for ever.
         """
         moved, passes, best = False, 0, self._squares()
         seen: set[int] = set()
@@ -141,7 +144,10 @@ class Balancing:
         return any(self._has_two_more(owner, other, code) for other in self._takers[topic])
 
     def _fewest(self, topic: int) -> int:
-        """Return the movable subscriber with the fewest partitions, the first by name."""
+        """Return the movable subscriber of `topic` that has the fewest partitions.
+
+        Of several, it is the first by member id.
+        """
         found = self._fewest_of.get(topic)
         if found is None:
             takers, by_name = self._taker_sets[topic], self._problem.by_name
@@ -183,9 +189,11 @@ class Balancing:
         return self._balanced
 
     def _some_topic_unfair(self) -> bool:
-        """Return whether a topic has an owner with two more than a subscriber.
+        """Return whether an owner in any topic has two more partitions than another subscriber.
 
-        A subscriber that has as many partitions as its topics counts as served, whatever it has.
+        Two or more, and all partitions of a member count, not only those of the topic. A subscriber
+        whose count equals the partition count of all its topics is skipped, because the leader
+        takes it to own all of them.
         """
         by_name, order = self._problem.by_name, self._order
         if not self._held:
@@ -240,10 +248,11 @@ class Balancing:
 
 
 class Movements:
-    """The moves of partitions between members, recorded so that no partition moves there and back.
+    """Record of the moves of partitions between members, so that none moves there and back.
 
-    Before a partition of a topic moves from A to B, the leader looks for a partition of that topic
-    that it moved from B to A before. If there is one, that one moves back instead.
+    Before a partition of a topic moves from A to B, the leader looks for a partition of the same
+    topic that it moved from B to A before. If there is one, that partition moves back instead
+    (Kafka's PartitionMovements).
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -252,15 +261,21 @@ class Movements:
         self._between: dict[tuple[int, int, int], HashTable[int]] = {}
 
     def stand_in(self, code: int, owner: int, to: int) -> int:
-        """Return the partition to move: one that goes back in place of `code`, else `code`
-        itself.
+        """Return the partition to move from `owner` to `to`: `code` or one that moves back instead.
+
+        A partition of the same topic moves back if it moved from `to` to `owner` before. If `code`
+        has moved before, its first owner takes the place of `owner` in this rule.
         """
         source = self._moved.get(code, (owner,))[0]
         back = self._between.get((code % len(self._hashes), to, source))
         return code if back is None else back.first()
 
     def record(self, code: int, owner: int, to: int) -> None:
-        """Note that `code` moves from `owner` to `to`."""
+        """Record that the partition `code` moves from member `owner` to member `to`.
+
+        Later moves of a partition are merged with its first; a move back to its first owner deletes
+        it.
+        """
         partition, topic = divmod(code, len(self._hashes))
         source = owner
         if (before := self._moved.pop(code, None)) is not None:
@@ -276,5 +291,5 @@ class Movements:
         table.add(code, partition_hash(self._hashes[topic], partition))
 
     def state(self) -> Hashable:
-        """Return a value that is equal when the same moves have been made in the same order."""
+        """Return a value that identifies the recorded moves, to detect a repeated state."""
         return tuple((key, tuple(table)) for key, table in sorted(self._between.items()))

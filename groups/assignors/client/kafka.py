@@ -2,8 +2,9 @@
 
 `range` gives each member a run of neighbouring partitions of each topic. Where racks matter
 (KIP-881), a first pass gives members partitions with a replica on their rack, up to each member's
-share; topics with the same members and partition counts get the same numbers, so that they stay
-co-partitioned. The remaining partitions are assigned without regard to racks.
+share. In that pass, topics with the same members and partition counts assign the same partition
+numbers to each member, so that they stay co-partitioned. The remaining partitions are assigned
+without regard to racks.
 
 `roundrobin` deals all partitions, sorted, to the members in turn and skips members that did not
 subscribe to the topic.
@@ -50,7 +51,7 @@ from rebal.groups.wire.consumer_protocol import (
 
 
 def assign_range(problem: Problem) -> Assignment:
-    """Return what `range` assigns, in the order the leader returns it."""
+    """Return the assignment by `range`, with each member's partitions in the leader's order."""
     places = problem.subscribers(by_instance(problem.members), once=True)
     if any(member.rack for member in problem.members):
         racks = Racks(problem)
@@ -74,7 +75,7 @@ def assign_range(problem: Problem) -> Assignment:
 
 
 class _Share:
-    """One topic while it is being shared out: who may still get how much of it."""
+    """One topic while `range` assigns it: its free partitions, and how many each member may get."""
 
     def __init__(self, problem: Problem, topic: int, members: list[int], racks: Racks) -> None:
         self.topic = topic
@@ -89,11 +90,11 @@ class _Share:
         self.racks_matter = matter(mine, self.partition_racks)
 
     def room(self, member: int) -> int:
-        """Return how many more partitions the member may get now."""
+        """Return how many more partitions of this topic the member may get now."""
         return max(0, self.base + (self.more > 0) - len(self.given[member]))
 
     def near(self, member: int, partition: int) -> bool:
-        """Return whether the member has no rack, or the rack of a replica."""
+        """Return whether the member has no rack, or its rack has a replica of the partition."""
         rack, racks = self.of_member[member], self.partition_racks
         return rack is None or (bool(racks) and rack in racks[partition])
 
@@ -105,7 +106,11 @@ class _Share:
             del self.left[partition]
 
     def give_in_turn(self, *, near_only: bool) -> None:
-        """Give each member in turn as many partitions as it has room for."""
+        """Give each member in turn as many free partitions as it has room for.
+
+        With `near_only`, only partitions with a replica on the member's rack, or any if it has no
+        rack.
+        """
         for member in self.members:
             if room := self.room(member):
                 fit = (p for p in self.left if not near_only or self.near(member, p))
@@ -149,10 +154,10 @@ def _give_alike(shares: list[_Share], count: int) -> None:
 
 
 def assign_roundrobin(problem: Problem) -> Assignment:
-    """Return what `roundrobin` assigns, in the order the leader returns it.
+    """Return the assignment by `roundrobin`, with each member's partitions in the leader's order.
 
     Over successive topics with the same n subscribers, each subscriber gets every n-th partition;
-    the topics before decide only which of them is first.
+    earlier topics decide only which subscriber is first.
     """
     order = by_instance(problem.members)
     seat = places(order)
@@ -177,7 +182,11 @@ def assign_roundrobin(problem: Problem) -> Assignment:
 
 
 def assign_sticky(problem: Problem, *, by_user_data: bool = True) -> Assignment:
-    """Return what `sticky` assigns; without `by_user_data`, if each member's lists what it owns.
+    """Return the assignment by `sticky`, with each member's partitions in the leader's order.
+
+    The leader reads the partitions that each member owned from its user data. Without
+    `by_user_data`, they are read from `owned` and `generation`, as if the user data contained
+    these.
 
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
@@ -198,7 +207,13 @@ def assign_sticky(problem: Problem, *, by_user_data: bool = True) -> Assignment:
 
 
 def assign_cooperative(problem: Problem) -> Assignment:
-    """Return what `cooperative-sticky` assigns in this round."""
+    """Return the assignment by `cooperative-sticky` for this rebalance, in the leader's order.
+
+    It leaves out partitions that another member must revoke first.
+
+    Raises:
+        LeaderWouldFail: the leader would throw, or never end.
+    """
 
     def memory(member: SpecMember) -> tuple[list[int], int]:
         generation = member.generation
@@ -219,7 +234,7 @@ def assign_cooperative(problem: Problem) -> Assignment:
 
 
 def _without(codes: list[int], waits: set[int]) -> Iterator[int]:
-    """Yield `codes` without the first occurrence of each that waits."""
+    """Yield `codes` without the first occurrence of each code in `waits`."""
     open_ = set(waits)
     for code in codes:
         if code in open_:
@@ -229,7 +244,11 @@ def _without(codes: list[int], waits: set[int]) -> Iterator[int]:
 
 
 def _changing_hands(problem: Problem, lists: list[list[int]]) -> list[set[int]]:
-    """Return for each member the codes that it gets and another member loses."""
+    """Return for each member the codes that it gains and that another member loses.
+
+    `lists` are the codes assigned to each member; the partitions it owns now are those in
+    `problem`.
+    """
     gains: dict[int, int] = {}
     losses: set[int] = set()
     for member, codes in enumerate(lists):
@@ -247,9 +266,10 @@ EAGER: Final = frozenset({RebalanceProtocol.EAGER})
 
 
 class KafkaAssignor:
-    """A client's own assignor, computed as its leader does.
+    """A client-side assignor that computes the assignment as the group leader does.
 
-    Kafka's four have the results of `org.apache.kafka:kafka-clients:4.1.1`, list order included.
+    The four in `ASSIGNORS` have the results of `org.apache.kafka:kafka-clients:4.1.1`, list order
+    included.
     """
 
     def __init__(
@@ -267,7 +287,7 @@ class KafkaAssignor:
         self._remembered = remembered or lists
 
     def assign(self, spec: Spec) -> Assignment:
-        """Return member id → `(topic, partition)` list; nothing without members.
+        """Return the assignment: member id → `(topic, partition)` list; empty without members.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends on this input.
@@ -275,10 +295,11 @@ class KafkaAssignor:
         return self._lists(Problem(spec)) if spec.members else {}
 
     def assign_remembered(self, spec: Spec) -> Assignment:
-        """Return the result of `assign` if every member sends user data about what it owns now.
+        """Return the assignment if each member's user data describes its `owned` and `generation`.
 
-        It equals `assign` with `subscription_user_data` of each member as its `user_data` (here
-        None), without encoding and decoding the bytes.
+        It equals `assign` with the result of `subscription_user_data(member)` as each member's
+        `user_data`, without encoding and decoding these bytes. Pass members whose `user_data` is
+        None.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends on this input.
@@ -292,13 +313,16 @@ class KafkaAssignor:
         user_data: bytes | None,  # noqa: ARG002 - KIP-429 hands it over, Kafka's own ignore it
         generation: int,
     ) -> SpecMember:
-        """Return the member after it received `assigned`, with what it sends next."""
+        """Return the member after it received `assigned`, with its next JoinGroup's user data."""
         after = replace(member, owned=tuple(assigned), generation=generation)
         return replace(after, user_data=self.subscription_user_data(after))
 
 
 def _remember_partitions(member: SpecMember) -> bytes | None:
-    """Return StickyAssignor's user data: null before the first assignment."""
+    """Return the user data of a `sticky` member: its partitions and generation.
+
+    None before its first assignment.
+    """
     if member.generation is None:
         return None
     previous = tuple(remembered(member))

@@ -1,8 +1,8 @@
 """A `Spec` in compact form: members and topics are numbers, a partition is one number.
 
-The code of partition p of topic t, with T topics, is `p * T + t`. Topics are numbered in the order
-of their names, so that ascending codes go by partition, then topic; and a partition that does not
-exist (any more) has a code like any other.
+The number of a partition is its code: `p * T + t` for partition p of topic t, with T topics. Topics
+are numbered in the order of their names, so that ascending codes go by partition, then topic. A
+partition that does not exist (any more) has a code by the same rule.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ Free = list[tuple[int, list[int]]]
 
 
 def places(order: Sequence[int]) -> list[int]:
-    """Return for each member its place in `order`, a list of all members."""
+    """Return for each member number its index in `order`, which lists all member numbers."""
     found = [0] * len(order)
     for place, member in enumerate(order):
         found[member] = place
@@ -31,10 +31,10 @@ def places(order: Sequence[int]) -> list[int]:
 
 
 class Problem:
-    """The input of all four assignors.
+    """Input of the four client-side assignors, with members, topics and partitions as numbers.
 
     Members are numbered in the iteration order of the leader's map of subscriptions. Topics without
-    subscribers or without partitions do not take part.
+    subscribers or without partitions are left out.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -52,9 +52,10 @@ class Problem:
 
     @cached_property
     def subscribed(self) -> list[list[int]]:
-        """For each member the topics that take part, in its own order, with its repetitions.
+        """Topic numbers of each member's subscription, in its own order, with its repetitions.
 
-        Members that subscribe alike share one list.
+        Members with equal subscriptions share one list object. Topics that are left out of the
+        problem are left out here.
         """
         of = self.topic_of
 
@@ -66,20 +67,20 @@ class Problem:
 
     @cached_property
     def by_name(self) -> list[int]:
-        """Members in the order of their member ids."""
+        """Member numbers in the order of the member ids."""
         keys = [utf16(member.member_id) for member in self.members]
         return sorted(range(len(keys)), key=keys.__getitem__)
 
     @cached_property
     def rank(self) -> list[int]:
-        """For each member its place in `by_name`."""
+        """Index of each member in `by_name`, by member number."""
         return places(self.by_name)
 
     def subscribers(self, order: Sequence[int], *, once: bool) -> list[list[int]]:
-        """Return for each topic its subscribers, in the order of `order`, a list of all members.
+        """Return the subscribers of each topic, in the order of `order`, which lists all members.
 
         A member that lists a topic twice is there twice, unless `once`. Topics with the same
-        subscribers share one list.
+        subscribers share one list object.
         """
         kinds: dict[int, int] = {}
         members: list[list[int]] = []
@@ -100,8 +101,9 @@ class Problem:
         return [known[tuple(some)] for some in kinds_of]
 
     def codes(self, owned: Sequence[TopicPartition]) -> list[int]:
-        """Return the codes of the `owned` partitions in the order given, without topics that do not
-        take part.
+        """Return the codes of the `owned` partitions, in the order given.
+
+        Partitions of topics that are left out of the problem are left out.
         """
         of, step = self.topic_of, len(self.topics)
         try:
@@ -115,15 +117,15 @@ class Problem:
         return range(topic, self.counts[topic] * step, step)
 
     def exists(self, code: int) -> bool:
-        """Return whether the topic has this partition."""
+        """Return whether the partition with this code exists in its topic."""
         partition, topic = divmod(code, len(self.topics))
         return 0 <= partition < self.counts[topic]
 
     def unassigned(self, topics: Sequence[int], kept: Sequence[Sequence[int]]) -> tuple[Free, bool]:
-        """Return the partitions that the leader treats as unassigned, and whether all of `kept`
-        exist.
+        """Return the partitions that the leader takes as free, and whether all of `kept` exist.
 
-        `topics` are all topics in the leader's order. Like the leader, it walks all partitions and
+        The first item is a list of (topic, codes). `topics` are all topics in the leader's order;
+        `kept` are the codes that each member keeps. Like the leader, this walks all partitions and
         the kept ones side by side, both sorted by topic, then by partition. A kept partition that
         does not exist blocks the walk of the kept ones, so that the leader treats all kept
         partitions after it as unassigned.
@@ -151,14 +153,17 @@ class Problem:
         return list(zip(repeat(self.topics[topic]), range(self.counts[topic]), strict=False))
 
     def from_codes(self, lists: Sequence[Iterable[int]]) -> Assignment:
-        """Return the assignment for each member's codes, in the order of the codes."""
+        """Return the assignment, member id → `(topic, partition)` list, for each member's codes.
+
+        The partitions are in the order of the codes.
+        """
         names, step = self.topics, len(self.topics)
         return self.assignment(
             [[(names[code % step], code // step) for code in codes] for codes in lists]
         )
 
     def assignment(self, lists: Sequence[list[TopicPartition]]) -> Assignment:
-        """Return the assignment for each member's list of partitions."""
+        """Return the assignment: member id → its list in `lists`, which are by member number."""
         return {member.member_id: owned for member, owned in zip(self.members, lists, strict=True)}
 
     def failure(
@@ -188,13 +193,13 @@ class Racks:
 
     @property
     def matters(self) -> bool:
-        """True if rack awareness is used for all members and all partitions."""
+        """True if the leader uses rack awareness, judged by all members and all partitions."""
         mine = set(self.of_member) - {None}
         topics = range(len(self._problem.topics) if mine else 0)
         return matter(mine, chain.from_iterable(map(self.of_topic, topics)))
 
     def of_code(self, code: int) -> RackSet:
-        """Return the racks of a partition's replicas; none for one that does not exist."""
+        """Return the racks of a partition's replicas; empty if the partition does not exist."""
         problem = self._problem
         partition, topic = divmod(code, len(problem.topics))
         replicas = problem.spec.replicas.get(problem.topics[topic], ())
@@ -211,7 +216,10 @@ class Racks:
 
 
 def matter(member_racks: set[str | None], partition_racks: Iterable[RackSet]) -> bool:
-    """Return whether rack awareness is used for these members and these partitions."""
+    """Return whether the leader uses rack awareness, given the members' and the partitions' racks.
+
+    It does if a member's rack holds a replica, and not all partitions have replicas on all racks.
+    """
     different = set(partition_racks)
     everywhere = frozenset().union(*different)
     return not member_racks.isdisjoint(everywhere) and different != {everywhere}

@@ -1,11 +1,12 @@
-"""The sticky assignors: the claims that the leader accepts, and the two algorithms.
+"""The sticky assignors: the claims that the leader accepts, and its two algorithms.
 
-The claims of `sticky` members are in their user data, those of `cooperative-sticky` members in
-their subscriptions. Of several claims to one partition the newest generation wins; claims of the
-same generation cancel each other (first step of AbstractStickyAssignor). The leader reads the
-generation of the claim at hand from where the assignor keeps it, but the generation of the rival
-claim always from the rival's subscription. With `sticky` the generation is in the user data, so the
-claim that is read later usually wins.
+A claim is a member's statement that it owns a partition. The claims of `sticky` members are in
+their user data, those of `cooperative-sticky` members in their subscriptions. Of several claims to
+one partition the newest generation wins; claims of the same generation cancel each other (first
+step of AbstractStickyAssignor). The leader reads the generation of the claim that it examines from
+where the assignor keeps it, but the generation of a rival claim always from the rival's
+subscription. With `sticky` the generation is in the user data, so the claim that is read later
+usually wins.
 
 When all members subscribe to the same topics (ConstrainedAssignmentBuilder), each keeps the
 partitions it owns, up to its share. The remaining partitions go in turn to members below the
@@ -13,9 +14,9 @@ smaller share, then one each to members that may have one more. Where racks matt
 only partitions with a replica on their rack, and a first round assigns the remaining partitions to
 members on the racks of their replicas.
 
-Otherwise each member keeps the partitions it owns and still subscribes to; each free partition goes
-to the subscriber with the fewest; then `Balancing` moves partitions while that makes it fairer. If
-the outcome is not fairer than before the moves, they are taken back.
+Otherwise (GeneralAssignmentBuilder) each member keeps the partitions it owns and still subscribes
+to; each free partition goes to the subscriber with the fewest; then `Balancing` moves partitions
+while that makes it fairer. If the outcome is not fairer than before the moves, they are undone.
 """
 
 import heapq
@@ -38,7 +39,10 @@ _INT32: Final = struct.Struct(">i")
 
 
 def remembered(member: SpecMember) -> Iterator[TopicPartition]:
-    """Return the partitions in the user data of a `sticky` member, the topics in hash order."""
+    """Return a member's `owned` partitions in the order in which its `sticky` user data lists them.
+
+    The topics are in the iteration order of a Java HashMap.
+    """
     by_topic: dict[str, list[TopicPartition]] = {}
     for pair in member.owned:
         by_topic.setdefault(pair[0], []).append(pair)
@@ -50,10 +54,9 @@ _hash_order: Final = lru_cache(maxsize=64)(hash_order)
 
 
 class Memories:
-    """Reader of user data for one problem: the codes in the order sent, and the generation (-1:
-    none).
+    """Reader of `sticky` user data that gives partitions as codes of one `Problem`.
 
-    Topics that do not take part are left out.
+    Topics that are left out of the problem are left out here.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -63,7 +66,10 @@ class Memories:
         self._entries: dict[int, struct.Struct] = {}
 
     def read(self, data: bytes | None) -> tuple[list[int], int]:
-        """Return the codes and the generation in one member's user data."""
+        """Return the codes in one member's user data, in the order sent, and the generation.
+
+        The generation is -1 if there is none.
+        """
         if data and self._plain:
             with suppress(struct.error):
                 if (found := self._usual(data)) is not None:
@@ -112,11 +118,11 @@ Memory = Callable[[SpecMember], tuple[list[int], int]]
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Partitions that each member may keep, by member number.
+    """Accepted claims: the partitions that each member may keep, by member number.
 
     `disputed` are the partitions that two members claimed with the same generation. `previous` maps
-    each partition that was also claimed with an older generation to the member with the newest of
-    the older claims.
+    each partition that was claimed with an older generation than the newest of the group to the
+    member with the newest of these older claims.
     """
 
     owned: Sequence[Sequence[int]]
@@ -125,7 +131,10 @@ class Claims:
 
 
 def settle(problem: Problem, memory: Memory) -> Claims:
-    """Return the accepted claims; `memory` gives a member's codes and generation (-1: none)."""
+    """Return the claims that the leader accepts, from the claims of all members.
+
+    `memory` gives a member's claimed codes and their generation (-1: none).
+    """
     remembered = [memory(member) for member in problem.members]
     claimed = [codes for codes, _ in remembered]
     generations = [generation for _, generation in remembered]
@@ -135,8 +144,8 @@ def settle(problem: Problem, memory: Memory) -> Claims:
 def all_alike(problem: Problem) -> bool:
     """Return whether the leader sees all members as subscribed to the same topics.
 
-    The leader compares with the first member that subscribes to a topic; members without topics
-    before it count as alike. A topic that a subscription names twice counts twice there.
+    It compares each member with the first member that subscribes to a topic; members without topics
+    before that one count as alike. A topic that a subscription names twice counts twice there.
     """
     topics: tuple[str, ...] = ()
     common: set[str] = set()
@@ -200,7 +209,7 @@ def _previous(claimed: list[list[int]], generations: list[int]) -> dict[int, int
 
 @dataclass(slots=True)
 class Filling:
-    """The assignment while it grows, in members' numbers and partitions' codes.
+    """The growing assignment of the constrained algorithm, as partition codes by member number.
 
     `low` and `high` are the smaller and the larger share. `extra` is the number of members that may
     have the larger one, `at_high` the number that has it. `needy` members have fewer than `low`;
@@ -218,8 +227,13 @@ class Filling:
 
 
 def assign_constrained(problem: Problem, claims: Claims) -> tuple[list[list[int]], list[set[int]]]:
-    """Return each member's codes in the leader's order, and the codes that another member must
-    revoke first.
+    """Assign with the constrained algorithm, for members that subscribe to the same topics.
+
+    Returns two lists by member number: the codes that the member gets, in the leader's order, and
+    those of them that another member must revoke first.
+
+    Raises:
+        LeaderWouldFail: the leader would throw.
     """
     low, extra = divmod(problem.total, len(problem.members))
     filling = Filling(
@@ -282,9 +296,9 @@ def _keep_shares(claims: Claims, filling: Filling, near: Racks | None) -> None:
 
 
 def _fill_needy(filling: Filling, rest: list[int]) -> int:
-    """Deal `rest` to the needy until none is, and return how many of `rest` were dealt.
+    """Deal `rest` in turn to the needy members until none is needy; return the number dealt.
 
-    As long as nobody drops out, each of n members gets every n-th partition: one slice.
+    While no member drops out, each of n members gets every n-th partition: one slice.
     """
     done = 0
     while filling.needy and done < len(rest):
@@ -305,9 +319,10 @@ def _fill_needy(filling: Filling, rest: list[int]) -> int:
 
 
 def _fill_near(filling: Filling, near: Racks, rest: list[int]) -> list[int]:
-    """Give partitions to members on their replicas' racks, and return those that found none.
+    """Give partitions to members on a replica's rack, and return the partitions left without one.
 
-    The needy are asked in a circle, on from the one that got the partition before.
+    The needy members are asked in turn, beginning after the one that got the previous partition.
+    Then the waiting members are asked.
     """
     circle, turn = filling.needy, 0
     left: list[int] = []
@@ -350,7 +365,9 @@ def _transferred(claims: Claims, filling: Filling, kept: list[int]) -> list[set[
 
 
 def assign_general(problem: Problem, claims: Claims) -> list[list[int]]:
-    """Return each member's codes, in the order of the leader's list.
+    """Assign with the general algorithm, for members that subscribe to different topics.
+
+    Returns each member's codes, in the leader's order.
 
     Raises:
         LeaderWouldFail: the leader would throw, or never end.
@@ -398,10 +415,10 @@ def _hand_out(
     *,
     racks: Racks | None,
 ) -> None:
-    """Give each free partition to the subscriber with the fewest, the first by member id.
+    """Assign each free partition to the topic's subscriber with the fewest partitions.
 
-    Where racks matter, a first round gives partitions to members without a rack or on the rack of a
-    replica. While one topic is assigned, no other count changes.
+    Of several, it is the first by member id. Where racks matter, a first round assigns partitions
+    to members without a rack or on the rack of a replica. `lists` and `owner` change in place.
     """
     rank = problem.rank
     everywhere: list[str | None] = [None] * len(lists)
@@ -430,7 +447,10 @@ def _hand_out(
 
 
 def _unfairness(lists: list[list[int]], members: list[int]) -> int:
-    """Return the sum of all differences between two members' counts, as a Java int."""
+    """Return the sum of the differences in partition counts of all pairs of members, as a Java int.
+
+    Like a Java int, it overflows.
+    """
     sizes = sorted(len(lists[member]) for member in members)
     total = sum((2 * i - len(sizes) + 1) * size for i, size in enumerate(sizes))
     return (total + 0x80000000) % 0x100000000 - 0x80000000

@@ -1,6 +1,7 @@
-"""KIP-848's server-side assignors: what the group coordinator of Kafka 4.x computes itself.
+"""KIP-848's server-side assignors, which run in the group coordinator of Kafka 4.x.
 
-Start at `server_assignor`. Members are `SpecMember`s whose `owned` is their target assignment.
+Start at `server_assignor`. Each input member is a `SpecMember` whose `owned` is its target
+assignment.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ SERVER_NAMES: Final = ("uniform", "range")
 
 
 def server_assignor(name: str, topic_ids: Mapping[str, str] | None = None) -> ServerAssignor:
-    """Return the server-side assignor of that name, one of `SERVER_NAMES`.
+    """Return the server-side assignor called `name`, one of `SERVER_NAMES`.
 
-    `topic_ids` are the topics' ids as Kafka prints them (22 characters of base64). The coordinator
+    `topic_ids` are topic name → id as Kafka prints it (22 characters of base64). The coordinator
     walks topics in an order that follows from their ids; topics without an id come last, in the
     order of their names.
     """

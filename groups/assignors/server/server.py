@@ -28,10 +28,11 @@ Slots = Sequence[Sequence[int]]
 
 
 class Targets(NamedTuple):
-    """The codes of each member, and the topics and members whose unknown order could change them.
+    """Result of a server-side assignor: `lists` are the partition codes of each member.
 
-    Such topics or members share a place in one of the coordinator's tables. The history of the
-    table decides which comes first, and no response of the broker shows it.
+    `topics` and `members` are those whose order in one of the coordinator's tables is unknown and
+    could change the result: they share a slot there. The history of the table decides which of them
+    comes first, and no response of the broker shows it.
     """
 
     lists: list[list[int]]
@@ -40,7 +41,10 @@ class Targets(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """Names of topics and member ids whose order is unknown and could change the result."""
+    """Topic names and member ids whose order in the coordinator's tables is unknown.
+
+    Their order could change the target assignment.
+    """
 
     topics: frozenset[str] = frozenset()
     members: frozenset[str] = frozenset()
@@ -65,15 +69,18 @@ class ServerAssignor:
         self._topic_ids = topic_ids
 
     def subscription_user_data(self, member: SpecMember) -> bytes | None:  # noqa: ARG002
-        """Return None: members of a KIP-848 group send none."""
+        """Return None: members of a KIP-848 group send no user data."""
         return None
 
     def assign(self, spec: Spec) -> Assignment:
-        """Return member id → its target, sorted by topic, then partition (a target is a set)."""
+        """Return the target assignment: member id → `(topic, partition)` list, sorted.
+
+        The order has no meaning, because a target is a set of partitions.
+        """
         return self.assign_and_tell(spec)[0]
 
     def assign_and_tell(self, spec: Spec) -> tuple[Assignment, Undecided]:
-        """Return the result of `assign`, and the unknown table orders that could change it."""
+        """Return the target assignment, and the topics and members whose order could change it."""
         if not spec.members:
             return {}, Undecided()
         problem = ServerProblem(spec, self._topic_ids)
@@ -94,15 +101,16 @@ class ServerAssignor:
         user_data: bytes | None,  # noqa: ARG002 - there is none
         generation: int,
     ) -> SpecMember:
-        """Return the member at its target; `generation` is the member epoch."""
+        """Return the member with the target `assigned`; `generation` is its member epoch."""
         return replace(member, owned=tuple(assigned), generation=generation, user_data=None)
 
 
 class ServerProblem:
-    """Members and topics as numbers, both in the iteration order of the coordinator's tables.
+    """Input of a server-side assignor, with members, topics and partitions as numbers.
 
-    Topics that do not exist are left out. A partition's code is one number; codes go by the names
-    of the topics, then by partition, and a topic's begin with its entry in `starts`.
+    Members and topics are numbered in the iteration order of the coordinator's tables. Topics that
+    do not exist are left out. The number of a partition is its code: codes go by the names of the
+    topics, then by partition, and the codes of topic t begin at `starts[t]`.
     """
 
     def __init__(self, spec: Spec, topic_ids: Mapping[str, str]) -> None:
@@ -136,7 +144,7 @@ class ServerProblem:
 
     @cached_property
     def subscribed(self) -> list[list[int]]:
-        """For each member its topics; members that subscribe alike share one list."""
+        """Topic numbers of each member's subscription; equal subscriptions share one list."""
         lists = {
             topics: [self.number[name] for name in dict.fromkeys(topics) if name in self.number]
             for topics in {member.topics for member in self.members}
@@ -145,13 +153,13 @@ class ServerProblem:
 
     @cached_property
     def shared_places(self) -> list[list[int]]:
-        """Members that share a place in the coordinator's table, in the order of that place."""
+        """Lists of members that share a slot in the coordinator's table, in the slots' order."""
         sizes = [len(slot) for slot in table_of(m.member_id for m in self.members).slots()]
         ends = zip(sizes, accumulate(sizes), strict=True)
         return [list(range(end - size, end)) for size, end in ends if size > 1]
 
     def reordered(self, order: Sequence[int]) -> ServerProblem:
-        """Return the same problem with the members in another order."""
+        """Return the same problem with the members in the order `order` (their numbers)."""
         other = copy(self)
         other.members = [self.members[member] for member in order]
         for name in ("subscribed", "shared_places"):
@@ -160,7 +168,7 @@ class ServerProblem:
 
     @cached_property
     def pairs(self) -> list[TopicPartition]:
-        """`(topic, partition)` of each code."""
+        """`(topic, partition)` of each code, by code."""
         numbers = list(range(max(self.counts, default=0)))
         made: list[TopicPartition] = []
         for name, codes in self._codes.items():
@@ -168,8 +176,9 @@ class ServerProblem:
         return made
 
     def target(self, member: int) -> list[int]:
-        """Return the codes that the member owns now, without topics to which no member
-        subscribes.
+        """Return the codes of the member's current target assignment.
+
+        Topics that no member subscribes to, and partitions that do not exist, are left out.
         """
         owned, of = self.members[member].owned, self._codes
         try:
@@ -187,8 +196,9 @@ class ServerProblem:
         return {topic: sorted(partitions) for topic, partitions in made.items()}
 
     def table(self, topics: Iterable[int]) -> Slots:
-        """Return the iteration order of a member's target to which `topics` were added in this
-        order.
+        """Return `topics` in the iteration order of a member's target map, grouped by its slots.
+
+        The given order is that in which the topics were added to the map.
         """
         if (key := tuple(topics)) not in self._tables:
             slots = self._slots([self.topics[topic] for topic in key], HashTable())
@@ -196,22 +206,26 @@ class ServerProblem:
         return self._tables[key]
 
     def by_topic_id(self, topic: int) -> tuple[int, int, int, str]:
-        """Return a sort key for a topic: its id as two signed halves; topics without an id come
-        last.
+        """Return a sort key by topic id; topics without an id come last.
+
+        Java compares an id as two signed 64-bit halves.
         """
         name = self.topics[topic]
         bits = self._bits[name]
         return (1, 0, 0, name) if bits is None else (0, *bits, name)
 
     def set_order(self, partitions: list[int]) -> list[int]:
-        """Return `partitions` in the iteration order of the set that stores a target."""
+        """Return one topic's `partitions` in the iteration order of a target's hash set."""
         table: HashTable[int] = HashTable(table_size(len(partitions)))
         for partition in partitions:
             table.add(partition, partition, partition)
         return list(table)
 
     def _slots(self, names: Iterable[str], table: HashTable[str]) -> list[list[str]]:
-        """Return names by place in `table`; topics without an id are last, each on its own."""
+        """Return topic names grouped by their slot in `table`.
+
+        Topics without an id are last, sorted by name, each in a group of its own.
+        """
         rest = []
         for name in names:
             if (bits := self._bits[name]) is None:
@@ -233,10 +247,10 @@ def _bits(topic_id: str | None) -> tuple[int, int] | None:
 
 
 def assign_range(problem: ServerProblem) -> Targets:
-    """Return each member's target of `range`.
+    """Return the target assignment by the server-side `range`.
 
-    The arithmetic is that of the client-side `range` without racks, so a group that changes from
-    one to the other keeps its assignment.
+    It is computed as the client-side `range` without racks, so a group that changes from one to the
+    other keeps its assignment.
     """
     takers: list[list[int]] = [[] for _ in problem.topics]
     for member in by_instance(problem.members):

@@ -1,11 +1,12 @@
 """The server-side assignor `uniform`: it equalises partition counts and avoids needless moves.
 
-If all members subscribe to the same topics, each member keeps what fits its quota, and the rest
-fills up the others in member order (UniformHomogeneousAssignmentBuilder). Otherwise topics are
-dealt and then levelled (UniformHeterogeneousAssignmentBuilder): topics with the most partitions per
-subscriber come first; partitions without an owner go to the subscribers with the fewest; then, up
-to sixteen times topic by topic, the fullest subscribers give partitions to the emptiest. A topic is
-level when its subscribers' counts differ by one at most.
+If all members subscribe to the same topics, each member keeps its partitions up to its quota, and
+the remaining partitions go to members below their quota, in member order
+(UniformHomogeneousAssignmentBuilder). Otherwise topics are dealt and then levelled
+(UniformHeterogeneousAssignmentBuilder): topics with the most partitions per subscriber come first;
+partitions without an owner go to the subscribers with the fewest; then, up to sixteen times topic
+by topic, the fullest subscribers give partitions to the emptiest. A topic is level when its
+subscribers' counts differ by one at most.
 """
 
 from bisect import bisect_right
@@ -22,7 +23,7 @@ _TRIED: Final = 5
 
 
 def assign_uniform(problem: ServerProblem) -> Targets:
-    """Return each member's target."""
+    """Return the target assignment by the server-side `uniform`."""
     if problem.uniform:
         return _Quotas(problem).targets()
     made = _Deal(problem).targets()
@@ -30,11 +31,13 @@ def assign_uniform(problem: ServerProblem) -> Targets:
 
 
 class _Quotas:
-    """Members in the order of the table, each up to its share, or one more while some are over.
+    """Computation of `uniform` where all members subscribe to the same topics.
 
-    One more goes to a member that owns it already, or when all that come after need it too.
-    `_queue` is what is left for those with room; `_blocks` are the parts of it whose topics share a
-    place in a table: from, to, and the topics.
+    Members are visited in the order of the coordinator's table. Each gets its equal share. The
+    remainder goes, one partition each, to members that already own more than their share, and to
+    the last members when only as many are left as the remainder. `_queue` is the list of codes for
+    members with room; `_blocks` are its parts whose topics share a slot of a table: begin, end and
+    the topics.
     """
 
     def __init__(self, problem: ServerProblem) -> None:
@@ -69,7 +72,7 @@ class _Quotas:
         return Targets(lists, frozenset(self._topics), frozenset(self._members))
 
     def _add_free(self, owned: list[list[int]]) -> None:
-        """Queue the partitions without an owner, topic by topic."""
+        """Append the partitions without an owner to the queue, topic by topic."""
         free = bytearray(b"\1") * self._problem.total
         for codes in owned:
             deque(map(free.__setitem__, codes, repeat(0)), maxlen=0)
@@ -82,7 +85,10 @@ class _Quotas:
         self._add(self._problem.slots, parts)
 
     def _kept(self, codes: list[int], quota: int) -> list[int]:
-        """Return the codes that the member keeps: whole topics, in the order of its table."""
+        """Return the `quota` codes that the member keeps, and append the others to the queue.
+
+        The member keeps topics in the iteration order of its target map; one of them may be cut.
+        """
         problem = self._problem
         by_topic = problem.by_topic(codes)
         kept: list[int] = []
@@ -112,11 +118,12 @@ class _Quotas:
                 self._blocks.append((begin, len(self._queue), some))
 
     def _look_at_members(self, sizes: list[int], rooms: list[int], ends: list[int]) -> None:
-        """Note members at one place of the coordinator's table where their order matters.
+        """Note the members that share a slot of the coordinator's table, if their order matters.
 
-        It matters where several members get partitions, where it decides which of them gets one
-        more, and where the partitions revoked from several are shared among others; `ends` is how
-        far the queue went after each member.
+        It matters if several of them get partitions, if it decides which of them gets one more, or
+        if the partitions revoked from several are shared among others. `rooms` are the partitions
+        that members still get (negative: that they lose); `ends` is the length of the queue after
+        each member.
         """
         share, over = divmod(self._problem.total, len(sizes))
         borders = _borders(rooms)
@@ -137,7 +144,10 @@ class _Quotas:
 
 
 def _one_more(sizes: Sequence[int], share: int, over: int, left: int) -> list[bool]:
-    """Return which of these members get one more than `share`; `left` counts those to come."""
+    """Return for each member whether it gets one partition more than `share`.
+
+    `over` is the remainder to give out, `left` the number of members from the first of these on.
+    """
     made = []
     for place, size in enumerate(sizes):
         made.append(over > 0 and (size > share or left - place <= over))
@@ -146,7 +156,10 @@ def _one_more(sizes: Sequence[int], share: int, over: int, left: int) -> list[bo
 
 
 def _order_decides(sizes: Sequence[int], share: int, over: int, left: int) -> bool:
-    """Return whether another order of these members gives one more to another of them."""
+    """Return whether another order of these members changes which of them gets one more.
+
+    The arguments are as in `_one_more`. More than five members are taken to change it.
+    """
     if len(sizes) > _TRIED:
         return True
     found = _one_more(sizes, share, over, left)
@@ -158,12 +171,18 @@ def _order_decides(sizes: Sequence[int], share: int, over: int, left: int) -> bo
 
 
 def _borders(rooms: Iterable[int]) -> list[int]:
-    """Return where in the queue the share of each member with room ends."""
+    """Return, for each member, the queue position at which its partitions end.
+
+    `rooms` are the partitions that each member still gets; a negative number counts as 0.
+    """
     return list(accumulate(max(0, room) for room in rooms))
 
 
 def _is_parted(borders: list[int], begin: int, end: int) -> bool:
-    """Return whether several members get a part of the queue from `begin` to `end`."""
+    """Return whether several members get partitions of the queue from `begin` to `end`.
+
+    `borders` is the result of `_borders`.
+    """
     place = bisect_right(borders, begin)
     return place < len(borders) and borders[place] < end
 
@@ -173,10 +192,9 @@ _ORDERS_TRIED: Final = 32
 
 
 def _undecided(problem: ServerProblem, lists: list[list[int]]) -> Iterator[int]:
-    """Yield members at one place of the coordinator's table where their order matters.
+    """Yield the members that share a slot of the coordinator's table, if their order matters.
 
-    Each such place is tried with its members in every order; where that is too many, their order
-    is taken to matter.
+    All orders are tried, up to a limit; above it, their order is taken to matter.
     """
     slots = problem.shared_places
     if sum(factorial(len(slot)) for slot in slots) > _ORDERS_TRIED:
@@ -241,7 +259,7 @@ class _Deal:
                 self._sizes[member] += 1
 
     def _level_all(self, topics: list[int]) -> None:
-        """Level topic after topic until a whole round has moved nothing."""
+        """Level topic after topic until a full round moves nothing, for 16 rounds at most."""
         quiet_since: int | None = None
         for _ in range(_MOST_PASSES):
             for topic in topics:
@@ -273,9 +291,10 @@ class _Deal:
 
 
 class _Takers:
-    """The emptiest members in turn: all of the lowest level, then those of the next with them.
+    """Members that get partitions in turn: always one of those with the fewest.
 
-    `order` is by size; `level` is the size of those in turn before they get one more.
+    When all members of the lowest count have had a turn, those of the next count join them. `order`
+    is sorted by count; `level` is the count of the members in turn before they get one more.
     """
 
     def __init__(self, order: list[int], sizes: list[int]) -> None:
@@ -298,10 +317,11 @@ class _Takers:
 
 
 class _Givers:
-    """The fullest members in turn, from the last of the level to the first; mirrors `_Takers`.
+    """Members that give partitions in turn: always one of those with the most; mirrors `_Takers`.
 
-    A member that has nothing (more) of the topic changes places with the last of the level and is
-    out; that changes the turns of the others, and so is part of the result.
+    A turn goes from the last member of the level to the first. A member without (more) partitions
+    of the topic changes places with the last member of the level and is out. That changes the turns
+    of the other members, and so the result.
     """
 
     def __init__(self, order: list[int], sizes: list[int]) -> None:
