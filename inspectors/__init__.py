@@ -1,1 +1,1 @@
-"""Readers: each returns a GroupSnapshot or observations for rebal.groups.evidence; none writes."""
+"""Readers of brokers, logs and files: they return snapshots and observations, decide nothing."""

@@ -1,13 +1,14 @@
-"""Times: this machine's clock (`now`), and the sentence on how far it is ahead of the brokers'
-(`note`); microseconds since 1970 as a datetime (`moment`) and back (`micros`).
+"""Time: this machine's clock, its difference from the brokers' clock, microseconds since 1970.
 
-Logs, records and leaves have the brokers' times. A look is ordered among them, and among the looks
-of other machines, only if its time is the brokers' too.
+Logs, records and leaves carry the brokers' times, but a description of a group is dated by this
+machine's clock. To order descriptions among those events, and among descriptions by other machines,
+the difference of the clocks (`ahead_of`) must be known.
 
-No request asks a broker for its time. DescribeQuorum v1 (KIP-836, brokers since 3.3 in KRaft mode)
-returns the active controller's present time for the controller itself: measured on 3.9.1 and 4.1.1
-within a request's own time (inspectors/kafka/session.py asks). It needs DESCRIBE on the cluster.
-Controllers and brokers are taken to have one clock.
+No Kafka request asks a broker for its time. DescribeQuorum v1 (KIP-836, brokers since 3.3 in KRaft
+mode) comes close: for the active controller itself it returns the controller's present time.
+Measured on 3.9.1 and 4.1.1, it differs by less than the duration of the request. `kafka/session.py`
+sends it. It needs DESCRIBE on the cluster. Controllers and brokers are assumed to have equal
+clocks.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -24,7 +25,7 @@ def now() -> datetime:
 
 
 def moment(micros: int | None) -> datetime | None:
-    """Return microseconds since 1970 as a UTC datetime."""
+    """Return microseconds since 1970 as a UTC datetime; None for None."""
     return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 
 
@@ -34,7 +35,11 @@ def micros(at: datetime) -> int:
 
 
 def note(ahead: timedelta, *, at_least: bool = False) -> str:
-    """Return the sentence that says how far this machine's clock is ahead (negative: behind)."""
+    """Return a sentence for the operator: this machine's clock is `ahead` of the brokers' clock.
+
+    A negative `ahead` means behind. `at_least` means that the difference is only a lower bound, and
+    that the times of snapshots were not corrected by it; the sentence says so.
+    """
     seconds = round(abs(ahead).total_seconds())
     span = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
     least, whose = ("at least ", "its own") if at_least else ("", "the brokers'")
@@ -45,9 +50,11 @@ def note(ahead: timedelta, *, at_least: bool = False) -> str:
 
 
 def ahead_of(theirs: datetime, asked: datetime, answered: datetime) -> timedelta:
-    """Return how far this machine's clock is ahead of a time that was read between two others.
+    """Return how far this machine's clock is ahead of the clock that showed `theirs`.
 
-    It is 0 where it is not material, or smaller than the time that the answer took.
+    This machine's clock showed `asked` before `theirs` was read, and `answered` after it. A
+    negative result means behind. The result is 0 if the difference is at most 2 seconds
+    (`MATERIAL`), or at most the time from `asked` to `answered`.
     """
     ahead = asked + (answered - asked) / 2 - theirs
     return ahead if abs(ahead) > max(MATERIAL, answered - asked) else timedelta()

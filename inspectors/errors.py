@@ -1,4 +1,4 @@
-"""The errors of reading a cluster: Kafka's error codes by name, and the exceptions for them."""
+"""Kafka's error codes with their names, and the exceptions raised while reading a cluster."""
 
 import sys
 from typing import Final, Literal, TypeVar
@@ -77,11 +77,15 @@ def error_code(name: str) -> int:
 
 
 class SettingError(RebalError):
-    """A connection setting with a wrong value, an unknown name or no support; names the key."""
+    """Error for connection settings that are unknown, unsupported, missing or wrong."""
 
 
 class ConnectError(RebalError):
-    """A cluster that cannot be read at all; `kind` tells the causes apart, `reason` says it."""
+    """Error for a cluster that cannot be read at all.
+
+    `kind` is the cause: unreachable, timeout, authentication, tls, protocol or token. `reason` is
+    the message.
+    """
 
     def __init__(self, message: str, kind: ConnectKind) -> None:
         super().__init__(message)
@@ -90,8 +94,10 @@ class ConnectError(RebalError):
 
 
 class TlsError(OSError):
-    """A TLS handshake that failed: OpenSSL's reason, and what it does not trust in the broker's
-    certificate.
+    """Error for a failed TLS handshake.
+
+    `reason` is OpenSSL's reason. `untrusted` is OpenSSL's reason for not trusting the broker's
+    certificate, if that is the cause.
     """
 
     def __init__(self, reason: str, untrusted: str | None) -> None:
@@ -101,11 +107,11 @@ class TlsError(OSError):
 
 
 class RequestError(RebalError):
-    """One request that a broker answered with an error or did not answer in time.
+    """Error for one request that a broker answered with an error or did not answer in time.
 
-    `name` is Kafka's error name (`GROUP_AUTHORIZATION_FAILED`). Where no answer came, it is
-    `TIMED_OUT`, `DISCONNECTED`, `UNREACHABLE` or `UNSUPPORTED_VERSION`. `reason` is a clause for
-    other sentences to embed; the message is that clause with a full stop.
+    `name` is Kafka's error name (`GROUP_AUTHORIZATION_FAILED`). If no answer came, it is
+    `TIMED_OUT`, `DISCONNECTED`, `UNREACHABLE` or `UNSUPPORTED_VERSION`. `reason` is a clause to
+    embed in other sentences; the message is that clause with a full stop.
     """
 
     def __init__(self, name: str, reason: str, *commands: Command) -> None:
@@ -115,11 +121,11 @@ class RequestError(RebalError):
 
 
 def unless_error(answer: _T | RequestError) -> _T:
-    """Return one of several answers, or raise the error that it is."""
+    """Return `answer`, or raise it if it is a RequestError."""
     if isinstance(answer, RequestError):
         raise answer
     return answer
 
 
 class SelectionError(RebalError):
-    """A choice of groups that matches none, or a pattern that is no regular expression."""
+    """Error for a choice of groups: no group matches, or the pattern is no regular expression."""

@@ -1,8 +1,8 @@
-"""Files that the operator names: `opened` opens each of them, `read_text` reads one as text, and
-`TextInput` the lines of a log, plain or gz.
+"""Files that the operator names: `opened`, `read_text`, and `TextInput` for the lines of a log.
 
-All that can be wrong with a file is an OSError, whose `strerror` is a clause for a sentence.
-Nothing waits for a pipe without a writer, and no file is read into memory that is no text.
+`opened` and `read_text` raise only OSError, whose `strerror` is a clause for a sentence;
+`TextInput` raises DocumentError and also reads gz. Nothing waits long for a named pipe without a
+writer. A file of a known other format is rejected at its first bytes.
 """
 
 import glob
@@ -43,15 +43,15 @@ _NO_DOCUMENT: Final = {
 
 
 def expanded(text: str) -> Path:
-    """Return the path with `~` expanded, or as it is where no home is known."""
+    """Return `text` as a path with `~` expanded; unchanged if no home directory is known."""
     return Path(os.path.expanduser(text))
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Open a file to read; a named pipe has some seconds for its first data.
+    """Open a file for reading; wait at most 3 s for the first data of a named pipe.
 
     Raises:
-        OSError: it cannot be opened, or nobody writes to the pipe.
+        OSError: the file cannot be opened, or nothing is written to the pipe in time.
     """
     try:
         return open(path, "rb", buffering=_BUFFER, opener=_handle)
@@ -60,17 +60,21 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def read_text(path: Path, most: int = MOST) -> str:
-    """Return the text of `path`.
+    """Return the text of the UTF-8 file `path`.
 
     Raises:
-        OSError: it cannot be read, is no UTF-8 text or has more than `most` bytes.
+        OSError: the file cannot be read, is no UTF-8 text or has more than `most` bytes.
     """
     with opened(path) as file:
         return text_of(file, most)
 
 
 def text_of(file: IO[bytes], most: int = MOST) -> str:
-    """Return the text of an open file, from its current place on; errors as in `read_text`."""
+    """Return the UTF-8 text of an open file from its current position on.
+
+    Raises:
+        OSError: the file cannot be read, is no UTF-8 text or has more than `most` bytes.
+    """
     data = bytearray()
     while part := file.read(_PART):
         data += part
@@ -85,7 +89,11 @@ def text_of(file: IO[bytes], most: int = MOST) -> str:
 
 
 def unread_form(start: bytes | bytearray, forms: Mapping[bytes, str] = _OTHERS) -> str:
-    """Return what the first bytes of a log say against it; empty for text, and for gz."""
+    """Return the reason to reject a file that begins with `start`; empty if there is none.
+
+    `forms` maps the first bytes of formats that are not read to reasons, such as `is UTF-16 text;
+    save it as UTF-8`. By default these are UTF-16, bz2, xz and zst.
+    """
     return next((what for magic, what in forms.items() if start.startswith(magic)), "")
 
 
@@ -118,9 +126,10 @@ _CLAUSES: Final[dict[type[Exception], str]] = {
 
 
 class TextInput:
-    """One source of text; `name` is for messages, `lines()` can be called once.
+    """One source of text: a file, standard input or an open stream; plain or gz.
 
-    A gz stream that ends too early yields the lines it still contains and sets `cut_off`.
+    `name` is for messages. `lines()` or `read()` can be called once. If gz data ends too early, the
+    lines that it still contains are read, and `cut_off` becomes True.
     """
 
     def __init__(self, source: TextSource, name: str = "") -> None:
@@ -134,10 +143,10 @@ class TextInput:
             self.name = str(getattr(source, "name", "") or "stream")
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines with their line ends; one longer than `LONGEST_LINE` is split.
+        """Yield the lines, each with its line end; a line longer than 16 MiB is split.
 
         Raises:
-            DocumentError: the source is missing, unreadable, a directory, or damaged gz.
+            DocumentError: the source is missing, unreadable, a directory, damaged gz, or no text.
         """
         for line in self._parts("readline", LONGEST_LINE):
             # The hole ends within a block, which the file system fills up.
@@ -169,10 +178,11 @@ class TextInput:
             raise cannot_read(self.name, error) from None
 
     def read(self, limit: int) -> bytes:
-        """Return all bytes of the source, unpacked.
+        """Return all bytes of the source, unpacked if it is gz.
 
         Raises:
-            DocumentError: as `lines`; or there are more than `limit` bytes.
+            DocumentError: the source is missing, unreadable, a directory or damaged gz, or has more
+                than `limit` bytes.
         """
         data = bytearray()
         for part in self._parts("read", _PART):
@@ -201,7 +211,11 @@ class TextInput:
 
 
 def _skip_hole(stream: IO[bytes]) -> None:
-    """Skip the hole with which a log begins that was truncated while written (copytruncate)."""
+    """Move `stream` to its first data, past a hole (bytes never written) at the file's start.
+
+    A log begins with a hole if it was truncated while its program went on writing (logrotate's
+    copytruncate).
+    """
     try:
         stream.seek(os.lseek(stream.fileno(), 0, os.SEEK_DATA))
     except OSError as error:
@@ -210,9 +224,10 @@ def _skip_hole(stream: IO[bytes]) -> None:
 
 
 def files_in(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return `paths` with each directory replaced by its files, sorted, without hidden ones.
+    """Return `paths` with each directory replaced by the files below it, sorted, none hidden.
 
-    A pattern such as `pods/*.log`, which the shell did not expand, is replaced by what it matches.
+    A pattern that the shell did not expand, such as `pods/*.log`, is replaced by the matching
+    paths.
 
     Raises:
         DocumentError: a path is missing, a pattern matches nothing, or a directory cannot be listed
@@ -249,7 +264,7 @@ def _expanded(paths: Sequence[Path]) -> Iterator[Path]:
 
 
 def cannot_read(name: str, error: Exception) -> DocumentError:
-    """Return the error for a path that cannot be read."""
+    """Return the DocumentError that says why the path `name` cannot be read."""
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or "unreadable"
     clause = _CLAUSES.get(type(error), f"cannot be read ({reason}); check the path")
     return DocumentError(f"{name}: {clause}.")

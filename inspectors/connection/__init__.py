@@ -1,1 +1,1 @@
-"""One description of how to reach a cluster, for both Kafka clients."""
+"""Connection settings of a cluster, in one form for librdkafka and for kafka-python."""

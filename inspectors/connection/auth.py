@@ -54,10 +54,10 @@ NO_UNSIGNED: Final = "unsigned tokens are for tests only: give a token endpoint 
 
 
 class Secretive(msgspec.Struct, frozen=True):
-    """A record that holds secrets, which its `__repr__` leaves out."""
+    """Base of records that hold secrets; each subclass leaves the secrets out of its `__repr__`."""
 
     def __rich_repr__(self) -> Any:
-        """Yield the repr, so that rich prints no more than it does."""
+        """Yield `repr(self)`, so that the library rich prints no secret either."""
         yield repr(self)
 
 
@@ -84,10 +84,10 @@ class OAuth(Secretive, frozen=True, kw_only=True):
 
 
 def oauth_of(settings: Mapping[str, str]) -> OAuth:
-    """Return the token source that the settings describe.
+    """Return the source of OAUTHBEARER tokens that the settings describe: a file or an endpoint.
 
     Raises:
-        SettingError: no token source, or one that cannot be used.
+        SettingError: the settings name no source of tokens, or it cannot be used.
     """
     if settings.get(_METHOD, "oidc").strip().lower() != "oidc":
         raise SettingError(f"{_METHOD}: {NO_UNSIGNED}.")
@@ -124,7 +124,7 @@ def oauth_of(settings: Mapping[str, str]) -> OAuth:
 
 
 def of_jaas(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options of `OAuthBearerLoginModule` as settings.
+    """Return the options of `OAuthBearerLoginModule` (sasl.jaas.config) as settings.
 
     Raises:
         SettingError: the options ask for unsigned tokens.
@@ -142,10 +142,10 @@ def of_jaas(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def readable(key: str, name: str) -> str:
-    """Return the path in a setting, `~` expanded.
+    """Return the file path `name` with `~` expanded; `key` is the setting that holds it.
 
     Raises:
-        SettingError: the file cannot be read.
+        SettingError: it is no regular file, or cannot be read.
     """
     path = expanded(name)
     try:

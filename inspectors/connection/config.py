@@ -1,8 +1,7 @@
-"""One connection description for both Kafka clients: `resolve` makes a `ClusterConfig`, and
-`origins_of` says where its settings come from.
+"""Connection settings of a cluster: `resolve` merges all sources, `origins_of` names the sources.
 
-The first of these sources that sets a key wins: flags (-b, --command-config, --profile,
---timeout), `-X key=value`, the environment, the profile, the client.properties file.
+The first of these sources that sets a key wins: flags (-b, --command-config, --profile, --timeout),
+`-X key=value`, the environment, the profile, the client.properties file.
 
 Environment variables are REBAL_BOOTSTRAP, REBAL_COMMAND_CONFIG, REBAL_PROFILE, REBAL_CONFIG (the
 path of the user's config file) and REBAL_X_ followed by any key of client.properties in capitals,
@@ -76,7 +75,7 @@ class ClusterConfig(Secretive, frozen=True, kw_only=True):
         return parse_servers(self.bootstrap)
 
     def scrub(self, text: str) -> str:
-        """Return a client library's text with each secret of this description masked."""
+        """Return the text of a Kafka client library with each secret of these settings masked."""
         secrets = [
             self.password,
             self.key_password,
@@ -96,7 +95,10 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
     env: Mapping[str, str],
     timeout_ms: int,
 ) -> ClusterConfig:
-    """Return the connection description that all sources of settings give together.
+    """Return the connection settings, merged from all their sources.
+
+    If several sources set a key, the first of these wins: `bootstrap` (-b), `overrides` (-X), the
+    environment `env`, the profile, the properties file.
 
     Raises:
         SettingError: a file that cannot be read, an unknown key, a wrong value, a setting without
@@ -126,10 +128,10 @@ def resolve(  # noqa: PLR0917 - the sources of settings, in no order of rank
 
 
 def check_typed(bootstrap: str | None, overrides: Sequence[str]) -> None:
-    """Check what -b and -X say for themselves, before anything repeats it.
+    """Check the options -b and -X before rebal repeats them in messages or printed commands.
 
     Raises:
-        SettingError: a login in an address, no key=value, or an unknown key.
+        SettingError: a login in an address, a -X that is no key=value, or an unknown key.
     """
     for text in (bootstrap, in_effect(overrides).get("bootstrap.servers")):
         if text and "@" in text:
@@ -137,7 +139,7 @@ def check_typed(bootstrap: str | None, overrides: Sequence[str]) -> None:
 
 
 def in_effect(overrides: Sequence[str]) -> Settings:
-    """Return the settings of -X that have an effect on rebal.
+    """Return the settings given with -X, by key, without those that have no effect on rebal.
 
     Raises:
         SettingError: a text that is no key=value, or an unknown key.
@@ -153,7 +155,7 @@ def in_effect(overrides: Sequence[str]) -> Settings:
 
 
 def names_brokers(command_config: Path | None, overrides: Sequence[str]) -> bool:
-    """Return whether --command-config or -X names the brokers.
+    """Return whether the --command-config file or -X sets bootstrap.servers.
 
     Raises:
         SettingError: the file cannot be read, or a setting cannot be used.
@@ -169,7 +171,8 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
     """Return the hosts and ports in `"a:9092, [::1]:9093, SSL://b"`; the default port is 9092.
 
     Raises:
-        SettingError: an entry that is not HOST:PORT; it is not repeated.
+        SettingError: an entry is not HOST:PORT, or there is none; the message does not repeat the
+            text.
     """
     if "@" in text:
         raise SettingError(
@@ -231,7 +234,7 @@ def config_path(env: Mapping[str, str]) -> Path:
 
 
 def profiles(env: Mapping[str, str]) -> list[str]:
-    """Return the names of the profiles in the user's configuration file; none if it has no file.
+    """Return the names of the profiles in the user's configuration file; empty if there is no file.
 
     Raises:
         SettingError: the file cannot be read, or is not YAML.
@@ -241,7 +244,7 @@ def profiles(env: Mapping[str, str]) -> list[str]:
 
 
 def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a profile in the user's configuration file; none without a name.
+    """Return the settings of a profile in the user's configuration file; empty for no name.
 
     Raises:
         SettingError: the file cannot be read, or has no such profile.
@@ -264,7 +267,10 @@ def profile_of(name: str | None, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _sections(path: Path, what: object) -> dict[object, object]:
-    """Return the section `profiles` of a configuration file; errors name `what` asked for it."""
+    """Return profile name → settings, the section `profiles` of the user's configuration file.
+
+    `what` is the option or path that an error message names first.
+    """
     try:
         # Each value stays the text that stands there: a password 0123 is no octal number.
         body = yaml.load(read_text(path), Loader=yaml.BaseLoader)
@@ -283,11 +289,12 @@ def _sections(path: Path, what: object) -> dict[object, object]:
 
 
 class Origins(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The sources of one connection's settings, by name; values are left out.
+    """The names of the sources that one connection's settings come from, without any value.
 
-    `config_file` is the user's configuration file (`exists`: it is there), `profiles` are those in
-    it and `profile` is the one that was read. `properties` is the client.properties file;
-    `named_by` says what named it: an option, a variable or the profile.
+    `config_file` is the user's configuration file (`exists`: whether it is there), `profiles` are
+    the profiles in it, and `profile` is the chosen one. `properties` is the client.properties file,
+    and `named_by` is the option, variable or profile that names it. `variables` are rebal's
+    environment variables that are set, `options` the command-line options.
     """
 
     config_file: str

@@ -17,10 +17,13 @@ _MOST: Final = 1 << 20
 
 
 def answer_of(oauth: OAuth, timeout: float) -> dict[str, Any]:
-    """Return the fields of the endpoint's answer; empty if it is no JSON object.
+    """Request a token from the token endpoint and return the fields of its JSON answer.
+
+    The result is empty if the answer is JSON but no object.
 
     Raises:
-        ConnectError: the endpoint rejects the grant, or gives no JSON within `timeout` seconds.
+        ConnectError: the endpoint cannot be reached, rejects the grant, or gives no JSON within
+            `timeout` seconds.
     """
     where = f"the token endpoint ({URL})"
     try:

@@ -1,7 +1,8 @@
-"""Managed Kafka services: `managed_by` guesses the service, whose documents say what it allows.
+"""Managed Kafka services, and the sources of evidence that their documentation says they allow.
 
-The guess rests on host names alone. Each fact names the vendor's page that it is from
-(docs/managed-kafka.md shows them side by side); what no page says is left to the trials of doctor.
+`managed_by` guesses the service from the brokers' host names alone. Each fact names the vendor's
+page that it comes from (docs/managed-kafka.md shows the services side by side). `rebal doctor`
+tries what no page documents.
 """
 
 import re
@@ -12,7 +13,10 @@ from rebal.groups.model import Record
 
 
 class Allowance(Record, frozen=True, kw_only=True):
-    """One fact on a source of evidence: what the service allows, and the title of the page."""
+    """One documented fact: what a managed service allows for one source of evidence.
+
+    `page` is the title of the vendor's page.
+    """
 
     source: str
     what: str
@@ -20,9 +24,9 @@ class Allowance(Record, frozen=True, kw_only=True):
 
 
 class ManagedService(Record, frozen=True, kw_only=True):
-    """A managed service, and what its documents say on the sources of evidence.
+    """A managed Kafka service, with documented facts about sources of evidence.
 
-    `hosts` is a regular expression for its brokers' host names.
+    `hosts` is a regular expression for the whole host name of its brokers.
     """
 
     name: str
@@ -104,7 +108,10 @@ SERVICES: Final = (
 
 
 def managed_by(hosts: Iterable[str]) -> ManagedService | None:
-    """Return the service that the brokers' host names look like; None: none of those known."""
+    """Return the managed service that the brokers' host names belong to, as a guess.
+
+    None: no known service has such host names.
+    """
     names = [host.rstrip(".").lower() for host in hosts]
     return next(
         (one for one in SERVICES if any(re.fullmatch(one.hosts, name) for name in names)), None

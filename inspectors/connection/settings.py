@@ -201,7 +201,11 @@ def _mechanism(text: str) -> str:
 
 
 def _pem(settings: Settings, location: str, *inline: str) -> Pem | None:
-    """Return the PEM in the file of the key `location`, else the text of the first key set."""
+    """Return the PEM file that the setting `location` names, else an inline PEM.
+
+    The inline PEM is the text of the first setting of `inline` that is set. None: no setting is
+    set.
+    """
     if settings.get(location):
         return Pem(file=auth.readable(location, settings[location]))
     text = next((settings[key] for key in inline if settings.get(key)), None)
@@ -263,7 +267,7 @@ def _identity(settings: Settings) -> dict[str, Any]:
 
 
 def _of_pkcs12(store: Path, password: str | None) -> dict[str, Any]:
-    """Return the client's certificate, with its chain, and its key, as PEM."""
+    """Return the client certificate with its chain, and its key, from a PKCS12 store, as PEM."""
     # Few connections have such a store, and the library takes as long as a tenth of a start.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import (

@@ -12,7 +12,7 @@ from rebal.inspectors.errors import SettingError, TlsError
 
 
 def ssl_context(config: ClusterConfig) -> ssl.SSLContext:
-    """Return the context for these certificates.
+    """Return the TLS context for the authority, client certificate and key in `config`.
 
     Raises:
         SettingError: a PEM that does not load.
@@ -50,7 +50,7 @@ def shake_hands(secure: socket.socket) -> None:
 
     Raises:
         TlsError: the handshake failed.
-        OSError: the connection did.
+        OSError: the connection failed.
     """
     assert isinstance(secure, ssl.SSLSocket)
     try:
@@ -67,8 +67,8 @@ def _why(error: OSError) -> str:
 def _as_file(pem: Pem) -> Iterator[str]:
     """Yield a path to the PEM, because Python's TLS loads a key only from a path.
 
-    Inline text goes through a pipe, never to a disk. What a pipe does not hold at once is cut off:
-    no PEM is that long.
+    Inline text goes through a pipe, never to a disk. Text longer than the pipe's buffer would be
+    cut off, but no PEM is that long.
     """
     if pem.file is not None:
         yield pem.file

@@ -1,5 +1,6 @@
-"""A `ClusterConfig` as the settings of librdkafka and of kafka-python, and access tokens (OAuth 2)
-for OAUTHBEARER: `token_of` returns one, from a file or an endpoint.
+"""A `ClusterConfig` as settings of librdkafka and of kafka-python, and OAUTHBEARER access tokens.
+
+`token_of` returns an access token (OAuth 2), from a file or a token endpoint.
 """
 
 import base64
@@ -23,7 +24,10 @@ _ASSUMED_LIFE: Final = 300.0
 
 
 class Token(Secretive, frozen=True):
-    """One access token; `expires` and `renew` are seconds since 1970. Never print it."""
+    """One access token. Never print it.
+
+    `expires`, and `renew` (the time from which another one is requested), are seconds since 1970.
+    """
 
     value: str
     expires: float
@@ -38,7 +42,7 @@ _LOCK: Final = threading.Lock()
 
 
 def token_of(oauth: OAuth, timeout: float) -> Token:
-    """Return a token that is valid for `timeout` seconds, if the endpoint gives such tokens.
+    """Return an access token, valid for `timeout` seconds if the endpoint gives such tokens.
 
     A token from an endpoint is used for four fifths of its life, as Java's client does, and never
     when it could expire before the operation ends: the broker would close the connection (KIP-368).
@@ -98,7 +102,10 @@ def _token(text: object, life: float | None, problem: str) -> Token:
 
 
 def _claimed_end(text: str) -> float | None:
-    """Return the end that a JWT claims; None for a token that only its issuer can read."""
+    """Return the expiry time (`exp`) of a JWT in seconds since 1970.
+
+    None: the token is no JWT, or has no such time.
+    """
     try:
         _, body, _ = text.split(".")
         end = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"]
@@ -169,11 +176,11 @@ def to_kafka_python(config: ClusterConfig) -> dict[str, Any]:
 
 
 def words_of(config: ClusterConfig) -> tuple[str, ...] | None:
-    """Return the options of kafka-python's own command line, `python -m kafka.admin`.
+    """Return options for kafka-python's own command line, `python -m kafka.admin`, as words.
 
     They hold neither the brokers' addresses nor the login (`-U`, `-P`); with SASL they name the
-    mechanism by `-M`. None where that program has no option for what the connection needs: a token,
-    PEM that is not in a file, or a key with a password.
+    mechanism by `-M`. None if that program has no option for the connection: a token, PEM that is
+    not in a file, a path with `=`, or a key with a password.
     """
     stores = {
         "ssl_cafile": config.ca,
@@ -196,6 +203,9 @@ def words_of(config: ClusterConfig) -> tuple[str, ...] | None:
 def _token_for_librdkafka(
     oauth: OAuth, timeout_ms: int, _: str
 ) -> tuple[str, float, str, dict[str, str]]:
-    """Return the token, its end in seconds since 1970, an unused principal, the extensions."""
+    """Return a token for librdkafka's `oauth_cb`.
+
+    The items are the token, its expiry in seconds since 1970, an unused principal, the extensions.
+    """
     token = token_of(oauth, timeout_ms / 1000)
     return token.value, token.expires, "", dict(oauth.extensions)

@@ -1,6 +1,7 @@
 """The fleet pipeline: a whole cluster's history from `__consumer_offsets` and request logs.
 
-`scan` (Spark) reduces records to the tables of `schemas.TABLES`; `tables` (pyarrow, no JVM) reads
-them back, as a report's input or as evidence for one group. Nothing outside this package imports
-pyspark, and nothing here decides: the planner does, on the driver, from what the tables say.
+`scan` runs on Spark and reduces the records to the tables of `schemas.TABLES`. `inspectors.tables`
+reads these tables with pyarrow, without a JVM, as the input of a report or as evidence for one
+group. Nothing outside this package imports pyspark. Nothing in this package decides: the planner
+decides, on the driver, from the tables.
 """

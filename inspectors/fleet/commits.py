@@ -1,13 +1,13 @@
-"""Offset commits, reduced to one row a partition: by each task, then for the table `commits`.
+"""Offset commits, reduced to one row for each group and partition, for the table `commits`.
 
-Commits are nearly all of `__consumer_offsets`. A task reduces them over Arrow columns before any is
-decoded, to the newest and the first of each partition and how many there are. What tasks and
-earlier scans found is put together as the table.
+Offset commits are nearly all of `__consumer_offsets`. Each task reduces them as Arrow columns,
+before it decodes any. It keeps the newest and the first commit of each partition, and their number.
+The results of all tasks and of earlier scans are then merged into the table.
 
-The table tells of groups that only committed offsets too: programs that assign partitions to
-themselves. They have no members and no record of their own, so the timeline never hears of them.
-The coordinator keeps such a group as a classic one that is Empty, and so does a group whose own
-record has gone while its offsets have not expired yet.
+The table also shows groups that only commit offsets: programs that assign partitions to themselves.
+Such a group has no members and no group metadata record, so no timeline row comes of it. The
+coordinator keeps it as a classic group in the state Empty. The same holds for a group whose
+metadata record is deleted while its offsets have not expired yet.
 """
 
 import contextlib
@@ -41,14 +41,14 @@ _NEWEST: Final = ("key", "value", "timestamp", "partition", "offset", "source")
 
 
 class CommitSums:
-    """Commits and their tombstones, as they come; what is kept is one row a partition."""
+    """Running reduction of offset commits and their tombstones to one row a group and partition."""
 
     def __init__(self) -> None:
         self._held: list[pa.Table] = []
         self._limit = _AT_ONCE
 
     def add(self, rows: pa.Table) -> None:
-        """Rows of a source that are commits."""
+        """Add rows of a source that are offset commits or their tombstones."""
         alive = pc.is_valid(rows["value"])
         columns = {
             **{name: rows[name] for name in _NEWEST},
@@ -99,7 +99,10 @@ def reduced(rows: pa.Table, partitions: pa.ChunkedArray) -> pa.Table:
 
 
 def _last_of_each(codes: Ints, by: Ints) -> Ints:
-    """Return, for each code 0…n, the row with the highest `by`; of equal ones the last."""
+    """Return, for each code from 0 on, the index of its row with the highest `by`.
+
+    Among rows with equal `by` it is the last one.
+    """
     found = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     order = np.argsort(by, kind="stable")
     # Of the rows that are written to one place the last one stays.
@@ -118,7 +121,10 @@ def _decoded(rows: pa.RecordBatch) -> pa.Table:
 
 
 def _read(key: bytes, value: bytes | None, first_value: bytes | None) -> dict[str, Any]:
-    """Return the decoded columns of a row; of a broken one its bytes, and why it is broken."""
+    """Return a commit's decoded columns; of a broken record its raw bytes and the error.
+
+    `value` is the newest commit of the partition, `first_value` the first one.
+    """
     made: dict[str, Any] = {"tombstone": value is None}
     try:
         about = decode_key(key)
@@ -149,7 +155,7 @@ def _read(key: bytes, value: bytes | None, first_value: bytes | None) -> dict[st
 
 
 def _micros(milliseconds: int | None) -> int | None:
-    """Return milliseconds since 1970 as microseconds; None for -1 and what no calendar holds."""
+    """Return milliseconds since 1970 as microseconds; None if negative or after the year 9999."""
     at = -1 if milliseconds is None else milliseconds
     return at * 1000 if 0 <= at <= _LATEST_MS else None
 
@@ -161,9 +167,9 @@ _ZERO: Final = ("members", "rebalance_total", "failed_rebalance_total")
 
 
 def as_parts(rows: pa.Table) -> pa.Table:
-    """Rows of `commits` of the scan before, as parts of this one.
+    """Return the previous scan's rows of `commits` as rows of `COMMIT_PARTS`, to be merged.
 
-    What they counted is in the manifest of that scan already.
+    `records` is null in them: the previous scan's manifest has counted these records already.
     """
     given = {
         **{name: rows[name] for name in rows.column_names},
@@ -176,14 +182,14 @@ def as_parts(rows: pa.Table) -> pa.Table:
 
 
 def name_topics(parts: pa.Table, writer: PartWriter) -> None:
-    """Report the names of topics by their ids, as commits of Kafka 4.1 and later tell them."""
+    """Add the topic names that commits with a topic id (Kafka 4.1 and later) show to the report."""
     told = parts.filter(pc.is_valid(parts["topic_id"])).select(["topic_id", "topic"])
     rows = told.group_by(["topic_id", "topic"]).aggregate([]).to_pylist()
     writer.said.topics |= {row["topic_id"]: row["topic"] for row in rows if row["topic"]}
 
 
 def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
-    """Parts of any number of tasks → one row a partition, still in the form of parts."""
+    """Merge the parts of all tasks into one row a group and partition, as `COMMIT_PARTS`."""
     whole = pa.concat_tables([COMMIT_PARTS.empty_table(), *parts])
     partitions = pc.binary_join_element_wise(
         *[whole[name].cast(pa.string()) for name in _ABOUT], _BETWEEN
@@ -195,7 +201,10 @@ def merge_commits(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def write_commits(merged: pa.Table, writer: PartWriter) -> pa.Table:
-    """Write the table's rows, and say what is wrong with those that cannot be read; gives them."""
+    """Write the rows of `commits` and return them.
+
+    Each record that cannot be decoded also becomes a row of `errors`.
+    """
     rows = merged.filter(pc.is_valid(merged["group_id"])).select(COMMITS.names)
     writer.write("commits", rows)
     broken = merged.filter(pc.is_valid(merged["error"])).to_pylist()
@@ -214,10 +223,10 @@ def _explained(row: Mapping[str, Any], writer: PartWriter) -> dict[str, Any]:
 
 
 def commit_groups(commits: pa.Table, known: pa.Array, *, log: bool) -> pa.Table:
-    """Rows of `groups` for those in `commits` that are not among the `known` group ids.
+    """Return rows of `groups` for the groups in `commits` that are not in `known`.
 
-    A commit that was deleted makes no group. With `log` a request log was read, which would have
-    shown rejected joins.
+    `known` are group ids. A partition whose newest record is a tombstone does not count. `log` is
+    whether a request log was read: then `refused_total` is 0 and not null.
     """
     found = (
         commits.filter(

@@ -1,20 +1,22 @@
-"""Scans that go on from the one before: which groups, from what, and what is written again.
+"""Scans that continue from the previous one: groups to recompute and files to write again.
 
-News of a scan are what the runs of new rows say of themselves (`schemas.RUNS`), summed up by group:
-once in each task, once more here. They stay columns, for there may be hundreds of thousands. A
-group goes on from its state if its new rows follow on what was told: its records in the order of
-offsets and of times, none before the latest of those that were read, its requests after the time up
-to which it was told. The rows of any other group that has news are made anew, from all records and
-requests that the lake holds of it.
+New records and requests are packed as runs (`schemas.RUNS`). The news of a scan are the bounds of
+these runs, summed up by group: once in each task, and once more on the driver. They stay Arrow
+columns, for there may be hundreds of thousands of groups.
+
+A group continues from its saved state if all its new rows follow the rows that the state covers.
+Records must follow in the order of offsets and of times, and none may be older than the latest
+record read. Requests must be later than the time up to which the group's rows are final. Every
+other group with news is recomputed from all its records and requests in the lake.
 
 pieces ── gather ──┬─ sorted ── in_tasks(tell)
                    └─ in_tasks(tell_commits)
 
-Executors read the lake's files with Arrow, so Spark itself needs no jar of the store's. `tell`
-makes rows of the timeline's tables and states, `tell_commits` those of `commits`. `carry` goes on
-with files of the scan before, without the rows that this one replaces: one that holds no row of a
-group that was told is kept as it is, and any other is written again without these groups, together
-with others of its kind; so are small files, once there are many.
+Executors read the lake's files with Arrow, so Spark needs no jar of the object store. `tell` writes
+rows of the timeline's tables and the states, `tell_commits` writes rows of `commits`. `carry` takes
+over the files of the previous scan without the rows that this scan replaces. A file that holds no
+row of a recomputed group is kept as it is. Any other file is written again without these rows,
+together with other files of its kind. Small files are also written together once there are many.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -56,8 +58,12 @@ _SERIES: Final = ("group_id", "kind", "partition")
 
 
 class GroupChoice(NamedTuple):
-    """The groups to be told: those told `anew`, those that `go_on` from their states, and those
-    seen first. `recorded` are those that have records."""
+    """Ids of the groups whose rows a scan writes.
+
+    `groups` are all of them. `anew` are recomputed from all their records and requests, `go_on`
+    continue from their saved states, and the rest are new to the lake. `recorded` are those of
+    `groups` that have records.
+    """
 
     groups: pa.Array
     anew: pa.Array
@@ -66,7 +72,10 @@ class GroupChoice(NamedTuple):
 
 
 def summed(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return one row of `NEWS` for each group, kind and partition of these."""
+    """Return one row of `NEWS` for each group, kind and partition in these tables.
+
+    A row holds the bounds of offsets and times, and whether the times follow the offsets.
+    """
     rows = pa.concat_tables([NEWS.empty_table(), *(one.select(NEWS.names) for one in parts)])
     rows = rows.sort_by([(name, "ascending") for name in (*_SERIES, "offset")]).combine_chunks()
     if len(rows) > 1:
@@ -92,7 +101,7 @@ def summed(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def encoded(news: pa.Table) -> list[bytes]:
-    """Return rows of `NEWS` as a report carries them."""
+    """Return rows of `NEWS` as serialized Arrow batches, for a task's report."""
     return [one.serialize().to_pybytes() for one in news.to_batches()]
 
 
@@ -102,7 +111,7 @@ def decoded(parts: Iterable[bytes]) -> pa.Table:
 
 
 def earlier_rows(run: Run, kind: str, columns: pa.Schema) -> pa.Table:
-    """Return the rows of a kind that the scan before has, in these columns."""
+    """Return all rows of one kind that the previous scan has, in these columns."""
     found = [columns.empty_table()]
     for file in run.earlier(kind):
         found += read_rows(run.place, file.path, columns)
@@ -110,10 +119,11 @@ def earlier_rows(run: Run, kind: str, columns: pa.Schema) -> pa.Table:
 
 
 def told_until(news: pa.Table) -> int | None:
-    """Return up to which time what was read is whole; None: all of it is.
+    """Return the time up to which both records and requests were read; None: no limit.
 
-    Where a scan read records and requests, one may go on after the other ends. Requests count
-    `DISORDER` early, and lines of another log may come as much late.
+    It is in microseconds since 1970, less twice `DISORDER`: a request counts `DISORDER` early, and
+    lines of another log may be as much late. There is no limit if the scan read records alone or
+    requests alone.
     """
     until = news["until"].cast(LONG)
     of_kinds = (until.filter(pc.equal(news["kind"], kind)) for kind in (RECORDS, REQUESTS))
@@ -127,10 +137,10 @@ def choose(
     span: tuple[int, int] | None,
     named: Collection[str],
 ) -> GroupChoice:
-    """Return the groups of which this scan writes rows, and those that go on from a state.
+    """Return the groups of which this scan writes rows, and how each is computed.
 
-    `states` are the rows of `ABOUT` that the lake has. `span` is the time that all sources cover
-    (microseconds since 1970), and `named` are the ids of topics whose names are new.
+    `states` are the lake's rows of `ABOUT`. `span` is the first and last time that all sources
+    cover, in microseconds since 1970. `named` are the ids of topics whose names this scan learned.
     """
     state = states.take(pc.index_in(news["group_id"], states["group_id"]))
     is_record = pc.equal(news["kind"], RECORDS)
@@ -190,9 +200,9 @@ _LITTLE: Final = 4 << 20
 
 
 class Piece(NamedTuple):
-    """A file of the lake and which of its rows are wanted.
+    """A file of the lake and the condition for its wanted rows (None: all).
 
-    One that is carried on is written `anew` even if all its rows stay.
+    `carry` writes a file again if it holds other rows too, or if `anew` is set. `size` is in bytes.
     """
 
     kind: str
@@ -208,9 +218,9 @@ def pieces_of(
     groups: pa.Array | None = None,
     wanted: pc.Expression | None = None,
 ) -> list[Piece]:
-    """Return the files that may hold rows of these groups (None: of any) as pieces.
+    """Return the files that may hold rows of these groups (None: of any group), as pieces.
 
-    Of their rows only those `wanted` are (None: all).
+    `wanted` is a further condition for their rows (None: all rows).
     """
     if groups is None:
         return [Piece(kind, one.path, one.size, wanted) for one in files]
@@ -224,9 +234,9 @@ def pieces_of(
 def gather(
     spark: SparkSession, place: LakePlace, pieces: Sequence[Piece], schema: pa.Schema
 ) -> DataFrame:
-    """Return the rows of the pieces in this schema, `RUNS` or `COMMIT_PARTS`.
+    """Return the rows of the pieces as a data frame in which one task has all rows of a group.
 
-    Those of a group are in one of its tasks: there is one, or a multiple of the cores.
+    `schema` is `RUNS` or `COMMIT_PARTS`. The data frame has one task, or a multiple of the cores.
     """
     cores = cores_of(spark)
     shares = shares_of([(piece, piece.size) for piece in pieces], cores)
@@ -263,7 +273,10 @@ _READ: Final[Mapping[str, tuple[pa.Schema, Callable[[pa.Table], pa.Table] | None
 def tell(
     batches: Iterable[pa.RecordBatch], target: Target, options: Options
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rows of the groups of these runs; yield reports."""
+    """Write table rows and the new state of each group; yield the task's report.
+
+    `batches` hold each group's packed runs and its earlier state, one group after another.
+    """
     writer = PartWriter(target)
     for kind, rows in make_tables(unpack(batches, options.span), options):
         if kind == WAITING:
@@ -283,10 +296,10 @@ def tell_commits(
     leaving: pa.Array,
     log: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Parts of groups' commits → files in the lake, and reports.
+    """Merge parts of groups' commits and write the rows of `commits`; yield the task's report.
 
-    `known` are the groups that have a timeline, `leaving` those that leave; `log` is whether a
-    request log was read.
+    A group that is not in `known` (the groups with a timeline) also gets a row of `groups`. Groups
+    in `leaving` are dropped from the lake. `log` is whether a request log was read.
     """
     writer = PartWriter(target)
     merged = merge_commits([pa.Table.from_batches([batch]) for batch in batches])
@@ -296,7 +309,10 @@ def tell_commits(
 
 
 def carry(pieces: Sequence[Piece], target: Target) -> Iterator[pa.RecordBatch]:
-    """Write again the rows of pieces that stay, where others go; yield a report."""
+    """Write the pieces' wanted rows to new files where other rows are dropped; yield the report.
+
+    A file of which all rows stay is not written again, unless its piece says `anew`.
+    """
     writer = PartWriter(target)
     for kind, path, _, staying, anew in pieces:
         if (

@@ -1,12 +1,12 @@
-"""Intake of what a scan reads: each record and line once, reduced, stored and accounted for.
+"""Intake of a scan: reads each record and log line once, reduces it, stores it and counts it.
 
-rows ─┬─ commits ── reduced ───────────────── commit_parts
-      ├─ group and member records ─────────── runs of them, and news of their groups
-      ├─ what is broken ───────────────────── errors
+rows ─┬─ offset commits ── reduced ────────── commit_parts
+      ├─ group and member records ─────────── packed runs, and the news of their groups
+      ├─ broken records ───────────────────── errors
       └─ all other kinds: only counted
 
-`read_records` and `read_logs` have Spark's tasks do that: `take_in` with rows of the source,
-`take_requests` with parts of request logs.
+`read_records` and `read_logs` run this in Spark's tasks: `take_in` takes rows of the source,
+`take_requests` takes parts of request logs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -88,10 +88,13 @@ _Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def read_records(spark: SparkSession, run: Run, source: RecordSource) -> TaskReport:
-    """Take in the records that no earlier scan has read; return what tasks report of them.
+    """Read and store the records that no earlier scan has read; return the sum of the task reports.
+
+    If a record may have come twice, all are read again and each partition and offset is kept once.
 
     Raises:
-        DocumentError: what was named holds no record of a group.
+        DocumentError: the source holds no records of `__consumer_offsets`, or too few readable
+            ones.
         RequestError: the cluster's topic is not the one that an earlier scan read.
     """
     after = run.previous.offsets
@@ -132,12 +135,13 @@ def _each_once(rows: DataFrame) -> DataFrame:
 
 
 def check_records(names: Sequence[str], ended: Mapping[str, int], before: bool) -> None:
-    """Check that more than a few of a source's records are the topic's.
+    """Check that at least a tenth of a source's records are records of `__consumer_offsets`.
 
-    `ended` counts them by their kinds' names, `before` is whether the scan goes on from another.
+    `ended` is the number of records by kind. `before` is whether an earlier scan was finished: then
+    fewer than 100 records pass unchecked.
 
     Raises:
-        DocumentError: there is none, or fewer than one in ten is of a known kind and can be read.
+        DocumentError: there is no record, or fewer than a tenth are of a known kind and readable.
     """
     read = sum(ended.values())
     known = sum(ended.get(name, 0) for name in KINDS.values())
@@ -155,10 +159,12 @@ def check_records(names: Sequence[str], ended: Mapping[str, int], before: bool) 
 
 
 def check_request_logs(paths: Sequence[str], counts: Mapping[str, int]) -> None:
-    """Check that request logs hold a line of the request logger; `counts` are of `RequestLines`.
+    """Check that request logs hold a line of Kafka's request logger.
+
+    `counts` are those of `RequestLines`.
 
     Raises:
-        DocumentError: there are lines, and none is one.
+        DocumentError: the files have lines, and none is from the request logger.
     """
     if counts["lines"] and not counts["requests"]:
         raise DocumentError(
@@ -176,17 +182,17 @@ def read_logs(
     zone: Zone,
     say: Say,
 ) -> tuple[Sequence[ReadLog], int | None]:
-    """Bring the lines of request logs that no earlier scan has read to the inputs.
+    """Read and store the request log lines that no earlier scan has read.
 
-    Returns the logs on disk up to where they were read, and how far their clock was found to be
-    ahead of UTC, in milliseconds (None: not).
+    Returns the logs with the position up to which each was read, and how far their clock was found
+    to be ahead of UTC, in milliseconds (None: not found).
 
-    `zone` is that of times that name none; where it is None, records that this scan read may show
-    it, else it is UTC.
+    `zone` is the time zone of times that name none. If it is None, the records of this scan may
+    show the zone, else it is UTC. The counts of lines are added to `totals`.
 
     Raises:
-        DocumentError: a path is missing or cannot be read, or a folder holds no file; or none of
-            the lines is a request log's.
+        DocumentError: a path is missing or cannot be read, a folder holds no file, or no line is
+            from the request logger.
     """
     before = run.previous
     shares, read = share_out(paths, _TASKS_PER_CORE * cores_of(spark), before.logs)
@@ -209,12 +215,12 @@ def _find_zone(
     records: Sequence[DataFile],
     before: int | None,
 ) -> int | None:
-    """Return how far the logs' clock is ahead of UTC, by generations that records date too.
+    """Return how far the logs' clock is ahead of UTC, in milliseconds.
 
-    A generation's record is written when its leader's SYNC_GROUP is answered, so the two times are
-    one moment: it is what `inspect` does with one group's log (`groups.evidence.logs`). In
-    milliseconds; where no record shows it, or several differ, it is what the scan `before` found
-    (None: nothing shows it).
+    It compares generations that both a log and a record date. The coordinator writes a generation's
+    record when it answers the leader's SYNC_GROUP, so the two times are one moment. `inspect` does
+    the same with one group's log (`groups.evidence.logs`). If no record shows it, or generations
+    differ, the result is `before`, as found by the previous scan (None: unknown).
     """
     if not records:
         return before
@@ -233,7 +239,10 @@ def _find_zone(
 def _written_in(
     place: LakePlace, paths: Sequence[str], wanted: pc.Expression
 ) -> dict[tuple[str, int], int]:
-    """Return the times of generations' first records, by group and generation."""
+    """Return when each generation's first record was written, by group id and generation.
+
+    Times are microseconds since 1970.
+    """
     written: dict[tuple[str, int], int] = {}
     found = (rows for path in paths for rows in read_rows(place, path, RUNS, wanted))
     for run in chain.from_iterable(map(runs_of, found)):
@@ -254,10 +263,10 @@ def only_new(
     place: LakePlace,
     broken: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `read` makes of a share without the rows that an earlier scan has read.
+    """Yield what `read` makes of a share, without the rows that an earlier scan has read.
 
-    Those are records up to the offsets `after`, by partition. A row without an offset is known by
-    its file and a hash of its text, if it is in one of the files `broken` of the lake at `place`.
+    Records up to the offsets in `after` (by partition) are left out. A row without an offset is
+    left out if its file's name and the hash of its text are in one of the lake files `broken`.
     """
     known: set[tuple[str, bytes]] | None = None
     for batch in read(share):
@@ -286,10 +295,10 @@ def only_new(
 
 
 def take_in(share: Any, target: Target, read: Read, latest: int) -> Iterator[pa.RecordBatch]:
-    """One task's share of the source → its files in the lake, and its report.
+    """Write the records of one task's share to the lake; yield the task's report.
 
-    `read` makes batches of `SOURCE` of the share. `latest` is the last time that can be, by the
-    clock of the machine that scans.
+    `read` turns the share into batches of `SOURCE`. `latest` is the latest possible record time, by
+    the clock of the machine that scans, in microseconds since 1970.
     """
     writer, commits = PartWriter(target), CommitSums()
     _write_runs("records", _history(read(share), commits, writer, latest), writer)
@@ -302,7 +311,10 @@ def take_in(share: Any, target: Target, read: Read, latest: int) -> Iterator[pa.
 def _history(
     batches: Iterable[pa.RecordBatch], commits: CommitSums, writer: PartWriter, latest: int
 ) -> Iterator[pa.Table]:
-    """Yield the records that tell of groups as `TIMELINE`; the others are counted."""
+    """Yield the group and member records in the columns of `TIMELINE`, and count all records.
+
+    Offset commits go to `commits`, and broken records become rows of `errors`.
+    """
     for batch in batches:
         rows = pa.Table.from_batches([batch])
         writer.said.rows += len(rows)
@@ -320,9 +332,10 @@ def _history(
 def take_requests(
     share: Sequence[FilePart], target: Target, zone: Zone, latest: int
 ) -> Iterator[pa.RecordBatch]:
-    """One task's share of request logs → its files in the lake, and its report.
+    """Write the request log lines of one task's share to the lake; yield the task's report.
 
-    A time that names no zone is of `zone` (None: UTC); `latest` is as in `take_in`.
+    `zone` is the time zone of times that name none (None: UTC). `latest` is the latest possible
+    time, in microseconds since 1970.
     """
     writer = PartWriter(target)
     _write_runs("requests", _lines(share, zone, writer, latest), writer)
@@ -332,7 +345,7 @@ def take_requests(
 def _lines(
     share: Sequence[FilePart], zone: Zone, writer: PartWriter, latest: int
 ) -> Iterator[pa.Table]:
-    """Yield the lines that tell of groups as `TIMELINE`; what is wrong with others is written."""
+    """Yield the lines that concern a group as `TIMELINE`; write the unreadable ones as errors."""
     times: list[pa.Array] = []
     for rows in read_parts(share, zone, writer.said.lines):
         times += rows["at"].chunks
@@ -387,11 +400,12 @@ def _note_extent(said: TaskReport, rows: pa.Table, latest: int) -> None:
 
 
 def sort_out(rows: pa.RecordBatch) -> tuple[_Ints, _Mask, _Mask, _Mask]:
-    """Return the kinds of rows of a source, by the first bytes of their keys, and three masks.
+    """Return the kind of each row, and masks of the commits, the history and the doubtful rows.
 
-    Those are of commits that can be reduced (a tombstone, or a value of a known version that is
-    long enough); of records of a group's history; and of doubtful rows, which have a problem, are
-    not what their key says, or tell of a group and have no time. All others are only counted.
+    The kind is the key's first 16-bit number, or -1 if the row has a problem or no such number.
+    Commits are offset commits that can be reduced: a tombstone, or a value of a known version that
+    is long enough. History is records of groups and members with a timestamp. Doubtful are rows of
+    these kinds that fit neither mask, and rows of kind -1. All other rows are only counted.
     """
     keys, values, problems = (rows.column(name) for name in ("key", "value", "problem"))
     key_sizes, value_sizes = _sizes(keys), _sizes(values)
@@ -412,7 +426,10 @@ def sort_out(rows: pa.RecordBatch) -> tuple[_Ints, _Mask, _Mask, _Mask]:
 
 
 def _first_words(values: pa.Array) -> _Ints:
-    """Return the first and the second 16-bit number of each value; zeros follow a shorter one."""
+    """Return the first and the second big-endian 16-bit number of each value.
+
+    A value shorter than four bytes is padded with zeros.
+    """
     first = pc.fill_null(pc.binary_slice(values, 0, 4), b"")
     whole = pc.binary_slice(pc.binary_join_element_wise(first, bytes(4), b""), 0, 4)
     words = np.frombuffer(whole.buffers()[2] or b"", ">i2", 2 * len(whole)).reshape(-1, 2)
@@ -424,7 +441,10 @@ def _sizes(values: pa.Array) -> _Ints:
 
 
 def explain(writer: PartWriter, rows: pa.Table) -> None:
-    """Count rows that are not plain history, and say what is wrong with the broken ones."""
+    """Count the doubtful rows, and write a row of `errors` for each broken record.
+
+    Rows that are no records (a problem that begins with `SKIPPED`) are counted by their problem.
+    """
     skipped = pc.fill_null(pc.starts_with(rows["problem"], SKIPPED), False)
     for problem in rows["problem"].filter(skipped).to_pylist():
         writer.said.skipped[problem.removeprefix(SKIPPED)] += 1

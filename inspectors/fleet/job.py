@@ -1,4 +1,4 @@
-"""One scan from beginning to end: the folder, the source, Spark, and what went wrong in words."""
+"""One scan from start to end: checks the lake and the sources, runs Spark, and words errors."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScanOrder:
-    """The sources of one scan: `config`, `offsets` or `segments`, or `request_logs` alone.
+    """The sources and settings of one scan.
 
-    `log_timezone` is the zone of a log's times that name none (None: as the records show it, else
-    UTC). `cluster` is what the operator calls it, where the sources do not say. Scans of `retain`
-    seconds are kept (None: as the last scan did).
+    Records come from `config` (a live cluster), `offsets` (captured files) or `segments`. Without
+    any of these, only `request_logs` are read. `log_timezone` is the time zone of log times that
+    name none (None: as the records show it, else UTC). `cluster` is the operator's name for the
+    cluster, for sources that do not contain a cluster id. Scans are kept for `retain` seconds
+    (None: as the last scan did).
     """
 
     out: LakePlace
@@ -50,7 +52,10 @@ class ScanOrder:
 
     @property
     def secrets(self) -> bool:
-        """Return whether passwords or keys of the brokers or of the lake's store go to tasks."""
+        """Return whether passwords or keys travel to Spark's tasks.
+
+        They are those of the brokers, or of the object store that holds the lake.
+        """
         known = self.config
         login = known and (
             known.password or known.key or (known.oauth and known.oauth.client_secret)
@@ -59,10 +64,13 @@ class ScanOrder:
 
 
 def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest:
-    """Carry out the scan; gives the finished run's manifest.
+    """Run one scan and return its manifest.
+
+    `say` gets a sentence at each stage, `tasks` the progress of Spark's tasks.
 
     Raises:
-        RebalError: what was wrong, in one sentence; the tables of an earlier run are untouched.
+        RebalError: the scan failed; one sentence says why. The tables of earlier scans stay as they
+            were.
     """
     require(order.spark, secrets=order.secrets)
     from rebal.inspectors.fleet.lake.run import check_place, find_cluster, new_run
@@ -99,12 +107,12 @@ def run_scan(order: ScanOrder, say: Say, tasks: Tasks | None = None) -> Manifest
 def run_scans(
     order: ScanOrder, every: float, say: Say, tasks: Tasks | None = None
 ) -> Iterator[Manifest]:
-    """Scan every so many seconds in one session; yield each finished scan's manifest, for ever.
+    """Scan every `every` seconds in one Spark session, without end; yield each scan's manifest.
 
-    If a later scan fails, `say` gets the reason, and the next turn tries again.
+    If a scan after the first fails, `say` gets the reason, and the next one starts at its time.
 
     Raises:
-        RebalError: the first scan failed; what was wrong, in one sentence.
+        RebalError: the first scan failed; one sentence says why.
     """
     require(order.spark, secrets=order.secrets)
     with spark_session(order.spark):
@@ -121,7 +129,7 @@ def run_scans(
 
 
 def _look(order: ScanOrder) -> RecordSource | None:
-    """Look at the sources before Spark is started; return the one of records."""
+    """Check the sources before Spark starts; return the record source (None: only request logs)."""
     from rebal.inspectors.fleet.sources.source import head_of, list_files
 
     for log in (file for path in order.request_logs for file in list_files(path)):

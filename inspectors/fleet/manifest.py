@@ -1,6 +1,6 @@
-"""Manifest of a finished scan: its tables, its sources, and where the next scan goes on.
+"""The manifest of a finished scan: its tables, its sources, and how far it read each source.
 
-A scan's row of the lake's table `scans` carries it as a document.
+The lake's table `scans` holds it as a JSON document, one row for each scan.
 """
 
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ UNNAMED: Final = "unnamed"
 
 
 class TableEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A table's rows of this cluster, and the version of the table that holds them."""
+    """The number of a cluster's rows in a table, and the Delta table version that holds them."""
 
     rows: int = 0
     version: int = 0
@@ -27,8 +27,10 @@ class TableEntry(Record, frozen=True, kw_only=True, omit_defaults=False):
 class ReadLog(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A request log that was read up to the byte `until`, the end of a line.
 
-    It is known again, whatever its name, by the SHA-256 of its first bytes; a packed file by those
-    of the file, with its size as `until`, and by those of its text.
+    A later scan recognizes the log by `digest`, whatever the file's name: the SHA-256 of the log's
+    first bytes, of 4096 at most. For a gzip file `digest` is of the packed bytes and `until` is the
+    file's size. A gzip file is also recognized as a plain log that was packed later, by its
+    unpacked text.
     """
 
     digest: str
@@ -36,24 +38,29 @@ class ReadLog(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Manifest(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One scan. Counts of records are of the whole history in the tables, earlier scans included.
+    """The manifest of one scan. Record counts cover all scans up to this one.
 
-    `cluster` is the id that the brokers say, or the name that `--cluster` gave; `run` is the scan's
-    number among those of its cluster, and `scan_id` in the tables. `read` is the number of records
-    that the sources gave; `records` says what became of them, by Kafka's own name of the kind of
-    record, and its numbers add up to `read`. `skipped` are what a source holds beside records
-    (control batches, a segment's cut-off end), in the last scan alone; `requests` are the lines of
-    the request logs by what they were. `offsets` is the last offset read by partition of
-    `__consumer_offsets`; `breaks` are those up to which an earlier scan read and after which the
-    next found some missing: the log cleaner came between, and what it took away was never read.
-    `topics` are topics' names by their ids, as commits of Kafka 4.1 and later tell them.
-    `log_ahead_ms` is how far the logs' clock was found to be ahead of UTC where they name no zone,
-    `logs` are the request logs that were read, so that the next scan reads only what they have
-    grown by. `sources` are brokers, files and logs as they were named. `observed_from` and
-    `observed_until` bound the times of what was read. `brokers` is what the last scan of a live
-    cluster read beside records, but for the log end offsets, which are a table. `retain` is how
-    long scans are kept, in seconds (None: the last two). `tables` are those for readers, `inputs`
-    what the next scan needs.
+    `cluster` is the id from the brokers, or the name given with `--cluster`. `run` is the scan's
+    number in its cluster, the column `scan_id` of the tables. `finished_at` is when the scan ended.
+
+    `read` is the number of records that the sources gave. `records` splits it by Kafka's name of
+    the record kind, and its numbers add up to `read`. `skipped` counts, in this scan only, source
+    entries that are no records (control batches, a segment's cut-off end). `requests` counts the
+    lines of request logs by kind.
+
+    `offsets` is the last offset read of each partition of `__consumer_offsets`. `breaks` are, by
+    partition, the last offsets of earlier scans after which records are missing: the log cleaner
+    removed records that no scan had read. `topics` maps topic ids to names, from commits of Kafka
+    4.1 and later.
+
+    `log_ahead_ms` is how far the clock of request logs that print no time zone is ahead of UTC.
+    `logs` are the request logs that were read, so that the next scan reads only new lines.
+    `sources` are the names of brokers, files and logs. `observed_from` and `observed_until` are the
+    first and last time in the sources.
+
+    `brokers` is what the last scan of a live cluster read of brokers and topics, without the log
+    end offsets: these are a table. `retain` is how long scans are kept, in seconds (None: only the
+    last two). `tables` are the tables for readers, `inputs` those that the next scan reads.
     """
 
     schema: str = SCHEMA
@@ -84,10 +91,10 @@ NOTHING: Final = Manifest(run=0, finished_at=datetime(1970, 1, 1, tzinfo=UTC))
 
 
 def load_manifest(text: str, place: str) -> Manifest:
-    """Return the manifest of a scan in the lake `place`.
+    """Return the manifest in the JSON document `text`; `place` names the lake in error messages.
 
     Raises:
-        DocumentError: it is damaged, or of another version.
+        DocumentError: the document is damaged or has another schema version.
     """
     try:
         schema = msgspec.json.decode(text, type=dict[str, Any]).get("schema", SCHEMA)

@@ -1,17 +1,18 @@
-"""Runs: rows of one group packed as one row, as the lake keeps records and requests.
+"""Packed runs: many rows of one group as one row of `RUNS`, as the lake keeps them.
 
-A group's records say nearly the same again and again, so a run of them packs to a few hundredths,
-in the lake and on the way through the JVM. The other columns of a run bound its offsets and times.
-A task holds the runs of one group packed. It looks at all their times at once, for which of them
-are believed follows from the others, and unpacks a run when its first row is due: those that
-overlap are merged.
+The rows are a group's records or requests. They are nearly equal, so a run packs them to a few
+hundredths of their size, in the lake and on the way through the JVM. The other columns of a run
+bound its offsets and times. A task holds the runs of one group packed. It first looks at all their
+times together, because a timestamp is believed or not by comparison with the others. It then
+unpacks each run when its first row is due, and merges runs that overlap.
 
-A record's timestamp is advice, its offset is the order. A broker's clock may be set back, or be
-years ahead for a while. Records of one partition stand in the order in which they were written, so
-their true times never run backwards. A timestamp that is before an earlier record's, or outside of
-the time that all sources cover, is not believed: the record takes the time of the one before it (of
-the first believed one where none is before it). Such an effective time is no evidence of when:
-nothing that is measured between times (a latency, a storm, a short life) rests on it.
+The order of records is their offsets, not their timestamps. A broker's clock may be set back, or be
+years ahead for a while. Records of one partition are stored in the order in which they were
+written, so their true times never run backwards. A timestamp is not believed if it is before that
+of an earlier record, or outside the time that all sources cover. Such a record takes the time of
+the record before it, or of the first believed record where none is before it. Such an effective
+time does not prove when the record was written, so no duration (a latency, a storm, a short life)
+is measured with it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,9 +42,10 @@ _Values = np.ndarray[Any, np.dtype[Any]]
 
 
 class PackedRun(NamedTuple):
-    """A row of `RUNS`; times are microseconds since 1970.
+    """A row of `RUNS` as a tuple; times are microseconds since 1970.
 
-    `times` are those that its rows take instead of their own (None: their own).
+    `size` is the bytes of its rows before packing. `times` are effective times that replace those
+    of its rows (None: the rows keep their own).
     """
 
     group_id: str
@@ -59,7 +61,10 @@ class PackedRun(NamedTuple):
     times: pa.Array | None = None
 
     def rows(self) -> pa.Table:
-        """Return its rows in `ORDER`."""
+        """Return the run's rows, unpacked and sorted by `ORDER`.
+
+        If the run has effective `times`, `told_at` keeps each timestamp that they replace.
+        """
         rows = pa.Table.from_batches(
             [pa.ipc.read_record_batch(pa.decompress(self.packed, self.size, _CODEC), TIMELINE)]
         )
@@ -80,7 +85,7 @@ def in_order(held: Sequence[pa.Table]) -> pa.Table:
 
 
 def pack(rows: pa.Table) -> pa.Table:
-    """Return rows of `RUNS` of rows of `TIMELINE` that are `in_order`."""
+    """Return rows of `TIMELINE`, sorted by `in_order`, as packed runs (rows of `RUNS`)."""
     is_record, is_state, is_timed = (_valid(rows, name) for name in ("key", "state", "at"))
     kinds = np.where(is_state, 0, np.where(is_record, 1, 2))
     partitions, offsets, times = (_numbers(rows, name) for name in ("partition", "offset", "at"))
@@ -117,7 +122,10 @@ def pack(rows: pa.Table) -> pa.Table:
 
 
 def joined(runs: pa.Table) -> pa.Table:
-    """Return sorted rows of `RUNS` with short runs of a group put together, in any order."""
+    """Merge neighbouring runs of one group and kind where 8 or more fit into one run.
+
+    `runs` are sorted rows of `RUNS`. The result is rows of `RUNS` in any order.
+    """
     kinds = _codes(runs, "kind")
     partitions, sizes = _numbers(runs, "partition"), np.cumsum(_numbers(runs, "size"))
     starts = _starts(_codes(runs), kinds, partitions, _valid(runs, "at"), sizes)
@@ -129,7 +137,10 @@ def joined(runs: pa.Table) -> pa.Table:
 
 
 def gathered(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[list[pa.Table]]:
-    """Yield tables, as many at once as have so many bytes; none without rows."""
+    """Yield the tables in lists of at least `most_bytes` bytes each; leave out empty tables.
+
+    The last list may be smaller.
+    """
     held: list[pa.Table] = []
     size = 0
     for rows in filter(len, tables):
@@ -143,17 +154,18 @@ def gathered(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[list[pa.Ta
 
 
 def runs_of(rows: pa.Table | pa.RecordBatch) -> Iterator[PackedRun]:
-    """Yield rows of `RUNS` as runs."""
+    """Yield each row of `RUNS` as a `PackedRun`."""
     yield from starmap(PackedRun, zip(*(values_of(rows[one.name]) for one in RUNS), strict=True))
 
 
 def unpack(
     batches: Iterable[pa.RecordBatch], span: tuple[int, int] | None
 ) -> Iterator[TimelineRow]:
-    """Rows of `RUNS`, by group → their rows: of each group its state, then in `ORDER`.
+    """Yield the rows of packed runs: of each group first its state, then its other rows by `ORDER`.
 
-    Requests come `DISORDER` early. Rows have effective times (`effective_times`); `span` is
-    the time that all sources cover.
+    `batches` hold rows of `RUNS`, one group after another. A request is placed `DISORDER` earlier
+    than its time. Rows have effective times (`effective_times`). `span` is the first and last time
+    that all sources cover, in microseconds since 1970 (None: not limited).
     """
     for _, of_group in groupby(
         chain.from_iterable(map(runs_of, batches)), key=attrgetter("group_id")
@@ -164,7 +176,10 @@ def unpack(
 
 
 def _opened(run: PackedRun) -> Iterator[tuple[tuple[Any, ...], TimelineRow | None]]:
-    """Yield the place of a run, for which it need not be unpacked, then its rows with theirs."""
+    """Yield the run's sort key with None, then each of its rows with the row's own sort key.
+
+    The first key needs no unpacking, so a merge unpacks the run only when it is due.
+    """
     early = DISORDER if run.kind == REQUESTS else 0
     yield (run.kind != STATE, run.at is None, (run.at or 0) - early), None
     rows = run.rows()
@@ -175,7 +190,7 @@ def _opened(run: PackedRun) -> Iterator[tuple[tuple[Any, ...], TimelineRow | Non
 
 
 def _settled(runs: list[PackedRun], span: tuple[int, int] | None) -> list[PackedRun]:
-    """Return a group's runs with effective times where not all of their own are believed."""
+    """Return a group's runs, with effective times if not all of their timestamps are believed."""
     if not _is_doubtful(runs, span):
         return runs
     tables = [run.rows().select(["at", "partition", "offset"]) for run in runs]
@@ -204,9 +219,9 @@ def _is_doubtful(runs: Sequence[PackedRun], span: tuple[int, int] | None) -> boo
 def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.Array:
     """Return the effective times of one group's rows, which have `at`, `partition` and `offset`.
 
-    Those of one partition never run backwards in the order of offsets. `span` is the time that all
-    sources cover, in microseconds since 1970: what lies outside is not believed. A row without an
-    offset is a request, which loses such a time.
+    Within a partition they never run backwards in the order of offsets. `span` is the first and
+    last time that all sources cover, in microseconds since 1970; a time outside is not believed. A
+    row without an offset is a request, and its time becomes null if it is not believed.
     """
     first, until = span or (_EARLIEST, np.iinfo(np.int64).max)
     at, offset, partition = (rows[name].combine_chunks() for name in ("at", "offset", "partition"))
@@ -226,9 +241,10 @@ def effective_times(rows: pa.Table, span: tuple[int, int] | None = None) -> pa.A
 
 
 def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
-    """Return the first and the last of these times, without those that cannot be.
+    """Return the first and the last possible time of these, in microseconds since 1970.
 
-    Such are times before Kafka was, and those after `latest` beside others that are not.
+    Times before 2011, Kafka's first release, are impossible. Times after `latest` are left out
+    unless all are. None: no time is left.
     """
     at = times.drop_null().cast(TIME).cast(pa.int64()).to_numpy()
     possible = at[at >= _EARLIEST]
@@ -238,13 +254,19 @@ def span_of(times: pa.ChunkedArray, latest: int) -> tuple[int, int] | None:
 
 
 def latest_time() -> int:
-    """Return the last time that is believed by this machine's clock: a day ahead of it."""
+    """Return the latest timestamp that is believed: this machine's time plus one day.
+
+    It is in microseconds since 1970.
+    """
     return int((datetime.now(UTC) + timedelta(days=1)).timestamp()) * 1_000_000
 
 
 def _starts(*columns: _Values) -> _Values:
-    """Return the rows at which runs begin: where one of the columns has another value, or the last
-    one, a sum of bytes, reaches another multiple of a run's."""
+    """Return the indexes of the rows at which runs begin.
+
+    A run begins where one of the columns changes its value. The last column is a running sum of
+    bytes: a run also begins where the sum passes another multiple of `_RUN_BYTES`.
+    """
     *marks, sizes = columns
     cuts = np.diff(sizes // _RUN_BYTES, prepend=-1) != 0
     cuts[:1] = True

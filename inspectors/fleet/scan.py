@@ -1,4 +1,4 @@
-"""One scan on Spark: from rows of a source and request logs to the lake's tables, driven here.
+"""One scan on Spark: from the source's records and the request logs to the lake's tables.
 
 source ── take_in ─┬─ records ─┐
                    ├─ commit_parts ────────────────┐
@@ -6,10 +6,11 @@ request logs ── take_requests ── requests ─┐       │
                                            │       │
 states of groups with news ── gather ──────┴ tell  └ tell_commits
                                              │          │
-files of the scan before ── carry ───────────┴──────────┴── the lake's tables
+files of the previous scan ── carry ─────────┴──────────┴── the lake's tables
 
-What a scan tells is in proportion to what is new: a group goes on from its state
-(increments.py), and the rows that the scan before left open are written again.
+This module runs on the driver. The work of a scan is in proportion to the new records: a group
+continues from its saved state (increments.py), and the rows that the previous scan left open are
+written again.
 """
 
 import contextlib
@@ -63,9 +64,12 @@ _LOGS: Final = 1000
 
 @dataclass(frozen=True)
 class _RunningScan:
-    """One scan under way: `news` are its new rows by group, `states` the newest ones of the lake
-    before it. The names of topics in `totals`, and the time that all sources cover, are those of
-    earlier scans too."""
+    """One scan in progress, on the driver.
+
+    `news` are the bounds of its new rows by group, `states` the lake's states from before this
+    scan. `totals` is the sum of its task reports. The topic names and the time span in `totals`
+    cover earlier scans too. `breaks` are, by partition, offsets after which records are missing.
+    """
 
     spark: SparkSession
     run: Run
@@ -84,13 +88,14 @@ def scan(
     log_timezone: tzinfo | None = None,
     say: Say,
 ) -> Manifest:
-    """Fill `run` from `source` and the request logs and finish it.
+    """Read the sources, write and commit the tables of `run`; return the scan's manifest.
 
-    `log_timezone` is the zone of a log's times that name none (None: as records show, else UTC).
+    `log_timezone` is the time zone of log times that name none (None: as the records show it, else
+    UTC).
 
     Raises:
-        DocumentError: what was named holds no record of a group.
-        LakeError: this machine does not see what the executors wrote.
+        DocumentError: the source has no records of `__consumer_offsets`, or the logs no requests.
+        LakeError: this machine does not see the executors' files, or another scan finished first.
     """
     totals = TaskReport()
     logs: Sequence[ReadLog] = ()
@@ -127,10 +132,10 @@ def scan(
 
 
 def check_seen(place: LakePlace, totals: TaskReport) -> None:
-    """Check that this machine sees the files that tasks report.
+    """Check that this machine sees the files that the tasks report.
 
     Raises:
-        LakeError: the executors wrote to another place of the lake's name.
+        LakeError: a file is missing, because the executors wrote to a place that is not shared.
     """
     paths = [one.path for made in totals.made.values() for one in made]
     with place.errors():
@@ -180,9 +185,10 @@ def _tell(now: _RunningScan, choice: GroupChoice) -> DataFrame:
 
 
 def _leaving(now: _RunningScan, choice: GroupChoice) -> pa.Array:
-    """Return the groups that leave the lake: deleted longer ago than scans are kept, without news.
+    """Return the ids of groups to drop: deleted longer ago than scans are kept, and without news.
 
-    They leave once they are an eighth of all: so a file is written again a few times only.
+    They are dropped only once they are an eighth of all groups, so that files are rarely written
+    again. Until then the result is empty.
     """
     span = now.totals.span
     if now.run.retain is None or span is None:
@@ -216,7 +222,11 @@ def _write_log_ends(now: _RunningScan, brokers: ClusterReading) -> None:
 def _tell_commits(
     now: _RunningScan, choice: GroupChoice, leaving: pa.Array, parts: Sequence[DataFile]
 ) -> DataFrame:
-    """Return reports of tasks that write what groups have committed, in this scan and before."""
+    """Return the reports of tasks that write the table `commits`.
+
+    They merge this scan's offset commits with the previous scan's rows.
+    `leaving` are the ids of groups to drop.
+    """
     run, totals = now.run, now.totals
     pieces = pieces_of("commit_parts", sorted(parts)) + pieces_of("commits", run.earlier("commits"))
     known = pa.concat_arrays([now.states["group_id"].combine_chunks(), choice.groups])
@@ -227,7 +237,10 @@ def _tell_commits(
 
 
 def _carry(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFrame:
-    """Return reports of tasks that write what is replaced in part, and join small files."""
+    """Return the reports of tasks that rewrite files without replaced rows, and join small files.
+
+    `leaving` are the ids of groups to drop.
+    """
     run = now.run
     shares: list[list[Piece]] = []
     for kind, table in FOLDERS.items():

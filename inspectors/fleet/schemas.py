@@ -1,10 +1,11 @@
-"""The pipeline's tables, and the rows between its stages: names, types, meaning; and `Rows`.
+"""Names and types of the columns of the pipeline's tables, and of the rows between its stages.
 
-What each column means stands in docs/fleet-tables.md. Times are UTC timestamps in microseconds,
-durations milliseconds (`_ms`), partition lists `[{topic, partitions}]` sorted by topic. A value
-that the sources could not show is null, never a guess. Rows of a table are sorted by their first
-columns, so the same input gives the same tables. `Rows` gathers those that the timeline makes, by
-name, and makes Arrow batches of them by the column.
+docs/fleet-tables.md explains each column. Times are UTC timestamps in microseconds. Durations are
+milliseconds (`_ms`). Partition lists are `[{topic, partitions}]` sorted by topic. A value that the
+sources do not show is null, never a guess. A table's rows are sorted by their first columns, so the
+same input gives the same tables.
+
+`Rows` collects the rows that the timeline makes, and turns them into Arrow batches.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -281,7 +282,7 @@ SCAN: Final = pa.field("scan_id", LONG)
 
 
 def in_columns(rows: pa.Table | pa.RecordBatch, columns: pa.Schema) -> pa.Table:
-    """Return the rows in these columns; one that they do not have is null."""
+    """Return the rows in exactly these columns; a column that they lack is null."""
     known = rows.schema.names
     return pa.table(
         [
@@ -302,7 +303,7 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def with_columns(rows: pa.Table, changed: Mapping[str, Any]) -> pa.Table:
-    """Return the rows with other values in these columns."""
+    """Return the rows with the values of the columns in `changed` replaced."""
     for name, column in changed.items():
         rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), column)
     return rows
@@ -324,15 +325,16 @@ WAITING: Final = f"{OPEN}waiting"
 
 
 class Rows:
-    """Rows of one group after another waiting to be written, each column by its name.
+    """Buffer of table rows that the timeline has made and that are not written yet.
 
-    Times are microseconds since 1970, partition lists `values.PartitionList`s; a column that is not
-    told is null. Rows are settled, or open, which is what is said of a group as if no row of it
-    were to come: `kind`, `SETTLED` or `OPEN`, says which follow.
+    Times are microseconds since 1970, partition lists are `values.PartitionList`s. A column that is
+    not given is null. Rows are settled or open: an open row holds only until the group's next
+    record or request, and a later scan replaces it. `kind` (`SETTLED` or `OPEN`) applies to the
+    rows added next.
 
-    All groups of a scan share it, and with it topics' names by their ids and `breaks`, which says
-    by partition where records may be missing. `unnamed` are ids of topics whose name was asked for
-    in vain.
+    All groups of a scan share one buffer. It also has the topic names by topic id, and `breaks`: by
+    partition, the offsets after which records may be missing. `unnamed` are the topic ids that were
+    looked up and have no name.
     """
 
     def __init__(
@@ -356,9 +358,9 @@ class Rows:
         )
 
     def take(self, *, rest: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield the kinds that have gathered enough rows for a batch, or the `rest` of all.
+        """Yield each kind that has enough rows for a batch, and the batch; with `rest`, all rows.
 
-        Rows that wait hold a record's bytes and do not gather.
+        Waiting rows hold a record's bytes, so they are yielded at once.
         """
         for kind, rows in self._held.items():
             if len(rows) >= (1 if rest or kind == WAITING else _AT_ONCE):

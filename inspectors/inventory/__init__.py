@@ -1,1 +1,1 @@
-"""Configuration files and Kubernetes workloads: what the next start will use."""
+"""Configuration files and Kubernetes workloads: settings for the next start of consumers."""

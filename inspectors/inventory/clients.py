@@ -1,8 +1,8 @@
-"""The consumers that the settings of one process declare, in any prefix and spelling.
+"""The consumers that the settings of one process declare, with keys in any prefix and spelling.
 
-Keys are split into words: `spring.kafka.consumer.group-id`, `SPRING_KAFKA_CONSUMER_GROUPID`,
-`spring.kafka.consumer.properties.group.id` and `kafka.groupId` are each a scope and `group.id`. One
-scope is one consumer.
+A key is split into a scope and Kafka's own key. `spring.kafka.consumer.group-id`,
+`SPRING_KAFKA_CONSUMER_GROUPID`, `spring.kafka.consumer.properties.group.id` and `kafka.groupId` all
+set `group.id` in their scope. The settings of one scope are one consumer.
 """
 
 import re
@@ -100,10 +100,10 @@ OF_A_PROFILE: Final = " is valid only while that profile is active, which the fi
 
 
 class Place:
-    """A file or a container; `note` records what is not known about it, in `notes`.
+    """A file or a container that declares consumers.
 
-    `dates` are those of the files and objects that declare it: the last change of the text (None:
-    not known), and the creation of the object.
+    `dates` has a pair for each of its files and objects: the last change of the text (None: not
+    known), and the creation of the object (None: no object, or not known).
     """
 
     def __init__(self, where: str, notes: list[str], *dates: Dates) -> None:
@@ -112,12 +112,15 @@ class Place:
         self._notes = notes
 
     def note(self, clause: str) -> None:
-        """Add a clause whose subject is the place, as a sentence."""
+        """Add a note: a sentence with this place as subject, and `clause` as the rest."""
         self._notes.append(f"{self.where} {clause}.")
 
     @property
     def evidence(self) -> Evidence:
-        """Return the evidence of its consumers, as old as the newest text."""
+        """Return the evidence of the consumers declared here.
+
+        Its time is the newest change of their texts; None if a change is not known.
+        """
         written = [changed for changed, _ in self.dates]
         return Evidence(
             source=Source.CONFIG_FILE,
@@ -127,12 +130,16 @@ class Place:
 
     @property
     def created_at(self) -> datetime | None:
-        """Return when the newest of its objects was created."""
+        """Return when the newest of the place's objects was created; None if not known."""
         return max(filter(None, (created for _, created in self.dates)), default=None)
 
 
 def consumers_of(process: Sequence[Part], notes: list[str]) -> Iterator[Declared]:
-    """Yield the consumers of one process's files, without and with each profile that differs."""
+    """Yield the consumers that the files of one process declare, without and with each profile.
+
+    A consumer that is the same with a profile is yielded once. A profile's own consumers get a
+    note.
+    """
     known: set[object] = set()
     base_first = sorted(process, key=lambda part: part[2].profile is not None)
     for profile in dict.fromkeys(document.profile for _, _, document in base_first):
@@ -156,7 +163,11 @@ def _identity(one: Declared) -> Declared:
 
 
 def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -> list[Declared]:
-    """Return the consumers that `layers` describe; a later layer overrides an earlier one."""
+    """Return the consumers and Connect workers that the settings in `layers` declare.
+
+    A later layer overrides an earlier one. `environment` resolves placeholders; `place` gets the
+    notes.
+    """
     together = {key: value for layer in layers for key, value in layer.items()}
     workers = {
         f"{m[1]}." if m[1] else "" for key in together if (m := _CONNECT_WORKER.fullmatch(key))
@@ -197,7 +208,11 @@ def clients_in(layers: Sequence[Flat], environment: Environment, place: Place) -
 
 
 def _worker(prefix: str, flat: Flat, environment: Environment, place: Place) -> Iterator[Declared]:
-    """Yield the Connect worker whose keys have a prefix; connect.protocol determines its list."""
+    """Yield the Connect worker whose keys begin with `prefix`.
+
+    connect.protocol determines its assignor list. If it is unknown, the worker is left out with a
+    note.
+    """
     beside = {key.removeprefix(prefix): flat[key] for key in flat if key.startswith(prefix)}
     known: dict[str, str | None] = {}
     for key, raw in beside.items():
@@ -228,8 +243,10 @@ def _worker(prefix: str, flat: Flat, environment: Environment, place: Place) -> 
 
 
 def _of_sink(connector: Flat) -> Flat:
-    """Return the settings of the consumers of a sink connector's tasks, as a program's on Java
-    writes them; empty for a source, which has none.
+    """Return the consumer settings of a sink connector's tasks, under the prefix `spring.kafka.`.
+
+    That prefix marks them as a Java client's. A source connector has no consumers: the result is
+    empty.
     """
     flat = {key.removeprefix("config."): value for key, value in connector.items()}
     if not flat.keys() & {"topics", "topics.regex"}:
@@ -250,8 +267,11 @@ def _with_lists(layer: Flat) -> Flat:
 
 
 def _setting(key: str, ends: Sequence[str]) -> Iterator[tuple[int, _Path, str]]:
-    """Yield the setting that a key is, if it is one: the number of the words before its own, those
-    that separate consumers, and its name.
+    """Yield the Kafka setting that a key stands for, if any, as a tuple of three items.
+
+    These are the number of words before the setting's own, the words among them that separate
+    consumers (its scope), and the name of the setting. `ends` are the last words of a prefix that
+    separate no consumers.
     """
     parts = words(key)
     for length in range(min(_LONGEST_KEY, len(parts)), 0, -1):
@@ -271,7 +291,7 @@ def _setting(key: str, ends: Sequence[str]) -> Iterator[tuple[int, _Path, str]]:
 
 
 def _above(path: _Path) -> list[_Path]:
-    """Return the scopes whose settings a scope has too, the nearest last."""
+    """Return the scopes whose settings also hold in the scope `path`, the nearest last."""
     # SmallRye takes kafka.* for each channel.
     shared: list[_Path] = [("kafka",)] if path[:2] == ("mp", "messaging") else []
     return shared + [path[:length] for length in range(1, len(path))]
@@ -345,12 +365,16 @@ def _milliseconds(known: Mapping[str, str | None], name: str) -> int | None:
 
 
 def number(value: str | None) -> int | None:
-    """Return the whole number that a text is, and None for any other text."""
+    """Return the integer that `value` is as text; None for any other text."""
     return int(value) if value and re.fullmatch(r"-?[0-9]{1,10}", value) else None
 
 
 def _family(entries: list[str], spring: bool, beside: Flat, dotted: bool) -> str | None:
-    """Return the client family: Java lists class names, librdkafka short names (dotted key)."""
+    """Return the client family `java` or `librdkafka`; None if the settings do not show it.
+
+    Java's settings list assignor class names; librdkafka's list short names under Kafka's own key
+    (`dotted`), or use keys that only librdkafka has.
+    """
     if spring or any(entry.startswith("org.apache.kafka.") for entry in entries):
         return "java"
     short = bool(entries) and all(assignor_of(entry) == entry for entry in entries)
@@ -380,7 +404,10 @@ _SAME: Final = (
 
 
 def _union(one: Declared, two: Declared) -> Declared | None:
-    """Return both as one consumer of one group; None where they are not, or contradict."""
+    """Return two declarations as one consumer of one group.
+
+    None if the group of one is not known, or they contradict each other.
+    """
     said = [{getattr(one, name), getattr(two, name)} - {None} for name in _SAME]
     lists = {each.list for each in (one, two) if each.list}
     if None in (one.group_id, two.group_id) or any(len(each) > 1 for each in (*said, lists)):

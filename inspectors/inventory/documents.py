@@ -1,4 +1,4 @@
-"""Configuration files as documents: properties, YAML, JSON, environment files."""
+"""Configuration files parsed into documents: properties, YAML, JSON, TOML, environment files."""
 
 import json
 import re
@@ -37,7 +37,10 @@ _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 def span_ms(text: str) -> int | None:
-    """Return a time with its unit in milliseconds; None for any other text, and for zero."""
+    """Return a time with its unit, such as `45s` or `1m30s`, in milliseconds.
+
+    None for any other text, and for zero.
+    """
     # 45s, 500ms, 1m30s (Spring, Go), PT45S (ISO 8601).
     match = re.fullmatch(r"(?:PT)?((?:\d{1,9}(?:ms|[hms]))+)", text.strip(), re.IGNORECASE)
     found = re.findall(r"(\d+)(ms|[hms])", match[1].lower()) if match else []
@@ -45,7 +48,7 @@ def span_ms(text: str) -> int | None:
 
 
 def file_written(file: Path) -> datetime | None:
-    """Return the time of the file's last change, in whole seconds; None if it is no file."""
+    """Return the time of the file's last change, in whole seconds; None if it cannot be read."""
     try:
         return datetime.fromtimestamp(int(file.stat().st_mtime), UTC)
     except OSError:
@@ -53,34 +56,37 @@ def file_written(file: Path) -> datetime | None:
 
 
 def words(key: str) -> tuple[str, ...]:
-    """Return the words of a key: `spring.kafka.consumer.group-id`, `groupId`, `GROUP_ID`.
+    """Return the words of a settings key in lower case: (group, id) for `group-id` and `groupId`.
 
-    A part without lower-case letters is one word for each underscore, as in environment variables.
+    Capitals in a row are one word, so the environment variable `GROUP_ID` has two words and
+    `GROUPID` has one.
     """
     return tuple(word.lower() for word in _WORD.findall(key))
 
 
 def is_list(key: str) -> bool:
-    """Return whether a key is Kafka's own for an assignor list, which may be empty by mistake."""
+    """Return whether a key is `partition.assignment.strategy`, with any prefix.
+
+    Its value is kept even if it is empty, which is a mistake to report.
+    """
     return key.endswith("partition.assignment.strategy")
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Return a mapping as it is, and an empty one for any other value."""
+    """Return `value` if it is a dict, else an empty dict."""
     return value if isinstance(value, dict) else {}
 
 
 def text_of(value: object) -> str | None:
-    """Return a text as it is, and None for any other value."""
+    """Return `value` if it is a str, else None."""
     return value if isinstance(value, str) else None
 
 
 def flatten(tree: Tree, name: str) -> Flat:
-    """Return a nested document of the file `name` as `a.b[0].c` → text; lists of plain values are
-    joined by commas.
+    """Return a nested document of the file `name` as flat settings: `a.b[0].c` → text.
 
-    YAML merge keys (`<<`) are followed. Null and empty values are left out, except for an assignor
-    list.
+    Lists of plain values are joined by commas. YAML merge keys (`<<`) are followed. Null and empty
+    values are left out, except for an empty `partition.assignment.strategy`.
 
     Raises:
         UnreadableDocument: nested deeper than any configuration, or made too large by aliases.
@@ -117,8 +123,9 @@ def _leaves(tree: Tree, path: str, depth: int, name: str) -> Iterator[tuple[str,
 
 
 def _variables(tree: list[Tree]) -> dict[str, Tree]:
-    """Return a list of environment variables, as Compose (`NAME=value`) and containers (`name` and
-    `value`) have them, as a table; empty for another list.
+    """Return a list of environment variables as name → value; empty for any other list.
+
+    Compose writes an item as `NAME=value`, a Kubernetes container as `name` and `value`.
     """
     found: dict[str, Tree] = {}
     for item in tree:
@@ -139,19 +146,21 @@ def _variables(tree: list[Tree]) -> dict[str, Tree]:
 
 @dataclass(frozen=True)
 class Environment:
-    """The values that a placeholder may name: settings of the same file, and environment variables.
+    """The environment variables that placeholders in settings may name.
 
-    The default of a placeholder is certain where the variables are `complete`. One with the value
-    `NOT_KNOWN` is set to something unknown, such as a Secret.
+    `complete` is True if all variables are known. Only then does a placeholder's default count,
+    because an unknown variable could replace it. The value `NOT_KNOWN` means that the variable is
+    set to something unknown, such as a Secret.
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     complete: bool = False
 
     def resolve(self, text: str, beside: Flat) -> str | None:
-        """Return `text` with its placeholders replaced; None if one of them is not known.
+        """Return `text` with its placeholders replaced; None if the value of one is not known.
 
-        A value that depends on itself never comes to an end, so it is not known.
+        Placeholders name environment variables, or settings in `beside`, those of the same file. A
+        value that refers to itself is not known.
         """
         for _ in range(_DEEPEST):
             before, text = text, _PLACEHOLDER.sub(lambda found: self._value(found, beside), text)
@@ -180,9 +189,10 @@ LAYER: Final = re.compile(
 
 
 def process_of(file: str) -> str:
-    """Return what the files of one process have in common; its own name where no others are.
+    """Return the common path prefix of the configuration files that one process reads together.
 
-    Spring reads application.yaml and application-PROFILE.properties of one folder together.
+    Spring reads application.yaml and application-PROFILE.properties of one folder together: both
+    give `FOLDER/application`. For a file that is read alone, it is the whole path.
     """
     layer = LAYER.fullmatch(file)
     return file[: layer.end(1)] if layer else file
@@ -198,9 +208,9 @@ class UnreadableDocument(DocumentError):  # noqa: N818 - named for what it is, a
 
 @dataclass(frozen=True)
 class ConfigDocument:
-    """One document of a file: a Kubernetes object (`resource`), or flat settings.
+    """One document of a configuration file: a Kubernetes object (`resource`), or flat settings.
 
-    `profile` is the Spring profile of the settings; None: every profile.
+    `profile` is the Spring or Quarkus profile of the settings (None: every profile).
     """
 
     settings: Flat
@@ -209,7 +219,9 @@ class ConfigDocument:
 
 
 def documents(text: str, name: str) -> list[ConfigDocument]:
-    """Return the documents in the file `name`; its suffix shows the format, else the text does.
+    """Return the documents in `text`, the content of the configuration file `name`.
+
+    The suffix of the name shows the format; without a known suffix, the text does.
 
     Raises:
         UnreadableDocument: a wrong format, or no settings.
@@ -256,7 +268,11 @@ def _items(tree: Tree, depth: int) -> Iterator[Tree]:
 
 
 def _by_profile(flat: Flat, named: str | None) -> list[ConfigDocument]:
-    """Return the settings as those of every profile, and those of each one of Quarkus."""
+    """Split flat settings by profile: Quarkus's `%PROFILE.key`, and all other settings.
+
+    The others are of the Spring profile that the settings name, else of `named`, the profile in the
+    file's name (None: every profile). Quarkus's default profile `prod` counts among them.
+    """
     spring = flat.get("spring.config.activate.on-profile", flat.get("spring.profiles", named))
     own: dict[str | None, Flat] = {spring: {}}
     for key, value in flat.items():
@@ -271,13 +287,13 @@ def _by_profile(flat: Flat, named: str | None) -> list[ConfigDocument]:
 
 
 def _check_size(text: str, name: str) -> None:
-    """Reject a large YAML text that cannot be read whole, before a minute is spent on parsing it.
+    """Reject a YAML text above 8 MiB unless it is complete output of `kubectl get … -o yaml`.
 
-    Only Kubernetes objects, as `kubectl get … -o yaml` prints them, are that large. It prints the
-    kind of a list behind its items, so a list that was cut off has none.
+    Parsing such a text takes up to a minute, and only Kubernetes objects are that large. kubectl
+    prints the kind of a list behind its items, so a list that was cut off has no kind.
 
     Raises:
-        UnreadableDocument: another text, or a list that was cut off.
+        UnreadableDocument: the text has no Kubernetes objects, or was cut off.
     """
     if len(text) <= _LARGEST_YAML:
         return
@@ -351,7 +367,7 @@ def _properties(text: str, profile: str | None) -> list[ConfigDocument]:
     seen: Counter[str] = Counter()
 
     def begin(name: str) -> str:
-        """Return the name of a block, with its number where there was one of this name."""
+        """Return the name of a block that begins, with a number if the name occurred before."""
         at = ".".join((*blocks, name))
         seen[at] += 1
         return name if seen[at] == 1 else f"{name}[{seen[at] - 1}]"

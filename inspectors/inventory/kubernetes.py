@@ -43,11 +43,11 @@ _ABOUT_KAFKA: Final = re.compile(r"kafka|group[.\-]?id|partition.assignment", re
 
 
 def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) -> Iterator[Declared]:
-    """Yield the consumers of the workloads in `resources`, pairs of a source's name and an object.
+    """Yield the consumers that `resources` declare; each is the name of its source and an object.
 
-    `where` names the object, and the pod if pods are listed one by one. Workloads with an equal
-    `where` are counted once. Of ConfigMaps with one name, a workload has the one of its folder. A
-    ConfigMap that no workload of the input uses is read like files on their own.
+    `where` of a consumer names the object, and the pod if each pod is yielded on its own. If
+    ConfigMaps have equal names, a workload uses the one in its own folder. A ConfigMap that no
+    workload uses is read as configuration files.
     """
     maps = {
         (folder, _namespace(resource), _name(resource)): (source, resource)
@@ -93,7 +93,7 @@ def _workload(
 
 
 def _pod(resource: Resource) -> Resource:
-    """Return the pod that an object starts, of whatever kind it is; empty where it starts none."""
+    """Return the pod spec in an object of any kind; empty if the object starts no pod."""
     match resource.get("spec"):
         case {"template": {"spec": dict(pod)}} | {
             "jobTemplate": {"spec": {"template": {"spec": dict(pod)}}}
@@ -103,7 +103,10 @@ def _pod(resource: Resource) -> Resource:
 
 
 def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
-    """Yield the consumer, or one for each pod if the client's ids contain the pod's name."""
+    """Yield the consumer once, or once for each pod if its ids contain the pod's name.
+
+    The pods' names are known for a StatefulSet only. Otherwise such ids become None.
+    """
     kind, spec = str(resource.get("kind")), mapping(resource.get("spec"))
     replicas = number(text_of(spec.get("replicas")))
     seen = replace(
@@ -133,7 +136,10 @@ def _instances(client: Declared, resource: Resource) -> Iterator[Declared]:
 
 
 def _max_surge(spec: Resource, kind: str) -> str | None:
-    """Return maxSurge; its default is 25 % for a Deployment and 0 for the others."""
+    """Return the workload's maxSurge, as text; 0 if it has no rolling update.
+
+    The default is 25% for a Deployment, 0 for a StatefulSet or DaemonSet, and None for other kinds.
+    """
     match spec.get("strategy") or spec.get("updateStrategy"):
         case {"type": "Recreate" | "OnDelete"}:
             return "0"
@@ -154,12 +160,11 @@ def _loose_map(source: str, resource: Resource, notes: list[str]) -> Iterator[De
 
 
 def _dates(source: str, resource: Resource) -> Dates:
-    """Return when the object's text last changed (None: the input does not show it), and when the
-    object was created.
+    """Return when the object was last changed (None: not shown), and when it was created.
 
-    An object of a cluster shows the change with `kubectl get --show-managed-fields`; those of its
-    status and its number of replicas do not count. An object that was never in a cluster is as old
-    as its file.
+    `kubectl get --show-managed-fields` shows the changes of a cluster's object. Changes of its
+    status or number of replicas do not count. An object that was never in a cluster has the date of
+    its file, and None as its creation.
     """
     metadata = mapping(resource.get("metadata"))
     if text_of(metadata.get("creationTimestamp")) is None:
@@ -183,8 +188,9 @@ def _time(value: Tree) -> datetime | None:
 def _settings_files(
     data: Resource, place: Place, verb: str
 ) -> Iterator[tuple[str, list[ConfigDocument]]]:
-    """Yield the documents of a ConfigMap's configuration files; one about Kafka that cannot be read
-    becomes a note on the place.
+    """Yield (key, documents) for each configuration file in the `data` of a ConfigMap.
+
+    If a file about Kafka cannot be read, `place` gets a note; `verb` is the verb of that sentence.
     """
     for key, text in data.items():
         if not isinstance(text, str) or key.rpartition(".")[2].lower() not in ENDINGS:
@@ -198,10 +204,11 @@ def _settings_files(
 
 @dataclass
 class _Container:
-    """One container's settings, from its mounted files to the arguments that override them.
+    """The settings of one container in a workload's pod.
 
-    `at` are its folder and namespace. `complete`: all its `variables` are known. `used` takes the
-    keys of the `maps` that it reads, and `sources` their sources.
+    `at` is the folder of the workload's file, and the namespace. `complete` is False if some of the
+    environment `variables` are not known. `used` collects the keys of those ConfigMaps in `maps`
+    that the container uses, `sources` the names of their files.
     """
 
     container: Resource
@@ -215,7 +222,11 @@ class _Container:
     variables: Flat = field(default_factory=lambda: {"HOSTNAME": POD_NAME})
 
     def layers(self) -> list[Flat]:
-        """Return mounted files (profiles after the base), environment, inline JSON, arguments."""
+        """Return the container's layers of settings; later layers override earlier ones.
+
+        They are the mounted files (profiles after the base), the environment, the JSON in
+        SPRING_APPLICATION_JSON, and the arguments.
+        """
         self._read_environment()
         files, inline = self._files(), list[ConfigDocument]()
         try:
@@ -262,7 +273,7 @@ class _Container:
         return self._expand(text_of(entry.get("value")) or "")
 
     def _expand(self, value: str) -> str:
-        """Return `value` with each `$(NAME)` of an earlier variable replaced; `$$` is a sign."""
+        """Return `value` with each `$(NAME)` of an earlier variable replaced; `$$` becomes `$`."""
         known = {"": "$", **self.variables}
         return re.sub(
             r"\$\$|\$\(([\w.-]+)\)", lambda match: known.get(match[1] or "", match[0]), value

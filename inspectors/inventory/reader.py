@@ -2,8 +2,8 @@
 
 Reads Java and Spring properties, Spring YAML, librdkafka-style JSON, YAML and properties, folders
 of them, and `kubectl get deploy,sts,cm -o yaml|json`. The result is *declared*: it proves nothing
-about running processes. Only the keys that identify a consumer and choose its assignors are kept;
-no other value of a file reaches the result or a message.
+about running processes. Only the keys that identify a consumer, choose its assignors or set its
+timeouts and brokers are kept; no other value of a file reaches the result or a message.
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,8 @@ def read_declared(files: Sequence[Path], *, alone: bool = False) -> InventoryRea
     """Return the consumers that these files declare together.
 
     Raises:
-        DocumentError: the file is `alone` and no configuration; else a bad file becomes a note.
+        DocumentError: the file is no configuration, and `alone` is True. Otherwise a bad file
+            becomes a note.
     """
     notes: list[str] = []
     settings: dict[str, list[Part]] = {}
@@ -102,7 +103,7 @@ def configuration_text(file: Path, name: str = "") -> str:
     """Return the text of a configuration file, plain or gz; `name` is for messages.
 
     Raises:
-        DocumentError: it cannot be read, was cut off, is binary, or larger than any configuration.
+        DocumentError: the file cannot be read, was cut off, is binary, or larger than 64 MiB.
     """
     source = TextInput(file, name)
     data = source.read(_LARGEST_FILE)

@@ -1,9 +1,9 @@
-"""A live cluster, read: groups, brokers, the probe, the offsets topic.
+"""Readers of a live cluster: groups, brokers, the JoinGroup probe, `__consumer_offsets`.
 
-Packages of kafka-python wait with their `__init__` until somebody needs a name that it defines.
-`import a.b.c` runs the `__init__` of `a` and of `a.b` first. Those of kafka-python import all of
-its clients, and rebal uses none of them: the messages and logins that it needs are in modules
-below. Without the clients, `rebal inspect GROUP --probe` takes a seventh less time.
+The package also delays the `__init__` of kafka-python's packages. `import a.b.c` runs the
+`__init__` of `a` and of `a.b` first, and those of kafka-python import all of its clients. rebal
+uses none of these clients: the messages and logins that it needs are in submodules. Without the
+clients, `rebal inspect GROUP --probe` takes a seventh less time.
 """
 
 import sys
@@ -20,7 +20,7 @@ class _Deferred(ModuleType):
     """A package whose `__init__` runs at the first access to a name that it does not have yet."""
 
     def __getattr__(self, name: str) -> Any:
-        """Run `__init__`, then return the attribute as any module does."""
+        """Run the package's `__init__` at the first call, then return the attribute `name`."""
         with _LOCK:
             state = self.__dict__
             if state.get("_runs"):

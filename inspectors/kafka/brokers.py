@@ -17,7 +17,11 @@ _SETTINGS: Final = frozenset(
 
 
 def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
-    """Return the group coordinator's kind: Java since 4.0, and in 3.7 to 3.9 if enabled."""
+    """Return the implementation of the brokers' group coordinator: Java, Scala or unknown.
+
+    It is Java since Kafka 4.0, Scala before 3.7, and in 3.7 to 3.9 the broker settings decide. It
+    is unknown for Redpanda, and if the version or those settings were not read.
+    """
     release = release_of(cluster.version) or ()
     protocols = cluster.settings.get("group.coordinator.rebalance.protocols")
     enabled = cluster.settings.get("group.coordinator.new.enable") == "true"
@@ -34,7 +38,10 @@ def coordinator_kind(cluster: Cluster) -> CoordinatorKind:
 
 
 def group_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the broker settings that a plan needs: the group settings and the broker's role."""
+    """Return the broker settings that a plan needs: the group settings and the broker's role.
+
+    `group.share.*` and most of `group.streams.*` are left out.
+    """
     return {
         name: value
         for name, value in settings.items()
@@ -44,16 +51,16 @@ def group_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def release_of(version: str | None) -> tuple[int, ...] | None:
-    """Return the numbers of a broker's version, such as (4, 2) of `4.2 or later`."""
+    """Return a broker version as numbers: (4, 2) for `4.2 or later`; None for no version."""
     return tuple(int(number) for number in version.split()[0].split(".")) if version else None
 
 
 class ClusterReading(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The brokers and topics of a cluster at a moment.
+    """The brokers and topics of a cluster at the time `at`.
 
-    `topics` maps each topic to its number of partitions, `topic_names` each topic id to the topic's
-    name (KIP-516), `ends` each topic to the log end offsets of its partitions in their order (None:
-    the brokers gave none). `notes` name what could not be read.
+    `topics` maps topic → number of partitions, and `topic_names` maps topic id → topic name
+    (KIP-516). `ends` maps topic → log end offset of each partition, in partition order (None: not
+    known). `notes` say what could not be read.
     """
 
     at: datetime

@@ -1,9 +1,9 @@
-"""Plain requests to the brokers of one cluster: `RawCluster`.
+"""Requests to the brokers of one cluster: `RawCluster`.
 
-A broker gets one connection, and more where several threads ask it at once. Only three things are
-retried: the search for a coordinator, a request to a coordinator that is loading or has moved, and
-a request that any broker can answer. A broker that cannot be reached delays only its own groups, by
-one timeout.
+Each broker gets one connection, or up to four if several threads use it at once. Only three things
+are retried: the search for a coordinator, a request to a coordinator that is loading or has moved,
+and a request that any broker can answer. A broker that cannot be reached delays only the groups
+that it coordinates, by one timeout.
 """
 
 import random
@@ -43,11 +43,12 @@ _SHORTEST: Final = 0.05
 
 
 def broker_version(connection: BrokerConnection) -> str | None:
-    """Return the broker's release as far as its protocol shows it, such as `4.1` or `4.2 or later`.
+    """Return the broker's release as its protocol shows it, such as `4.1` or `4.2 or later`.
 
-    A KRaft broker names the newest metadata.version it supports, and each release has its own. For
-    other brokers the result is the newest release whose requests they all support; a release that
-    added no request looks like the one before it, hence `or later`.
+    A KRaft broker names the newest metadata.version that it supports, and each release has its own.
+    For other brokers, the result is the newest release whose requests the broker supports. A
+    release that added no request looks like the release before it, hence `or later`. None: no
+    release fits.
     """
     known = connection.supported_features.get("metadata.version")
     if known in _BY_METADATA_VERSION:
@@ -60,9 +61,10 @@ def broker_version(connection: BrokerConnection) -> str | None:
 
 
 class RawCluster:
-    """The brokers of one `ClusterConfig`; connections are opened when they are first needed.
+    """The connections to the brokers of one cluster, each opened when it is first needed.
 
-    `coordinators` are the brokers that coordinate groups, as far as they are known.
+    `coordinators` maps group id → broker id of the coordinator, as far as it is known. `brokers`
+    maps broker id → host, port and rack.
 
     Raises (every method that sends a request):
         ConnectError: no bootstrap server can be reached, or none accepts the login.
@@ -90,7 +92,7 @@ class RawCluster:
         self.close()
 
     def close(self) -> None:
-        """Close every connection without a lock, so that no other thread can delay it."""
+        """Close every connection at once; take no lock, so that no other thread can delay it."""
         self._closed = True
         for connection in list(self._opened):
             connection.close()
@@ -108,8 +110,8 @@ class RawCluster:
     def _first(self, deadline: Deadline) -> BrokerConnection:
         """Return a connection to the first bootstrap server that accepts this client.
 
-        Each server gets an equal share of the time, over a few rounds. Brokers that were found
-        earlier are tried last.
+        The servers are tried in up to three rounds; each gets an equal share of the time left.
+        Brokers known from earlier metadata are tried after the bootstrap servers.
         """
         config = self.config
         # Report settings that cannot be loaded before any network error.
@@ -152,11 +154,17 @@ class RawCluster:
         )
 
     def deadline(self) -> Deadline:
-        """Return the deadline of a new operation: `timeout_ms` from now, or that of the `whole`."""
+        """Return the deadline of a new operation.
+
+        It is the deadline that was given for this whole object, else `timeout_ms` from now.
+        """
         return self._whole or Deadline(self.config.timeout_ms)
 
     def any(self, deadline: Deadline) -> BrokerConnection:
-        """Return a connection to some broker; the first call reads the brokers' addresses."""
+        """Return an open connection to any one broker.
+
+        If there is none, connect to a bootstrap server and read the addresses of all brokers.
+        """
         with self._lock:
             if self._bootstrap is None or self._bootstrap.closed:
                 self._bootstrap = self._first(deadline)
@@ -164,10 +172,11 @@ class RawCluster:
             return self._bootstrap
 
     def node(self, broker_id: int, deadline: Deadline) -> BrokerConnection:
-        """Return a connection to one broker, an idle one if it has one.
+        """Return a connection to the broker `broker_id`: an idle one, else a new one, at most four.
 
         Raises:
-            RequestError: UNREACHABLE or TIMED_OUT where the broker cannot be connected.
+            RequestError: UNREACHABLE or TIMED_OUT if there is no connection, BROKER_NOT_AVAILABLE
+                if the cluster has no such broker.
         """
         with self._lock:
             bootstrap = self.any(deadline)
@@ -212,7 +221,10 @@ class RawCluster:
             gate.release()
 
     def ask_any(self, deadline: Deadline, ask: Callable[[BrokerConnection, Deadline], _T]) -> _T:
-        """Return `ask(connection, …)` of some broker; asks one more if that one does not answer."""
+        """Return `ask(connection, deadline)` for any one broker.
+
+        If the broker does not answer, connect to a broker again and ask once more.
+        """
         connection = self.any(deadline)
         others = {*self.config.servers, *((host, port) for host, port, _ in self.brokers.values())}
         try:
@@ -230,9 +242,10 @@ class RawCluster:
         return ask(other, deadline)
 
     def coordinator(self, group_id: str, deadline: Deadline) -> int:
-        """Return the broker id of the group's coordinator; waits while one is elected.
+        """Return the broker id of the group's coordinator; wait while none is available.
 
-        A broker is asked once for each group: `on_coordinator` asks again when it has moved.
+        The answer is kept for later calls. `on_coordinator` drops it when the coordinator has
+        moved.
         """
         if group_id in self.coordinators:
             return self.coordinators[group_id]
@@ -260,9 +273,10 @@ class RawCluster:
     def on_coordinator(
         self, group_id: str, deadline: Deadline, ask: Callable[[BrokerConnection, int], _T]
     ) -> _T:
-        """Return `ask(connection, broker id)` of the coordinator; retries while it loads or moves.
+        """Return `ask(connection, broker id)` for the group's coordinator.
 
-        One that was found earlier and does not answer may have moved: it is searched for again.
+        Retry while the coordinator loads or moves. A coordinator found by an earlier call that does
+        not answer may have moved: it is searched for again.
         """
 
         def once() -> _T:
@@ -281,9 +295,10 @@ class RawCluster:
     def metadata(
         self, topics: list[str] | None, deadline: Deadline, *, operations: bool = False
     ) -> Any:
-        """Return the MetadataResponse for `topics` (None: all); never creates a topic.
+        """Return the MetadataResponse for `topics` (None: all topics); never create a topic.
 
-        `operations` requests the user's rights on the cluster (v8 to v10) and on the topics.
+        `operations` also requests the user's rights (KIP-430) on the cluster (v8 to v10) and on the
+        topics.
         """
         named = None if topics is None else [{"name": name, "topic_id": None} for name in topics]
 
@@ -314,9 +329,9 @@ class RawCluster:
 
 
 def side_by_side(work: Callable[[_T], _R], items: Sequence[_T], most: int) -> list[_R]:
-    """Return the results of `work` for the items, in order; `most` threads do it at once.
+    """Return `work(item)` for each item, in the order of `items`; up to `most` threads run at once.
 
-    After Ctrl-C no answer is awaited: closing the session wakes the threads.
+    After Ctrl-C it does not wait for the threads; closing the session ends their requests.
     """
     if len(items) == 1:
         return [work(items[0])]
@@ -328,7 +343,11 @@ def side_by_side(work: Callable[[_T], _R], items: Sequence[_T], most: int) -> li
 
 
 def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
-    """Return `ask()`; retries while its error says that what was asked for is not available yet."""
+    """Return `ask()`; while its error is temporary, call it again until `deadline`.
+
+    Temporary errors are COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
+    and OFFSET_NOT_AVAILABLE.
+    """
     pause = 0.05
     last: RequestError | None = None
     while True:
@@ -347,7 +366,7 @@ def retry(ask: Callable[[], _T], deadline: Deadline) -> _T:
 
 
 def _unreachable(broker_id: int, host: str, port: int, reason: str | None) -> RequestError:
-    """Return the error of a broker without connection; `reason` is None if it is silent."""
+    """Return the error for a broker that cannot be reached; `reason` None: no answer in time."""
     return RequestError(
         "TIMED_OUT" if reason is None else "UNREACHABLE",
         f"broker {broker_id} at {host}:{port} cannot be reached ({reason or 'no answer'})",

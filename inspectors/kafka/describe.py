@@ -1,12 +1,12 @@
-"""The coordinator's view of a group (`describe`, `committed_offsets`), or of many (`look_at`).
+"""The coordinator's view of one group (`describe`, `committed_offsets`) or of many (`look_at`).
 
 Sources: DescribeGroups (instance ids since v4, KIP-345; an error for a missing group since v6,
 KIP-1043), ConsumerGroupDescribe (KIP-848, KIP-1099), StreamsGroupDescribe (KIP-1071),
 ShareGroupDescribe (KIP-932).
 
-All is asked with plain requests. librdkafka's admin calls to a coordinator abort the whole process
-if the connection drops at the wrong moment (confluentinc/librdkafka#4605, cause in #5397), and a
-watch must survive that.
+librdkafka's admin calls are not used: a call to a coordinator aborts the whole process if the
+connection drops at the wrong moment (confluentinc/librdkafka#4605, cause in #5397), and a `--watch`
+must survive that.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -52,7 +52,10 @@ NOT_CLASSIC: Final = "NOT_CLASSIC"
 
 
 class Described(Group, frozen=True, kw_only=True):
-    """One description of a group; `operations` are the user's AclOperation codes on it."""
+    """A group and its members as the coordinator described them at `at`, by this machine's clock.
+
+    `operations` are the codes of the AclOperations that the user may do on the group (KIP-430).
+    """
 
     at: datetime
     coordinator_id: int
@@ -86,7 +89,7 @@ def describe_many(
     *,
     operations: bool = False,
 ) -> dict[str, Described | RequestError]:
-    """Return the groups as their coordinator `broker` holds them now, or why it does not say.
+    """Return group id → the group as its coordinator `broker` holds it now, or that broker's error.
 
     At most four requests are sent, whatever the number of groups.
 
@@ -117,11 +120,12 @@ def look_at_classic(
     deadline: Deadline,
     first: Sequence[Any] = (),
 ) -> tuple[list[Any], dict[str, Described | RequestError]]:
-    """Return the answers to the requests `first`, and the groups as they are after them.
+    """Send the requests `first`, then describe the groups; return the answers and the groups by id.
 
-    One is NOT_CLASSIC unless the coordinator `broker` itself says that it is a classic group: it
-    describes it, and ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND. A coordinator without that
-    request, or with UNSUPPORTED_VERSION, holds classic groups only. All is sent in one write.
+    A group is the error NOT_CLASSIC unless its coordinator `broker` confirms that it is classic:
+    DescribeGroups describes it, and ConsumerGroupDescribe answers GROUP_ID_NOT_FOUND or
+    UNSUPPORTED_VERSION for it. A coordinator without ConsumerGroupDescribe holds classic groups
+    only. All requests are sent in one write.
 
     Raises:
         RequestError: a request got no answer.
@@ -164,7 +168,10 @@ def _classic_request(
 
 
 def _classic(response: Any, broker: int) -> dict[str, Described | RequestError]:
-    """Return the classic groups that are described; others are left out."""
+    """Return group id → the group, or its error, from a DescribeGroups response.
+
+    Groups that are missing or Dead are left out.
+    """
     found: dict[str, Described | RequestError] = {}
     for group in response.groups:
         state = _STATES.get(group.group_state, GroupState.UNKNOWN)
@@ -191,7 +198,10 @@ def _classic(response: Any, broker: int) -> dict[str, Described | RequestError]:
 
 
 def _decoded(decode: Callable[[bytes], _T], data: bytes | None) -> tuple[_T | None, str | None]:
-    """Return what the bytes hold, or why they cannot be read; outside Stable there are none."""
+    """Return `decode(data)` and None, or None and the reason why `data` cannot be decoded.
+
+    For empty bytes both are None: a coordinator sends none unless the group is Stable.
+    """
     try:
         return decode(bytes(data)) if data else None, None
     except WireError as wrong:
@@ -265,7 +275,10 @@ def _new_group(group: Any, broker: int, kind: GroupType) -> Described:
 
 
 def _consumer_member(member: Any) -> Member:
-    """Return a member of a KIP-848 group, or of a share group, which shows less."""
+    """Return a member from a ConsumerGroupDescribe or ShareGroupDescribe response.
+
+    A share group's member has no instance id, topic regex, target assignment or member type.
+    """
     target = getattr(member, "target_assignment", None)
     return Member(
         member_id=member.member_id,
@@ -283,7 +296,10 @@ def _consumer_member(member: Any) -> Member:
 
 
 def _stream_members(group: Any) -> tuple[Member, ...]:
-    """Return the members of a Streams group; active tasks are the partitions that they read."""
+    """Return the members from a StreamsGroupDescribe response.
+
+    A member's assignment is the partitions that its active tasks read.
+    """
     topology = group.topology.subtopologies if group.topology is not None else None
     read = {
         part.subtopology_id: (
@@ -319,9 +335,10 @@ def _stream_members(group: Any) -> tuple[Member, ...]:
 
 
 def within(described: Described, topics: Iterable[Topic]) -> Described:
-    """Return a Streams group without the partitions that its topics do not have.
+    """Return a Streams group whose assignments contain only partitions that its topics have.
 
-    A task reads the partition with its number of each topic of its subtopology that has so many.
+    Task n reads partition n of those topics of its subtopology that have such a partition. A topic
+    that is not in `topics` keeps its partitions. Groups of other types are returned unchanged.
     """
     if described.type is not GroupType.STREAMS:
         return described
@@ -368,7 +385,7 @@ Offsets = Mapping[tuple[str, int], int | None]
 
 
 def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Offsets:
-    """Return the committed offset of each topic and partition of a group.
+    """Return (topic, partition) → the group's committed offset; None if none is committed.
 
     Raises:
         ConnectError: no broker can be reached.
@@ -386,9 +403,10 @@ def committed_offsets(raw: RawCluster, group_id: str, deadline: Deadline) -> Off
 def offsets_of_many(
     connection: BrokerConnection, group_ids: Sequence[str], deadline: Deadline
 ) -> dict[str, Offsets | RequestError]:
-    """Return each group's committed offsets, or why its coordinator does not say.
+    """Return group id → the group's committed offsets, or its coordinator's error.
 
-    One request for all of them; before Kafka 3.0 one for each (OffsetFetch v8, KIP-709).
+    One request is sent for all groups; before Kafka 3.0, one for each group (OffsetFetch v8,
+    KIP-709).
 
     Raises:
         RequestError: a request got no answer.
@@ -422,7 +440,7 @@ def _offsets(answer: Any, group_id: str) -> Offsets | RequestError:
 
 
 class GroupLook(NamedTuple):
-    """A coordinator's answer on a group; `offsets` is an error where they were not read."""
+    """One group's description, and its committed offsets or the error of reading them."""
 
     described: Described
     offsets: Offsets | RequestError
@@ -435,12 +453,12 @@ def look_at(
     deadline: Deadline,
     later: Callable[[], Deadline],
 ) -> dict[str, GroupLook | RequestError]:
-    """Return the groups that their coordinator `broker` describes, with their committed offsets.
+    """Return group id → description and offsets, or the error of its coordinator `broker`.
 
-    `later` gives the deadline of the second request.
+    `later` returns the deadline of the second request, the one for committed offsets.
 
     Raises:
-        RequestError: a description got no answer.
+        RequestError: a request for descriptions got no answer.
     """
     described = describe_many(connection, broker, group_ids, deadline)
     there = [name for name, one in described.items() if isinstance(one, Described)]

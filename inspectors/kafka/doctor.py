@@ -1,7 +1,7 @@
-"""The evidence that this user and this broker can give: `examine`.
+"""The sources of evidence that this user can read on this cluster: `examine` (`rebal doctor`).
 
-Each row is tried, or read from the user's own rights (KIP-430's authorized operations). A group
-receives nothing but descriptions. A missing right comes with the ACL that grants it.
+Each source is tried, or the right to it is read from the user's authorized operations (KIP-430). A
+group is only read, never probed. A missing right comes with the command that grants it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -26,9 +26,10 @@ _NO_GROUP: Final = "name a group to try it"
 
 
 class DoctorRow(Record, frozen=True, kw_only=True):
-    """One source of evidence; `adds` names the facts that it provides (empty: the login, all).
+    """One source of evidence: whether it is `available` to this user, and `why`.
 
-    `grant` is the command that grants the missing right. It is empty unless a right is missing.
+    `adds` names the facts that the source provides (empty for the login, which all others need).
+    `grant` is the command that grants the missing right (empty: no right is missing).
     """
 
     source: str
@@ -39,9 +40,10 @@ class DoctorRow(Record, frozen=True, kw_only=True):
 
 
 class DoctorReport(Record, frozen=True, kw_only=True):
-    """The evidence that one user can read; `principal` is Kafka's name of the user, if known.
+    """The sources of evidence that one user can read, one in each row.
 
-    `coordinator_id` is the broker that coordinates the group (None: no group, or not known).
+    `principal` is Kafka's name of the user, if known. `coordinator_id` is the broker that
+    coordinates the group (None: no group, or not known).
     """
 
     bootstrap: str
@@ -75,10 +77,10 @@ def examine(config: ClusterConfig, group: str | None = None) -> DoctorReport:
 
 
 class _Unavailable(Exception):  # noqa: N818 - a result of a trial, not a fault
-    """Result of a trial of a source of evidence that cannot be used; its text says why.
+    """Result of trying a source of evidence that cannot be used; its text says why.
 
-    `available` is NO, or cannot tell where the trial was not possible. `right` is False where the
-    cause is no missing right, so that no command to grant one is shown.
+    `available` is NO, or CANNOT_TELL if the source could not be tried. `right` is False if the
+    cause is not a missing right; then no command to grant a right is shown.
     """
 
     def __init__(self, available: Tri, why: str, *, right: bool = True) -> None:
@@ -96,9 +98,9 @@ class _Examination:
         self._denied = False
 
     def rows(self) -> Iterator[DoctorRow]:
-        """Yield the rows in order; later ones use the results of earlier ones.
+        """Yield one row for each source of evidence; later rows use the results of earlier rows.
 
-        Where the login is rejected, nothing else of the cluster is tried.
+        If the login is rejected, no other source on the cluster is tried.
         """
         login = self._row("login", self._log_in, "")
         yield login
@@ -202,7 +204,12 @@ class _Examination:
         return self._group
 
     def _cluster_right(self, right: int, without: str, text: str = "") -> str:
-        """Return the text if the user has this right on the cluster; raises as `_check_right`."""
+        """Return `text` if the user has this AclOperation on the cluster.
+
+        Raises:
+            _Unavailable: the right is missing (with the text `without`), or the broker reports no
+                rights.
+        """
         _check_right(
             self._raw.metadata([], self._raw.deadline(), operations=True).authorized_operations,
             right,
@@ -303,9 +310,9 @@ class _Examination:
 
 
 def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:
-    """Return the command that allows this user `operation` on a resource.
+    """Return the kafka-acls.sh command that allows this user `operation` on `resource`.
 
-    Who may run it logs in otherwise than this user, over the same listener.
+    It is for an administrator, who uses the same listener with another login (ADMIN.properties).
     """
     return Command(
         "kafka-acls.sh", "--bootstrap-server", config.bootstrap,
@@ -315,7 +322,10 @@ def acl(config: ClusterConfig, operation: str, *resource: str) -> Command:
 
 
 def principal_of(config: ClusterConfig) -> str:
-    """Return Kafka's name of the user that the connection logs in as, as far as it is known."""
+    """Return the Kafka principal of the connection's user, such as `User:alice`.
+
+    If only a token or certificate names the user, the result holds a placeholder.
+    """
     rows = (
         (config.oauth, "User:NAME-IN-YOUR-TOKEN"),
         (config.sasl, f"User:{config.username}"),
@@ -326,10 +336,11 @@ def principal_of(config: ClusterConfig) -> str:
 
 
 def _check_right(rights: Set[int] | None, right: int, without: str) -> None:
-    """Check one right among those of the user; `without` is the row's text if it is missing.
+    """Check that the AclOperation `right` is among the user's `rights`.
 
     Raises:
-        _Unavailable: it is missing, or the broker does not report rights.
+        _Unavailable: it is missing (with the text `without`), or the broker reports no rights
+            (None).
     """
     if rights is None:
         raise _Unavailable(Tri.CANNOT_TELL, "the broker does not report rights (before 2.3)")

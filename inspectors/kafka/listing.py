@@ -1,4 +1,4 @@
-"""The groups of a cluster by name, and the reasons why some cannot be listed or read."""
+"""Group ids that the brokers list, and the reasons why groups cannot be listed or read."""
 
 import re
 from functools import partial
@@ -40,11 +40,11 @@ _MESSAGES: Final = {
 
 
 class GroupFailure(Record, frozen=True, kw_only=True):
-    """The reason why one group, or the list of one coordinator's groups, could not be read.
+    """The reason why one group could not be read, or why the groups of one broker were not listed.
 
-    `group_id` is None if the names of the groups are not known. `broker_id` is then their
-    coordinator (None: they have none, or it is not known). `kind` is not-found, authorization,
-    loading, timeout, network or other.
+    `group_id` is None if groups were not listed, because their ids are not known. `broker_id` is
+    then their coordinator (None: they have no coordinator, or it is not known). `kind` is
+    not-found, authorization, loading, timeout, network or other.
     """
 
     group_id: str | None
@@ -54,7 +54,7 @@ class GroupFailure(Record, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The group, or the broker that did not list its groups."""
+        """The group id, else the broker that did not list its groups, else `the cluster`."""
         if self.group_id is not None:
             return self.group_id
         return "the cluster" if self.broker_id is None else f"broker {self.broker_id}"
@@ -75,12 +75,13 @@ def pattern_of(match: str | None) -> re.Pattern[str] | None:
 def list_groups(
     raw: RawCluster, pattern: re.Pattern[str] | None, *, needed: bool
 ) -> tuple[dict[str, int], list[GroupFailure]]:
-    """Return the ids of the matching groups with their coordinators, and why others are missing.
+    """Return group id → coordinator of the matching groups, and why other groups are not listed.
 
-    The cluster lists only groups that the user may describe.
+    `pattern` must match the whole group id (None: every group). The brokers list only groups that
+    the user may describe.
 
     Raises:
-        SelectionError: `needed`, and no group matches.
+        SelectionError: no group matches, and `needed` is True.
         ConnectError: the cluster cannot be reached.
     """
     listed, unlisted = _listed(raw)
@@ -97,7 +98,7 @@ def list_groups(
 
 
 def group_names(config: ClusterConfig) -> set[str]:
-    """Return the groups that the brokers list in time; for completion, with one client alone.
+    """Return the ids of the groups that the brokers list in time, for shell completion.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -131,9 +132,9 @@ def _listed_by(raw: RawCluster, broker_id: int) -> set[str] | GroupFailure:
 
 
 def _leaderless(raw: RawCluster) -> list[GroupFailure]:
-    """Return a failure for the partitions of the offsets topic that have no leader.
+    """Return one failure if partitions of `__consumer_offsets` have no leader, else an empty list.
 
-    Their groups have no coordinator, and a broker that left the cluster is in no list of brokers.
+    The groups stored in those partitions have no coordinator, so no broker lists them.
     """
     try:
         (topic,) = raw.metadata([OFFSETS_TOPIC], raw.deadline()).topics

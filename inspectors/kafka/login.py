@@ -15,7 +15,7 @@ from rebal.inspectors.errors import ConnectError
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
-    """kafka-python's source of OAuth tokens; getting one takes at most `timeout` seconds."""
+    """OAuth token source for kafka-python; requesting a token takes at most `timeout` seconds."""
 
     def __init__(self, oauth: OAuth, timeout: float) -> None:
         super().__init__()

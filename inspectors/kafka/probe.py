@@ -46,11 +46,12 @@ _TRIES: Final = 3
 
 
 def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequence[str]) -> Probe:
-    """Return the probe's answer for each assignor; the group is described around each request.
+    """Return the probe's answer for each assignor: do all assignor lists of the group contain it?
 
-    Nothing is sent, and `refused` gives the reason, unless the group meets the conditions of this
-    module and still has the members and assignments of `snapshot`. A change between two
-    descriptions voids all answers; where its coordinator moves or loads, all is asked again.
+    The group is described before and after each request. Nothing is sent unless it meets this
+    module's conditions (classic, Stable, …) and still has the members and assignments of
+    `snapshot`. A change between two descriptions voids all answers. The result then has the reason
+    instead of answers. If the coordinator moves or loads, all is asked again.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -75,17 +76,18 @@ def probe_group(cluster: RawCluster, snapshot: GroupSnapshot, assignors: Sequenc
 
 
 def undescribed(error: RequestError) -> Probe:
-    """Return the probe of a group that could not be described."""
+    """Return the result of a probe that ended because the group could not be described."""
     return Probe(refused=f"the group could not be described around the probe: {error.reason}")
 
 
 def probe_groups(
     cluster: RawCluster, wanted: Sequence[tuple[GroupSnapshot, Sequence[str]]], broker: int
 ) -> dict[str, Probe]:
-    """Return the probe's answers for groups that `broker` coordinates, each for its assignors.
+    """Return group id → the probe's answers, for groups that `broker` coordinates.
 
-    One request describes all of them after each turn, in which each group is asked once. Left out
-    are groups that changed, and those whose coordinator moved or loads.
+    `wanted` pairs each group with the assignors to ask for. Each round asks every group for one
+    assignor, then describes all groups together. Groups that changed meanwhile, and groups whose
+    coordinator moved or loads, are left out.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -141,14 +143,14 @@ def join_request(
     session_timeout_ms: int,
     version: int,
 ) -> Any:
-    """Return the only request that the probe sends; nothing else builds a JoinGroup.
+    """Return the JoinGroup request of the probe; no other function builds a JoinGroup.
 
-    Each argument prevents harm: an empty member id would create a pending member, without an
-    instance id a KIP-848 group would admit the probe, and real subscription bytes could replace a
-    member's.
+    The arguments keep the request harmless. An empty member id would create a pending member.
+    Without an instance id, a KIP-848 group would admit the probe. Real subscription bytes could
+    replace a member's.
 
     Raises:
-        ValueError: an argument that would be unsafe to send.
+        ValueError: an argument would make the request unsafe.
     """
     if not member_id or len(instance_id) < 32:
         raise ValueError("the probe needs a made-up member id and a long made-up instance id")
@@ -197,8 +199,9 @@ def _unfit(group: Group, members: Sequence[Member]) -> str | None:
 
 
 def _difference(snapshot: GroupSnapshot, now: Described) -> str | None:
-    """Return why the group may not be probed any more, as it changed since it was read; None if it
-    may.
+    """Return why the group may no longer be probed; None if it may.
+
+    It may not if it does not meet the probe's conditions, or has changed since `snapshot`.
     """
     was = {member.member_id: member.assignment for member in snapshot.members}
     owned = {member.member_id: member.assignment for member in now.members}
@@ -216,7 +219,10 @@ def _version(connection: BrokerConnection) -> int:
 
 
 def _join(snapshot: GroupSnapshot, assignor: str, version: int) -> Any:
-    """Return a probe with ids made up for it, and a session timeout within the broker's limits."""
+    """Return the probe request for one assignor, with made-up member and instance ids.
+
+    Its session timeout is within the broker's limits.
+    """
     low, high = (
         int(snapshot.cluster.settings.get(f"group.{bound}.session.timeout.ms", default))
         for bound, default in (("min", "6000"), ("max", "1800000"))
@@ -232,10 +238,10 @@ def _join(snapshot: GroupSnapshot, assignor: str, version: int) -> Any:
 
 
 def _answer(group_id: str, assignor: str, response: Any) -> ProbeAnswer:
-    """Return what the response to a probe says of the assignor.
+    """Return the answer that a JoinGroup response to the probe gives for `assignor`.
 
     Raises:
-        ConnectError: the probe was admitted.
+        ConnectError: the coordinator admitted the probe as a member.
     """
     if not response.error_code:
         raise ConnectError(

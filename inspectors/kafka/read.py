@@ -1,10 +1,10 @@
 """Live groups: `select_groups` chooses them, `read_groups` reads each into a `GroupSnapshot`.
 
-A coordinator describes many groups in one request, gives their offsets in another, and is probed
-for many at a time; topics and end offsets of all groups are asked for together. A group whose
-coordinator is not known, loads or moves is read alone. What cannot be read of a group becomes a
-note; a group without a description is a failure. `survey` reads all groups of a cluster,
-`read_brokers` a cluster without its groups.
+Groups are read in batches. One request to a coordinator describes many groups, another returns
+their offsets, and a probe covers many groups at a time; topics and end offsets of all groups are
+read together. A group whose coordinator is not known, loads or moves is read alone. Data of a group
+that cannot be read becomes a note; a group that cannot be described becomes a failure. `survey`
+reads all groups of a cluster, `read_brokers` a cluster without its groups.
 """
 
 from collections import defaultdict
@@ -44,9 +44,9 @@ _PARTITIONS: Final = 50
 
 
 class Selection(Record, frozen=True, kw_only=True):
-    """The ids of the groups to read, and the coordinators whose groups could not be listed.
+    """The ids of the groups to read, and the failures of brokers that could not list their groups.
 
-    `coordinators` are the brokers that list a group.
+    `coordinators` maps group id → the broker that listed the group.
     """
 
     group_ids: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Selection(Record, frozen=True, kw_only=True):
 
 
 class Survey(NamedTuple):
-    """The groups of a cluster, those that could not be read or listed, and notes on all of them."""
+    """All groups of a cluster: snapshots, failures to read or list groups, and all notes."""
 
     groups: list[GroupSnapshot]
     failures: list[GroupFailure]
@@ -69,13 +69,13 @@ def select_groups(
     match: str | None = None,
     all_groups: bool = False,
 ) -> Selection:
-    """Return the ids to read: `wanted` in its order, then the cluster's matching groups, sorted.
+    """Return the group ids to read: `wanted` in its order, then the cluster's groups, sorted.
 
-    `match` is a regular expression for the whole group id. The cluster lists only groups that the
-    user may describe.
+    The cluster's groups are added only with `match` (a regular expression for the whole group id)
+    or `all_groups`. The brokers list only groups that the user may describe.
 
     Raises:
-        SelectionError: `match` is no regular expression, or no group matches.
+        SelectionError: `match` is no regular expression, or there is no group to read.
         ConnectError: the cluster cannot be reached.
     """
     chosen = list(dict.fromkeys(wanted))
@@ -102,8 +102,9 @@ def read_groups(
     """Return a snapshot or a failure for each group, in the order of `group_ids`.
 
     Groups are read in parallel, each request within `config.timeout_ms`. With `probe`, the
-    coordinator is asked for the elected assignor, `assignors` and the known ones. `coordinators`
-    are brokers to ask without a search, about many groups at once.
+    coordinator is probed for the elected assignor, for `assignors` and for all assignors that rebal
+    knows. `coordinators` maps group id → coordinator; these brokers are asked about many groups at
+    once.
 
     Raises:
         ConnectError: the cluster cannot be reached, or the login is rejected.
@@ -121,9 +122,9 @@ def read_groups(
 
 
 def survey(config: ClusterConfig, *, match: str | None = None) -> Survey:
-    """Return every group of the cluster, or those whose whole id matches `match`.
+    """Return snapshots of every group of the cluster, or of those whose whole id matches `match`.
 
-    A broker that does not answer delays the answer by one timeout, whatever the number of groups.
+    A broker that does not answer delays the result by one timeout, whatever the number of groups.
 
     Raises:
         SelectionError: `match` is no regular expression, or no group matches it.
@@ -172,9 +173,11 @@ def read_group(
     probe: bool = False,
     assignors: Sequence[str] = (),
 ) -> GroupSnapshot:
-    """Return the group as it is now, with the bounds of its members' assignor lists.
+    """Return a snapshot of the group as it is now; wait while its coordinator loads it.
 
-    Waits while its coordinator loads it.
+    It contains the bounds of each member's assignor list: names known to be in it, or not in it.
+    With `probe`, the coordinator is also probed for the elected assignor, for `assignors` and for
+    all assignors that rebal knows.
 
     Raises:
         RequestError: the group cannot be described.
@@ -203,10 +206,11 @@ def read_batches(
     probe: bool = False,
     assignors: Sequence[str] = (),
 ) -> Answers:
-    """Return a snapshot or a failure for each group, which the broker named beside it coordinates.
+    """Return group id → snapshot or failure; `coordinators` maps group id → its coordinator.
 
-    Those that must be read alone are left out: they moved, were deleted, or changed meanwhile. A
-    broker that does not answer delays the answer by one timeout.
+    Groups that must be read alone are left out: their coordinator moved or loads, they were
+    deleted, or they changed during the probe. A broker that does not answer delays the result by
+    one timeout.
     """
     by_broker: dict[int, list[str]] = defaultdict(list)
     for name, broker in coordinators.items():
@@ -233,9 +237,10 @@ def read_batches(
 def _looks(
     raw: RawCluster, broker: int, group_ids: list[str]
 ) -> tuple[list[GroupLook], dict[str, GroupFailure]]:
-    """Return what this coordinator says of its groups; those that it does not hold are left out.
+    """Return the descriptions of this coordinator's groups, and the failures by group id.
 
-    After a batch without an answer no more is asked: the broker would delay each of them.
+    Groups that the coordinator does not hold now are left out. After a batch without an answer, all
+    remaining groups are failures: the broker would delay each further batch.
     """
     looks: list[GroupLook] = []
     failures: dict[str, GroupFailure] = {}
@@ -255,9 +260,10 @@ def _looks(
 
 
 def _probe_batches(made: Sequence[GroupSnapshot]) -> Iterator[tuple[int, list[GroupSnapshot]]]:
-    """Yield a coordinator and groups to probe at once, by partition of the offsets topic.
+    """Yield coordinators, each with up to 20 of its groups, to probe these at once.
 
-    What is stored in a partition is then read once for all its groups.
+    Groups are sorted by their partition of `__consumer_offsets`, so that the records of a partition
+    are read once for all its groups.
     """
     by_broker: dict[int, list[GroupSnapshot]] = defaultdict(list)
     for one in made:
@@ -293,7 +299,9 @@ def _probed(
 
 
 def read_brokers(config: ClusterConfig) -> ClusterReading:
-    """Return the cluster's brokers, settings and topics, as its first broker describes them.
+    """Return the cluster's brokers, settings, topics and log end offsets, without its groups.
+
+    Settings and version are those of the broker with the lowest id.
 
     Raises:
         ConnectError: the cluster cannot be reached, or the login is rejected.
@@ -319,7 +327,10 @@ def read_brokers(config: ClusterConfig) -> ClusterReading:
 
 
 def _ends_of(topics: Sequence[Topic], session: Session) -> dict[str, tuple[int | None, ...]]:
-    """Return the log end offsets of all partitions that a group may read."""
+    """Return topic → log end offset of each partition in order (None: not known).
+
+    Kafka's internal topics are left out.
+    """
     wanted = {one.name: range(one.partitions) for one in topics if one.name not in _OF_BROKERS}
     found = session.ends(
         [(name, number) for name, numbers in wanted.items() for number in numbers],

@@ -1,18 +1,18 @@
-"""The last coordinator reload: has a rebalance completed since? `rebalanced_since_load`.
+"""The last coordinator reload: has a rebalance completed since? (`rebalanced_since_load`)
 
 A coordinator loads a group when its partition of `__consumer_offsets` gets a leader, and each
 election raises that partition's leader epoch (KIP-101). A completed rebalance appends a
 GroupMetadata record (key version 2) with a new generation. So if the current epoch has no such
 record, no rebalance has completed. A static member's restart appends a record too, at the SAME
-generation: a single record is therefore compared with the group's last record before the epoch, or
-by the time of the state change in it.
+generation. A single record is therefore compared with the group's last record before the epoch, or
+the time of the state change in it with the epoch's start.
 
 Verified on 4.1.1 and 3.9.1: a clean restart raises the epoch. SIGKILL and restart raise it on
 4.1.1, but not on a one-broker 3.9.1 cluster, whose controller restarts too and never fences the
 broker.
 
-Only Fetch, ListOffsets, OffsetForLeaderEpoch and Metadata requests are sent: no consumer group,
-nothing committed. Reads are limited in bytes and time.
+Only Fetch, ListOffsets, OffsetForLeaderEpoch and Metadata requests are sent: rebal joins no group
+and commits nothing. Reads are limited in bytes and time.
 """
 
 import struct
@@ -58,10 +58,11 @@ class StoredGroup(NamedTuple):
 
 
 class _Fetched(NamedTuple):
-    """The whole record batches of one fetch, and the offset after them.
+    """The complete record batches of one Fetch response, and the offset after them.
 
-    `starts` are the places of the batches in `data` and its end, `compressed` the numbers of those
-    that cannot be searched. `counted` is the number of all records.
+    `starts` are the positions of the batches in `data`, and its end. `compressed` are the indexes
+    of compressed batches, whose bytes cannot be searched for a key. `counted` is the number of
+    records in all batches. `first_timestamp_ms` is in milliseconds since 1970.
     """
 
     data: bytes
@@ -84,10 +85,10 @@ class _Fetched(NamedTuple):
 
 
 class Fetches:
-    """Records of `__consumer_offsets`, read in one look, for all groups of a partition.
+    """A cache of what was read from `__consumer_offsets`, shared by all groups of a partition.
 
-    The records below an offset stay the same within a leader epoch; a longer life than one look
-    would miss a topic that was made anew.
+    Use it for one reading of the groups only. Records below an offset stay the same within a leader
+    epoch, but a longer life would miss a topic that was deleted and created again.
     """
 
     def __init__(self) -> None:
@@ -95,7 +96,10 @@ class Fetches:
         self._bytes = 0
 
     def once(self, key: tuple[str | int, ...], ask: Callable[[], _T]) -> _T:
-        """Return `ask()`, from an earlier call with this key unless that took too much memory."""
+        """Return `ask()`; reuse the result of an earlier call with the same `key`.
+
+        A fetch without records, and a result for which no memory is left, are not kept.
+        """
         if key in self._kept:
             return self._kept[key]  # type: ignore[no-any-return]
         found = ask()
@@ -113,7 +117,7 @@ class Fetches:
 
 
 class TooMuchError(Exception):
-    """The limit on bytes or time was reached."""
+    """Error: reading `__consumer_offsets` reached its limit on bytes or time."""
 
 
 def offsets_partition(group_id: str, partitions: int) -> int:
@@ -125,10 +129,10 @@ def offsets_partition(group_id: str, partitions: int) -> int:
 
 
 class OffsetsLog:
-    """One partition of `__consumer_offsets`, read from its leader within limits.
+    """One partition of `__consumer_offsets`, read from its leader within limits of bytes and time.
 
-    `first_timestamp_ms` is the time of the first batch that was read, `counted` the number of
-    records in all batches.
+    `first_timestamp_ms` is the time of the first batch that was read, in milliseconds since 1970.
+    `counted` is the number of records in all batches that were read.
     """
 
     def __init__(
@@ -150,13 +154,16 @@ class OffsetsLog:
         self.counted = 0
 
     def start(self) -> int:
-        """Return the log's first offset."""
+        """Return the first offset of the partition."""
         return self._fetches.once(
             ("start", self._partition, self._epoch), lambda: self._offset(EARLIEST)
         )
 
     def end(self) -> int:
-        """Return the log's next offset; the leader rejects it where the epoch is over."""
+        """Return the log end offset of the partition.
+
+        The leader rejects the request if its leader epoch has changed.
+        """
         return self._fetches.once(
             ("end", self._partition, self._epoch),
             lambda: retry(lambda: self._offset(LATEST), self._deadline),
@@ -262,7 +269,11 @@ class OffsetsLog:
 
 
 def _of_partition(topics: Sequence[Any]) -> Any:
-    """Return the answer on the only partition that was asked for, unless it is an error."""
+    """Return the part of a response about the one partition that was requested.
+
+    Raises:
+        RequestError: that part is an error, or is missing.
+    """
     for topic in topics:
         for answer in topic.partitions:
             check(answer.error_code)
@@ -283,7 +294,11 @@ def group_metadata_key(group_id: str) -> bytes:
 
 
 def _split(data: bytes, offset: int) -> _Fetched:
-    """Return the whole record batches (magic 2, KIP-98) of a fetch from `offset`."""
+    """Split the bytes of a fetch from `offset` into whole record batches (magic 2, KIP-98).
+
+    Raises:
+        RequestError: a batch is damaged, or of another message format.
+    """
     starts = [0]
     compressed = set()
     counted, first_timestamp_ms = 0, None
@@ -324,7 +339,11 @@ def _records(batch: bytes) -> Iterator[Any]:
 
 
 def _value(value: bytes | None) -> GroupMetadata | None:
-    """Return the record's value; one that cannot be decoded counts as a failed fetch."""
+    """Return the decoded value of a GroupMetadata record; None for a tombstone.
+
+    Raises:
+        RequestError: CORRUPT_MESSAGE, the value cannot be decoded.
+    """
     if value is None:
         return None
     try:
@@ -334,10 +353,11 @@ def _value(value: bytes | None) -> GroupMetadata | None:
 
 
 class Reading(NamedTuple):
-    """The answer, its reason, and the group's newest record (`stored`; None if none was read).
+    """The answer: has a rebalance completed since the coordinator loaded the group? And why.
 
-    `epoch` is the `leader_epoch` of `Coordinator`, `loaded_ms` its `loaded_at` in milliseconds
-    since 1970.
+    `stored` is the group's newest GroupMetadata record (None: none was read). `epoch` is the leader
+    epoch of the group's partition of `__consumer_offsets`. `loaded_ms` is the time of the first
+    record in that epoch, in milliseconds since 1970: the group was loaded no later than that.
     """
 
     rebalanced: Tri
@@ -348,8 +368,9 @@ class Reading(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """The group's records before the epoch; `whole` is True if compaction has removed none
-    of them.
+    """The group's records before the current leader epoch.
+
+    `whole` is True if compaction has removed no record of the partition before the epoch.
     """
 
     records: list[StoredGroup]
@@ -363,8 +384,9 @@ def rebalanced_since_load(
 ) -> Reading:
     """Return whether a rebalance of the classic group has completed since its last load.
 
-    The answer is `cannot tell`, with the reason, if this user may not read the topic or the
-    partition is too large to read in a few seconds. `fetches` is shared with other groups.
+    The answer is `cannot tell`, with the reason, if the topic cannot be read (no right, an error),
+    is too large to read in a few seconds, or does not decide it. `fetches` shares what was read
+    with other groups.
 
     Raises:
         ConnectError: the cluster cannot be reached.
@@ -389,10 +411,11 @@ def rebalanced_since_load(
 
 
 def proven_by_probe(reading: Reading, elected: str | None, supported: Iterable[str]) -> Reading:
-    """Return `reading`, with the answer yes if the probe proves a rebalance since the load.
+    """Return `reading`, changed to yes if the probe proves a rebalance since the load.
 
-    A load leaves only [the elected assignor] of every list. So if the probe finds another assignor
-    in every list, the members have sent their lists after the load.
+    A load leaves only [the elected assignor] as the assignor list of every member. `supported` are
+    the assignors that the probe finds in every list. If another assignor is among them, the members
+    have sent their lists after the load.
     """
     for assignor in supported:
         if elected is not None and assignor != elected:
@@ -404,9 +427,10 @@ def proven_by_probe(reading: Reading, elected: str | None, supported: Iterable[s
 
 
 def _unless_unnoticed(cluster: RawCluster, reading: Reading, deadline: Deadline) -> Reading:
-    """Return `reading`, or `cannot tell` where a reload may have left the leader epoch unchanged.
+    """Return `reading`, less certain if a reload may have left the leader epoch unchanged.
 
-    Before Kafka 4.0, the only broker of a cluster keeps its leader epoch when it is killed.
+    Before Kafka 4.0, the only broker of a cluster keeps its leader epoch when it is killed. On such
+    a cluster yes becomes `cannot tell`, and the epoch and the load time are dropped.
     """
     if len(cluster.brokers) > 1 or (release_of(broker_version(cluster.any(deadline))) or ()) >= (
         4,
@@ -465,10 +489,11 @@ def judge(
     earlier: Callable[[], Earlier],
     where: str,
 ) -> Reading:
-    """Return what the group's records prove.
+    """Return whether the group's records prove a rebalance in the current leader epoch.
 
-    `since` are the records of the current epoch, `earlier()` reads those before it. `began_ms` is
-    the time of the epoch's first record of any kind, by the coordinator's clock.
+    `since` are the group's records in that epoch; `earlier()` reads the group's records before it.
+    `began_ms` is the time of the first record in the epoch, of any group, in milliseconds since
+    1970 by the coordinator's clock. `where` names the epoch and partition for the reason.
     """
     known = [record for record in since if record.value is not None]
     newest = known[-1].value if known else None
@@ -510,7 +535,10 @@ def judge(
 
 
 def _newest_of_all(log: OffsetsLog, group_id: str) -> GroupMetadata | None:
-    """Return the newest record of the group; None if the topic is too large to read."""
+    """Return the group's newest GroupMetadata record.
+
+    None: the group has no record, its newest one is a tombstone, or the partition is too large.
+    """
     try:
         return _newest(log.records(group_id, log.start(), log.end()))
     except TooMuchError:

@@ -37,9 +37,10 @@ _SHARE: Final = 8
 
 
 class Session:
-    """The cluster of one run, and its topics, offsets and settings; thread-safe.
+    """The topics, offsets and settings of one cluster, for one reading of its groups; thread-safe.
 
-    A topic is looked up once, and again where its leaders have moved: it serves one look.
+    A topic's metadata is read once, and again if a partition's leader has moved. So a later reading
+    needs a new Session.
 
     Raises (every method that reads topics, offsets or settings):
         ConnectError: no bootstrap server can be reached, or none accepts the login.
@@ -56,9 +57,9 @@ class Session:
     def topics(
         self, names: Sequence[str] | None, deadline: Deadline
     ) -> tuple[list[Topic], dict[str, RequestError]]:
-        """Return the topics that this user may describe, and the error of each other topic.
+        """Return the topics that this user may describe, and by name the error of each other topic.
 
-        None: every topic.
+        `names` None means every topic.
         """
         answers = sorted(self._looked_up(names, deadline), key=lambda topic: str(topic.name))
         errors = {one.name: error_name(one.error_code) for one in answers if one.error_code}
@@ -80,7 +81,11 @@ class Session:
     def ends(
         self, partitions: Sequence[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition whose leader answered."""
+        """Return (topic, partition) → log end offset, for each partition whose leader answered.
+
+        Raises:
+            RequestError: TIMED_OUT, if a leader did not answer in time.
+        """
         found = self._offsets(partitions, LATEST, deadline)
         for offset in found.values():
             if isinstance(offset, RequestError) and offset.name == "TIMED_OUT":
@@ -90,7 +95,7 @@ class Session:
     def edges(
         self, topic: str, partitions: int, deadline: Deadline
     ) -> dict[int, tuple[int, int, int]]:
-        """Return the first offset, the last stable offset and the end offset of each partition."""
+        """Return partition → its first offset, last stable offset and log end offset."""
         asked = [(topic, number) for number in range(partitions)]
         first, stable, end = (
             self._offsets(asked, at, deadline, isolation)
@@ -106,7 +111,7 @@ class Session:
         }
 
     def settings(self, broker_id: int, deadline: Deadline) -> Mapping[str, str]:
-        """Return the broker's configuration with its defaults, without sensitive values."""
+        """Return the broker's settings by name, with defaults, without sensitive values."""
         answer = self.raw.node(broker_id, deadline).send(
             request_class("DescribeConfigs"),
             deadline,
@@ -143,9 +148,10 @@ class Session:
         deadline: Deadline,
         isolation: int = 0,
     ) -> _Answers:
-        """Return each partition's offset at `timestamp`, or the error of its leader.
+        """Return (topic, partition) → its offset at `timestamp`, or its leader's error.
 
-        Partitions whose leader has just moved are looked up again.
+        `timestamp` is LATEST or EARLIEST. Partitions whose leader has just moved are asked for
+        again.
         """
         found: _Answers = {}
         left = list(partitions)
@@ -234,7 +240,10 @@ class Session:
     def _group_settings(
         self, broker_id: int, deadline: Deadline
     ) -> tuple[Mapping[str, str], list[str]]:
-        """Return the broker's group-related settings, or why not; each broker is asked once."""
+        """Return the broker's group settings, and a note if they could not be read.
+
+        Each broker is asked once.
+        """
         with self._lock:
             if broker_id not in self._settings:
                 try:
@@ -273,7 +282,8 @@ def _id(topic_id: UUID | None) -> str | None:
 def ahead_of_brokers(raw: RawCluster, deadline: Deadline) -> timedelta | None:
     """Return how far this machine's clock is ahead of the brokers' (negative: behind).
 
-    It is 0 where the difference is not material, and None where it cannot be measured.
+    It is 0 if the difference is not material (at most 2 s, or the time of the request), and None if
+    it cannot be measured.
     """
     try:
         connection = raw.any(deadline)

@@ -1,7 +1,7 @@
-"""Snapshots of live groups, made of what their coordinators say: `snapshots`.
+"""`snapshots`: the GroupSnapshots of live groups, made from their coordinators' descriptions.
 
-A coordinator's description has the members' raw subscription bytes, from one moment; topics, end
-offsets and settings of all groups are asked for together. What cannot be read becomes a note.
+A coordinator's description has the members' raw subscription bytes, from one moment. Topics, end
+offsets and settings of all groups are read together. Data that cannot be read becomes a note.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,10 +53,11 @@ _NO_SETTINGS: Final = "the group's own settings were not read: allow DESCRIBE_CO
 def snapshots(
     session: Session, looks: Sequence[GroupLook], deadline: Callable[[], Deadline]
 ) -> list[GroupSnapshot]:
-    """Return the groups with their topics, settings and lag, and notes on what was not read.
+    """Return a snapshot of each group: its topics, settings and lag, and notes on unread data.
 
-    Each is asked for all groups at once, end offsets last: a stopped broker delays them.
-    `deadline` gives that of a request.
+    `looks` are the groups' descriptions and committed offsets. Each kind of data is requested for
+    all groups at once, end offsets last, because a stopped broker delays them. `deadline()` makes
+    the deadline of the next request.
     """
     ahead = session.clock_ahead(deadline())
     own = own_settings(session.raw, [look.described.group_id for look in looks], deadline())
@@ -141,9 +142,10 @@ def _lag(
 def own_settings(
     raw: RawCluster, group_ids: Sequence[str], deadline: Deadline
 ) -> dict[str, dict[str, str]] | None:
-    """Return group id → the settings of the group's own configuration, by the name of the broker's
-    setting that each replaces (KIP-848); None where the brokers keep none (before 4.0) or did not
-    answer. A group is left out where the right to read its configuration lacks.
+    """Return group id → the group's own settings (KIP-848), by name of the broker setting replaced.
+
+    None if the brokers keep no settings for groups (before 4.0) or did not answer. A group is left
+    out if the user may not read its settings.
     """
     resources = [
         {"resource_type": _GROUP, "resource_name": each, "configuration_keys": None}
@@ -181,8 +183,8 @@ def snapshot_of(
 ) -> GroupSnapshot:
     """Return the snapshot of a described group, dated by the brokers' clock.
 
-    `address` is its coordinator's host, port and rack; None where the brokers do not name it. This
-    machine's clock is `ahead` of the brokers'; None where it was not compared.
+    `address` is the coordinator's host, port and rack (None: the brokers do not name it). `ahead`
+    is how far this machine's clock is ahead of the brokers' (None: not measured).
     """
     at = described.at - (ahead or timedelta())
     host, port, _ = address or ("", 0, None)
@@ -219,14 +221,14 @@ def snapshot_of(
 
 
 def assignors_to_ask(elected: str | None, more: Sequence[str]) -> tuple[str, ...]:
-    """Return the assignors to probe for: the elected one, then `more`, then the known ones."""
+    """Return the assignors to probe for: `elected`, then `more`, then all that rebal knows."""
     # Assignors with `depends` belong to Connect workers and Streams.
     known = [n for n, assignor in clients.assignors().items() if assignor.protocols != "depends"]
     return tuple(dict.fromkeys([*([elected] if elected else []), *more, *known]))
 
 
 def used_by(described: Described) -> tuple[set[TopicPartition], set[str]]:
-    """Return the partitions that the group's members own, and the topics they own or subscribe."""
+    """Return the partitions that the members own, and the topics they own or subscribe to."""
     owned = {
         (topic, number)
         for member in described.members
@@ -249,9 +251,11 @@ def _topic_note(name: str, error: RequestError) -> str:
 def with_probe(
     session: Session, snapshot: GroupSnapshot, probe: Probe, fetches: Fetches
 ) -> GroupSnapshot:
-    """Return the group with the probe's answers, and with what is stored on its last load.
+    """Return the snapshot with the probe's answers, and with the group's last load and generation.
 
-    `fetches` was made after the probe: what it keeps is not older than the answers.
+    The last load and the generation are read from `__consumer_offsets`, for classic consumer groups
+    only. `fetches` must be made after the probe, so that its records are not older than the
+    answers.
     """
     group = snapshot.group
     ahead = timedelta(milliseconds=snapshot.clock_ahead_ms)
@@ -313,9 +317,11 @@ def _with_reading(snapshot: GroupSnapshot, reading: Reading) -> GroupSnapshot:
 
 
 def _noted(snapshot: GroupSnapshot, *moments: datetime | None) -> GroupSnapshot:
-    """Return the snapshot with a note where records that were there already are later than it.
+    """Return the snapshot with a note if a time read from `__consumer_offsets` is later than it.
 
-    The difference is a lower bound, and another one at each look: it orders no look after another.
+    Then this machine's clock is behind the brokers' by at least the difference; up to 2 s are
+    ignored. As a lower bound, it differs at each reading, so the snapshot's time is not corrected
+    by it.
     """
     latest = max((moment for moment in moments if moment is not None), default=None)
     if latest is None or latest - snapshot.captured_at <= clock.MATERIAL:

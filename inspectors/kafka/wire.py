@@ -1,16 +1,17 @@
-"""Kafka's messages, and one broker's connection: kafka-python's codecs and SASL over a blocking
-socket.
+"""One broker's connection and Kafka's messages: kafka-python's codecs and SASL, a blocking socket.
 
 kafka-python's own client hides why a login failed, because it retries until its timeout. Here the
 socket is driven directly, and a `Deadline` limits each wait. Nothing is sent or retried on its own.
 
-kafka-python does not have the descriptions of new groups: KIP-848, KIP-932, KIP-1071. Its modules
-make every message of a kind, such as SyncGroup and Heartbeat with JoinGroup. Here each is made when
-it is first asked for: a short command would never send half of them. Its message class loads the
-schema that belongs to the class's name, and lets `json_patch` replace it. All classes here
-therefore have the name of a message that exists. Of two responses to one request it decodes as the
-one that was made last: only a response that it does not patch itself is made here, so that its own
-clients in the same process read what they did.
+Message classes are made here when they are first needed. kafka-python has none for the descriptions
+of new groups (KIP-848, KIP-932, KIP-1071). Its own modules make several messages at once, such as
+SyncGroup and Heartbeat with JoinGroup, and a short command sends few of them.
+
+kafka-python's message class loads the schema for the class's own name, and its method `json_patch`
+may replace the schema. All classes made here therefore have the name of a message that exists. If a
+request has two response classes, kafka-python decodes with the class made last. So only responses
+that kafka-python does not patch are made here, and its own clients in the same process still decode
+as before.
 """
 
 import contextlib
@@ -44,8 +45,10 @@ _REGISTERED: Final[list[type]] = []
 
 
 def _fields(text: str, parts: Mapping[str, _Fields]) -> _Fields:
-    """Return the fields `Name:type` (`?`: nullable; `@1`: since version 1), with their structures'
-    `parts`.
+    """Return the schema of the fields in `text`, such as `GroupId:string RackId:string?`.
+
+    `?` marks a nullable field, `@1` a field since version 1. `parts` are the fields of the
+    structures that types in `text` name.
     """
     made: _Fields = []
     for word in text.split():
@@ -65,9 +68,10 @@ def _fields(text: str, parts: Mapping[str, _Fields]) -> _Fields:
 
 
 def _request(key: int, versions: str, group: str, more: str = "", **parts: str) -> Any:
-    """Return a request for `group_ids` whose response has `groups`, each with the fields `group`.
+    """Return the class of a Describe request for group ids; make the class of its response too.
 
-    `parts` are the structures in it, each after those that it uses.
+    `key` is the API key. `group` describes the fields of one group in the response, `more` further
+    fields of the request, and `parts` the structures, each after the structures it uses.
     """
     known: dict[str, _Fields] = {}
     for name, text in {**parts, "Group": group}.items():
@@ -161,9 +165,9 @@ _NEW: Final[Mapping[str, Callable[[], Any]]] = {
 
 @cache
 def request_class(name: str) -> Any:
-    """Return the class of the requests of this name, such as `JoinGroup`, made at its first use.
+    """Return the class of requests with this name, such as `JoinGroup`; make it at its first use.
 
-    Its response is registered too.
+    The class of its response is made too, so that kafka-python can decode responses.
     """
     if name in _NEW:
         return _NEW[name]()
@@ -183,7 +187,7 @@ logging.getLogger("kafka").propagate = False
 
 
 class Deadline:
-    """The end of one operation."""
+    """The end of one operation, `timeout_ms` after its start."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
@@ -195,9 +199,7 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
     def share(self, tries: int) -> Self:
-        """Return a deadline after 1/`tries` of the time left, for the first of several
-        equal tries.
-        """
+        """Return the deadline of the first of `tries` tries that share the time left equally."""
         first = copy.copy(self)
         first._start = time.monotonic()
         first._end = first._start + self.left() / tries
@@ -214,7 +216,8 @@ class Deadline:
 class BrokerConnection:
     """One broker's connection, logged in; thread-safe, one request at a time.
 
-    `opened` gets it as soon as it can be closed: from then on no answer need be awaited.
+    `opened` is called with the connection before TLS and login, so that another thread can already
+    close it.
     """
 
     def __init__(
@@ -260,10 +263,12 @@ class BrokerConnection:
         return self.versions.get(request.API_KEY, (0, -1))[1] >= version
 
     def version(self, request: Any, *, min_version: int = 0, max_version: int | None = None) -> int:
-        """Return the newest version of a request, within these, that both sides support.
+        """Return the newest version of a request that the broker and rebal support.
+
+        It is at least `min_version`, and at most `max_version` if given.
 
         Raises:
-            RequestError: UNSUPPORTED_VERSION.
+            RequestError: UNSUPPORTED_VERSION, there is no such version.
         """
         low, high = self.versions.get(request.API_KEY, (0, -1))
         version = min(high, max_version or request.max_version)
@@ -284,26 +289,31 @@ class BrokerConnection:
         max_version: int | None = None,
         **fields: Any,
     ) -> Any:
-        """Return the response to one request, in the version that `version` gives.
+        """Send one request, in the newest version both sides support, and return its response.
 
         Raises:
-            RequestError: UNSUPPORTED_VERSION, TIMED_OUT or DISCONNECTED.
+            RequestError: UNSUPPORTED_VERSION, or an error of `exchange_all`, such as TIMED_OUT.
         """
         version = self.version(request, min_version=min_version, max_version=max_version)
         return self.exchange(message(request, version, **fields), deadline)
 
     def exchange(self, request: Any, deadline: Deadline) -> Any:
-        """Send one message, whose version is already set, and return its response."""
+        """Send one message, whose version is already set, and return its response.
+
+        Raises:
+            RequestError: an error of `exchange_all`, such as TIMED_OUT.
+        """
         return self.exchange_all([request], deadline)[0]
 
     def exchange_all(self, requests: Sequence[Any], deadline: Deadline) -> list[Any]:
-        """Send messages in one write and return their responses.
+        """Send messages in one write and return their responses, in the same order.
 
-        A broker handles the requests of one connection in their order, each after the answer to
-        the one before it.
+        A broker handles the requests of one connection in order, each after it has answered the
+        last.
 
         Raises:
-            RequestError: INVALID_REQUEST, TIMED_OUT or DISCONNECTED; some may have been handled.
+            RequestError: INVALID_REQUEST, TIMED_OUT, DISCONNECTED or CORRUPT_MESSAGE. The broker
+                may have handled some of the requests.
         """
         if not self._lock.acquire(timeout=deadline.left()):
             raise RequestError("TIMED_OUT", self._late(deadline))
@@ -384,7 +394,10 @@ class BrokerConnection:
         return secure
 
     def _read_versions(self, deadline: Deadline) -> None:
-        """Read ApiVersions (KIP-35, KIP-511), in an older version if the broker is older."""
+        """Read the API versions and features that the broker supports (KIP-35, KIP-511).
+
+        ApiVersions is sent again in an older version if the broker does not know the newest.
+        """
         version = ApiVersionsRequest.max_version
         while True:
             response = self.exchange(
@@ -417,7 +430,7 @@ def _encode(parser: KafkaProtocol, requests: Sequence[Any]) -> None:
 
 
 def _reject_null(part: Any, version: int) -> None:
-    """Raise ValueError, as Java's client does, where a field is null that must not be."""
+    """Raise ValueError if a field is null that must not be, as Java's client does."""
     kind: Any = type(part)
     for name, is_nested in _filled(kind, version):
         value = getattr(part, name)
@@ -430,7 +443,11 @@ def _reject_null(part: Any, version: int) -> None:
 
 @cache
 def _filled(kind: Any, version: int) -> tuple[tuple[str, bool], ...]:
-    """Return the arrays, texts and bytes that must not be null, and which are arrays of structs."""
+    """Return the fields of a message class that must not be null in `version`.
+
+    Each is a pair: its name, and whether it is an array of structures. Only arrays, strings and
+    bytes are returned.
+    """
     return tuple(
         (field.name, field.is_struct_array())
         for field in kind._struct.untagged_fields(version)

@@ -1,1 +1,1 @@
-"""Logs of clients and brokers, read as observations."""
+"""Logs of Kafka clients and of brokers, read as observations of group members."""

@@ -106,9 +106,10 @@ _LINES: Final = forms(("", *row) for row in _ROWS)
 
 
 def read_broker_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> LogReading:
-    """Return what the group coordinators' lines of these logs show.
+    """Return the observations in the group coordinators' lines of the brokers' `server.log` files.
 
-    Times without a zone are as in `read_request_log`.
+    A time without a zone has the offset `tz_offset` from UTC. If that is None, the time is stored
+    as if it were UTC, and the observation is marked `local`.
 
     Raises:
         DocumentError: a source cannot be read.

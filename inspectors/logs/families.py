@@ -1,17 +1,18 @@
-"""Logs of other clients as evidence: `OtherClients` reads the lines that the Java reader reads.
+"""Logs of other clients than Java's: `OtherClients` reads the lines that the Java reader reads too.
 
-A line with a member id speaks for itself: it shows the client of that member id, and in some
-clients its list. Only librdkafka prints its list before it has a member id. It prints the name of
-the consumer object in each line, and that name is the same in every pod: `NAME#consumer-1`. A list
-is bound to a member id only if all member ids that the stream prints under that name follow from
-one another, each object closes before the next one starts, and none starts before the stream does.
+A line with a member id is evidence by itself: it shows the client of that member id, and in some
+clients its assignor list. Only librdkafka prints its list before it has a member id. It prints the
+name of the consumer object in each line, and that name is the same in every pod: `NAME#consumer-1`.
+A list is bound to a member id only if all member ids that the stream prints under that name follow
+from one another, each object closes before the next one starts, and none starts before the stream
+does.
 
 Written from the output of librdkafka 2.16.0, franz-go 1.22.2, sarama 1.61.1, kafkajs 2.2.4,
 kafka-python 3.0.12 and 2, aiokafka 0.14.0; ruby-kafka's from its source (consumer_group.rb).
 
-Only librdkafka, kafka-python and aiokafka can print an assignor list (`ASKED_FOR`). Of the other
-lines, those with a member id prove which client that member is. A Java client prints its list in a
-line of this kind too, at DEBUG (kafka-clients 2.3.1, 2.8.2, 4.1.1).
+Only librdkafka, kafka-python and aiokafka can print an assignor list (`ASKED_FOR`). Other lines
+with a member id prove which client that member is. A Java client can print its list in the
+JoinGroup request line read here, at DEBUG (kafka-clients 2.3.1, 2.8.2, 4.1.1).
 """
 
 import re
@@ -65,7 +66,7 @@ _INSTANCE: Final = (
 
 
 def _kgo(name: str, field: str, value: str) -> str:
-    """Return the pattern of one field of kgo's: in its own logger, slog's text or JSON."""
+    """Return the pattern of one field in a franz-go log line: own logger, slog's text or JSON."""
     return rf'"?{name}(?:": ?|: |=)"?(?P<{field}>{value})"?'
 
 
@@ -214,10 +215,10 @@ MARK: Final = re.compile(
 
 
 class _Object:
-    """The consumer objects of one librdkafka name in one stream, and what they printed.
+    """The output of the librdkafka consumers with one name (`NAME#consumer-1`) in one log stream.
 
-    `unclear` is True if more than one process may have printed under the name. `settings` are the
-    newest object's own.
+    `unclear` is True if more than one process may have printed under the name. `settings` and the
+    member id `current` are those of the newest consumer with the name.
     """
 
     def __init__(self) -> None:
@@ -227,7 +228,7 @@ class _Object:
         self.settings: dict[str, str] = {}
 
     def take(self, shown: Shown) -> None:
-        """Follow a change of the member id, a join that is sent, a line of the configuration."""
+        """Process one line: a new member id, a join that is sent, or a configuration setting."""
         member_id = shown.get("member_id")
         match shown.form.kind:
             case "identity":
@@ -249,7 +250,10 @@ class _Object:
 
 
 class OtherClients:
-    """Observations of one source's clients that are not Java's; whole once its lines were read."""
+    """Reader of one source's lines by clients other than Java's.
+
+    Its observations are complete after `lines` has ended.
+    """
 
     def __init__(self, source: TextInput, zone: Zone) -> None:
         self._source = source
@@ -335,7 +339,7 @@ class OtherClients:
                     self._joined.add((*key, seen.member_id))
 
     def _list(self, family: str, group_id: str, listed: bool = False) -> None:
-        """Note that a member of this family was seen, and whether it printed a list."""
+        """Record that a member of this client family was seen, and whether it printed its list."""
         self._listed[family, group_id] = listed or self._listed.get((family, group_id), False)
 
     def _refuse(
@@ -362,7 +366,10 @@ class OtherClients:
         )
 
     def read(self) -> tuple[list[Observation], list[LogRead], list[str]]:
-        """Return the observations, the logs and notes; call it after `lines` has ended."""
+        """Return the observations, a record of each program's log, and notes for the operator.
+
+        Call it after `lines` has ended.
+        """
         found = [one() if callable(one) else one for one in self._found]
         groups = Counter(family for family, _ in self._listed)
         for (family, group_id), listed in self._listed.items():
@@ -381,7 +388,10 @@ class OtherClients:
         return found, [part.read() for part in self._parts.values()], list(self._notes)
 
     def _bound(self, seen: Joined, of: _Object, settings: dict[str, str]) -> Observation:
-        """Return the member id of a librdkafka object, with its list if that is certain."""
+        """Return the join of a librdkafka consumer, with its assignor list if that is certain.
+
+        A member of the consumer protocol (KIP-848) has no list: only its client is returned.
+        """
         names: tuple[str, ...] = ()
         if of.unclear:
             self._notes.setdefault(

@@ -1,8 +1,9 @@
-"""Log lines in any layout: their times, JSON wrappers and forms, and what each form shows.
+"""Log lines in any layout: unwrap JSON, find times, and recognize lines by their forms.
 
 A `Form` is a pattern whose named groups are fields: `group_id`, `member_id`, `instance_id`,
-`client_id`, `generation_id`, `assignors`, `reason`. A field with `_` at its end is the same one at
-another place of the line. One row for each form of each program; one loop reads them all.
+`client_id`, `generation_id`, `assignors`, `reason`. A field with `_` at its end is the same field
+at another position in the line. Each program has a table with one row for each form; `shown_by`
+matches a line against it.
 """
 
 import json
@@ -51,16 +52,20 @@ Zone = timedelta | tzinfo | None
 
 
 class Stamp(NamedTuple):
-    """The time of a line; `local`: it is in the log's unknown zone, stored as if it were UTC."""
+    """The time of a log line, in UTC.
+
+    If `local` is True, the log's time zone is unknown, and the time is stored as if it were UTC.
+    """
 
     at: datetime
     local: bool
 
 
 class Block(NamedTuple):
-    """The begin of a block of settings: its kind, its line's number, time and start.
+    """The first line of a printed configuration, such as `ConsumerConfig values:`.
 
-    `origin` is what a JSON wrapper says of the program.
+    `of` is the kind (`Consumer`), `number` the line's number, and `start` the text before the kind,
+    without times. `origin` is the program's name in a JSON wrapper.
     """
 
     of: str
@@ -71,11 +76,12 @@ class Block(NamedTuple):
 
 
 class LogText(NamedTuple):
-    """One line without its wrapper, the program that wrote it, and its time.
+    """One log line without its wrapper, the program that wrote it, and its time.
 
-    `block` is the begin of a block, whose first setting the line is. `key` is that of a setting,
-    with its `value`; a block without a key has no settings that could be read. Both are empty for
-    other lines, which end the program's block.
+    `key` and `value` are the setting that the line prints, in a printed configuration. `block` is
+    the first line of that configuration, if this setting is its first. A `block` without a key
+    means that no setting of it could be read. Other lines have neither; they end the program's
+    configuration.
     """
 
     program: str
@@ -102,10 +108,11 @@ class LogLine(Record, frozen=True, kw_only=True):
 def unwrap(
     line: str, wanted: re.Pattern[str] | None, zone: Zone = NO_OFFSET, field: str = ""
 ) -> Iterator[LogLine]:
-    """Yield the lines in the JSON that `line` contains.
+    """Yield the log lines inside the JSON that `line` contains; nothing if it contains none.
 
-    The text of an entry is its longest string that matches `wanted` or stands at `field`; the JSON
-    may be one entry (Docker, GELF, log4j's layouts) or hold many in a list (exports).
+    The JSON may be one entry (Docker, GELF, log4j's layouts) or hold many entries in a list
+    (exports). The text of an entry is its longest string that matches `wanted` or is at the path
+    `field`.
     """
     start = min((at for each in "{[" if (at := line.find(each)) >= 0), default=-1)
     brace = line.find("{", max(start, 0))
@@ -126,7 +133,7 @@ def unwrap(
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield each line with its number; of JSON, each entry of a list as one line."""
+    """Yield each line with its number; in a JSON list of log entries, each entry is one line."""
     first = next(lines, b"")
     entries = (_apart(line) if _LIST.match(line) else (line,) for line in chain((first,), lines))
     every = enumerate(chain.from_iterable(entries), 1)
@@ -134,7 +141,7 @@ def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def _apart(line: bytes) -> Iterable[bytes]:
-    """Return the entries of a list that is one line of JSON, else the line."""
+    """Return the entries of a JSON list in one line, each as a line of its own, else the line."""
     try:
         body = json.loads(line)
     except (ValueError, RecursionError):
@@ -197,7 +204,10 @@ def _entries(
 
 
 def _nodes(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Yield each value below `value` with its path; what a list contains has none."""
+    """Yield `value` and each value in its objects, with its path of keys joined by dots.
+
+    Values inside lists are not yielded.
+    """
     yield path, value
     if isinstance(value, dict):
         for key, each in value.items():
@@ -234,7 +244,10 @@ def better(one: Stamp | None, other: Stamp | None) -> Stamp | None:
 
 
 def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
-    """Return the time in a field: text, a number since 1970 in any unit, or log4j's `instant`."""
+    """Return the time in a field of a JSON wrapper; None if it holds no time.
+
+    It may be text, a number since 1970 in any unit, or log4j's `instant`.
+    """
     match value:
         case str() if not value.isdecimal():
             return stamp_of(value, zone)
@@ -259,10 +272,10 @@ def _wrapper_time(value: object, zone: Zone) -> Stamp | None:
 
 
 def origin(log: str, broker: str) -> str:
-    """Return the name of the logs that one broker wrote in one folder.
+    """Return one name for all parts of a rotated log that one broker wrote: they share one clock.
 
-    The parts of a rotated log share one clock. Logs of other names may be another cluster's, whose
-    brokers have the same ids.
+    It is the folder, the file's name without numbers and endings, and the broker. Logs of other
+    names may be another cluster's, whose brokers have the same ids.
     """
     folder, separator, name = log.rpartition("/")
     # What differs in the parts' names: a number or a date, and how it is packed.
@@ -309,7 +322,10 @@ _NONE: Final = ("", "None", "null", "<nil>", "not provided")
 
 
 def split(raw: bytes, number: int, zone: Zone) -> Iterator[LogText]:
-    """Yield the line; for a JSON wrapper, each line of the message in it. No line is very long."""
+    """Yield the log line in `raw`; if it is a JSON wrapper, each line of the message inside.
+
+    A line longer than 16 KiB yields nothing.
+    """
     if len(raw) > _LONGEST:
         return
     line = raw.decode("utf-8", "replace").rstrip("\r\n")
@@ -337,9 +353,9 @@ def _named(text: str, number: int, stamp: Stamp | None, origin: str = "") -> Log
 
 
 class LogReading(Record, frozen=True, kw_only=True):
-    """The observations of logs, with sentences for the operator on what could not be used.
+    """The observations read from logs; `notes` tell the operator what could not be used.
 
-    `logs` are observations about the logs themselves, one for each program that wrote them.
+    `logs` describe the logs themselves, one for each program that wrote them.
     """
 
     observations: tuple[Observation, ...] = ()
@@ -348,7 +364,10 @@ class LogReading(Record, frozen=True, kw_only=True):
 
 
 class Form(NamedTuple):
-    """One form of line: the program's family (empty: a broker), its meaning and its pattern."""
+    """One form of log line: a pattern, and its meaning `kind`.
+
+    `family` is the client family that prints it (empty: a broker).
+    """
 
     family: str
     kind: Kind
@@ -356,18 +375,18 @@ class Form(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """The form of one line, and the fields that it sets."""
+    """A recognized log line: its form, and the values of the form's fields."""
 
     form: Form
     fields: dict[str, str]
 
     def get(self, name: str) -> str:
-        """Return a field, empty where the line does not have it."""
+        """Return the value of a field; empty if the line does not have it."""
         return self.fields.get(name, "")
 
 
 class Part:
-    """The lines of one source that one program wrote, with one clock."""
+    """The lines that one program wrote in one log source; their times are of one clock."""
 
     def __init__(self, source: TextInput, log: LogRead) -> None:
         self.members: set[tuple[str, str]] = set()
@@ -380,13 +399,13 @@ class Part:
         self._last_at: datetime | None = None
 
     def take(self, stamp: Stamp | None) -> None:
-        """Remember the time of one of its lines, if it is the newest."""
+        """Process the time of one line; the newest time is kept."""
         if stamp is not None:
             self._local = self._local or stamp.local
             self._last_at = stamp.at if self._last_at is None else max(self._last_at, stamp.at)
 
     def place(self, line: LogText) -> tuple[Evidence, Where]:
-        """Return one of its lines as evidence, and where it stands."""
+        """Return a line of this program as evidence, and the line's position in the log."""
         log, stamp = self._log, line.stamp
         return Evidence(
             source=Source.BROKER_LOG if log.kind == "broker" else Source.CLIENT_LOG,
@@ -400,7 +419,7 @@ class Part:
         )
 
     def read(self) -> LogRead:
-        """Return the record of the log; call it after the whole source was read."""
+        """Return the description of this log; call it after the whole source was read."""
         return replace(
             self._log,
             local=self._local,
@@ -414,12 +433,12 @@ class Part:
 
 
 def forms(rows: Iterable[tuple[str, Kind, str]]) -> tuple[Form, ...]:
-    """Return the table with its patterns compiled."""
+    """Return the rows (family, kind, pattern text) as forms with compiled patterns."""
     return tuple(Form(family, kind, re.compile(pattern)) for family, kind, pattern in rows)
 
 
 def shown_by(table: Iterable[Form], text: str) -> Shown | None:
-    """Return the first form of the table that the line has."""
+    """Return the first form in `table` that matches the line, with its fields; None if none."""
     for form in table:
         if match := form.pattern.search(text):
             return Shown(
@@ -432,7 +451,10 @@ def shown_by(table: Iterable[Form], text: str) -> Shown | None:
 def observed(
     shown: Shown, evidence: Evidence, where: Where, software: Software | None = None
 ) -> Observation | None:
-    """Return the observation of one line; None if its kind is none by itself."""
+    """Return the observation that one recognized line gives.
+
+    None: a line of this kind, or without a member id or time, gives none by itself.
+    """
     kind, fields, at = shown.form.kind, shown.fields, evidence.at
     group_id, member_id = shown.get("group_id"), shown.get("member_id")
     instance_id = fields.get("instance_id")
@@ -492,7 +514,8 @@ def observed(
 def client_of(member_id: str) -> str:
     """Return the client id of a dynamic member: its member id without the coordinator's UUID.
 
-    Of a static member it is the instance id, which not every client prints.
+    For a static member this is the instance id, and not every client prints that it has one. Empty
+    if the member id does not end in a UUID.
     """
     match = re.search(r"-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", member_id)
     return member_id[: match.start()] if match else ""

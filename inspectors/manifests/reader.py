@@ -1,8 +1,8 @@
 """The manifests of a folder: the Kafka clients and the products that its services are built from.
 
-Only the dependencies that groups/data/products.yaml knows are returned; what a library does by
-itself is in clients.yaml. A version is returned as it is written, or as another file of the folder
-gives it; one that depends on anything else is None, with a note.
+Only the dependencies in groups/data/products.yaml are returned; clients.yaml describes the client
+libraries. A version is returned as it is written, or as another file of the folder gives it. A
+version that depends on anything else is None, with a note.
 """
 
 import re
@@ -37,7 +37,10 @@ _LONGEST: Final = 80
 
 
 class _Format(NamedTuple):
-    """Files whose names match `pattern`; those without a reader are projects in XML."""
+    """One kind of manifest: the files whose names match `pattern`, and their ecosystem and reader.
+
+    `read` is None for projects in XML, which `Projects` reads.
+    """
 
     pattern: str
     ecosystem: str
@@ -68,10 +71,10 @@ _FORMATS: Final = tuple(
 
 
 def read_manifests(tree: Tree) -> tuple[tuple[Library, ...], tuple[str, ...]]:
-    """Return the Kafka clients and products that the manifests among these files name, and a note
-    for each thing that is not understood.
+    """Return the Kafka clients and products that the manifests in `tree` name, and notes.
 
-    A file that cannot be read becomes a note, and the others are read.
+    A note names a version that is not known, or a file that cannot be read; the other files are
+    read.
     """
     reader = _ManifestReader(tree)
     # A project's own file comes first: it says which of its packages are for tests alone.
@@ -82,8 +85,10 @@ def read_manifests(tree: Tree) -> tuple[tuple[Library, ...], tuple[str, ...]]:
 
 
 def scope_of(place: str) -> str:
-    """Return the folder whose projects a file is for: its own, or for the build's own folders, such
-    as buildSrc and gradle, the one that they are in.
+    """Return the folder to whose projects the build file `place` applies.
+
+    That is the file's own folder. For a build's own folders, such as buildSrc and gradle, it is the
+    folder that they are in.
     """
     own = r"(?:buildSrc|build-logic)/.*|gradle/[^/]*|project/[^/]*\.scala|requirements/[^/]*"
     build = re.search(rf"(?:\A|/)(?:{own})\Z", place)
@@ -102,7 +107,7 @@ class _ManifestReader:
         self.notes: list[str] = []
 
     def read(self, name: str, path: Path, known: _Format) -> None:
-        """Read one file; a bad one becomes a note."""
+        """Read one manifest into `found`; if it cannot be read, add a note."""
         place = _printable(name)
         try:
             text = configuration_text(path, place)
@@ -136,7 +141,10 @@ class _ManifestReader:
         return found
 
     def _keep(self, ecosystem: str, place: str, named: Iterable[Named]) -> None:
-        """Keep what is known; a BOM is kept where it gives a version that the file does not."""
+        """Add the known packages of one file to `found`, with notes on versions that are not clear.
+
+        A BOM is added if it gives a version that the file does not write.
+        """
         known = [(one, product_of(ecosystem, one.name)) for one in named]
         own = PurePosixPath(place)
         if own.name in _LOCKS:
@@ -199,13 +207,13 @@ def _plain(version: str) -> str | None:
 
 @cache
 def _formats(name: str) -> list[_Format]:
-    """Return the formats of a file, by its name or by that of its folder too."""
+    """Return the formats of a file: all that have the first pattern that its path matches."""
     found = [one for one in _FORMATS if PurePosixPath(name).match(one.pattern)]
     return [one for one in found if one.pattern == found[0].pattern]
 
 
 def _printable(text: str) -> str:
-    """Return the text with `?` for what a terminal must not get, or cannot encode."""
+    """Return the text with `?` for each character that is not printable."""
     return "".join(each if each.isprintable() else "?" for each in text)
 
 
@@ -214,8 +222,10 @@ _END: Final = 1_000_000
 
 
 class ProductFacts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Facts of a product from version `first` to `last`, both included; without `last`, of all
-    later versions. A fault has a protocol and an effect.
+    """Facts about a product's versions from `first` to `last`, both included.
+
+    Without `last`, they hold for all later versions too. A fault has a protocol and an effect. The
+    comment at the top of products.yaml explains the fields.
     """
 
     first: str = "0"
@@ -230,7 +240,7 @@ class ProductFacts(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     effect: str = ""
 
     def holds(self, low: tuple[int, ...], high: tuple[int, ...]) -> bool:
-        """Return whether a version from `low` to `high` is one of them."""
+        """Return whether the facts apply to any version from `low` to `high`."""
         reached = self.last is None or low <= (version_tuple(self.last) or ())
         return reached and (version_tuple(self.first) or ()) <= high
 
@@ -251,7 +261,7 @@ class Product(ProductFacts, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 @cache
 def products() -> dict[tuple[str, str], Product]:
-    """Return all products by ecosystem and name."""
+    """Return (ecosystem, package name) → product, for all products in products.yaml."""
     return {
         name.partition(":")[::2]: one
         for one in load_data("products.yaml", dict[str, tuple[Product, ...]])["products"]
@@ -261,7 +271,10 @@ def products() -> dict[tuple[str, str], Product]:
 
 @cache
 def hints(ecosystem: str) -> re.Pattern[str]:
-    """Return the pattern of words of which each text that names a product holds one."""
+    """Return a pattern that matches every text that names a product of this ecosystem.
+
+    A text without a match need not be parsed.
+    """
     names = [name for (kind, name), one in products().items() if kind == ecosystem and not one.bom]
     # A Python package's name has many spellings; an image's is short without its folder.
     last = {"docker": "^charts/", "pypi": "-"}.get(ecosystem, "[:/]")
@@ -270,7 +283,10 @@ def hints(ecosystem: str) -> re.Pattern[str]:
 
 
 def product_of(ecosystem: str, name: str) -> Product | None:
-    """Return the product that a package or image is; an image may come from a mirror."""
+    """Return the product that a package or image is, whatever the spelling; None if unknown.
+
+    An image's name may begin with the folders of a mirror.
+    """
     # Spellings of one name: with Scala's version, and with any of three signs (PEP 503).
     spelling, plain = {
         "maven": (r"_(?:2\.1\d|3)\Z", ""),
@@ -283,10 +299,9 @@ def product_of(ecosystem: str, name: str) -> Product | None:
 
 
 def library_of(ecosystem: str, package: str, version: str | None) -> Library | None:
-    """Return the library of the consumers that a package or image brings; None if it is no known
-    one.
+    """Return the Kafka client that a package or image contains; None if it is not a known product.
 
-    `ecosystem` is a package URL's type, `version` None where it is not written.
+    `ecosystem` is a package URL's type. `version` is None if it is not written.
     """
     product = product_of(ecosystem, package)
     if product is None:

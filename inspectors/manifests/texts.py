@@ -1,8 +1,8 @@
-"""Manifests as text, in JSON, TOML, YAML and XML: each yields the names and versions that it holds.
+"""Parsers of manifests (build and lock files, image references) into package names and versions.
 
-A project in XML (Maven's pom.xml, those of .NET) takes versions and properties from other files:
-from its parents, or from the nearest Directory.Packages.props. Only files below the root that is
-read are looked at.
+A project in XML (Maven's pom.xml, those of .NET) takes versions and properties from other files
+too: from its parents, or from the nearest Directory.Packages.props. Only files below the root that
+is read are used.
 """
 
 import re
@@ -151,10 +151,11 @@ _LONGEST: Final = 200
 
 
 class Named(NamedTuple):
-    """One mention of a package or image: `version` as written, empty where none is.
+    """One mention of a package or image; `version` is as written (empty: none is written).
 
-    `tests`: only developers and tests have it, or, of Go, only other modules need it. `gives`: it
-    gives versions to others, as a BOM does.
+    `tests` is True if only development and tests use the package, or, for Go, if only other modules
+    require it (`// indirect`). `gives` is True if it sets versions of other packages, as a BOM
+    does.
     """
 
     name: str
@@ -165,7 +166,10 @@ class Named(NamedTuple):
 
 
 def matches(pattern: re.Pattern[str], text: str, _: str = "") -> Iterator[Named]:
-    """Yield each match of a pattern as a package; a group `tests` or `gives` marks it."""
+    """Yield one package for each match of `pattern` in the text.
+
+    The pattern's groups `name` and `version` are its fields; a group `tests` or `gives` marks it.
+    """
     line, at = 1, 0
     for found in pattern.finditer(text):
         line += text.count("\n", at, found.end())
@@ -175,7 +179,7 @@ def matches(pattern: re.Pattern[str], text: str, _: str = "") -> Iterator[Named]
 
 
 def together(named: Iterable[Named]) -> Iterator[Named]:
-    """Yield each package once, with all versions that one file gives it."""
+    """Yield each package once; different versions of its mentions are joined by ` or `."""
     by_name: dict[str, list[Named]] = defaultdict(list)
     for one in named:
         by_name[one.name].append(one)
@@ -188,7 +192,10 @@ def together(named: Iterable[Named]) -> Iterator[Named]:
 
 
 def resolved(variable: re.Pattern[str], values: Mapping[str, str], text: str) -> str:
-    """Return a text with its variables replaced; one that is not known stays."""
+    """Return `text` with its variables replaced by their `values`; an unknown variable stays.
+
+    `variable` matches one variable; its first group is the variable's name.
+    """
     for _ in range(_DEEPEST):
         if "$" in text and len(text) < _LONGEST:
             text = variable.sub(lambda match: values.get(match[1]) or match[0], text)
@@ -196,7 +203,7 @@ def resolved(variable: re.Pattern[str], values: Mapping[str, str], text: str) ->
 
 
 def read_go_mod(text: str, _: str) -> Iterator[Named]:
-    """Yield the modules that go.mod requires, each as what a `replace` puts in its place."""
+    """Yield the modules that go.mod requires, after its `replace` directives."""
     replaced = {
         # The version of a fork in a folder is not in go.mod.
         (module, own): (other, version) if version else (module, other)
@@ -209,9 +216,10 @@ def read_go_mod(text: str, _: str) -> Iterator[Named]:
 
 
 def read_gradle(text: str, _: str) -> Iterator[Named]:
-    """Yield the coordinates and plugins that a script or source of Gradle or sbt writes out.
+    """Yield the dependencies and plugins that a Gradle or sbt script or source names, each once.
 
-    What only some lines give does not count. A library of tests alone is none of the consumers.
+    Versions from constants in the text and from `useVersion` rules are filled in. Dependencies of
+    tests alone are left out.
     """
     script = _plain(text)
     constants = [Named(*each) for each in _ASSIGNED.findall(script)]
@@ -236,13 +244,17 @@ def read_gradle(text: str, _: str) -> Iterator[Named]:
 
 
 def mentions(text: str) -> Iterator[Named]:
-    """Yield the coordinates and plugins of a script as they are written, but those of tests."""
+    """Yield the dependencies and plugins of a Gradle or sbt script as they are written.
+
+    Dependencies of tests are left out.
+    """
     return matches(_COORDINATES, _OF_TESTS.sub("", _plain(text)))
 
 
 def given(text: str, platforms: Iterable[Named]) -> str:
-    """Return what a build's script, sources, catalog or properties give to the scripts below:
-    constants and platforms, each as one line.
+    """Return the constants and platforms (BOMs) of a build file as lines of a build script.
+
+    The lines are added to the scripts in the same folder and below, which may use them.
     """
     return "".join(
         (
@@ -254,7 +266,10 @@ def given(text: str, platforms: Iterable[Named]) -> str:
 
 @lru_cache(1)
 def _plain(text: str) -> str:
-    """Return a script of Gradle or sbt in one notation, without comments and sbt's tests."""
+    """Return a Gradle or sbt script with all its notations of a dependency made one.
+
+    Comments and sbt's test dependencies are removed.
+    """
     for notation, plain in _NOTATIONS:
         text = notation.sub(plain, text)
     return text
@@ -287,9 +302,10 @@ _ENTRY: Final = re.compile(
 def read_tables(
     parse: Callable[[str, str], object], paths: Sequence[str], text: str, name: str
 ) -> Iterator[Named]:
-    """Yield the packages that a document names at these paths of keys.
+    """Yield the packages that a JSON or TOML document names at these key paths.
 
-    There are tables by name, lists of tables, or lists of requirements.
+    At a path there is a table by package name, a list of tables, or a list of requirements. `parse`
+    reads the text; `*` in a path stands for any key.
     """
     tree = parse(text, name)
     return (
@@ -301,7 +317,10 @@ def read_tables(
 
 
 def _at(tree: object, path: list[str], place: str = "") -> Iterator[tuple[str, object]]:
-    """Yield what is at a path of keys, with the keys that lead there."""
+    """Yield (keys, value) for each value at a path of keys in `tree`.
+
+    `*` in the path stands for any key; the keys that lead to the value are joined by dots.
+    """
     if not path:
         yield place, tree
         return
@@ -334,8 +353,10 @@ def read_catalog(text: str, name: str) -> Iterator[Named]:
 
 
 def read_images(text: str, name: str) -> Iterator[Named]:
-    """Yield the images of compose files, Kubernetes objects, Helm values, Kustomize and .env
-    files, and the charts that Helm, Argo CD and Flux install.
+    """Yield the container images and Helm charts that YAML or .env files name.
+
+    These are compose files, Kubernetes objects, Helm values and charts, Kustomize, Argo CD and
+    Flux.
     """
     # What is written around the actions of a Helm template is read.
     for document in documents(re.sub(r"\{\{.*?\}\}", "", text), name):
@@ -363,9 +384,11 @@ _MOST_PARENTS: Final = 20
 
 @dataclass
 class Sheet:
-    """One project file: its own versions and properties first, those that it takes over behind.
+    """One XML project file's packages, managed versions and properties.
 
-    `parents` may be in the files `above`; `boms` are those that no file below the root is.
+    In `managed` and `properties`, its own values come first, inherited values later. `parents` are
+    the projects it inherits from, which may be in the files `above`. `boms` are BOMs and parents
+    that are in no file below the root. `artifact` is the project's own name.
     """
 
     named: list[Named]
@@ -378,17 +401,17 @@ class Sheet:
 
 
 class Projects:
-    """The project files below one root by relative path, each read once it is asked for."""
+    """The XML project files below one root, by relative path; each is parsed when first needed."""
 
     def __init__(self, files: Iterable[tuple[str, Path]]) -> None:
         self._files = {PurePosixPath(name): path for name, path in files}
         self._sheets: dict[PurePosixPath, Sheet] = {}
 
     def read(self, name: str) -> Iterator[Named]:
-        """Yield the packages that one project names, and the BOMs that give versions to them.
+        """Yield the packages that one project names or manages, and its BOMs, which give versions.
 
         Raises:
-            UnreadableDocument: the file, or one that it takes versions from, is no such XML.
+            UnreadableDocument: the file, or a file that it takes versions from, is no valid XML.
         """
         sheet = self._sheet(PurePosixPath(name), 0)
         value = partial(resolved, _PROPERTY, sheet.properties)
@@ -433,8 +456,9 @@ class Projects:
         return self._sheets[path]
 
     def _found(self, one: Named, above: Sequence[PurePosixPath], depth: int) -> Sheet | None:
-        """Return the first file, of those above and those in a folder of the artifact's name, that
-        is the artifact's; None if none is.
+        """Return the project file of the artifact `one`; None if there is none.
+
+        The files `above` are searched first, then the files in folders with the artifact's name.
         """
         artifact = one.name.partition(":")[2]
         folders = (path for path in self._files if path.parent.name == artifact != "")
@@ -443,7 +467,7 @@ class Projects:
         return next((sheet for sheet in sheets if sheet.artifact == artifact), None)
 
     def _parsed(self, path: PurePosixPath) -> Any:
-        """Return the root of a file's XML: names without their namespaces, texts without spaces."""
+        """Return the root of a file's XML; tags lose their namespace, texts their outer blanks."""
         try:
             root = fromstring(configuration_text(self._files[path], str(path)), forbid_dtd=True)
         except (ParseError, ValueError, RecursionError) as error:

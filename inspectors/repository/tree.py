@@ -1,4 +1,4 @@
-"""The files of one version of a repository, as far as rebal reads any of them.
+"""The files in one version of a repository that rebal can read.
 
 A git revision is read with `git ls-tree` and `git cat-file`: no hook, filter or attribute of the
 repository runs, and neither its index nor its files are changed.
@@ -32,9 +32,9 @@ _LARGEST: Final = 64 << 20
 
 
 class Tree(Record, frozen=True, kw_only=True):
-    """One version: its folder and the files to read, relative to it, sorted.
+    """One version of a repository: a folder, and the paths of the files to read in it, sorted.
 
-    `alone`: one file is the whole version.
+    `alone` is True if a single file was named instead of a folder.
     """
 
     root: Path
@@ -42,12 +42,12 @@ class Tree(Record, frozen=True, kw_only=True):
     alone: bool = False
 
     def paths(self) -> Iterator[tuple[str, Path]]:
-        """Yield each file's relative name and its path."""
+        """Return pairs of each file's relative name and its path."""
         return ((name, self.root / name) for name in self.files)
 
 
 def folder_tree(path: Path) -> Tree:
-    """Return the version that a folder or a single file is.
+    """Return the files to read in a folder, or a single file as a version of its own.
 
     Raises:
         DocumentError: there is no such path.
@@ -65,10 +65,12 @@ def folder_tree(path: Path) -> Tree:
 
 
 def work_tree(path: Path) -> Tree:
-    """Return the files of a working tree below `path`: those that git tracks, and new ones.
+    """Return the files to read in a git working tree below `path`: tracked ones, and new ones.
+
+    Files that git ignores are left out.
 
     Raises:
-        DocumentError: as `revision_tree`.
+        DocumentError: git is missing, or `path` is in no repository.
     """
     return _tree(
         path,
@@ -79,10 +81,13 @@ def work_tree(path: Path) -> Tree:
 
 
 def revision_tree(path: Path, revision: str, into: Path) -> Tree:
-    """Write the files that `revision` has below `path` to the folder `into`, and return them.
+    """Write the files to read of the git `revision` to the folder `into`, and return them.
+
+    Only files below `path` are written.
 
     Raises:
-        DocumentError: git is missing, `path` is in no repository, or it has no such revision.
+        DocumentError: git is missing, `path` is in no repository, the repository has no such
+            revision, or the clone lacks a file's contents.
     """
     # Git's own words on a path that is no folder of any repository come first.
     _git(path, "rev-parse", "--git-dir")
@@ -115,7 +120,11 @@ def revision_tree(path: Path, revision: str, into: Path) -> Tree:
 
 
 def is_read(name: PurePosixPath) -> bool:
-    """Return whether rebal reads a file of this name."""
+    """Return whether rebal reads a file of this name: a configuration, build or template file.
+
+    Files in folders of dependencies, builds, translations or tests, or in hidden folders, are not
+    read.
+    """
     folders = name.parts[:-1]
     skipped = any(part in _SKIPPED or (part.startswith(".") and part != ".") for part in folders)
     # Sources in which a build names versions.
@@ -138,7 +147,11 @@ def _tree(root: Path, names: Iterable[str]) -> Tree:
 
 
 def _git(path: Path, *words: str, given: bytes = b"", otherwise: str = "") -> bytes:
-    """Return what git prints; `otherwise` is the error where git fails without a word."""
+    """Run git in the folder `path` with `given` as its input, and return its output.
+
+    Raises:
+        DocumentError: git is missing, or fails; the message is `otherwise`, else git's own.
+    """
     try:
         done = subprocess.run(
             ["git", "-C", str(path), *words],

@@ -1,13 +1,14 @@
-"""Groups of a scan as `GroupSnapshot`s, without a broker, and its evidence of their members.
+"""Groups of a fleet scan as `GroupSnapshot`s, without a broker, and observations of their members.
 
-`ScannedGroups` reads the rows of all groups, or of one, and makes a snapshot of each that is asked
-for. The tables tell members, what they sent and what they own. The brokers' settings, and how many
-partitions a topic has, are known if the scan asked the brokers; else they stay unknown, or are said
-to follow from what is owned. Lag is not in them: `read_lag` is the groups' at the time of the scan.
+`ScannedGroups` reads the table rows of all groups, or of one, and makes each snapshot on request. A
+snapshot's members, subscriptions and assignments are from the tables. Broker settings and partition
+counts are known if the scan asked the brokers. Otherwise settings are unknown, and a topic counts
+as having the partitions that are owned. Snapshots have no lag; `read_lag` returns the groups' lag
+at the time of the scan.
 
-`read_observations` gives what a live group's members are bound to: a fact about a member id is
-exact for as long as that id is in the group, however old the scan; it binds to nothing once the id
-is gone (groups/evidence/merge.py).
+`read_observations` yields observations to bind to a live group's members. A fact about a member id
+is exact while that id is in the group, however old the scan is. Once the id is gone, it applies to
+no member (groups/evidence/merge.py).
 """
 
 from collections import defaultdict
@@ -75,10 +76,11 @@ _ENDS: Final = "log end offsets: a scan's tables have none"
 
 
 def read_observations(tables: Tables, group: str | None = None) -> Iterator[Observation]:
-    """Yield each join with an exact list, and each rejected one, of one `group` or of all.
+    """Yield the joins with an exact assignor list, and the rejected joins, that a scan recorded.
 
-    A list that was sent more than once has the time when it was last seen. A member id that came
-    after the first generation that the scan knows of its group was new then.
+    They are of one `group` or of all. A list that was sent more than once has the time of its last
+    join. A member id that first appears after the first generation that the scan knows of its group
+    counts as new.
     """
     for rows in by_group(tables.read("assignor_lists", ListSeen._fields, group), ListSeen).values():
         first = min((row.generation for row in rows if row.generation is not None), default=0)
@@ -133,7 +135,7 @@ def _of_list(row: ListSeen, *, new: bool) -> Observation | None:
 
 
 class ScannedGroups:
-    """The rows of every group of the scan, or of the one named, if it is in it; `names`, sorted.
+    """All groups of a scan, or the one named; `names` are their group ids, sorted.
 
     Raises:
         TablesError: a table cannot be read.
@@ -174,10 +176,10 @@ class ScannedGroups:
         self.names = sorted(self._groups)
 
     def snapshot(self, name: str) -> GroupSnapshot:
-        """Return the group as it last was.
+        """Return a snapshot of the group `name` as the scan saw it last.
 
-        Members' lists are bound to them, with the time they were seen; `captured_at` is the end of
-        what the scan saw of the group. A deleted group has state Dead and no members.
+        Its members have the assignor lists that they sent, with the times. `captured_at` is the end
+        of the time that the scan's sources cover. A deleted group has state Dead and no members.
         """
         row, observed, brokers = self._groups[name], self._seen[name], self._brokers
         until = self._until or moment(row["last_seen"])
@@ -222,13 +224,17 @@ class ScannedGroups:
 
 
 def read_snapshots(tables: Tables, group: str | None = None) -> tuple[GroupSnapshot, ...]:
-    """Return every group of the scan (or the one named, if it is in it), by its name."""
+    """Return snapshots of all groups of the scan, or of the one named, sorted by group id."""
     groups = ScannedGroups(tables, group)
     return tuple(map(groups.snapshot, groups.names))
 
 
 def _cluster(manifest: Manifest) -> Cluster:
-    """Return what the brokers said of themselves, and what their records show beside."""
+    """Return the cluster as its brokers described it to the scan.
+
+    If no features are known, but the scan read records of KIP-848 groups, group.version is set to
+    1.
+    """
     cluster = manifest.brokers.cluster if manifest.brokers else Cluster()
     # Only brokers with this feature write records of KIP-848 groups; nothing tells its level.
     seen = any(k.startswith("CONSUMER_GROUP_") and n for k, n in manifest.records.items())
@@ -280,7 +286,10 @@ def _member(
 
 
 def _named(partitions: TopicPartitions, names: Mapping[str, str]) -> TopicPartitions:
-    """Return the partitions by topics' names, which records of KIP-848 groups do not hold."""
+    """Return the partitions by topic name.
+
+    Records of KIP-848 groups hold topic ids, which `names` maps to names.
+    """
     named = {names.get(topic, topic): numbers for topic, numbers in partitions.items()}
     return dict(sorted(named.items()))
 
@@ -288,9 +297,10 @@ def _named(partitions: TopicPartitions, names: Mapping[str, str]) -> TopicPartit
 def _topics(
     members: Sequence[Member], counts: Mapping[str, int], ids: Mapping[str, str]
 ) -> tuple[Topic, ...]:
-    """Return the topics that are owned or subscribed to.
+    """Return the topics that members own or subscribe to, with partition counts and ids.
 
-    One without a count has as many partitions as its highest owned one needs.
+    A topic that is not in `counts` has as many partitions as its highest owned partition needs; a
+    topic without any partition is left out.
     """
     found: dict[str, int] = {}
     for member in members:
@@ -328,11 +338,11 @@ _CLOCKS: Final = 300_000_000
 
 
 class GroupLag(Record, frozen=True, kw_only=True):
-    """The lag of one group in records: of all its partitions together, and of the worst one.
+    """The lag of one group in records: `total` of all its partitions, `worst` of a single one.
 
-    Both are None where no partition's log end offset is known; `unknown` is the number of
-    partitions with a committed offset whose log end offset is not known. `last_commit` is
-    microseconds since 1970.
+    Both are None if no partition's log end offset is known; `unknown` is the number of partitions
+    with a committed offset whose log end offset is not known. `last_commit` is microseconds since
+    1970.
     """
 
     total: int | None = None
@@ -342,15 +352,15 @@ class GroupLag(Record, frozen=True, kw_only=True):
 
 
 def read_lag(tables: Tables) -> dict[str, GroupLag]:
-    """Return the lag of each group that has a committed offset.
+    """Return group id → lag, for each group that has a committed offset.
 
-    It is the log end offset less the committed offset of a partition. A scan of a live cluster asks
+    A partition's lag is its log end offset less its committed offset. A scan of a live cluster asks
     the brokers for the log end offsets (the table `log_ends`, of each kept scan); captured files
     and log segments do not show them.
 
-    A scan of brokers reads the commits up to a point before it asks for the log end offsets, so a
-    committed offset beyond the end contradicts it (the topic was made anew): its lag is unknown.
-    All lag is unknown where a later scan read newer records from files.
+    A scan of brokers reads the commits up to a point before it asks for the log end offsets. So a
+    committed offset beyond the log end offset means that the topic was created again, and the lag
+    is unknown. All lag is unknown if a later scan read newer records from files.
 
     Raises:
         TablesError: a table cannot be read.

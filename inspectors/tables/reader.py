@@ -1,15 +1,15 @@
-"""A scan's tables, read back with pyarrow and delta-rs alone, and what they tell of each group.
+"""A fleet scan's tables, read back with pyarrow and delta-rs (no Spark), and each group's history.
 
-`open_tables` finds the last scan. Only the files that the scan's own versions of the tables name
-are read, so a scan that was stopped half-way, or is under way, is never seen. Columns that this
-version does not know are left alone; columns that an older version did not write are null.
+`open_tables` finds the last finished scan. Only the files of that scan's own table versions are
+read, so a scan that was stopped half-way, or is still running, is never seen. Columns that this
+version of rebal does not know are ignored; columns that an older version did not write are null.
 
-`rows_of` and `by_group` give columns as Python values. Equal lists of texts, and equal lists of
-partition numbers, are made once. Times stay microseconds since 1970: `clock.moment` makes one of
-them a datetime.
+`rows_of` and `by_group` return columns as Python values. Equal lists of texts, and equal lists of
+partition numbers, share one object. Times stay microseconds since 1970: `clock.moment` converts one
+to a datetime.
 
-`read_history` gives the history of each group over the time that a scan covers. Durations in it
-are milliseconds, lists oldest first. The metrics have Kafka's own names (KIP-429).
+`read_history` returns the history of each group over the time that a scan covers. Its durations are
+milliseconds, its lists oldest first. The metrics have Kafka's own names (KIP-429).
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _partitions: Final = lru_cache(maxsize=16_384)(Partitions)
 
 
 class TablesError(RebalError):
-    """A place that holds no finished scan that this version can read; says what to do."""
+    """Error: a place holds no finished scan that can be read; the message says what to do."""
 
 
 class Tables:
-    """The tables of one finished scan; `manifest` says what it read, and when.
+    """The tables of one finished scan; `manifest` describes what the scan read, and when.
 
-    `place` is their lake; `scans` are the numbers of all its cluster's scans that can still be
-    read, the last one last.
+    `place` is the lake (a folder or an object store's URL) that holds them. `scans` are the numbers
+    of all scans of the same cluster that can still be read, the last one last.
     """
 
     def __init__(self, place: LakePlace, finished: Finished, number: int) -> None:
@@ -60,11 +60,12 @@ class Tables:
         self.scans = tuple(row.number for row in finished.rows)
 
     def of_scan(self, number: int) -> Tables:
-        """Return the tables of another scan of the cluster.
+        """Return the tables of the scan `number` of the same cluster.
 
         Raises:
-            TablesError: it was never finished, or was removed.
-            DocumentError: a version wrote it that this one does not read.
+            TablesError: that scan was never finished, or was removed.
+            DocumentError: another version of rebal wrote it, in a format that this version does not
+                read.
         """
         if number in self.scans:
             return Tables(self.place, self._finished, number)
@@ -78,13 +79,13 @@ class Tables:
 
     @property
     def name(self) -> str:
-        """Its lake and cluster, as LAKE#CLUSTER."""
+        """The place and cluster of the tables, as LAKE#CLUSTER."""
         return f"{self.place}#{self.manifest.cluster}"
 
     def read(self, name: str, columns: Sequence[str], group: str | None = None) -> pa.Table:
-        """Return these columns of the table `name`, of one `group` or of all, in the order written.
+        """Return these columns of the table `name`, for one `group` or for all groups.
 
-        For one group, `group_id` is among the columns.
+        The rows are in the order written. If `group` is given, the columns must include `group_id`.
 
         Raises:
             TablesError: a file of the scan is missing, cut off, or no Parquet file.
@@ -117,13 +118,15 @@ class Tables:
 
 
 def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
-    """Return a lake's last finished scan: of its one cluster, or of the one in LAKE#CLUSTER.
+    """Return the tables of the last finished scan in a lake: `text` is LAKE or LAKE#CLUSTER.
 
-    `options` are those of the lake's store that are not in the environment.
+    LAKE alone is enough if the lake holds scans of one cluster only. `options` are settings of the
+    lake's object store that are not in the environment.
 
     Raises:
-        TablesError: there is none.
-        DocumentError: it cannot be read, or was written by a version that this one does not read.
+        TablesError: the lake has no finished scan.
+        DocumentError: a scan cannot be read, another version of rebal wrote it in a format that
+            this version does not read, or the cluster is missing or unclear.
     """
     return open_clusters(text, options, one=True)[0]
 
@@ -131,13 +134,15 @@ def open_tables(text: str, options: Mapping[str, str] | None = None) -> Tables:
 def open_clusters(
     text: str, options: Mapping[str, str] | None = None, *, one: bool = False
 ) -> tuple[Tables, ...]:
-    """Return the last finished scan of each cluster of a lake, or of the one in LAKE#CLUSTER.
+    """Return the tables of the last finished scan of each cluster in a lake.
 
-    `one` is whether that must be a single cluster.
+    `text` is LAKE, or LAKE#CLUSTER for one cluster. If `one` is True, LAKE must hold a single
+    cluster. `options` are as in `open_tables`.
 
     Raises:
-        TablesError: there is none.
-        DocumentError: one cannot be read, or was written by a version that this one does not read.
+        TablesError: the lake has no finished scan.
+        DocumentError: a scan cannot be read, another version of rebal wrote it in a format that
+            this version does not read, or the cluster is missing or unclear.
     """
     if find_spec("pyarrow") is None or find_spec("deltalake") is None:
         raise TablesError(
@@ -176,13 +181,13 @@ def rows_of(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 
 def named_rows(table: pa.Table) -> Iterator[Row]:
-    """Yield the rows of `table`, with the values that `rows_of` gives."""
+    """Yield each row of `table` as column name → value, with values as in `rows_of`."""
     for values in rows_of(table):
         yield dict(zip(table.column_names, values, strict=True))
 
 
 def by_group(table: pa.Table, kind: Callable[..., _Row]) -> defaultdict[str, list[_Row]]:
-    """Return the rows of `table`, each as this `kind` made of its columns, by their group."""
+    """Return group id → the rows of `table`, each made by `kind` from the columns as keywords."""
     made: defaultdict[str, list[_Row]] = defaultdict(list)
     for row in named_rows(table):
         made[row["group_id"]].append(kind(**row))
@@ -190,7 +195,7 @@ def by_group(table: pa.Table, kind: Callable[..., _Row]) -> defaultdict[str, lis
 
 
 def values(column: pa.ChunkedArray) -> Sequence[Any]:
-    """Return one column's values; null is None."""
+    """Return the values of one column as Python values (see `rows_of`); null is None."""
     from rebal.inspectors.fleet.schemas import PARTITIONS, TEXTS, values_of
 
     found = values_of(column)
@@ -238,7 +243,10 @@ _MEASURED: Final = (
 
 
 class RebalanceRow(NamedTuple):
-    """One completed or failed rebalance; `moved` and `stopped` count partitions."""
+    """One completed or failed rebalance of a group.
+
+    `moved` and `stopped` count partitions. Times are microseconds since 1970.
+    """
 
     group_id: str
     incarnation: int | None
@@ -262,12 +270,15 @@ class RebalanceRow(NamedTuple):
 
     @property
     def at(self) -> int | None:
-        """Return when it ended, else when it began."""
+        """Return when the rebalance ended, else when it began, in microseconds since 1970."""
         return self.started_at if self.ended_at is None else self.ended_at
 
 
 class ListSeen(NamedTuple):
-    """An assignor list that a member sent, from `at` to `last_at`; a rejected one has no member."""
+    """One assignor list that a member sent, first at `at` and last at `last_at`.
+
+    Times are microseconds since 1970. The list of a rejected join has no member id.
+    """
 
     group_id: str
     at: int | None
@@ -292,7 +303,7 @@ class ListSeen(NamedTuple):
 
 
 class Incident(NamedTuple):
-    """Something that a person should know of: a storm, a crash loop, a group deleted, …
+    """One incident that an operator should know of: a storm, a crash loop, a group deleted, …
 
     It happened `times` times (the column `count`).
     """
@@ -307,15 +318,17 @@ class Incident(NamedTuple):
 
 
 class GroupHistory(Record, frozen=True, kw_only=True):
-    """One group's history. `metrics` is by Kafka's name; a None in it could not be seen.
+    """One group's history over the time that a scan covers; times are microseconds since 1970.
 
-    `observed_from` and `observed_until` bound the time that the scan's sources cover together, so
-    that a group without news since an earlier scan is shown as of the last one too; they are the
-    group's own first and last time where no source has a time. Rates are over all of it.
+    `metrics` maps Kafka's metric name → value (None: not known). `observed_from` and
+    `observed_until` bound the time that the scan's sources cover together, so a group without
+    recent records is shown as of the end of the scan too. If no source has a time, they are the
+    group's own first and last time. Rates are over all of it.
 
-    `stopped` and `moved` are partitions per completed rebalance, on average (None: not seen).
-    `gone` is member id → when it was there last, of those that are not there any more. `down` are
-    members that timed out and neither came back nor were replaced (instance id, else client id).
+    `stopped` and `moved` are partitions per completed rebalance, on average (None: not known).
+    `gone` maps each member id that is no longer in the group → when it was last in the group.
+    `down` are members that timed out and neither rejoined nor were replaced (instance id, else
+    client id).
     """
 
     group_id: str
@@ -340,12 +353,15 @@ class GroupHistory(Record, frozen=True, kw_only=True):
 
     @property
     def is_gone(self) -> bool:
-        """Deleted, and not made again."""
+        """True if the group was deleted and not created again."""
         return self.deleted_at is not None and self.state == "Dead"
 
 
 class ScanStanding(NamedTuple):
-    """One group at the end of an earlier scan; generations count within an incarnation."""
+    """One group's state at the end of an earlier scan.
+
+    Each time a deleted group is created again, `incarnation` rises and generations start anew.
+    """
 
     incarnation: int | None
     generation: int | None
@@ -353,7 +369,7 @@ class ScanStanding(NamedTuple):
 
 
 def read_standings(tables: Tables, group: str | None = None) -> dict[str, ScanStanding]:
-    """Return group id → how it stood, of all groups or of the one named.
+    """Return group id → the group's state at the end of the scan, for all groups or the one named.
 
     Raises:
         TablesError: the table cannot be read.
@@ -369,7 +385,7 @@ def read_standings(tables: Tables, group: str | None = None) -> dict[str, ScanSt
 
 
 def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHistory]:
-    """Return group id → its history, of all groups by their names or of the one named.
+    """Return group id → the group's history, for all groups (sorted by id) or for the one named.
 
     Raises:
         TablesError: a table cannot be read.
@@ -413,9 +429,9 @@ def read_history(tables: Tables, group: str | None = None) -> dict[str, GroupHis
 def observed(
     manifest: Manifest, first: int | None, last: int | None
 ) -> tuple[int | None, int | None]:
-    """Return the time that a scan's sources cover; where none has one, that from `first` to `last`.
+    """Return the start and the end of the time that the scan's sources cover.
 
-    Times are microseconds since 1970.
+    If no source has a time, they are `first` and `last`. All times are microseconds since 1970.
     """
     since, until = manifest.observed_from, manifest.observed_until
     return micros(since) if since else first, micros(until) if until else last
@@ -443,7 +459,10 @@ def _rate(count: int | None, hours: float) -> float | None:
 
 
 def _client(run: Row) -> tuple[int | None, str | None, str | None]:
-    """Return the client that a successor has too: its instance id, else its client id."""
+    """Return a key that a member and its successor share: its instance id, else its client id.
+
+    The key includes the group's incarnation.
+    """
     other = None if run["instance_id"] else run["client_id"]
     return run["incarnation"], run["instance_id"], other
 
@@ -461,10 +480,10 @@ def _gone(runs: Sequence[Row]) -> dict[str, int]:
 def _down(
     runs: Sequence[Row], members: int, incarnation: int | None, rebalances: Sequence[RebalanceRow]
 ) -> tuple[str, ...]:
-    """Return the members that timed out and are missing since: instance, client or member ids.
+    """Return the members that timed out and are still missing, by instance, client or member id.
 
-    Client ids may be equal in all processes, so each later arrival replaces one member at most, and
-    a group with as many members as before misses none.
+    Client ids may be equal in all processes. So each later arrival replaces one lost member at
+    most, and a group with as many members as before misses none.
     """
     lost = [
         run

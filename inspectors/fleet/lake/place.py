@@ -1,8 +1,8 @@
-"""The place of a lake: a folder or a URL of a store, for delta-rs and for pyarrow alike.
+"""The address of a lake: a folder or a URL of an object store, for delta-rs and for pyarrow.
 
-`s3a://` and `abfss://` are Hadoop's names for what everybody else calls `s3://` and `az://`; both
-are taken. Credentials come from the environment of the process that needs them, or from
-`--lake-option`, whose values travel to Spark's executors.
+Hadoop's schemes are accepted too: `s3a://` for `s3://`, and `abfss://` for `az://`. Credentials
+come from the environment of the process that needs them, or from `--lake-option`, whose values
+travel to Spark's executors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HDFS_PATH: Final = re.compile(r"[\w./=+~@,-]*", re.ASCII)
 
 
 class LakeError(DocumentError):
-    """The lake cannot be read or written; one sentence that says why and what to do."""
+    """Error for a lake that cannot be read or written; one sentence says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LakePlace:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of a lake on a file system that this machine has mounted."""
+        """The lake's folder, if it is on a mounted file system; None for a URL of a store."""
         if self._scheme != "file":
             return None
         is_url = SCHEME.match(self.text)
@@ -70,12 +70,12 @@ class LakePlace:
 
     @property
     def url(self) -> str:
-        """The address as delta-rs takes it."""
+        """The lake's address in the form that delta-rs accepts."""
         in_store = f"{self._scheme}:{self.text.partition(':')[2]}".rstrip("/")
         return in_store if self.folder is None else str(self.folder)
 
     def table(self, name: str) -> str:
-        """Return the address of one of its tables."""
+        """Return the address of the lake's table `name`."""
         return f"{self.url}/{name}"
 
     def files(self) -> FileSystem:
@@ -95,10 +95,10 @@ class LakePlace:
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
-        """Say in one sentence what went wrong in a store or in delta-rs.
+        """Turn errors of the store, pyarrow or delta-rs into a `LakeError` of one sentence.
 
         Raises:
-            LakeError: instead of their own errors.
+            LakeError: one of these errors was raised in the block.
         """
         from pyarrow import ArrowException
 
@@ -136,9 +136,9 @@ class LakePlace:
 
 
 def import_delta() -> None:
-    """Import delta-rs so that it does not print what goes wrong on its way: its errors say it too.
+    """Import delta-rs with its log output off, unless RUST_LOG is set.
 
-    It reads from the environment, once, how much to print; the process gets its own back.
+    delta-rs reads RUST_LOG once, at import. The process's environment is restored afterwards.
     """
     if "RUST_LOG" not in os.environ and "deltalake" not in sys.modules:
         os.environ["RUST_LOG"] = "off"
@@ -148,11 +148,11 @@ def import_delta() -> None:
 
 
 def find_place(text: str, options: Mapping[str, str] | None = None) -> LakePlace:
-    """Return the lake that `--out LAKE` or `report LAKE` names; nothing is looked up there.
+    """Return the address of the lake that `--out LAKE` or `report LAKE` names; nothing is opened.
 
     Raises:
-        LakeError: the text is empty or a URL of a kind that no lake can be in, or the store's
-            client would leave out or mistake a part of it.
+        LakeError: the text is empty, the URL's scheme is not supported, or the store's client would
+            misread a part of the URL or of a setting.
     """
     import_delta()
     if not text:
@@ -201,7 +201,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _causes(text: str) -> list[str]:
-    """Return the causes in delta-rs's text, without the requests, Java's stack and XML."""
+    """Return the causes in delta-rs's error text, without HTTP requests, Java stacks and XML."""
     said = [
         _JAVA.sub("", line)
         for line in _pieces(_ANSWER.split(text, maxsplit=1)[0])[1:]

@@ -1,26 +1,26 @@
-"""A scan that is being made in a lake, from its number to its row in `scans`.
+"""A scan in progress in a lake, from its number to its row in the table `scans`.
 
-    LAKE/<table>/<number>-<random>/*.parquet   what its tasks write, unknown to anybody
-    one commit to each table, then one to scans
+    LAKE/<table>/<number>-<random>/*.parquet   files of its tasks, not yet in a table
+    one Delta commit to each table, then one to scans
 
-Whatever ends a scan too early (an error, Ctrl-C, SIGKILL, a lost machine), and whichever of these
-steps it had come to: no row in `scans` names what it wrote, and the next scan's commits take it out
-of the tables. Of two scans of one cluster the first commit decides, and the other ends with an
-error.
+A scan may end too early at any of these steps (an error, Ctrl-C, SIGKILL, a lost machine). Then no
+row in `scans` names its files, and the next scan's commits remove them from the tables. If two
+scans of one cluster overlap, the first Delta commit decides, and the other scan ends with an error.
 
-What no kept scan needs goes: files of a cluster, and entries of the tables' logs. Scans remove them
-now and then, and each for its own cluster; `compact` removes all at once, and first the rows of
-scans that are kept no longer. It disturbs no scan that is under way.
+Files and Delta log entries that no kept scan needs are deleted. Each scan does so now and then, for
+its own cluster. `compact` deletes all of them at once, after the rows of scans that are kept no
+longer. It disturbs no scan in progress.
 
-A file is in all scans from the one that wrote it up to the one that replaced it, as each scan goes
-on from the one before. So a file that was there before the first scan that is kept is needed if
-this one has it, and a file that a later one wrote may be needed by any: no other table's version
-has to be opened, however many scans are kept.
+Each scan continues from the previous one. So a file belongs to every scan from the one that wrote
+it to the one that replaced it. A file from before the first kept scan is needed only if the first
+kept scan has it. A file of a later scan may be needed by any. So no other table version has to be
+opened, however many scans are kept.
 
-delta-rs's `vacuum` goes by the age of files in hours: it would remove what a longer scan under way
-has written, and keep what a cluster with scans of every minute replaces as long as the oldest scan
-of any other; it opens every version that stays. Its `cleanup_metadata` goes by the age
-of log entries, as a property of the table says, whose change ends every scan under way.
+delta-rs's `vacuum` decides by the age of files in hours. It would delete the files of a longer scan
+in progress. It would also keep replaced files of a cluster that is scanned each minute, as long as
+the oldest scan of any cluster. It opens every version that stays. Its `cleanup_metadata` decides by
+the age of log entries, from a table property, and a change of that property ends every scan in
+progress.
 """
 
 from __future__ import annotations
@@ -72,12 +72,11 @@ Known = Mapping[int, Mapping[str, Sequence[DataFile]]]
 
 
 class Run:
-    """A scan that is being made. `previous` is the finished one that it goes on from.
+    """A scan in progress. `previous` is the finished scan that it continues from.
 
-    `found` are the scans that were finished when it began.
-
-    From it on, scans of `retain` seconds are kept (None: the last two), as the last scan did unless
-    it is given.
+    `found` are the cluster's scans that were finished when it began. With `full`, `previous` is
+    empty. `retain` is for how many seconds scans are kept after it (None: as the last scan did; at
+    first only the last two).
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Run:
         self.retain = self._last.retain if retain is None else retain
 
     def earlier(self, kind: str) -> tuple[DataFile, ...]:
-        """Return the files of a kind that the scan before has, with their paths in the lake."""
+        """Return the previous scan's files of this kind, with paths relative to the lake."""
         if not self.previous.run:
             return ()
         table = FOLDERS[kind]
@@ -111,12 +110,12 @@ class Run:
         )
 
     def finish(self, manifest: Manifest, report: TaskReport) -> Manifest:
-        """Commit each table, then the scan; return the manifest with the tables' versions.
+        """Commit each table and then the scan; return the manifest with the tables' versions.
 
-        The files of the scan before stay, but for those that are gone by the tasks' `report`.
+        Files of the previous scan stay in the tables, except those in `report.gone`.
 
         Raises:
-            LakeError: another scan of this cluster came first, or the store does not let it happen.
+            LakeError: another scan of this cluster finished first, or the store rejects the commit.
         """
         made = self._files(report)
 
@@ -153,7 +152,12 @@ class Run:
         return found
 
     def _sweep(self, found: Finished, known: Known) -> None:
-        """Remove what no scan needs any more; where many are kept, only now and then."""
+        """Delete files and Delta log entries that no scan needs; ignore errors of the lake.
+
+        `found` are the finished scans, `known` the files of some by scan number and table. Files
+        are deleted after each scan if at most `LEAST` are kept, else after every tenth scan. Log
+        entries are deleted after every tenth scan.
+        """
         if self._last.run:
             known = {**known, self._last.run: self._of_last}
         with contextlib.suppress(LakeError):
@@ -174,18 +178,19 @@ class Run:
 
 
 def counted(before: Mapping[str, int] | None, now: Mapping[str, int]) -> dict[str, int]:
-    """Two counts by name added up, sorted by name, without zeros."""
+    """Return the sum of two maps of counts, sorted by name, without zeros."""
     return dict(sorted((Counter(before) + Counter(now)).items()))
 
 
 def new_run(place: LakePlace, cluster: str, *, full: bool, retain: float | None = None) -> Run:
-    """Return a scan to be filled and finished; unless `full`, it goes on from the cluster's last.
+    """Return a new scan of the cluster, which continues from its last one unless `full`.
 
-    Scans of `retain` seconds are kept (None: as the last scan did, at first the last two).
+    `retain` is for how many seconds scans are kept (None: as the last scan did; at first only the
+    last two).
 
     Raises:
-        LakeError: the place cannot be written to, or holds something else.
-        DocumentError: the cluster's last scan there cannot be read.
+        LakeError: the lake cannot be written, or the folder holds other files.
+        DocumentError: the cluster's last scan in the lake cannot be read.
     """
     check_place(place)
     place.probe(token_of(cluster, 0))
@@ -199,13 +204,14 @@ def new_run(place: LakePlace, cluster: str, *, full: bool, retain: float | None 
 
 
 def find_cluster(place: LakePlace, named: str | None, told: str | None, *, whose: str) -> str:
-    """Return the cluster that a scan of `whose` records is of.
+    """Return the name or id of the cluster that the records belong to.
 
-    `told` is what the brokers or the files say; `named` is --cluster. Records that say nothing
-    belong to `unnamed`, as long as the lake has no other cluster.
+    `told` is the id in the brokers' or the files' answer, `named` is the value of --cluster.
+    Records without an id belong to the cluster `unnamed`, unless the lake has another cluster.
+    `whose` is the records' source in error messages, with its verb ("the files are").
 
     Raises:
-        LakeError: the two differ, or it would be a guess.
+        LakeError: `told` and `named` differ, or the lake has other clusters and neither is given.
     """
     if named is not None and told is not None and named != told:
         raise LakeError(
@@ -257,14 +263,14 @@ def find_files(
     gone: Collection[int] = (),
     known: Known | None = None,
 ) -> list[Freed]:
-    """Return the cluster's files that none of its scans has but for those `gone`.
+    """Return the cluster's files that no finished scan needs.
 
-    Files of the scan with this number and of later ones are left out: it may be under way. An
-    earlier one that is still at work has lost: its first commit will say so. Of scans in `known`
-    no table is opened.
+    Scans numbered in `gone` do not count. Files of scan `number` and of later ones are left out,
+    for such a scan may be in progress. An older scan that still runs has lost: its first commit
+    will fail. For scans in `known`, no table is opened to find their files.
 
     Raises:
-        LakeError: the store does not let them be listed.
+        LakeError: the store does not let the files be listed.
     """
     kept = [row for row in found.rows if row.number not in gone]
     first = kept[0].number if kept else 0
@@ -297,13 +303,13 @@ def _files_of(
 
 
 def find_log(place: LakePlace, gone: Mapping[str, Collection[int]]) -> list[Freed]:
-    """Return the entries of all tables' logs that no version of a scan needs.
+    """Return the Delta log entries of all tables that no version of a kept scan needs.
 
-    A version is made of the last checkpoint up to it and of the entries after that. `gone` are
-    scans by cluster that are not kept.
+    A version needs the last checkpoint up to it, and the entries after that. `gone` are the numbers
+    of scans by cluster that are not kept.
 
     Raises:
-        LakeError: the store does not let them be listed.
+        LakeError: the store does not let the entries be listed.
     """
     scans = Scans(place)
     rows = [
@@ -328,10 +334,10 @@ def find_log(place: LakePlace, gone: Mapping[str, Collection[int]]) -> list[Free
 
 
 def remove(place: LakePlace, freed: Sequence[Freed]) -> None:
-    """Remove files, and folders of scans that have none left; what is gone already is left out.
+    """Delete the files, and scan folders that are empty then; skip files that are gone already.
 
     Raises:
-        LakeError: the store does not let it happen.
+        LakeError: the store does not let the files be deleted.
     """
     files = place.files()
     with place.errors():
@@ -345,10 +351,11 @@ def remove(place: LakePlace, freed: Sequence[Freed]) -> None:
 
 
 class Compacted(NamedTuple):
-    """The effect of a compaction, or of a dry run.
+    """The result of `compact`, or of its dry run.
 
-    `dropped` are scans by cluster that are kept no longer, `files` and `log` what was removed, and
-    `lost` the sentences of clusters of which a scan came first.
+    `dropped` are the numbers of the scans, by cluster, that are kept no longer. `files` and `log`
+    are the files and log entries that were deleted, or that a dry run would delete. `lost` has a
+    sentence for each cluster where a new scan finished first, so nothing was dropped.
     """
 
     dropped: Mapping[str, tuple[int, ...]]
@@ -360,9 +367,10 @@ class Compacted(NamedTuple):
 def compact(
     place: LakePlace, clusters: Sequence[str], *, retain: float | None = None, dry: bool = False
 ) -> Compacted:
-    """Compact what these clusters have in the lake; `dry` changes nothing.
+    """Drop these clusters' scans that are kept no longer, and delete files that no scan needs.
 
-    Scans of `retain` seconds are kept (None: of the time that the last scan names).
+    `retain` is for how many seconds scans are kept (None: as the last scan says). `dry` changes
+    nothing.
 
     Raises:
         LakeError: the store does not let it happen.

@@ -1,8 +1,8 @@
-"""The table `scans`: one row for each finished scan, committed last, from which all reading starts.
+"""The table `scans`: one row for each finished scan. It is committed last, and readers start there.
 
-A row holds the version of every table at which this scan's rows, and nothing else of its cluster,
-are in it. What is in the tables beyond these versions belongs to a scan that is not finished. A
-scan that nobody keeps loses its row first, and then the files that no other scan has.
+A row holds a version for each table. At that version the table contains exactly this scan's rows of
+the cluster. Rows in later versions belong to a scan that is not finished. A scan that is kept no
+longer loses its row first, and then its files that no other scan has.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -49,9 +49,9 @@ _SHARE: Final = 8
 
 
 class ScanRow(NamedTuple):
-    """A finished scan by its `number`: the version of each table that holds it.
+    """A finished scan: its `number`, and the Delta version of each table that holds it.
 
-    `folders` are those that it made in the tables.
+    `folders` are the folders that the scan made in the tables.
     """
 
     number: int
@@ -61,9 +61,10 @@ class ScanRow(NamedTuple):
 
 
 class Finished:
-    """A cluster's finished scans that can be read: `rows`, the last one last, and their `files`.
+    """A cluster's finished scans that can be read.
 
-    Documents are read one by one, for there may be thousands.
+    `rows` are in the order of their numbers, the newest last. `files` are the table's files that
+    hold them. Manifests are read only on demand, for there may be thousands of scans.
     """
 
     def __init__(
@@ -79,18 +80,19 @@ class Finished:
         self.rows = tuple(sorted(rows, key=itemgetter(0)))
 
     def last(self) -> Manifest:
-        """Return the last scan; `NOTHING` where there is none.
+        """Return the manifest of the last scan, or `NOTHING` if there is none.
 
         Raises:
-            DocumentError: it cannot be read.
+            DocumentError: the manifest cannot be read.
         """
         return self.load(self.rows[-1].number) if self.rows else NOTHING
 
     def load(self, number: int) -> Manifest:
-        """Return one of the scans.
+        """Return the manifest of the scan with this number.
 
         Raises:
-            DocumentError: it cannot be read.
+            DocumentError: the manifest cannot be read.
+            LakeError: the scan is no longer in the lake.
         """
         # The last file is named by the last scan.
         for one in reversed(self.files):
@@ -108,13 +110,13 @@ class Finished:
 
 
 class Scans(LakeTable):
-    """The table of a lake's finished scans."""
+    """The Delta table `scans` of a lake: one row for each finished scan."""
 
     def __init__(self, place: LakePlace) -> None:
         super().__init__(place, SCANS, SCHEMA)
 
     def of(self, cluster: str, known: Finished | None = None) -> Finished:
-        """Return the cluster's finished scans; what was read of the `known` ones is not read again.
+        """Return the cluster's finished scans; `known` itself if its files have not changed.
 
         Raises:
             LakeError: the store does not let them be read.
@@ -126,15 +128,15 @@ class Scans(LakeTable):
         return Finished(self._place, cluster, files, rows)
 
     def finish(self, manifest: Manifest, before: Finished, token: str) -> Finished:
-        """Make this scan the cluster's last, if that of `before` still is; return those then there.
+        """Commit this scan's row, and return the cluster's finished scans.
 
-        Scans that are older than what `manifest` retains lose their rows, once they are an eighth
-        of all: so a row is written again a few times only.
+        Rows of scans older than the manifest's `retain` are dropped once they are more than an
+        eighth of all, so that a row is rarely written again.
 
         Args:
             manifest: The scan.
             before: The scans that were finished when this one began.
-            token: The folder that was made in the tables.
+            token: The folder name that this scan used in the tables.
 
         Raises:
             LakeError: another scan was finished meanwhile.
@@ -159,9 +161,10 @@ class Scans(LakeTable):
         return after
 
     def drop(self, found: Finished, gone: Collection[int], token: str) -> bool:
-        """Remove the rows of these scans, unless the scans are not `found` any more.
+        """Remove the rows of the scans in `gone`; return whether they are removed.
 
-        A scan that is under way is not disturbed: it takes a number, this takes none.
+        False: the cluster's scans were no longer `found`. A scan in progress is not disturbed, for
+        this commit takes no scan number.
         """
         return all(row.number not in gone for row in self._exchange(found, token, gone).rows)
 
@@ -172,9 +175,10 @@ class Scans(LakeTable):
         gone: Collection[int],
         *made: tuple[ScanRow, pa.Table],
     ) -> Finished:
-        """Commit the scans without those `gone`, and the one that was `made`; return those there.
+        """Commit `found` without the scans in `gone`, and with the scan in `made` if there is one.
 
-        Small files are put together.
+        Returns the scans that the table has then. If another commit came first, they are others
+        than those wanted here. Small files are joined.
         """
         again = found.files if gone else find_small(found.files)
         written = self._write(
@@ -192,7 +196,7 @@ class Scans(LakeTable):
         return after if done is not None else self.of(found.cluster, after)
 
     def _without(self, files: Iterable[DataFile], gone: Collection[int]) -> Iterator[pa.Table]:
-        """Yield the rows of files that stay, with columns that they may not have."""
+        """Yield the rows of these files without the scans in `gone`; missing columns are null."""
         for one in files:
             for rows in read_rows(self._place, f"{SCANS}/{one.path}", SCHEMA):
                 staying = [number not in gone for number in rows["scan_id"].to_pylist()]
@@ -228,10 +232,10 @@ def _rows(place: LakePlace, file: DataFile) -> tuple[ScanRow, ...]:
 
 
 def expired(rows: Sequence[ScanRow], retain: float | None, now: datetime) -> tuple[ScanRow, ...]:
-    """Return the scans that nobody keeps, of `rows` sorted by number: older than `retain` seconds.
+    """Return the scans of `rows` (sorted by number) that are kept no longer: older than `retain`.
 
-    The last `LEAST` stay in any case, without `retain` no other does. What follows a scan that is
-    kept is kept.
+    `retain` is in seconds. The last `LEAST` scans always stay. Without `retain` only these stay.
+    Scans after a kept scan are kept.
     """
     old = rows[: max(0, len(rows) - LEAST)]
     if retain is None:
@@ -248,10 +252,10 @@ def is_lake(place: LakePlace) -> bool:
 
 
 def choose_cluster(place: LakePlace, clusters: tuple[str, ...], wanted: str | None) -> str:
-    """Return the cluster to read in a lake that has these: the one wanted, or the only one.
+    """Return the cluster to read: `wanted`, or the only one of `clusters` if `wanted` is None.
 
     Raises:
-        LakeError: it is not there, or none is wanted and there are several.
+        LakeError: `wanted` is not in the lake, or it is None and the lake has several clusters.
     """
     if wanted is not None and wanted not in clusters:
         raise LakeError(

@@ -1,7 +1,7 @@
-"""The files of a lake in a store, by delta-rs's own client, for pyarrow.
+"""The files of a lake in an object store, for pyarrow, through delta-rs's own client.
 
-So what reads and writes files is configured as what commits is, finds the same credentials, and
-needs no library of the store's: HDFS takes no JVM.
+So reading and writing files uses the same settings and credentials as the Delta commits. It needs
+no other library for the store, and no JVM for HDFS.
 """
 
 import contextlib
@@ -22,18 +22,18 @@ class _Handler(DeltaStorageHandler):
     def open_output_stream(
         self, path: str, metadata: dict[str, str] | None = None
     ) -> pa.PythonFile:
-        """Open a file to be written; it is there from its closing on."""
+        """Open a file for writing; it exists once it is closed."""
         return pa.PythonFile(_Stream(self._handler.open_output_stream(path, metadata)), mode="w")
 
     def delete_dir(self, path: str) -> None:
-        """Delete the files in a folder, and the folder: HDFS has it beside them."""
+        """Delete the files in a folder and, on HDFS, the folder itself."""
         super().delete_dir(path)
         with contextlib.suppress(FileNotFoundError):
             self.delete_file(path)
 
 
 class _Stream:
-    """delta-rs's streams take `bytes`, and pyarrow's writers hand over buffers."""
+    """Stream that gives delta-rs `bytes`, where pyarrow's writers pass buffers."""
 
     def __init__(self, raw: Any) -> None:
         self._raw = raw

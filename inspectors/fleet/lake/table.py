@@ -1,11 +1,11 @@
-"""Delta tables of a lake: which files a cluster has in one, and the rows of a file.
+"""Delta tables of a lake: which files a cluster has in a table, and the rows of a file.
 
-`become` commits the difference between those files and what is there, whatever a scan that died or
-lost against another one left behind. So no reader of a finished scan, which has the version of
-each table, ever sees anything else.
+`become` commits the difference between the wanted files and those in the table, whatever a failed
+or overtaken scan left behind. So a reader of a finished scan, which has the version of each table,
+sees only that scan's files.
 
-Files are sorted by group, and Arrow tells by the statistics of their row groups which of these may
-hold a row that is wanted: the others are not read.
+The rows of a file are sorted by group. Arrow's row group statistics show which row groups may hold
+a wanted row; the others are not read.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class LakeTable:
         self._schema = pa.schema([pa.field(CLUSTER, pa.string()), *schema])
 
     def create(self, cluster: str) -> int:
-        """Make an empty table unless there is one; a column that it does not have is added.
+        """Create the table if it does not exist, or add its missing columns.
 
         Returns the number of the cluster's last scan that committed to it, 0 if none did.
 
         Raises:
-            LakeError: the store does not let it happen, or the table there is not of this kind.
+            LakeError: the store does not let it happen, or the table there is not rebal's.
         """
         return self._commit(self._create).transaction_version(_app_of(cluster)) or 0
 
@@ -107,7 +107,7 @@ class LakeTable:
         return table
 
     def clusters(self) -> tuple[str, ...]:
-        """Return the clusters that have files in it, sorted."""
+        """Return the names of the clusters that have files in the table, sorted."""
         with self._place.errors():
             return tuple(sorted({row[CLUSTER] for row in self._open(None).partitions()}))
 
@@ -128,11 +128,11 @@ class LakeTable:
         *,
         instead_of: tuple[DataFile, ...] | None = None,
     ) -> int | None:
-        """Commit that these are all files of the cluster; return the version that has them.
+        """Commit `files` as all files of the cluster; return the table version that has them.
 
-        `number` is the scan's, if one commits. None: this or a later one of the cluster has
-        committed to the table, or the cluster's files are no longer `instead_of` (None: whatever
-        they are).
+        `number` is the number of the scan that commits (None: it is not a scan). The result is None
+        if a scan with this or a later number has committed to the table, or if the cluster's files
+        are not `instead_of` any more (None: they are not compared).
 
         Raises:
             LakeError: the store does not let it happen.
@@ -171,10 +171,12 @@ class LakeTable:
         return table.version() if _files(table, cluster) == wanted else None
 
     def _commit(self, made: Callable[[], _T]) -> _T:
-        """Look and commit, anew when another commit came between: it may be of another cluster.
+        """Call `made`, which reads the table and commits; repeat it if another commit came first.
+
+        The other commit may be of another cluster.
 
         Raises:
-            LakeError: others came first each time, or the table takes no commit.
+            LakeError: another commit came first each time, or the table rejects the commit.
         """
         from deltalake.exceptions import CommitFailedError
 
@@ -239,7 +241,7 @@ def _statistics(file: DataFile) -> Mapping[str, Any]:
 
 
 def find_small(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
-    """Return the files to put together: of each size, when there are more than `MOST` of it."""
+    """Return the files to join: those of each size class that has more than `MOST` files."""
     tiers: dict[int, list[DataFile]] = {}
     for one in files:
         if one.size < SMALL:
@@ -252,12 +254,12 @@ def _app_of(cluster: str) -> str:
 
 
 def token_of(cluster: str, number: int) -> str:
-    """Return a new name for what the cluster's scan with this number writes."""
+    """Return a new unique name for the files of the cluster's scan with this number."""
     return f"{_prefix(cluster)}{number:08d}-{uuid.uuid4().hex[:8]}"
 
 
 def number_of(token: str, cluster: str) -> int | None:
-    """Return the number of the cluster's scan that wrote what has this name; None: no such did."""
+    """Return the scan number in a name from `token_of`; None: it is no name of this cluster."""
     digits = token.removeprefix(_prefix(cluster)).split("-")[0]
     return int(digits) if token.startswith(_prefix(cluster)) and digits.isdigit() else None
 
@@ -267,7 +269,7 @@ def _prefix(cluster: str) -> str:
 
 
 def lost(place: LakePlace, cluster: str) -> LakeError:
-    """Return the error of the one of two scans that came second."""
+    """Return the error for a scan that another scan of the same cluster overtook."""
     return LakeError(
         f"{place}: another scan of the cluster {cluster} was writing there and came first; nothing "
         "of this one is in the tables: scan again when the other has ended."
@@ -277,12 +279,12 @@ def lost(place: LakePlace, cluster: str) -> LakeError:
 def read_rows(
     place: LakePlace, path: str, columns: pa.Schema, wanted: pc.Expression | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the rows of a file of the lake: those `wanted` (None: all), in these columns.
+    """Yield the rows of a lake file that meet `wanted` (None: all), in these columns.
 
-    A column that the file does not have is null. Rows may be wanted by their scan, too.
+    A column that the file lacks is null. `wanted` may also use the column `scan_id`.
 
     Raises:
-        LakeError: the store does not give the file.
+        LakeError: the store does not return the file.
     """
     at_once = _ROWS if {"rows", "document"}.isdisjoint(columns.names) else _FEW
     with place.errors():
@@ -311,7 +313,10 @@ def of_groups(groups: pa.Array) -> pc.Expression:
 
 
 def may_hold(low: str | None, high: str | None, names: Sequence[str]) -> bool:
-    """Return whether one of the sorted `names` is from `low` to `high` (None: not known)."""
+    """Return whether a file with group ids from `low` to `high` may hold one of the sorted `names`.
+
+    `low` and `high` are None if they are not known; the file may then hold any.
+    """
     if low is None or high is None:
         return bool(names)
     place = bisect_left(names, low)

@@ -1,8 +1,8 @@
-"""Files as a task writes them into the lake, which kinds there are, and its report to the driver.
+"""The files that a task writes to the lake, their kinds, and the task's report to the driver.
 
-Runs on the executors. A file counts only when the driver has got its task's report, which is one
-row with one document in it (msgpack): what a task that failed or was started twice has left behind
-is never looked at. Reports add up to one of the scan.
+It runs on the executors. The report is one row with one msgpack document. A file counts only once
+the driver has the task's report, so files of a failed or duplicate task are never read. The sum of
+all reports is the report of the scan.
 """
 
 import uuid
@@ -27,15 +27,17 @@ REPORT_DDL: Final = "report binary"
 
 
 class TaskReport(Struct, omit_defaults=True, array_like=True):
-    """Files that one task wrote and replaced, and its counts, or those of all tasks of a scan.
+    """The files that one task wrote and replaced, and its counts; or the sum of a scan's reports.
 
-    `made` are its files by kind, with their paths in the lake; `gone` are files of earlier scans
-    that they replace. `rows` is the number of the source's rows, `skipped` how many of them are no
-    records, by what they are, and `records` how many are, by Kafka's name of the kind; `lines` are
-    a request log's lines by what they were (`requests.RequestLines`). `stretches` are the first and
-    the last offset of what was read of a partition; none came again within one unless `twice`.
-    `offsets` is how many were read. `span` bounds the times of what was read (microseconds since
-    1970), `topics` are names by topic id and `news` batches of `choice.NEWS`.
+    `made` are the files by kind, with paths relative to the lake. `gone` are files of earlier scans
+    that they replace. `rows` is the number of rows of the source. `skipped` counts those that are
+    no records, by reason. `records` counts the records by Kafka's name of the kind. `lines` counts
+    the lines of request logs by kind (`requests.RequestLines`).
+
+    `stretches` are, by partition, the first and the last offset of each ascending stretch that was
+    read. `twice` is set if an offset came twice in one batch. `offsets` is how many offsets were
+    read, by partition. `span` is the first and last time of the rows (microseconds since 1970).
+    `topics` maps topic ids to names. `news` are serialized batches of `increments.NEWS`.
     """
 
     made: dict[str, list[DataFile]] = field(default_factory=dict)
@@ -52,21 +54,24 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
     news: list[bytes] = field(default_factory=list)
 
     def reach(self, partition: int, first: int, last: int) -> None:
-        """Note that offsets of this partition were read: one stretch, as long as they grow."""
+        """Note that offsets from `first` to `last` of this partition were read.
+
+        They extend the last stretch if they are higher than it; else they begin a new one.
+        """
         stretches = self.stretches.setdefault(partition, [])
         if stretches and stretches[-1][1] < first:
             first, _ = stretches.pop()
         stretches.append((first, last))
 
     def stretch(self, span: tuple[int, int] | None) -> None:
-        """Note that times from the first to the last one of `span` were read."""
+        """Widen the report's span so that it includes the times of `span` (None: no change)."""
         if span is not None:
             first, last = self.span or span
             self.span = min(first, span[0]), max(last, span[1])
 
     @property
     def read(self) -> int:
-        """Records of the source."""
+        """Number of records of the source."""
         return self.rows - sum(self.skipped.values())
 
     @property
@@ -81,7 +86,7 @@ class TaskReport(Struct, omit_defaults=True, array_like=True):
         return self.twice or any(after[0] <= before[1] for before, after in pairs)
 
     def take(self, reports: Iterable[Any]) -> None:
-        """Add rows of `REPORT`."""
+        """Add the reports in these rows of `REPORT`."""
         for row in reports:
             one = msgspec.msgpack.decode(row["report"], type=TaskReport)
             for name in ("made", "skipped", "records", "lines", "stretches", "offsets"):
@@ -136,12 +141,12 @@ class Target(NamedTuple):
 
 
 def columns_of(table: str) -> pa.Schema:
-    """Return the columns of a table of the lake."""
+    """Return the columns of a lake table, including `scan_id`."""
     return _COLUMNS[table].append(SCAN)
 
 
 class PartWriter:
-    """Writes one task's rows to one file a kind, or to several where it cannot hold them all."""
+    """Writer of one task's rows: one file for each kind, or several if its buffer is full."""
 
     def __init__(self, target: Target) -> None:
         self._target, self._files = target, target.place.files()
@@ -151,11 +156,14 @@ class PartWriter:
         self.said = TaskReport()
 
     def add(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Rows as dicts by column name; a column that is left out is null."""
+        """Add rows of this kind, given as dicts by column name; a missing column is null."""
         self.write(kind, pa.Table.from_pylist(rows, WRITTEN[kind]))
 
     def write(self, kind: str, batch: pa.RecordBatch | pa.Table) -> None:
-        """Columns in the order of the kind's schema; rows of an earlier scan have its number."""
+        """Add a batch of this kind, with its columns in the order of the kind's schema.
+
+        Rows of an earlier scan bring their own `scan_id`; other rows get this scan's.
+        """
         rows = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
         if not len(rows):
             return
@@ -168,7 +176,7 @@ class PartWriter:
             self._write_file(largest)
 
     def report(self) -> Iterator[pa.RecordBatch]:
-        """Write what is held and say what there is: a row of `REPORT`."""
+        """Write the rest of the rows to files; yield the task's report as a row of `REPORT`."""
         for kind in list(self._held):
             self._write_file(kind)
         yield pa.record_batch([[msgspec.msgpack.encode(self.said)]], schema=REPORT)

@@ -1,8 +1,8 @@
-"""Records of `__consumer_offsets` from captured files, in the form of `SOURCE`.
+"""Records of `__consumer_offsets` from captured files, as rows of `SOURCE`.
 
-JSON lines have the columns of Spark's Kafka source with key and value in base64 (plain or packed),
-Parquet files have them as they are; `timestamp` is a timestamp or a number of milliseconds. Rows
-that are no records have a `problem`, so nothing is lost without a trace.
+A file is JSON lines (plain or gzip) or Parquet, with the columns of Spark's Kafka source. In JSON,
+key and value are base64. `timestamp` is a timestamp or a number of milliseconds. A row that is no
+record gets a `problem`, so every row is counted.
 """
 
 import contextlib
@@ -103,7 +103,7 @@ def read_lines(part: FilePart) -> Iterator[pa.RecordBatch]:
 
 
 def _row(line: bytes, source: str) -> SourceRow:
-    """Return the row of a line; what cannot be read is kept as it is written."""
+    """Return the row of a JSON line; an unreadable line is the row's value, with a `problem`."""
     try:
         found = _decode(line)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -115,7 +115,7 @@ def _row(line: bytes, source: str) -> SourceRow:
 
 
 def _files(path: str) -> list[str]:
-    """Return the files of a path; of a folder those that are captured."""
+    """Return the files at a path; of a folder only captured files (JSON lines or Parquet)."""
     files = list_files(path)
     if not (files != [path] if is_remote(path) else os.path.isdir(path)):
         return files
@@ -169,7 +169,10 @@ def read_groups(part: FilePart) -> Iterator[pa.RecordBatch]:
 
 
 def shaped(rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
-    """Return rows with the columns of Spark's Kafka source, `topic` or not, as rows of `SOURCE`."""
+    """Return rows with the columns of Spark's Kafka source as rows of `SOURCE`.
+
+    The column `topic` may be missing. A record of another topic becomes a skipped row.
+    """
     topics = rows["topic"] if "topic" in rows.schema.names else pa.nulls(rows.num_rows)
     foreign = pc.fill_null(pc.not_equal(topics.cast(TEXT), TOPIC), False)
     # The place of a record of another topic is not in this one.
@@ -194,17 +197,17 @@ def shaped(rows: pa.RecordBatch, source: str) -> pa.RecordBatch:
 
 
 def _times(column: pa.Array) -> pa.Array:
-    """Return timestamps of any unit, or what else tells a time (`micros_in`), as times."""
+    """Return a column as UTC timestamps; values that are no timestamps are read by `micros_in`."""
     if pa.types.is_timestamp(column.type):
         return pc.cast(column, pa.timestamp("us", column.type.tz), safe=False).cast(TIME)
     return pa.array(map(micros_in, column.to_pylist()), TIME)
 
 
 def micros_in(time: Any) -> int | None:
-    """Return microseconds since 1970; None where `time` tells none.
+    """Return a time as microseconds since 1970; None if it is not a time.
 
-    It is a number of milliseconds (or, being larger, of micro- or nanoseconds), its text, or a
-    written time.
+    `time` is a number of milliseconds, micro- or nanoseconds (told apart by size), the text of such
+    a number, or an ISO 8601 time.
     """
     try:
         number = int(time)

@@ -1,8 +1,8 @@
-"""`__consumer_offsets` of a live cluster, read by Spark's tasks with librdkafka; it only reads.
+"""`__consumer_offsets` of a live cluster, read by Spark's tasks with librdkafka; read-only.
 
-The ranges are fixed by the brokers' own begin and end offsets before Spark starts. Partitions are
-assigned, never subscribed to (that would make a consumer group), and transactions that were aborted
-are left out.
+The offset ranges are fixed before Spark starts, from the brokers' begin and end offsets. Partitions
+are assigned and not subscribed to, so that no consumer group is made. Records of aborted
+transactions are left out.
 """
 
 import time
@@ -46,7 +46,7 @@ _QUEUED_KB: Final = 16 << 10
 
 
 class PartitionRange(NamedTuple):
-    """Offsets to read of a partition: from the first up to, not including, the second."""
+    """Offsets of one partition to read: from `start` up to, but not including, `end`."""
 
     number: int
     start: int
@@ -94,15 +94,15 @@ def find_records(config: ClusterConfig) -> RecordSource:
 def share_ranges(
     edges: Mapping[int, tuple[int, int, int]], cores: int, read: Mapping[int, int]
 ) -> list[list[PartitionRange]]:
-    """Return what is to be read in shares for so many cores.
+    """Return the offset ranges to read, split into shares for the tasks of `cores` cores.
 
     Args:
-        edges: The first offset of each partition, its last stable one, and its end.
+        edges: Of each partition the first offset, the last stable offset and the end offset.
         cores: How many tasks run at once.
-        read: The last offset of each partition that an earlier scan has read.
+        read: Of each partition the last offset that an earlier scan has read.
 
     Raises:
-        RequestError: the topic is not the one that the earlier scan read.
+        RequestError: a partition ends before that offset, so the topic is another one.
     """
     parts: list[tuple[PartitionRange, int]] = []
     for partition, (begin, stable, end) in sorted(edges.items()):
@@ -125,11 +125,12 @@ def read_partitions(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the committed records in these ranges as batches of `SOURCE`.
 
-    A range is read to its end: a record after it, or the broker's word that no more is there.
+    A range is read to its end, which is known by a record at or after it, or by the end of the
+    partition.
 
     Raises:
-        ConnectError: no broker answers any more, or there is no token.
-        RequestError: a broker rejects it.
+        ConnectError: no broker answers any more, or the OAuth token cannot be fetched.
+        RequestError: a broker rejects the request.
     """
     left = {one.number: one.end for one in ranges}
     seconds = config.timeout_ms / 1000
@@ -195,7 +196,7 @@ def _settings(config: ClusterConfig) -> dict[str, Any]:
 
 
 def carried(config: ClusterConfig) -> ClusterConfig:
-    """Return the connection with the text of its PEM files: executors need none."""
+    """Return the connection with the text of its PEM files, so that executors need no files."""
     return replace(
         config,
         ca=_inline(config.ca),
@@ -224,5 +225,5 @@ def _explained(error: RequestError, config: ClusterConfig) -> RequestError:
 
 
 def grant(config: ClusterConfig) -> Command:
-    """Return the command that allows this user to read what a scan reads."""
+    """Return the command that lets this user read `__consumer_offsets`."""
     return acl(config, "READ", "--topic", TOPIC)

@@ -1,11 +1,11 @@
-"""Lines of brokers' request logs → rows of `schemas.TIMELINE`; no Spark.
+"""Lines of brokers' request logs, read as rows of `schemas.TIMELINE`, without Spark.
 
-Files may be plain (split among tasks) or packed (gz: one task a file), rotated, of several
-brokers, in any order; folders are searched.
+Files may be plain (split among tasks) or gzip (one task for each file). They may be rotated, of
+several brokers, and in any order. Folders are searched.
 
-A row holds the record that live evidence is made of (logs/requests/lines.py). What says nothing is
-left out: heartbeats that were answered without an error, and a KIP-848 member's after the first one
-that changed nothing.
+A row holds the same request that live evidence uses (logs/requests/lines.py). Requests that show
+nothing new are left out. They are heartbeats without an error, and a KIP-848 member's heartbeats
+without a change, except the first.
 """
 
 from collections.abc import Iterator, MutableMapping, Sequence
@@ -36,7 +36,7 @@ SYNCED: Final = "group_id string, generation long, at long"
 def read_parts(
     parts: Sequence[FilePart], zone: Zone, counts: MutableMapping[str, int]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of parts of logs as `TIMELINE`; their lines are added to `counts`."""
+    """Yield the rows of these parts of request logs as tables of `TIMELINE`; add to `counts`."""
     found = RequestLines(zone, counts)
     for part in parts:
         name = Path(part.path).name
@@ -49,7 +49,10 @@ def read_parts(
 
 
 def read_syncs(parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
-    """Yield the times of leaders' syncs in parts of logs that name no zone, as if in UTC."""
+    """Yield the group, generation and time of leaders' SYNC_GROUP requests.
+
+    Only log times without a time zone count. They are read as UTC, in microseconds since 1970.
+    """
     for part in parts:
         for position, text, _ in blocks(part):
             lines = (line for line in text.split(b"\n") if MARK in line and SYNC.encode() in line)
@@ -64,11 +67,11 @@ def read_syncs(parts: Sequence[FilePart]) -> Iterator[pa.RecordBatch]:
 
 
 class RequestLines:
-    """Reads lines of request logs.
+    """Reader of request log lines.
 
-    A time that names no zone is of `zone` (None: UTC); `counts`, a Counter, gets all `lines`, the
-    `requests` of the logger, those `parsed` because they concern a group, and those `cut_off`
-    before they say what they are, or at the end of a file that may still grow.
+    `zone` is the time zone of times that name none (None: UTC). `counts` is a Counter: `lines` are
+    all lines, `requests` those of Kafka's request logger, `parsed` those that concern a group.
+    `cut_off` are those that end too early, or are the half-written last line of a growing file.
     """
 
     def __init__(self, zone: Zone, counts: MutableMapping[str, int]) -> None:
@@ -78,9 +81,10 @@ class RequestLines:
     def read(
         self, text: bytes, source: str, position: int, *, growing: bool = False
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of lines of the file `source`; the first begins at `position`.
+        """Yield the rows of these lines of the file `source`; the first line begins at `position`.
 
-        The last line of a `growing` file may be half written: the next scan reads it whole.
+        The last line of a `growing` file may be half written; then it has no row, and the next scan
+        reads it.
         """
         *lines, rest = text.split(b"\n")
         lines += [rest] if rest else []
@@ -97,7 +101,7 @@ class RequestLines:
     def _rows(
         self, line: bytes, source: str, position: int, *, half: bool
     ) -> Iterator[dict[str, Any]]:
-        """Yield the row of a line, or why it cannot be read; nothing where it says nothing."""
+        """Yield the row of a line, or its problem; nothing if the request shows nothing new."""
         self._counts["parsed"] += 1
         found = parse(line, source, position, self._zone, heartbeats=True)
         if isinstance(found, Request):

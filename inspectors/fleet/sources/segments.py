@@ -1,10 +1,10 @@
-"""Log segments of `__consumer_offsets` copied off a broker's disk, read with kafka-python's reader.
+"""Log segments of `__consumer_offsets`, copied from a broker's disk, read by kafka-python's reader.
 
-Record batches of format v2 and the older ones. Brokers store the topic without compression, unless
-`offsets.topic.compression.codec` is set; gzip is read, the other codecs need their libraries. As a
-consumer that reads only what is committed, it leaves out aborted transactions, and what comes after
-the begin of one whose end is not in the files (a later scan reads that): these, control records and
-cut-off ends are counted. A batch that fails its CRC is one broken record.
+Record batches may have format v2 or an older one. Brokers do not compress this topic, unless
+`offsets.topic.compression.codec` is set. gzip is read; the other codecs need their libraries. Like
+a read_committed consumer, it leaves out aborted transactions, and all records after the begin of a
+transaction that has no end in these files (a later scan reads them). These records, control records
+and cut-off ends are counted. A batch that fails its CRC is one broken record.
 """
 
 import contextlib
@@ -86,7 +86,7 @@ def find_segments(paths: Sequence[str]) -> list[Segments]:
 
 
 def find_cluster_id_of(segments: Sequence[Segments]) -> str | None:
-    """Return the cluster's id, from the brokers' `meta.properties` beside the segments' folders.
+    """Return the cluster id from `meta.properties` beside the segments' folders; None: not found.
 
     Raises:
         DocumentError: the segments are of several clusters.
@@ -104,7 +104,7 @@ def find_cluster_id_of(segments: Sequence[Segments]) -> str | None:
 
 
 def read_segments(paths: Sequence[str]) -> RecordSource:
-    """Return the records in segments; a task for each folder.
+    """Return the record source for segments; each folder is one task.
 
     Raises:
         DocumentError: as `find_segments` and `find_cluster_id_of` do.
@@ -115,7 +115,7 @@ def read_segments(paths: Sequence[str]) -> RecordSource:
 
 
 def read_partition(share: Segments) -> Iterator[pa.RecordBatch]:
-    """Yield the segments of one partition, in order, as batches of `SOURCE`."""
+    """Yield the records of one folder's segments, in order, as batches of `SOURCE`."""
     partition, files = share
     aborted, open_since = _transactions(files)
     rows = partial(_rows, partition=partition, aborted=aborted, open_since=open_since)
@@ -123,7 +123,7 @@ def read_partition(share: Segments) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(file: str, partition: int, aborted: Set[int], open_since: float) -> Iterator[SourceRow]:
-    """Yield a segment's rows; what is no whole batch is one row, which says so."""
+    """Yield a segment's records as rows; skipped records and damaged batches have a `problem`."""
     source = Path(file).name
     for batch, packed, wrong in _batches(file):
         records, problem = [packed], wrong
@@ -139,7 +139,7 @@ def _rows(file: str, partition: int, aborted: Set[int], open_since: float) -> It
 
 
 def _left_out(batch: Any, aborted: Set[int], open_since: float) -> str | None:
-    """Return what a batch's records are that are not to be read; None: they are."""
+    """Return why a batch's records are skipped, as their `problem`; None: they are read."""
     if batch.base_offset >= open_since:
         return OPEN
     if batch.magic == 2 and batch.is_control_batch:
@@ -148,9 +148,9 @@ def _left_out(batch: Any, aborted: Set[int], open_since: float) -> str | None:
 
 
 def _transactions(files: Sequence[str]) -> tuple[Set[int], float]:
-    """Return the offsets of aborted batches, and where the first open transaction begins.
+    """Return the base offsets of aborted batches, and where the first open transaction begins.
 
-    That is infinite where none is open.
+    The second item is an offset, infinite if no transaction is open.
     """
     aborted: set[int] = set()
     begun: dict[int, list[int]] = defaultdict(list)
@@ -174,7 +174,11 @@ _NOTHING: Final[_Record] = (None, None, None, None)
 
 
 def _batches(file: str) -> Iterator[tuple[Any, _Record, str | None]]:
-    """Yield a segment's record batches, each with a record of all its bytes; or what is none."""
+    """Yield each record batch of a segment, with a record of its raw bytes and None.
+
+    If no whole batch follows, yield None, a record of the bytes there (empty at a cut-off end), and
+    the problem.
+    """
     with opened(Path(file)) as stream:
         # After the last batch may be preallocated space.
         while any(head := stream.read(_HEAD.size)):
@@ -197,7 +201,7 @@ def _batches(file: str) -> Iterator[tuple[Any, _Record, str | None]]:
 
 
 def _records(batch: Any, source: str) -> tuple[list[_Record], str | None]:
-    """Return a batch's records; where it cannot be unpacked its bytes, and why."""
+    """Return a batch's records and None; or one record of its raw bytes, and the problem."""
     try:
         return [(one.key, one.value, one.offset, one.timestamp) for one in batch], None
     except UnsupportedCodecError as error:

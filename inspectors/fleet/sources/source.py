@@ -1,9 +1,9 @@
-"""The form of the rows that all sources of records give, and files in parts for tasks. No Spark.
+"""The rows that all sources of records give, and files split into parts for tasks; without Spark.
 
-Files are of this machine's file systems, or of a store. The driver and the executors open them
-alike, a store's by delta-rs. Its credentials come from the environment of the process that needs
-them, as a lake's do. A file is split, and a line belongs to the part in which it begins; a packed
-one (gz, told by its first bytes) is one part.
+A file is on this machine or in an object store. The driver and the executors open it in the same
+way; a store's file by delta-rs. Credentials come from the environment of the process, as for a
+lake. A plain file is split, and a line belongs to the part in which it begins. A gzip file (known
+by its first bytes) is one part.
 """
 
 import contextlib
@@ -45,12 +45,13 @@ _BYTES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class RecordSource:
-    """Records that a scan reads; `names` says where they come from.
+    """The records that a scan reads; `names` are the names of their files or brokers.
 
-    `share` makes shares of them for so many cores, one for each task, and may leave out records up
-    to the offsets that it is given by partition; `read` makes batches of `SOURCE` of a share,
-    wherever the task runs. `cluster` is the id of theirs, if they say it; `notes` are for the
-    operator, and `brokers` is what those of a live cluster said.
+    `share` returns one share for each task. Its arguments are the number of cores, and the last
+    offset of each partition that earlier scans have read; it may leave out records up to there.
+    `read` yields batches of `SOURCE` of one share, in a task. `cluster` is the cluster id, if the
+    source has it. `notes` are sentences for the operator. `brokers` is what was read of a live
+    cluster's brokers and topics.
     """
 
     names: tuple[str, ...]
@@ -103,10 +104,10 @@ def is_remote(path: str) -> bool:
 
 
 def list_files(path: str) -> list[str]:
-    """Return the files of a path, a folder or a pattern, sorted, without hidden ones.
+    """Return the files at a path (a file, folder or pattern), sorted, without hidden ones.
 
     Raises:
-        DocumentError: the path is missing or cannot be listed, or has no file.
+        DocumentError: the path is missing, has no file, or cannot be listed.
     """
     if not is_remote(path):
         return [str(file) for file in files_in([Path(path)])]
@@ -163,10 +164,11 @@ _DAMAGED: Final = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def head_of(path: str) -> bytes:
-    """Return the first bytes of a file.
+    """Return the first 4096 bytes of a file.
 
     Raises:
-        DocumentError: it cannot be read, or is packed otherwise than as gz.
+        DocumentError: the file cannot be read, or is in a form that is not read (UTF-16, bz2, xz,
+            zst).
     """
     with opened_file(path) as stream:
         head = stream.read(_HEAD)
@@ -185,7 +187,10 @@ class FilePart:
 
 
 class TextBlock(NamedTuple):
-    """Whole lines and where the first begins in the file's text, or why nothing follows there."""
+    """Whole lines and the byte `position` of the first in the file's text.
+
+    `problem` says why no more text can be read from there (None: nothing is wrong).
+    """
 
     position: int
     text: bytes
@@ -195,10 +200,10 @@ class TextBlock(NamedTuple):
 def share_out(
     paths: Sequence[str], tasks: int, known: Sequence[ReadLog] = ()
 ) -> tuple[list[list[FilePart]], list[ReadLog]]:
-    """Return the files at `paths` in parts, those of each of about `tasks` tasks.
+    """Return the files at `paths` in shares for about `tasks` tasks, and how far each is read.
 
-    Packed files come first: they cannot be split. What an earlier scan has read of a file, by its
-    `known` logs, is in no part; with the parts come the logs as the next scan is to know them.
+    A gzip file is one share, for it cannot be split. Bytes that earlier scans read (`known`) are in
+    no share. The second item is one `ReadLog` for each file, for the next scan.
 
     Raises:
         DocumentError: a path is missing or cannot be read, or a folder holds no file.
@@ -246,7 +251,7 @@ def _as_read(head: bytes, until: int) -> ReadLog:
 
 
 def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
-    """Return the end of the last whole line between these bytes; `begin` where there is none."""
+    """Return the byte after the last whole line between `begin` and `size`; `begin` if none."""
     for start in range(size - _TAIL, max(begin, size - LONGEST_LINE) - _TAIL, -_TAIL):
         at = max(begin, start)
         stream.seek(at)
@@ -257,7 +262,7 @@ def _last_line(stream: IO[bytes], begin: int, size: int) -> int:
 
 
 def blocks(part: FilePart) -> Iterator[TextBlock]:
-    """Yield the lines of a part; a longer one than `LONGEST_LINE` comes in pieces.
+    """Yield the lines of a part in blocks; a line longer than `LONGEST_LINE` comes in pieces.
 
     Raises:
         DocumentError: the file cannot be read.
@@ -292,7 +297,7 @@ def blocks(part: FilePart) -> Iterator[TextBlock]:
 
 
 def _first_text(stream: IO[bytes]) -> bytes:
-    """Return the first bytes of a packed text, by which it is known again."""
+    """Return the first 4096 bytes of a gzip file's unpacked text; empty if it is damaged."""
     stream.seek(0)
     with contextlib.suppress(*_DAMAGED):
         return gzip.GzipFile(fileobj=stream).read(_HEAD)

@@ -1,10 +1,11 @@
-"""The Spark session: made here and nowhere else, quiet, on loopback unless a master is named.
+"""The Spark session of a scan, with little output, and on loopback unless a master is named.
 
-What it needs of the process and the machine is here too, and the sentences for what goes wrong.
+Sessions are made in this module only. It also has the checks of the process and the machine, and
+the sentences for errors.
 
-Local Spark needs nothing but Java 17 and the extra `fleet`. What the JVM says goes to a file that
-is shown only when Spark does not start (REBAL_DEBUG=1 leaves it on stderr). A session of Spark
-Connect is on a server, which reads, runs and stores nothing for this process.
+Local Spark needs only Java 17 or newer and the extra `fleet`. The JVM's output goes to a file that
+is shown only if Spark does not start (REBAL_DEBUG=1 leaves it on stderr). A Spark Connect session
+is on a server, which reads, runs and stores nothing for this process.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ _KNOWN: Final[Sequence[tuple[tuple[str, ...], str]]] = (
 
 
 class SparkError(RebalError):
-    """Spark cannot be started, or a job of it failed; one sentence that says why."""
+    """Error when Spark cannot start or a job fails; one sentence says why."""
 
 
 def failed_job(text: str) -> str:
@@ -145,9 +146,9 @@ def start_error(error: Exception, log: str) -> SparkError:
 
 
 class SparkSettings(Record, frozen=True, kw_only=True):
-    """The settings of Spark: `--master` and `--spark-conf` (later ones win).
+    """The settings of Spark: `--master` and `--spark-conf` (a later value replaces an earlier one).
 
-    Without a master, spark-submit's or SPARK_REMOTE is taken, else this machine.
+    Without a master, spark-submit's or SPARK_REMOTE is used, else local[*].
     """
 
     master: str | None = None
@@ -171,7 +172,7 @@ class SparkSettings(Record, frozen=True, kw_only=True):
 
 
 def any_secret(names: Iterable[str]) -> bool:
-    """Return whether one of these settings is a secret, by its name."""
+    """Return whether one of these setting names is that of a secret (password, token, key, …)."""
     return any(re.search(_SECRETS, name) for name in names)
 
 
@@ -236,7 +237,7 @@ def _own_context(settings: SparkSettings) -> Iterator[SparkSession]:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what Spark 4.0 makes in the working directory for artifacts of a session."""
+    """Remove Spark 4.0's folders `spark-*` from `folder`, and `folder` if it is then empty."""
     for each in folder.glob("spark-*"):
         shutil.rmtree(each, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -244,18 +245,19 @@ def _clear(folder: Path) -> None:
 
 
 def _running_context() -> Any:
-    """Return the Spark context of this process, if any; PySpark is not loaded."""
+    """Return the Spark context of this process, or None; PySpark is not imported for this."""
     loaded: Any = sys.modules.get("pyspark")
     return None if loaded is None else loaded.SparkContext._active_spark_context
 
 
 def require(settings: SparkSettings, *, secrets: bool) -> None:
-    """Check that the extra `fleet` is installed, and Java, or that a Spark Connect server answers.
+    """Check that the extra `fleet` and Java are installed, or that a Spark Connect server answers.
 
-    `secrets`: whether passwords and keys will travel to where tasks run.
+    `secrets` is whether passwords and keys will travel to the executors.
 
     Raises:
-        SparkError: one of them is missing or too old; says how to get it.
+        SparkError: a package, Java or the server is missing or too old; the error says how to get
+            it.
         SettingError: secrets would travel in plain text.
     """
     require_packages(
@@ -270,9 +272,9 @@ def require(settings: SparkSettings, *, secrets: bool) -> None:
 
 
 def _start(settings: SparkSettings, log: IO[bytes]) -> Any:
-    """Return a new Spark context, in a JVM of its own or in the one that spark-submit has started.
+    """Return a new Spark context, in a new JVM or in the one that spark-submit started.
 
-    What spark-submit was told wins over the defaults; `log` gets what the JVM prints.
+    Settings given to spark-submit replace the defaults. `log` gets what the JVM prints.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -321,23 +323,23 @@ def _on_this_machine(settings: SparkSettings) -> bool:
 
 
 def active_session() -> SparkSession | None:
-    """Return the Spark Connect session that this process has, if any; its client is not loaded."""
+    """Return the Spark Connect session of this process, or None; its client is not imported."""
     loaded: Any = sys.modules.get("pyspark.sql.connect.session")
     found = None if loaded is None else loaded.SparkSession.getActiveSession()
     return None if found is None or found.is_stopped else found
 
 
 def require_server(url: str, *, secrets: bool) -> None:
-    """Check that the client of Spark Connect is installed and that a server listens at `url`.
+    """Check that the Spark Connect client is installed and that a server listens at `url`.
 
-    A session that this process has already is not asked.
+    If this process already has a session, the server is not contacted.
 
     Args:
         url: The server's address, `sc://HOST:PORT/;key=value`.
         secrets: Whether passwords and keys will travel to the server.
 
     Raises:
-        SparkError: it is not so.
+        SparkError: the client is missing, or no server answers.
         SettingError: secrets would travel in plain text.
     """
     require_packages("Spark Connect", ("grpc", "grpc_status", "google.rpc"), "pyspark[connect]")
@@ -368,16 +370,18 @@ def require_server(url: str, *, secrets: bool) -> None:
 
 
 def _named(url: str) -> str:
-    """Return the option that names a server, without the URL's parameters: a token is a secret."""
+    """Return `--master` and the server's URL without its parameters, which may hold a token."""
     return f"--master {url.partition('/;')[0]}"
 
 
 @contextmanager
 def _on_server(settings: SparkSettings) -> Iterator[SparkSession]:
-    """Yield the session of this process, whose settings it gets back at the end, or a new one.
+    """Yield the Spark Connect session of this process, or a new one.
+
+    At the end, the process's session gets back its settings, and a new session is stopped.
 
     Raises:
-        SparkError: the server does not take the session or a setting.
+        SparkError: the server rejects the session or a setting.
     """
     ours, given = active_session(), dict(settings.conf)
     # Spark's functions are those for Connect as long as the variable is there.
@@ -431,9 +435,9 @@ def _set(session: SparkSession, key: str, value: str, *, given: bool) -> None:
 
 @contextmanager
 def environment(**wanted: str) -> Iterator[None]:
-    """Set variables while the block runs; then give the process back its own environment.
+    """Set environment variables while the block runs; then restore the process's environment.
 
-    What PySpark sets of its own accord in the block goes too.
+    Variables that PySpark sets in the block are removed too.
     """
     before = dict(os.environ)
     os.environ.update(wanted)
@@ -446,9 +450,10 @@ def environment(**wanted: str) -> Iterator[None]:
 
 
 def end(*calls: Callable[[], object]) -> None:
-    """Make calls that end Spark, whichever fails, from a thread that is left behind after a while.
+    """Call each function of `calls`, which end Spark, in a thread; wait at most 20 seconds.
 
-    This thread's connection may be in the middle of an answer, or lead nowhere.
+    A failed call does not stop the others. The calling thread's connection to Spark may be in the
+    middle of an answer, or be dead.
     """
 
     def work() -> None:
@@ -467,10 +472,12 @@ def is_loopback(host: str) -> bool:
 
 
 def require_packages(what: str, names: Sequence[str], extra: str) -> None:
-    """Check that what Spark needs of Python is there.
+    """Check that these Python packages can be imported.
+
+    `what` names the feature that needs them. `extra` is what pip installs for it.
 
     Raises:
-        SparkError: it is not; says how to get it.
+        SparkError: a package is missing; the error says how to install it.
     """
     for name in names:
         try:
@@ -482,10 +489,10 @@ def require_packages(what: str, names: Sequence[str], extra: str) -> None:
 
 
 def require_java() -> None:
-    """Check that Java is there and new enough.
+    """Check that Java is installed and new enough (17 or newer).
 
     Raises:
-        SparkError: it is not; says how to get it.
+        SparkError: Java is missing or older; the error says how to get it.
     """
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")

@@ -1,20 +1,20 @@
-"""Python functions in Spark's tasks, wherever these run, and how many of them are done.
+"""Python functions that run in Spark's tasks, and the progress of the tasks.
 
-A classic session has a SparkContext, through which the driver's JVM is asked. A Connect session
-has neither: its plans and its Python functions go to a server by gRPC.
+A classic session has a SparkContext, through which the driver asks its JVM. A Connect session has
+neither; its plans and Python functions go to a server by gRPC.
 
-Spark puts a packed copy of PySpark first on the path of its Python processes, which each session
-compiles anew, and Arrow imports pandas where it is installed. `python -m` this module is PySpark's
-daemon, from which the workers of this machine are forked, without either: a second of each.
+Spark puts a zip copy of PySpark first on the path of its Python processes, and each session
+compiles it anew. Arrow imports pandas where it is installed. `python -m` this module is PySpark's
+daemon without both costs (a second each). This machine's workers are forked from the daemon.
 
-A worker that is used again is spared two costs. Before each task it collects all garbage and reads
-anew the directory of every zip file from which it ever imported something, PySpark's own for each
-of its packages: a tenth of a second of CPU a task. What a worker has loaded is there to stay, so
-each task spares the next one both.
+A reused worker is spared two more costs, a tenth of a second of CPU a task. By default, it collects
+all garbage before each task. It also reads again the directory of every zip file from which it ever
+imported something; PySpark's own zip is read once for each package. What a worker has loaded stays
+loaded, so each task spares the next task both costs.
 
-Executors that have no rebal get its own code as one zip file. It is made from the running rebal: an
-editable install, a wheel and a checkout ship the same code. The third-party packages of the extra
-`fleet` they need themselves.
+Executors without rebal get its code as one zip file. It is made from the running rebal, so that an
+editable install, a wheel and a checkout send the same code. The executors themselves need the
+third-party packages of the extra `fleet`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MANY: Final = 1 << 16
 
 
 def shares_of(parts: Sequence[tuple[_T, int]], tasks: int) -> list[list[_T]]:
-    """Return parts, given with their sizes, in so many shares of about one size, or fewer."""
+    """Return the parts, given with their sizes, in `tasks` shares of about equal size, or fewer."""
     total, held = sum(size for _, size in parts), 0
     shares: list[list[_T]] = []
     for part, size in parts:
@@ -65,7 +65,7 @@ def in_shares(
     work: Callable[[_T], Iterator[pa.RecordBatch]],
     schema: StructType | str,
 ) -> DataFrame:
-    """Return what `work` makes of each share, in a task of its own."""
+    """Return a data frame of what `work` yields for each share, each share in its own task."""
     return in_tasks(
         spark.range(0, len(shares), 1, max(1, len(shares))),
         partial(_of_numbers, shares=shares, work=work),
@@ -74,7 +74,7 @@ def in_shares(
 
 
 def in_tasks(rows: DataFrame, work: Work, schema: StructType | str) -> DataFrame:
-    """Return what `work` makes of the batches of each task's rows."""
+    """Return a data frame of what `work` yields for the batches of each task's rows."""
     return rows.mapInArrow(partial(_in_worker, work=work), schema)
 
 
@@ -121,7 +121,10 @@ ROOMS: Final = ("groups", "inspectors")
 
 
 def ship(spark: SparkSession) -> None:
-    """Let a session's tasks import rebal, wherever they run; a second time changes nothing."""
+    """Add rebal's code to the session, so that its tasks can import it.
+
+    A second call changes nothing. Local Spark needs no copy.
+    """
     if is_connect(spark) or not str(spark.sparkContext.master).startswith("local"):
         spark.addArtifacts(str(_zip()), pyfile=True)
 
@@ -135,7 +138,7 @@ def _zip() -> Path:
 
 
 def build_zip(folder: Path) -> Path:
-    """Return `folder/rebal.zip` with the rooms that run on executors, package data included."""
+    """Return `folder/rebal.zip`: the packages `groups` and `inspectors`, with their data files."""
     made = folder / "rebal.zip"
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         # Python finds a package without __init__.py in a zip by the folder's own entry only.
@@ -165,7 +168,7 @@ def describe(spark: SparkSession) -> str:
 
 
 def watch(spark: SparkSession, tasks: Tasks) -> contextlib.AbstractContextManager[None]:
-    """Report the running stages' tasks while the block runs."""
+    """Call `tasks` with the progress of the running stages while the block runs."""
     return _told_by_server(spark, tasks) if is_connect(spark) else _asked(spark, tasks)
 
 

@@ -1,10 +1,10 @@
-"""A KIP-848 group as its records build it up (kinds 3 to 8): generation by generation.
+"""A KIP-848 group, built up from its records (kinds 3 to 8): one generation for each group epoch.
 
-The group epoch (3) is the generation. A member's record (5) and the tombstones of one that goes
-stand before the epoch they lead to, in one write of the coordinator: they wait for it. Where an
-assignment (8) follows instead, a static member was replaced by its next start, with another member
-id and all that it had. A rebalance is done when every member has reached the epoch and owes nothing
-(8).
+The group epoch (kind 3) is the generation. The coordinator writes a member's record (kind 5), or
+the tombstones of a member that leaves, before the epoch that they lead to, in one write. So these
+records wait for the epoch. If an assignment (kind 8) follows instead, a static member restarted: it
+has another member id and all that the old one had. A rebalance is complete when every member has
+reached the epoch and owns exactly its target assignment (kinds 7 and 8).
 """
 
 from typing import Final
@@ -42,7 +42,7 @@ Epoch = tuple[Generation, Named]
 
 
 class MemberRecords(Struct, array_like=True):
-    """One member's newest records, or one of them."""
+    """The newest records of one member, or a single record of it (the others are None)."""
 
     metadata: ConsumerGroupMember | None = None
     target: TargetAssignment | None = None
@@ -54,8 +54,12 @@ Waiting = tuple[str, MemberRecords | None]
 
 
 class ConsumerGroupRecords(Struct, array_like=True):
-    """One group's KIP-848 records, as they are now; `timed` is whether the times of this epoch are
-    evidence of when."""
+    """The state of one KIP-848 group, from its records so far.
+
+    `timed` is whether the times of this epoch can be trusted for durations. `learned` maps topic
+    ids to names. `started` and `done` are when the epoch began and was reached by all members
+    (None: not yet). `waiting` are member records that wait for the rest of their write.
+    """
 
     learned: dict[str, str] = {}
     epoch: int | None = None
@@ -70,9 +74,9 @@ class ConsumerGroupRecords(Struct, array_like=True):
     def put(
         self, key: kinds.Key, value: kinds.Value | None, at: int, timed: bool, rows: Rows
     ) -> list[Epoch]:
-        """Take in one record; the epochs that are over by it, as their members were then.
+        """Apply one record; return the epochs that it ends, each with its members at that time.
 
-        `timed` is whether `at` is evidence of when.
+        `at` is in microseconds since 1970; `timed` is whether it can be trusted for durations.
         """
         self.timed &= timed
         over = self._replaced(rows) if self._is_replaced(key, value) else []
@@ -113,7 +117,10 @@ class ConsumerGroupRecords(Struct, array_like=True):
             self._take(member_id, record, at, rows)
 
     def generation(self, at: int, rows: Rows) -> list[Epoch]:
-        """Return the members as they are in this epoch; none without an epoch."""
+        """Return the present epoch and its members as a list of one item, empty without an epoch.
+
+        `at` is the end of the epoch if not all members have reached it yet.
+        """
         if self.epoch is None:
             return []
         members = dict(
@@ -135,9 +142,11 @@ class ConsumerGroupRecords(Struct, array_like=True):
         return [(new, members)]
 
     def finish(self, at: int, rows: Rows, ended: int | None = None) -> list[Epoch]:
-        """No record comes any more; what was written at `ended` took the group apart.
+        """End the group's records; return the epochs that were not returned yet.
 
-        Gives the epochs that were not told yet, the last one as it is at `at`.
+        The last epoch ends at `at`, unless all members reached it before. `ended` is when the group
+        was deleted or converted (None: it was not); waiting tombstones of members then belong to
+        that write and remove no member.
         """
         if ended is not None and all(record is None for _, record in self.waiting):
             self.waiting = []
@@ -145,7 +154,7 @@ class ConsumerGroupRecords(Struct, array_like=True):
 
     @property
     def state(self) -> str:
-        """The group's state, as KIP-848 names it."""
+        """The group's state by KIP-848: Empty, Assigning, Reconciling or Stable."""
         if not self.members:
             return "Empty"
         if self.epoch is not None and self.target_epoch is not None:
@@ -156,10 +165,11 @@ class ConsumerGroupRecords(Struct, array_like=True):
         return "Stable"
 
     def _is_replaced(self, key: kinds.Key, value: kinds.Value | None) -> bool:
-        """Return whether this record shows that what waits replaced a static member.
+        """Return whether this record shows that the waiting records are a static member's restart.
 
-        A new member's assignment (8) is written before a group epoch (3) only then; what follows,
-        and is not the rest of that write (its own record again, or an epoch), is another write.
+        Only in a restart is a new member's assignment (kind 8) written before a group epoch (kind
+        3). A tombstone, or a record that is neither an epoch nor of a waiting member, shows that
+        the write of the restart is over.
         """
         if isinstance(value, GroupEpoch) or not any(
             record is not None and record.current for _, record in self.waiting
@@ -170,7 +180,10 @@ class ConsumerGroupRecords(Struct, array_like=True):
         )
 
     def _replaced(self, rows: Rows) -> list[Epoch]:
-        """Take in what waits, as no epoch followed; the members of before, if they were settled."""
+        """Apply the waiting records as a static member's restart.
+
+        Returns the epoch as it was before, if all members had reached it, else an empty list.
+        """
         before = self.generation(self.waiting_at, rows) if self.done is not None else []
         self._take_waiting(rows)
         if before:
@@ -217,7 +230,7 @@ class ConsumerGroupRecords(Struct, array_like=True):
         )
 
     def _learn(self, target: TargetAssignment, rows: Rows) -> None:
-        """Learn a topic's name: where the group subscribes one topic, each assigned id is its."""
+        """Learn the name of assigned topic ids if the group subscribes to one topic only."""
         unknown = [i for i, _ in target.partitions if rows.topic(i, self.learned) == i]
         if not unknown:
             return
@@ -266,5 +279,5 @@ class ConsumerGroupRecords(Struct, array_like=True):
 
 
 def _unlike(some: TopicIdPartitions, others: TopicIdPartitions) -> bool:
-    """Return whether they are other partitions; coordinators write them in any order."""
+    """Return whether two partition lists differ, in whatever order they are written."""
     return {(i, frozenset(of)) for i, of in some} != {(i, frozenset(of)) for i, of in others}

@@ -1,13 +1,13 @@
-"""Facts of a request log on one group: its members, its rebalances by generation, its lists.
+"""Facts from a request log on one group: its members, its rebalances, and its assignor lists.
 
-A member's facts are known from its joins (KIP-511 software, its ordered list, KIP-800 reasons), a
-rebalance's from the generation number in the answers: so neither clocks that differ a little nor
-lines out of order move a fact to another rebalance. What is kept is bounded by the members and by
-the rebalances that are not finished.
+A member's facts come from its joins (KIP-511 software, its ordered assignor list, KIP-800 reasons).
+A rebalance's facts are found by the generation number in the responses. So clocks that differ a
+little, or lines out of order, move no fact to another rebalance. The facts kept are bounded by the
+members and by the rebalances that are not finished.
 
-`Lists` makes the rows of `assignor_lists`: every list that a member was seen with, and every
-rejected join. Joins of one member id with one list are one row; rejections of one client with one
-list too, for a rejected join has no member id.
+`Lists` makes the rows of `assignor_lists`: every assignor list that a member was seen with, and
+every rejected join. Joins of one member id with one list are one row. A rejected join has no member
+id, so rejections of one client with one list are one row.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ unpack_request: Final = Decoder(_Packed).decode
 
 
 def pack_request(one: Request) -> bytes:
-    """Return a request but for its time and place, and for the one share that a member got."""
+    """Return a request as msgpack, without its time, log position and assignment to one member."""
     return _encode(astuple(replace(one, at=None, local=False, log="", line=0, assignment=b"")))
 
 
 def is_steady(heartbeat: Request) -> bool:
-    """Return whether a KIP-848 member's heartbeat changed nothing."""
+    """Return whether a KIP-848 heartbeat has no error, no new epoch and no subscription."""
     epoch = heartbeat.generation
     return (
         not heartbeat.error
@@ -76,10 +76,13 @@ def is_steady(heartbeat: Request) -> bool:
 
 
 class LoggedMember(Struct, array_like=True):
-    """One member id as the log shows it; None: not said. Times are completions of its joins.
+    """The facts of one member id from the request log. None: the log does not show it.
 
-    `before` is the id with which its process left when it was past max.poll.interval.ms. A member
-    that speaks KIP-848's own protocol has epochs, and `first_at` is when the first was told.
+    `joined_at` is when a join was answered. `replaced` is the id of the static member whose place
+    it took. `before` is the member id with which the same process left after exceeding
+    max.poll.interval.ms. `gone` is whether it left. A KIP-848 member has epochs instead of
+    generations: `first_epoch` is the first one, `first_at` is when it got it. Times are
+    microseconds since 1970.
     """
 
     assignors: tuple[str, ...] | None = None
@@ -105,11 +108,11 @@ class LoggedMember(Struct, array_like=True):
     gone: bool = False
 
     def goes(self, at: int | None, reason: str | None) -> None:
-        """Note that it is in the group no more; None: not known since when, or why."""
+        """Note that the member left the group at `at`, and why (None: not known)."""
         self.left_at, self.left_reason, self.gone = at, reason, True
 
     def saw(self, request: Request, at: int) -> None:
-        """Note what any request of the member says of it."""
+        """Note the client id, host, instance id and software that this request shows."""
         self.client_id = request.client_id or self.client_id
         self.host = request.host or self.host
         self.instance_id = request.instance_id or self.instance_id
@@ -124,12 +127,14 @@ UNHEARD: Final = LoggedMember()
 
 
 class LoggedGeneration(Struct, array_like=True):
-    """One generation as its joins and syncs show it.
+    """One generation, as its joins and syncs in the request log show it.
 
-    `joins` are by member id: when the join began, when it was answered, and its reason. `members`
-    are the instance ids and subscriptions that the leader was handed, `assignments` what it sent.
-    Who is in `unsynced` synced too late: the next rebalance had begun. `heard` is whether
-    heartbeats tell of it, as of a KIP-848 group's epoch.
+    `joins` maps each member id to when its join began, when it was answered, and its reason.
+    `members` maps each member id to its instance id and subscription, as the leader received them.
+    `assignments` is what the leader sent. `synced` are the members that got their assignment;
+    `unsynced` are those whose SYNC_GROUP got an error, because the next rebalance had begun.
+    `heard` is set if heartbeats show the generation, as a KIP-848 group's epoch. `applied` is set
+    once it is in the timeline.
     """
 
     number: int
@@ -148,7 +153,7 @@ class LoggedGeneration(Struct, array_like=True):
 
     @property
     def completed(self) -> bool:
-        """Return whether it was completed: its leader synced, or a member got its share."""
+        """Return whether the rebalance was completed: the leader's or another sync succeeded."""
         return bool(self.assignments or self.synced)
 
     def after(self, at: int) -> bool:
@@ -156,12 +161,15 @@ class LoggedGeneration(Struct, array_like=True):
         return min([start for start, _, _ in self.joins.values()], default=self.last_at) > at
 
     def began(self, ended: int) -> int | None:
-        """Return the start of the rebalance's first join; later ones rejoined what was done."""
+        """Return the start of the earliest join before `ended`; None if there is none.
+
+        Joins after `ended` rejoined a completed rebalance.
+        """
         return min((start for start, _, _ in self.joins.values() if start < ended), default=None)
 
 
 def keep_newest(kept: dict[_K, _V], key: _K, value: _V) -> None:
-    """Put `value` at the end of `kept`, and drop the oldest ones where that are too many."""
+    """Put `value` at the end of `kept`, and drop the oldest entry if there are too many."""
     kept.pop(key, None)
     kept[key] = value
     if len(kept) > _SPARE:
@@ -178,12 +186,14 @@ class LoggedLeave(Struct, array_like=True):
 
 
 class RequestFacts(Struct, array_like=True):
-    """The facts of one group's request log that its next rebalances need.
+    """The facts of one group's request log that later rebalances need.
 
-    `left_on` says by connection who left on it, and nobody has joined on it since; `away` are
-    clients before 2.4, by name and host, that may join again though their member went; `fenced`
-    says when a member was answered FENCED_INSTANCE_ID first, `rejected` when a client was rejected
-    first and last since the last rebalance. `since` is the first line's time.
+    `generations` and `members` are by number and member id. `instances` maps instance ids to member
+    ids, `left` member ids to leaves. `left_on` maps a connection to the member that left on it, if
+    nobody joined on it since. `away` are clients before 2.4, by client id and host, that may rejoin
+    though their member left. `fenced` maps a member id to when it was first answered
+    FENCED_INSTANCE_ID. `rejected` maps a client to its first and last rejection since the last
+    rebalance. `since` is the time of the first line.
     """
 
     generations: dict[int, LoggedGeneration] = {}
@@ -198,17 +208,20 @@ class RequestFacts(Struct, array_like=True):
     limit: int = _SPARE
 
     def member(self, member_id: str) -> LoggedMember:
-        """Return the member, new if need be."""
+        """Return the facts of a member, as a new entry if it has none yet."""
         return self.members.setdefault(member_id, LoggedMember())
 
     def list_before(self, member_id: str) -> tuple[str, ...]:
-        """Return the list of a static member before its restart; () unless it has another now."""
+        """Return a static member's assignor list before its restart; () if unchanged or unknown."""
         now = self.members.get(member_id, UNHEARD)
         before = self.members.get(now.replaced or "", UNHEARD).assignors
         return () if before is None or before == now.assignors else before
 
     def joined(self, request: Request, at: int, start: int) -> LoggedGeneration | None:
-        """Note a join without an error; return its generation unless that was done before."""
+        """Note a successful join; return its generation.
+
+        None: the generation was complete before the join began, or the number is not valid.
+        """
         found = self.generation(request.generation)
         if found is None or (found.ended is not None and start >= found.ended):
             return None
@@ -225,7 +238,7 @@ class RequestFacts(Struct, array_like=True):
         return found
 
     def synced(self, request: Request, at: int) -> LoggedGeneration | None:
-        """Note a sync; return its generation where it was answered without an error."""
+        """Note a sync; return its generation, or None if it failed or has no generation."""
         found = self.generation(request.generation)
         if found is None:
             return None
@@ -242,13 +255,16 @@ class RequestFacts(Struct, array_like=True):
         return found
 
     def generation(self, number: int | None) -> LoggedGeneration | None:
-        """Return the generation, new if need be; None: it is none that a group can have."""
+        """Return the facts of a generation, new if there are none; None: no valid number."""
         if number is None or number < 0:
             return None
         return self.generations.setdefault(number, LoggedGeneration(number))
 
     def leave(self, member_id: str, at: int, reason: str | None, connection: str | None) -> None:
-        """Note that a member left; a join on its connection is by the same process."""
+        """Note that a member left. Without a reason, note its connection too.
+
+        A later join on this connection is then known as the same process.
+        """
         self.left[member_id] = LoggedLeave(member_id, at, reason)
         if connection and not reason:
             keep_newest(self.left_on, connection, member_id)
@@ -259,7 +275,7 @@ class RequestFacts(Struct, array_like=True):
         self.rejected[client] = (min(first, at), max(last, at))
 
     def take_rejected(self, until: int) -> tuple[str, ...]:
-        """Return the clients that were rejected up to this time; the next call leaves them out."""
+        """Return the clients with rejections up to this time, sorted; forget those rejections."""
         taken = [client for client, (first, _) in self.rejected.items() if first <= until]
         for client in taken:
             _, last = self.rejected.pop(client)
@@ -268,7 +284,11 @@ class RequestFacts(Struct, array_like=True):
         return tuple(sorted(taken))
 
     def forget(self, before: int, members: Container[str]) -> dict[str, LoggedMember]:
-        """Drop what no later rebalance asks for; the members that are gone since before this."""
+        """Drop facts that no later rebalance needs; return the dropped members.
+
+        They are dropped once there are many: members that are not in `members` and were last seen
+        before `before`, and old leaves and rejections.
+        """
         dropped: dict[str, LoggedMember] = {}
         if len(self.members) > self.limit:
             dropped = {
@@ -290,7 +310,10 @@ class RequestFacts(Struct, array_like=True):
 
 
 class ListKey(NamedTuple):
-    """The key of a list: a member's, or a rejected client's, which has no member id."""
+    """The key of an assignor list: the member and the list.
+
+    A rejected client has no member id, so `client` identifies it.
+    """
 
     member_id: str | None
     assignors: tuple[str, ...]
@@ -298,7 +321,11 @@ class ListKey(NamedTuple):
 
 
 class ListRow(Struct, array_like=True):
-    """A row that may still be seen again; `columns` are those that the first sight told."""
+    """A future row of `assignor_lists`, of which more sightings may come.
+
+    `columns` are those that the first sighting shows. `at` and `last_at` are the first and the last
+    time.
+    """
 
     columns: dict[str, str | int | None]
     at: int | None = None
@@ -307,7 +334,7 @@ class ListRow(Struct, array_like=True):
     times: int = 0
 
     def again(self, at: int | None, generation: int | None) -> None:
-        """Note that it was seen, for the first time or once more."""
+        """Note one more sighting of the list (or the first one), at `at`."""
         self.times += 1
         if at is not None:
             self.last_at = at if self.last_at is None else max(at, self.last_at)
@@ -316,9 +343,9 @@ class ListRow(Struct, array_like=True):
 
 
 class Lists(Struct, array_like=True):
-    """The lists seen in one group that are not written yet.
+    """The assignor lists seen in one group that are not yet written to the table.
 
-    `stored` is the newest record of a KIP-848 group's member: its id and its list.
+    `stored` is the newest record of a KIP-848 group's member: its id and its assignor list.
     """
 
     seen: dict[ListKey, ListRow] = {}
@@ -339,7 +366,7 @@ class Lists(Struct, array_like=True):
         )
 
     def rejected(self, request: Request, at: int | None, names: tuple[str, ...]) -> None:
-        """Note a join that was rejected (error 23)."""
+        """Note a join that was rejected with INCONSISTENT_GROUP_PROTOCOL (error 23)."""
         self.seen.setdefault(
             ListKey(None, names, attrgetter(*_CLIENT)(request)), ListRow(_said(request))
         ).again(at, None)
@@ -347,10 +374,11 @@ class Lists(Struct, array_like=True):
     def record(
         self, member_id: str, member: ConsumerGroupMember, at: int, epoch: int | None, again: bool
     ) -> tuple[str, ...] | None:
-        """Return the list of a KIP-848 group's member that speaks the classic protocol, if any.
+        """Note and return the assignor list of a classic member of a KIP-848 group.
 
-        Who takes a static member's place is first written with that one's list, and with its own
-        in the same write; `again` is whether that is still going on.
+        None: the member speaks the consumer protocol. When a member replaces a static one, the
+        first record of the same write holds the old member's list, the next one its own. `again` is
+        whether that write is still going on.
         """
         listed = member.supported_protocols
         names = None if listed is None else tuple(one.name for one in listed)
@@ -374,7 +402,7 @@ class Lists(Struct, array_like=True):
         return names
 
     def forget(self, before: int, members: Container[str], rows: Rows) -> None:
-        """Write what will hardly be seen again, once much is open."""
+        """Write lists of absent members that were last seen before `before`, once many are open."""
         if len(self.seen) <= self.limit:
             return
         self.write(
@@ -388,7 +416,7 @@ class Lists(Struct, array_like=True):
         self.limit = _OPEN_LISTS + 2 * len(self.seen)
 
     def write(self, keys: Iterable[ListKey], rows: Rows) -> None:
-        """Write these lists."""
+        """Write these lists as rows of `assignor_lists`."""
         written = [(key, self.seen.pop(key)) for key in keys]
         written.sort(key=lambda pair: (pair[1].at or 0, repr(pair[0])))
         for key, one in written:

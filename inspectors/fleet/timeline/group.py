@@ -1,19 +1,18 @@
-"""The timeline: one pass over all groups' records and requests, in order, to the tables' rows.
+"""The timeline: one pass over the records and requests of all groups, in order, to table rows.
 
-`make_tables(records)` takes rows of `schemas.TIMELINE`, sorted by `ORDER`, a group's rows one after
-another, and yields `(kind, batch)`: rows of the tables in `schemas.MADE`, those that a later scan
-may replace as kinds that begin with `schemas.OPEN`, those of the input that wait for it, and of
-each group its state, from which the next scan goes on. Nothing here needs Spark, the wall clock or
-a file: the same rows, in any number of scans, give the same tables. Of a group only its present
-state is kept in memory. Rows come out group by group; within a group in the order in which they
-are finished.
+`make_tables(records)` takes rows of `schemas.TIMELINE`, sorted by `ORDER`, one group after another.
+It yields `(kind, batch)`: rows of the tables in `schemas.MADE`, rows that a later scan may replace
+(kinds that begin with `schemas.OPEN`), input rows that wait for the next scan, and the state of
+each group, from which the next scan continues. It needs no Spark, no wall clock and no file. The
+same rows, in any number of scans, give the same tables. Memory holds only the present state of one
+group. Rows come out group by group; within a group in the order in which they are complete.
 
-A row holds a group's state of the scan before (`state` is set), a record (`key` is set) or a line
-of a request log. Records of kinds 0 and 1 (commits) do not belong here. Requests come `DISORDER`
-early and are noted by generation. So a join that was logged a little after the record it led to, or
-by a broker whose clock is a little off, is known by then. Records come in the order of their
-offsets, by their effective times (`runs.effective_times`): what is said of a group's structure
-rests on that order alone, and on what the records name, never on a clock.
+A row holds a group's state from the previous scan (`state` is set), a record (`key` is set), or a
+line of a request log. Records of kinds 0 and 1 (commits) are not part of it. Requests come
+`DISORDER` early and are noted by generation. So a join that was logged a little after its record,
+or by a broker whose clock is a little off, is known in time. Records come in the order of their
+offsets, by effective time (`runs.effective_times`). The group's structure follows from that order
+and from the contents of the records, never from a clock.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -66,8 +65,10 @@ _MOST_LOGGED: Final = 64
 
 
 class TimelineRow(NamedTuple):
-    """A row of `TIMELINE` of one group, a record where it has a key; `told_at` is its own time
-    (None: that is `at`)."""
+    """A row of `TIMELINE` of one group. It is a record if it has a key.
+
+    `told_at` is the row's own timestamp, if that is not `at`, the effective time.
+    """
 
     group_id: str
     at: int
@@ -82,12 +83,12 @@ class TimelineRow(NamedTuple):
 
     @property
     def timed(self) -> bool:
-        """Return whether `at` is evidence of when it was written."""
+        """Return whether `at` can be trusted as the time when the record was written."""
         return abs(self.own_at - self.at) <= TOLERANCE
 
     @property
     def own_at(self) -> int:
-        """The time that it told."""
+        """The row's own timestamp, not the effective time."""
         return self.at if self.told_at is None else self.told_at
 
 
@@ -95,14 +96,14 @@ class TimelineRow(NamedTuple):
 class Options:
     """Settings for making the rows of groups.
 
-    `topic_names` are names by topic id, for KIP-848 records (without it a topic stands by its id
-    where the group's own records do not say its name). `breaks` are, by partition, offsets after
-    which records may be missing: generations between a record up to there and one after it are not
-    known. `recorded` are the groups that have records: what a log shows of them waits for those.
-    What is later than `until` (microseconds since 1970), or has no time, tells open rows only and
-    waits for the next scan, which may read what belongs before it. `span` is the time that all
-    sources cover: of a group with a timestamp outside of it no state is kept, as a later scan may
-    believe that timestamp.
+    `topic_names` maps topic ids to names, for KIP-848 records. A topic without a name appears by
+    its id, unless the group's own records name it. `breaks` are, by partition, offsets after which
+    records may be missing: no generation between a record up to there and one after it is known.
+    `recorded` are the groups that have records: what a log shows of such a group waits for them.
+    `until` is a time in microseconds since 1970: a later row, or one without a time, gives open
+    rows only and waits for the next scan, which may read earlier ones. `span` is the time that all
+    sources cover. A group with a timestamp outside it keeps no state, as a later scan may believe
+    that timestamp.
     """
 
     topic_names: Mapping[str, str] = field(default_factory=dict)
@@ -126,7 +127,7 @@ def make_tables(
 def _tell(
     group_id: str, records: Iterable[TimelineRow], options: Options, rows: Rows
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Apply the rows of a group; yield those that wait, and what is finished."""
+    """Apply the rows of one group; yield the rows that wait and those that are complete."""
     until, span = options.until, options.span
     state = TimelineState(group_id=group_id, recorded=group_id in options.recorded)
     saved: dict[str, Any] | None = None
@@ -163,9 +164,9 @@ def _tell(
 
 
 def _is_heard(row: TimelineRow, heard: set[_Line]) -> bool:
-    """Return whether a row is a line that was `heard`: copies of logs may hold it again.
+    """Return whether a request log row is a duplicate; copies of logs may hold the same line.
 
-    Those of one time come one after another, and no others are remembered.
+    `heard` holds the lines of the present time only, since equal times come one after another.
     """
     if row.key is not None:
         return False
@@ -177,7 +178,7 @@ def _is_heard(row: TimelineRow, heard: set[_Line]) -> bool:
 
 
 def _open(state: TimelineState, until: int | None, rows: Rows) -> dict[str, Any]:
-    """Take rows of this group as open ones from here on; return its state as it is now."""
+    """Make the group's further rows open ones; return its state as it is now."""
     rows.kind = OPEN
     state.told_until = max(state.told_until, until or 0)
     # of a group with records in several partitions there is no one place to go on from
@@ -238,7 +239,7 @@ def apply_request(state: TimelineState, rows: Rows, at: int | None, request: Req
 
 
 def finish(state: TimelineState, rows: Rows) -> None:
-    """Apply the end of this group's inputs."""
+    """Apply the end of the group's input, and write its row of `groups`."""
     history.apply_logged(state, rows, None)
     if state.dying is not None:
         state.type = state.dying.type
@@ -270,7 +271,7 @@ def finish(state: TimelineState, rows: Rows) -> None:
 
 
 def _hear(state: TimelineState, rows: Rows) -> None:
-    """KIP-848 members of whom only the log tells, and the type that it shows by them."""
+    """Write the KIP-848 members that only the log shows, and set the group's type by them."""
     beats = [one.last_at for one in state.facts.members.values() if one.first_epoch is not None]
     if not beats or state.has_member_records:
         return
@@ -284,11 +285,11 @@ def _hear(state: TimelineState, rows: Rows) -> None:
 def _write_members(
     state: TimelineState, rows: Rows, members: Mapping[str, LoggedMember], stay: bool = True
 ) -> None:
-    """Write rows of KIP-848 members whose heartbeats a log shows, each from its first epoch to its
-    last; `stay` is whether who has not gone is there still.
+    """Write rows of KIP-848 members seen in a log's heartbeats, from first epoch to last.
 
-    A heartbeat names the member, its topics and its epoch, the answer its next one; the assignment
-    has topic ids and is not kept.
+    `stay` is whether members that have not left are still present. A heartbeat names the member,
+    its topics and its epoch, and the response the next epoch. Its assignment has topic ids and is
+    not kept.
     """
     for member_id, logged in sorted(members.items()):
         if logged.first_epoch is None:
@@ -414,7 +415,7 @@ def _goes_on(
 
 
 def _die(state: TimelineState, rows: Rows, tombstone: Tombstone) -> None:
-    """End the group at its tombstone: nothing of another type followed it."""
+    """End the group at its tombstone, since no record of another type followed."""
     _end_consumer(state, rows, tombstone.at)
     history.end(state, rows, tombstone.at, "group deleted", tombstone.at)
     state.deleted_at = tombstone.at
@@ -446,7 +447,7 @@ def _classic(
 def _told_lists(
     state: TimelineState, consumer: ConsumerGroupRecords, key: kinds.Key, value: Any, at: int
 ) -> None:
-    """Note the list of a classic member of a KIP-848 group: its record holds all of it."""
+    """Note the assignor list in the record of a classic member of a KIP-848 group."""
     if isinstance(key, kinds.MemberKey) and isinstance(value, kinds.ConsumerGroupMember):
         names = state.lists.record(
             key.member_id, value, at, consumer.epoch, key.member_id in dict(consumer.waiting)
@@ -481,9 +482,11 @@ def _error(rows: Rows, record: TimelineRow, error: str) -> None:
 
 
 def _ended(at: int, value: kinds.GroupMetadata, members: Named) -> int:
-    """Return when the rebalance of a group's first record ended; the record may be a later rewrite.
+    """Return when the rebalance of a group's first record ended.
 
-    The state's time is then far before the record's, for a static member's restart keeps it.
+    The record may be a later rewrite. Then the group state's timestamp is long before the record's,
+    for a static member's restart keeps it. In that case the state's timestamp is returned,
+    otherwise `at`.
     """
     stamp = (value.state_timestamp_ms or -1) * MILLI
     if not members or not 0 < stamp <= at:

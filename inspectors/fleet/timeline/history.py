@@ -1,13 +1,13 @@
-"""A group's state, and its generations one after another: rows of `rebalances`, and who they leave.
+"""A group's state and its generations in order: makes the rows of `rebalances` and `members`.
 
-A new incarnation begins each time that the group is created again.
+Each time that the group is created again, a new incarnation begins.
 
-The state is all that a group's timeline has noted, as a value and as one document. `encode` writes
-it so that the next scan goes on where this one stopped; `decode` makes the same state of it, which
-takes the group's next rows as if there had been no break. What all groups share (rows, decoded
-values, topics' names) is no part of it. Documents are msgpack of the types below and nothing else:
-they name no class and no function. One of another `SCHEMA` counts as none, and its group's rows are
-made anew from its records; one that is damaged ends the scan.
+The state is all that a group's timeline has noted. `encode` writes it as one document, so that the
+next scan continues from it. `decode` returns the same state, and the group's next rows are applied
+to it as if the scan had never stopped. Buffers, decoded values and topic names that all groups
+share are not in the state. A document is msgpack of the types below only: it names no class and no
+function. A document with another `SCHEMA` number is ignored, and the group's rows are made again
+from its records. A damaged document ends the scan.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -58,9 +58,10 @@ SCHEMA: Final = 7
 
 
 class Logged(NamedTuple):
-    """A log's sign of a generation: its leader sent the assignments.
+    """A sign in a request log that a generation was completed: its leader sent the assignments.
 
-    Where `before` is set, that a static member came back within it as `now` (KIP-345).
+    If `before` is set, it is a static member's restart in that generation instead: the member id
+    `before` was replaced by `now` (KIP-345).
     """
 
     at: int
@@ -71,7 +72,10 @@ class Logged(NamedTuple):
 
 
 class Tombstone(Struct, array_like=True):
-    """The end of a group of this type, or half of its conversion; `own_at` is what it told."""
+    """The tombstone of a group of this type: it was deleted, or this is half of its conversion.
+
+    `at` is the effective time, `own_at` the record's own timestamp.
+    """
 
     at: int
     own_at: int
@@ -81,8 +85,9 @@ class Tombstone(Struct, array_like=True):
 class Metrics(Struct, array_like=True):
     """KIP-429's rebalance metrics of one group, from the rebalances that were seen.
 
-    They count rebalances of the group, not of one client; a generation that leaves the group empty
-    is nobody's rebalance and is not counted. Latencies are milliseconds, times microseconds.
+    They count rebalances of the group, not of one client. A generation that leaves the group empty
+    is not counted. `timed` is the number of rebalances with a known latency. Latencies are
+    milliseconds, times microseconds since 1970.
     """
 
     total: int = 0
@@ -120,14 +125,14 @@ class Metrics(Struct, array_like=True):
 
 
 class TimelineState(Struct, kw_only=True, array_like=True):
-    """All there is of one group; times are microseconds since 1970, effective ones of records.
+    """The state of one group's timeline. Times are effective, in microseconds since 1970.
 
-    `generation` is the newest completed one, and `members` who is in it; `slipped` are those who
-    went when it was written again. `assigned` is how many partitions it gives, `withheld` those
-    that nobody owns until the next one, by their last owner.
-    `cut` is whether records before the next one may be missing. `newest` are offsets by partition;
-    `latest` is the latest timestamp that a record told, `recorded` whether records tell of the
-    group at all; where none do, `logged` is what happens at its own time.
+    `generation` is the newest completed generation, `members` are its members. `slipped` are
+    members that left when it was written again. `assigned` is its number of assigned partitions.
+    `withheld` are partitions that nobody owns until the next generation, by their last owner. `cut`
+    is whether records before the next one may be missing. `newest` is the newest offset of each
+    partition. `latest` is the latest timestamp of the group's records. `recorded` is whether the
+    group has records; if not, `logged` are log events to be applied at their own times.
     """
 
     schema: Literal[7] = SCHEMA
@@ -169,7 +174,7 @@ encode: Final = Encoder().encode
 
 
 def decode(data: bytes, group_id: str) -> TimelineState:
-    """Return this group's state of this document.
+    """Return the state of the group `group_id` that the document `data` holds.
 
     Raises:
         DocumentError: the document is damaged, has another schema, or is another group's.
@@ -190,7 +195,7 @@ _MOST_SKIPPED: Final = 100
 
 
 def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -> None:
-    """Go on to the next generation, or to the same one that was written again."""
+    """Apply the next generation, or the present one that is written again, with its members."""
     if state.generation is not None and new.number < state.generation.number:
         end(state, rows, None, None, state.generation.completed)
     if state.ended:
@@ -258,9 +263,9 @@ def _replace(state: TimelineState, rows: Rows, event: Logged) -> None:
 
 
 def end(state: TimelineState, rows: Rows, at: int | None, reason: str | None, until: int) -> None:
-    """End the group, which was deleted at `at` (None: only what comes after shows it).
+    """End the group, which was deleted at `at` (None: known only from the group that followed).
 
-    What a log shows after `until` belongs to the next one.
+    What a log shows after `until` belongs to the next incarnation.
     """
     facts = state.facts
     later = {n: one for n, one in facts.generations.items() if one.after(until)}
@@ -277,7 +282,7 @@ def end(state: TimelineState, rows: Rows, at: int | None, reason: str | None, un
 
 
 def finish(state: TimelineState, rows: Rows) -> int | None:
-    """End the input: those who are there now are current; return how many (None: not known)."""
+    """End the input: mark the present members as current; return their number (None: not known)."""
     catch_up(state, rows, None)
     _leave_at_last(state, rows)
     count = len(state.members)
@@ -294,7 +299,10 @@ def _close(
     reason: str | None,
     current: bool = False,
 ) -> None:
-    """Every member's last row: the group ended, or what comes next is not known."""
+    """Write the last row of every present member and remove it from the state.
+
+    The group ended, or its next members are not known.
+    """
     for span in state.members.values():
         write(state, rows, span, left_at=left_at, left_reason=reason, current=current)
     state.members = {}
@@ -304,7 +312,10 @@ def _leave(
     state: TimelineState, rows: Rows, span: MemberSpan, left_at: int, reason: str | None,
     *, closed: bool,
 ) -> None:  # fmt: skip
-    """Write the last row of a member that left; `closed` is whether it was seen to leave."""
+    """Write the last row of a member that left.
+
+    `closed` is whether it sent LEAVE_GROUP, or the time when it left is not known.
+    """
     del state.members[span.member_id]
     write(state, rows, span, left_at=left_at, left_reason=reason)
     state.incidents.left(
@@ -323,7 +334,7 @@ def write(
     left_reason: str | None = None,
     current: bool = False,
 ) -> None:
-    """Write a row of `members`: the member as it was up to `last` (None: up to now)."""
+    """Write a row of `members`: the member up to the generation `last` (None: the present one)."""
     last = last or state.generation
     assert last is not None
     # the clock of the log's broker may be behind the records'
@@ -370,7 +381,10 @@ def write(
 
 
 def _as_heard(member: GenerationMember, logged: LoggedMember) -> GenerationMember:
-    """Return a restarted static member: records keep its client id and host of before."""
+    """Return a restarted static member with the client id and host of the log.
+
+    Records keep those from before the restart.
+    """
     host = logged.host
     if host is not None and member.host is not None and member.host.startswith("/"):
         host = f"/{host.removeprefix('/')}"
@@ -378,7 +392,7 @@ def _as_heard(member: GenerationMember, logged: LoggedMember) -> GenerationMembe
 
 
 def _leave_at_last(state: TimelineState, rows: Rows) -> None:
-    """Write the last rows of members that left after the last rebalance: no later one shows it."""
+    """Write the last rows of members that left after the last rebalance."""
     now = state.generation
     for span in list(state.members.values()) if state.facts.left else ():
         left = state.facts.left.get(span.member_id)
@@ -387,7 +401,7 @@ def _leave_at_last(state: TimelineState, rows: Rows) -> None:
 
 
 def _rebalanced(state: TimelineState, rows: Rows, of: Transition) -> None:
-    """Add the rebalance's row; a new group's first record (generation 0) is none."""
+    """Write the row of a rebalance; a new group's first record (generation 0) is no rebalance."""
     old, new = of.old, of.new
     protocol, stopped = cost_of(of)
     if new.number == 0:
@@ -466,10 +480,11 @@ def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
 
 
 def catch_up(state: TimelineState, rows: Rows, until: int | None) -> None:
-    """Write the generations up to `until` (None: the input's end) that have no record.
+    """Write generations below `until` (None: to the input's end) that no record shows.
 
-    A number that the records skip had its joins, and its assignment never came, unless records
-    may be missing there; at the end of the input a rebalance may still be on.
+    A skipped number is a failed rebalance: it had joins, but no assignment came. It is not one if
+    records may be missing there. At the input's end a rebalance may still be in progress, so none
+    is written as failed.
     """
     generations = state.facts.generations
     for number in sorted(generations):

@@ -1,13 +1,13 @@
-"""Rows of `incidents`: what an operator of a group would want to know.
+"""Rows of `incidents`: unusual events that an operator of a group would want to know.
 
-A member's own session timeout is the measure of what is soon: it is what its operator chose.
-- storm: at least `STORM_REBALANCES` rebalances, and more than two for each member, each begun
-  within the session timeout (the shortest of the members') of the one before.
-- crash loop: one client (client id and host, or instance) rejected `LOOPS` times with one list
-  (librdkafka and franz-go try for ever, supervisors restart the others); or gone `LOOPS` times in a
-  row within `SHORT_LIFE` session timeouts of its join, back within ten minutes each time. A member
-  that left (LEAVE_GROUP: closed, scaled in) did not crash, and one that was gone before its session
-  could expire left, whether a log shows it or not.
+Short times are measured in the members' own session timeout, which their operator chose.
+- storm: at least `STORM_REBALANCES` rebalances, and more than two for each member. Each begins
+  within the shortest session timeout of the members after the one before.
+- crash loop: one client (client id and host, or instance id) rejected `LOOPS` times with one
+  assignor list (librdkafka and franz-go retry for ever, supervisors restart the others). Or it left
+  `LOOPS` times in a row within `SHORT_LIFE` session timeouts of its join, and was back within ten
+  minutes each time. A member that sent LEAVE_GROUP (closed, scaled in) did not crash. Nor did one
+  that was gone before its session could expire, whether a log shows its leave or not.
 - duplicate instance id: a member was answered FENCED_INSTANCE_ID after another process joined with
   its `group.instance.id`.
 - owns nothing: a member without a partition in `EMPTY_GENERATIONS` generations in a row, while
@@ -70,9 +70,10 @@ _STORM: Final[Key] = ("storm",)
 
 
 class Streak(Struct, array_like=True):
-    """Something that happened again and again; `members` are the first ones it happened to.
+    """Events of one kind that repeat; `members` are the first members affected.
 
-    `who` is what happened to whom, `most` how many members there were at most.
+    `who` words the event and its client. `most` is the highest number of members. `count` is the
+    number of events.
     """
 
     first_at: int
@@ -83,7 +84,7 @@ class Streak(Struct, array_like=True):
     members: dict[str, None] = {}
 
     def again(self, at: int, member: str | None = None) -> None:
-        """Once more."""
+        """Count one more event, at `at`."""
         self.count += 1
         self.last_at = max(at, self.last_at)
         if member is not None and len(self.members) < _NAMED:
@@ -91,9 +92,9 @@ class Streak(Struct, array_like=True):
 
 
 class Incidents(Struct, array_like=True):
-    """The incidents of one group that are still going on.
+    """The incidents of one group that are still in progress.
 
-    Restarts with another list that no rebalance noticed yet are streaks of one.
+    A restart with another assignor list that no rebalance has shown yet is a streak of one.
     """
 
     streaks: dict[Key, Streak] = {}
@@ -114,7 +115,7 @@ class Incidents(Struct, array_like=True):
                 self._end(key, rows)
 
     def failed(self, at: int | None) -> None:
-        """Note that a rebalance was begun and not completed: it is part of a storm all the same."""
+        """Note that a rebalance began and failed: it counts for a storm that is in progress."""
         storm = self.streaks.get(_STORM)
         if storm is not None:
             storm.again(at or storm.last_at)
@@ -140,7 +141,7 @@ class Incidents(Struct, array_like=True):
     ) -> None:
         """Note that a member left at `at`; `others` are the present members.
 
-        `closed` is whether it was seen to leave.
+        `closed` is whether it sent LEAVE_GROUP, or the time when it left is not known.
         """
         member, client = gone.member, _client(gone.member)
         if is_slow(reason):
@@ -180,7 +181,10 @@ class Incidents(Struct, array_like=True):
         *,
         soon: int = _IDLE,
     ) -> Streak:
-        """Note that it happened once more; it begins `new` unless it was `soon` after the last."""
+        """Count one more event of a streak and return the streak.
+
+        The streak begins as `new` unless the last event was at most `soon` microseconds earlier.
+        """
         streak = self.streaks.get(key)
         if streak is not None and new.first_at - streak.last_at > soon:
             self._end(key, rows)
@@ -193,7 +197,10 @@ class Incidents(Struct, array_like=True):
         return streak
 
     def _end(self, key: Key, rows: Rows, *, lasts: bool = False) -> None:
-        """End a streak: it is an incident if it was long enough; `lasts`: and has no end yet."""
+        """End a streak and write its incident if it was long enough.
+
+        With `lasts`, the incident has no end time: it still goes on.
+        """
         streak = self.streaks.pop(key, None)
         if streak is None:
             return
@@ -212,7 +219,7 @@ class Incidents(Struct, array_like=True):
     def hide(
         self, member_id: str, who: str, before: tuple[str, ...], now: tuple[str, ...], at: int
     ) -> None:
-        """Note a static member with another list, of which no rebalance took notice."""
+        """Note a static member that restarted with another assignor list, without a rebalance."""
         detail = f"{who} restarted with [{', '.join(now)}] instead of [{', '.join(before)}]"
         self.streaks["hidden", str(at), member_id] = Streak(at, at, detail, 1, 0, {member_id: None})
 

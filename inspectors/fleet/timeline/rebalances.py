@@ -1,12 +1,12 @@
-"""One rebalance: what it changed for the members, why it was, and what it cost.
+"""One rebalance: what it changed for the members, its cause, and its cost in stopped partitions.
 
-With the request log the first thing that happened after the last rebalance is the cause: somebody
-left, a new member's join began, or a member rejoined and said why (KIP-800). Without it only what
-the records show counts: who is new, who is gone, and what else is different. None: cannot tell.
+With the request log, the cause is the first event after the previous rebalance: a member left, a
+new member's join began, or a member rejoined and gave a reason (KIP-800). Without it, the cause
+follows from the records: new members, missing members, and other differences. None: cannot tell.
 
-The rebalance protocol that members ran in a generation is groups/protocol.py's answer. A fleet has
-few kinds of members (elected assignor, list, software, what they kept), so each kind, and each
-mixture of kinds in a group, is asked for once.
+groups/protocol.py decides which rebalance protocol the members ran in a generation. A fleet has few
+kinds of members (elected assignor, list, software, what they kept), so each kind, and each mixture
+of kinds in a group, is computed once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -110,11 +110,11 @@ _SAID: Final[tuple[tuple[str, Cause], ...]] = (
 
 
 class Generation(Struct, kw_only=True, array_like=True):
-    """One generation as a source shows it; times in microseconds, None: not known.
+    """One generation as a source shows it; times are microseconds since 1970, None: not known.
 
-    `size` is how many members it has, None where the source shows only that it was. `source` is
-    `TOPIC` or `LOG`. `ended` moves on when the generation is written again, `completed` does not;
-    `timed` is whether they are evidence of when.
+    `size` is the number of members, None if the source shows only that the generation existed.
+    `source` is `TOPIC` or `LOG`. `ended` moves on when the generation is written again, `completed`
+    does not. `timed` is whether these times can be trusted for durations.
     """
 
     number: int
@@ -135,11 +135,11 @@ Owners = dict[str, frozenset[Partition]]
 
 
 class MemberSpan(Struct, eq=False, array_like=True):
-    """A member that is in the group, since `first_generation` without a change.
+    """A member of the group, unchanged since `first_generation`.
 
-    `generation` is the one in its subscription. `joined_at` is None where it may have been there
-    before; `timed` is whether it is evidence of when. `kept` is whether it named partitions that it
-    still owned when it joined last.
+    `generation` is the generation id in its subscription. `joined_at` is None if it may have been
+    there before. `timed` is whether `joined_at` can be trusted for durations. `kept` is whether it
+    named owned partitions when it last joined.
     """
 
     member: GenerationMember
@@ -157,16 +157,17 @@ class MemberSpan(Struct, eq=False, array_like=True):
 
 
 class Transition:
-    """A rebalance from `old` (None: not known) to `new`: who changed, and what the log shows.
+    """A rebalance from the generation `old` (None: not known) to `new`, with its member changes.
 
-    `stayed` are all that are in both, each as it was and as it is, until they are brought on;
-    `changed` are those of them that said or got something else. `replaced` are static members that
-    came back, by their new ids; `came` and `went` are who is new, or gone, beside them. Who
-    `slipped` away went while the generation before was written again: when a KIP-848 group becomes
-    a classic one, its first record has the old number, without the last one to leave.
+    `stayed` are the members of both, each as it was and as it is. `changed` are those of them whose
+    subscription or assignment changed. `gone` are the members missing in `new`. `replaced` maps the
+    new id of a restarted static member to its old span. `came` are the other new members, `went`
+    the other missing members. Members that `slipped` left when the old generation was written
+    again: if a KIP-848 group becomes classic, its first record has the old number and lacks the
+    last member that left.
 
-    `logged` and `before` are what the log shows of `new` and of `old`, unless they are the same
-    one written again.
+    `logged` and `before` are what the log shows of `new` and of `old` (None: nothing), unless they
+    are the same generation.
     """
 
     def __init__(
@@ -208,12 +209,12 @@ class Transition:
 
     @property
     def began(self) -> int | None:
-        """Return when the first join of it began."""
+        """Return when the first join of the rebalance began (None: the log does not show it)."""
         return None if self.logged is None else self.logged.began(self.new.ended)
 
     @property
     def sure(self) -> bool:
-        """Return whether the log showed all that happened since `old`."""
+        """Return whether the log covers all that happened since `old` was completed."""
         if self.old is None or self.logged is None or self.facts.since is None:
             return False
         return (
@@ -222,9 +223,10 @@ class Transition:
 
 
 def moved(of: Transition, withheld: Owners) -> tuple[int | None, Owners]:
-    """Partitions that have another owner than the last one they had; and those withheld now.
+    """Return how many partitions have another owner than their last one, and those withheld now.
 
-    A static member's restart is the same owner. None where an assignment is not known.
+    The count is None if an assignment is not known. A static member's restart is no other owner.
+    `withheld` and the second result are partitions without an owner, by last owner.
     """
     pairs = [
         (member.member_id, span.member.assignment, member.assignment)
@@ -269,10 +271,10 @@ def departure(gone: MemberSpan, of: Transition) -> tuple[int, str | None]:
 
 
 def may_be_slow(gone: GenerationMember, of: Transition) -> bool:
-    """Return whether a member that went can have been a Java client before 2.4 that was too slow.
+    """Return whether a missing member may be a Java client before 2.4 that polled too late.
 
-    That is one with a subscription of version 0, in its place for max.poll.interval.ms at least,
-    of which no log shows a LEAVE_GROUP.
+    Such a client is not static, has a subscription of version 0, and sent no LEAVE_GROUP that a log
+    shows. Its last generation lasted at least max.poll.interval.ms, as far as times are known.
     """
     longest, old, new = gone.rebalance_timeout_ms, of.old, of.new
     return (
@@ -288,8 +290,8 @@ def may_be_slow(gone: GenerationMember, of: Transition) -> bool:
 def cause(of: Transition, added: int, withheld: Owners) -> Cause | None:
     """Return the cause of the rebalance; None: cannot tell.
 
-    `added` is how many partitions more are given than in `old`, `withheld` those that were held
-    back until now.
+    `added` is how many more partitions are assigned than in `old`. `withheld` are partitions that
+    had no owner until now, by last owner.
     """
     old, facts = of.old, of.facts
     told = _logged(of) if of.logged is not None or facts.left else None
@@ -306,7 +308,10 @@ def cause(of: Transition, added: int, withheld: Owners) -> Cause | None:
 
 
 def _was_empty(of: Transition) -> bool:
-    """Had all members left before the first join: no line tells of an empty generation."""
+    """Return whether all members had left before the first join.
+
+    No log line shows an empty generation.
+    """
     began, lefts = of.began, [of.facts.left.get(one.member_id) for one in of.gone]
     return (
         began is not None
@@ -345,7 +350,7 @@ def _logged(of: Transition) -> Cause | None:
 
 
 def _plain(of: Transition, added: int, withheld: int) -> Cause | None:
-    """Return the cause that the two generations alone show."""
+    """Return the cause that the two generations show without a log; None: cannot tell."""
     if of.went and of.came:
         return "members joined and left"
     if of.went or of.came:
@@ -366,9 +371,9 @@ def is_slow(reason: str | None) -> bool:
 
 
 def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
-    """Return the cause that a known member's join gives; None: it only followed.
+    """Return the cause that a known member's join gives; None: it followed or gives no reason.
 
-    Clients before KIP-800 say nothing, and then it is not known whether they followed.
+    `leads` is whether it is the group leader. Clients before KIP-800 give no reason.
     """
     if not reason or reason.startswith(_FOLLOWED):
         return None
@@ -377,12 +382,11 @@ def of_rejoin(reason: str | None, leads: bool) -> Cause | None:
 
 
 def cost_of(of: Transition) -> tuple[str | None, int | None]:
-    """Return the group's protocol after a rebalance (None: cannot tell), and what was stopped.
+    """Return the group's protocol after a rebalance, and the number of stopped partitions.
 
-    That counts the partitions that members which stayed had to stop (KIP-429): all that an EAGER
-    one had, and of a COOPERATIVE one those it gave up; None where a member had some and its
-    protocol is not known. By the records each had got its assignment; the log of the generation
-    before may show that one had not yet.
+    None: cannot tell. Stopped are the partitions of members that stayed (KIP-429): all of an EAGER
+    member, the revoked ones of a COOPERATIVE member. The records show each member's assignment; the
+    log of the previous generation may show that a member had not received it yet.
     """
     now, then = [(one.type, one.protocol_type, one.assignor) for one in (of.new, of.old or of.new)]
     logged = {
@@ -427,7 +431,7 @@ def cost_of(of: Transition) -> tuple[str | None, int | None]:
 
 
 def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple[bool, bool]:
-    """Return whether the member kept what it had when it rejoined, and whether it gave it up."""
+    """Return whether a member kept its partitions when it rejoined, and whether it revoked them."""
     said, before = member.subscription, span.member
     if member.owns:
         return True, False
@@ -438,10 +442,10 @@ def _showed(of: Transition, span: MemberSpan, member: GenerationMember) -> tuple
 
 
 def _never_opened(of: Transition, span: MemberSpan, member: GenerationMember) -> bool:
-    """Return whether a static member restarted with other topics than those of its assignment.
+    """Return whether a static member restarted with topics other than those of its assignment.
 
-    The process before it had closed them. The new one got the assignment without a rebalance,
-    drops it because it does not subscribe to all of its topics, and rejoins at once.
+    The process before it had closed its partitions. The new one got the assignment without a
+    rebalance, dropped it because it does not subscribe to all its topics, and rejoined at once.
     """
     old, had, topics = of.old, span.member.assignment.partitions, member.subscription.topics
     joined, longest = span.joined_at or 0, member.rebalance_timeout_ms or 0
@@ -453,10 +457,11 @@ def _never_opened(of: Transition, span: MemberSpan, member: GenerationMember) ->
 
 
 def _revoked_late(of: Transition, member: GenerationMember) -> int | None:
-    """Return the number of partitions that a new member revokes that was past max.poll.interval.ms.
+    """Return how many partitions a new member revoked late, after exceeding max.poll.interval.ms.
 
-    Java before 2.4 revokes what it had when it polls again and joins under a new member id; 2.4
-    and later call it lost (KIP-429). None where no log tells that from a restart.
+    Java clients before 2.4 revoke them at the next poll and join with a new member id. Later
+    versions call them lost (KIP-429), which counts 0. None: no log shows whether it was that or a
+    restart.
     """
     facts, gone = of.facts, [one.member for one in of.gone]
     logged = facts.members.get(member.member_id, UNHEARD)
@@ -475,7 +480,10 @@ def _revoked_late(of: Transition, member: GenerationMember) -> int | None:
 
 
 def _stopped(protocol: RebalanceProtocol, had: Assignment, given: Assignment) -> int | None:
-    """Return the number of partitions that one stopped that does not stop all by its protocol."""
+    """Return how many partitions a COOPERATIVE member stopped: those it has no longer.
+
+    None: the protocol is another one, or an assignment is not known.
+    """
     if protocol is not _COOPERATIVE or -1 in (had.count, given.count):
         return None
     return 0 if had is given else len(partitions_in(had) - partitions_in(given))
@@ -483,7 +491,7 @@ def _stopped(protocol: RebalanceProtocol, had: Assignment, given: Assignment) ->
 
 @lru_cache(maxsize=_KINDS)
 def ran(era: Era, kind: Kind) -> RebalanceProtocol:
-    """Return the protocol that such a member ran; CANNOT_TELL where nothing shows it."""
+    """Return the rebalance protocol that a member of this kind ran, or CANNOT_TELL."""
     member = _member(era, kind, "m")
     return member_protocol(member, _snapshot(era, (member,))).value
 

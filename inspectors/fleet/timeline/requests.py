@@ -1,8 +1,8 @@
-"""Lines of a request log, noted for one group: its members' facts, lists, rejections, leaves.
+"""Lines of a request log, applied to one group: member facts, assignor lists, rejections, leaves.
 
-Error 23 is a rejected join, error 79 the normal first answer to a dynamic member's first join
-(KIP-394); joins with other errors changed nothing, and those with empty metadata are rebal's own
-read-only questions.
+Error 23 is a rejected join. Error 79 is the normal first answer to a dynamic member's first join
+(KIP-394). Joins with other errors change nothing. Joins with empty metadata are rebal's own
+read-only probes.
 """
 
 from typing import Final
@@ -37,9 +37,9 @@ _AWAY: Final = -2
 
 
 def note(state: TimelineState, rows: Rows, at: int | None, request: Request) -> None:
-    """Keep what the line says, and what it changed in the group.
+    """Apply the line `request` to the group's facts.
 
-    One without a time (None) tells of lists alone.
+    A line without a time (`at` is None) shows assignor lists only.
     """
     if state.facts.since is None:
         state.facts.since = at
@@ -67,16 +67,20 @@ def note(state: TimelineState, rows: Rows, at: int | None, request: Request) -> 
 
 
 def says_nothing_new(state: TimelineState, request: Request) -> bool:
-    """Return whether it is a heartbeat of a known KIP-848 member that changed nothing.
+    """Return whether this is a heartbeat of a known KIP-848 member that changed nothing.
 
-    A log holds the first of each part that a task read, so none of them may tell a time.
+    Each task keeps only the first of these heartbeats in its part of a log, so their times must not
+    be used.
     """
     known = state.facts.members.get(request.member_id, UNHEARD).last_epoch
     return request.api == CONSUMER_HEARTBEAT and is_steady(request) and known == request.generation
 
 
 def _join(state: TimelineState, rows: Rows, at: int | None, request: Request) -> None:
-    """Note a join; where its line has no time, only the list that it shows, and its reason."""
+    """Apply a join.
+
+    Of a line without a time (`at` is None), only the assignor list and the reason are used.
+    """
     facts, outcome = state.facts, request.outcome
     names = tuple(one.name for one in request.protocols)
     if outcome is Outcome.REJECTED and request.error == _LIST_REJECTED:
@@ -128,7 +132,7 @@ def _restarted(state: TimelineState, request: Request, at: int, replaced: str) -
 
 
 def _takes_place(facts: RequestFacts, instance_id: str | None, member_id: str) -> str | None:
-    """Note who has an instance id now; return the other member that had it, if any."""
+    """Note the member that has an instance id now; return the other member that had it, if any."""
     if instance_id is None:
         return None
     before = facts.instances.get(instance_id)
@@ -137,10 +141,10 @@ def _takes_place(facts: RequestFacts, instance_id: str | None, member_id: str) -
 
 
 def _begins_again(state: TimelineState, start: int) -> bool:
-    """Return whether a new member's join in generation 1 is one of a group created again.
+    """Return whether a new member's join in generation 1 belongs to a group that was created again.
 
-    Where records tell of the group they tell that too; and only in later generations than the
-    first it can be no line that came late.
+    False if the group has records, for they show it. Otherwise the log must have a later generation
+    than 1, whose last line is before the join, so that the join is not a late line.
     """
     newest = max(state.facts.generations.values(), key=lambda one: one.number, default=None)
     return (
@@ -152,11 +156,11 @@ def _begins_again(state: TimelineState, start: int) -> bool:
 
 
 def _was_slow(state: TimelineState, rows: Rows, left: LoggedLeave, request: Request) -> bool:
-    """Return whether a process that left, and now joins again, was past max.poll.interval.ms.
+    """Return whether a process that left and now joins again had exceeded max.poll.interval.ms.
 
-    Clients before KIP-800 do not say so. A client that is closed closes its connection too; one
-    that unsubscribes and subscribes again may keep it, at any time. The heartbeat thread sends
-    its LEAVE_GROUP no sooner than that interval after the last poll, and a join needs a poll.
+    Clients before KIP-800 do not give a reason. A closed client closes its connection too. A client
+    that unsubscribes and subscribes again may keep it, at any time. The heartbeat thread sends its
+    LEAVE_GROUP only when this interval has passed since the last poll, and a join needs a poll.
     """
     before = state.facts.members.get(left.member_id)
     polled = before.last_at if before is not None else state.facts.since

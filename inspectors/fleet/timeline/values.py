@@ -1,9 +1,9 @@
-"""Members of a generation: who they are, their subscriptions and assignments.
+"""The members of a generation, with their subscriptions and assignments, decoded once.
 
-A group's members send the same bytes generation after generation, and what changes is mostly the
-generation number inside them. So equal bytes are decoded once, by the one strict codec in
-groups/wire (what it rejects stays undecoded), and a member that says the same but for that number
-is the same object as before; the number stands beside it.
+Members send the same bytes in every generation; mostly only the generation number inside them
+changes. So equal bytes are decoded once, by the codec in groups/wire (bytes that it rejects are not
+decoded). A member that differs only in that number is the same object as before, and the number is
+kept beside it.
 """
 
 from __future__ import annotations
@@ -47,16 +47,17 @@ Partition = tuple[str, int]
 
 
 def partition_list(partitions: Mapping[str, Iterable[int]] | None) -> PartitionList | None:
-    """Return partitions by topic in the form that tables are made of."""
+    """Return partitions by topic in the tables' form: (topic, numbers) pairs sorted by topic."""
     if partitions is None:
         return None
     return tuple((topic, tuple(partitions[topic])) for topic in sorted(partitions))
 
 
 class MemberSubscription(Struct, frozen=True, cache_hash=True, array_like=True):
-    """A member's subscription but for its generation; `error` says why it could not be read.
+    """A member's subscription without its generation id.
 
-    `error` is None where it could; `owned` is None where the version has no such field.
+    `error` says why it could not be decoded (None: it could). `owned` is None if the version has no
+    such field.
     """
 
     version: int | None = None
@@ -79,7 +80,7 @@ class Assignment(Struct, frozen=True, cache_hash=True, array_like=True):
     count: int = -1
 
     def __post_init__(self) -> None:
-        """Count once what is asked for again and again."""
+        """Set `count` once, for it is needed often."""
         if self.partitions is not None:
             force_setattr(self, "count", sum(len(numbers) for _, numbers in self.partitions))
 
@@ -100,10 +101,10 @@ NOTHING: Final = Assignment(())
 
 
 class GenerationMember(Struct, eq=False, array_like=True):
-    """One member in one generation, as a source shows it; None: the source does not say.
+    """One member in one generation, as a source shows it; None: the source does not show it.
 
-    The same object in the next generation is the same member, and its subscription may differ in
-    its generation alone. `target` is its target assignment, which a KIP-848 coordinator stores.
+    If the next generation has the same object, the member is unchanged, except perhaps for the
+    generation id in its subscription. `target` is the target assignment of a KIP-848 member.
     """
 
     member_id: str
@@ -120,16 +121,19 @@ class GenerationMember(Struct, eq=False, array_like=True):
 
     @property
     def process(self) -> tuple[str | None, str | None]:
-        """By what a dynamic member's process can be known again: its client id and its host."""
+        """The client id and host, by which the process of a dynamic member is recognized."""
         return self.client_id, self.host
 
     @property
     def owns(self) -> bool:
-        """Return whether it named partitions that it owned when it joined."""
+        """Return whether the member named owned partitions when it joined."""
         return any(numbers for _, numbers in self.subscription.owned or ())
 
     def under(self, member_id: str, client_id: str | None, host: str | None) -> GenerationMember:
-        """Return the same member after a restart."""
+        """Return this member after a restart, with another member id, client id and host.
+
+        A client id or host of None stays as it is.
+        """
         return replace(
             self,
             member_id=member_id,
@@ -188,7 +192,7 @@ _KNOWN: Final[dict[bool, dict[bytes | GenerationMember | None, Known]]] = {True:
 
 
 def read_value(data: bytes) -> tuple[GroupMetadata, Named]:
-    """Return what the value of a classic group's record says, and the members that it names.
+    """Return a classic group's metadata record, and its members with their generation ids.
 
     Raises:
         WireError: as `decode_group_metadata`.

@@ -4,14 +4,14 @@ Java gives its consumers equal client ids in every pod (`consumer-GROUP-1`), and
 pods may be merged into one stream, one of them without its start. A client id therefore proves
 nothing. A member id is tied to a configuration only if no other client of that name can have it:
 
-- A dynamic member receives its id from the coordinator (KIP-394), and clients since 3.0 print that.
-  Such an id belongs to an earlier configuration that has no member yet. If several match, they must
-  have equal lists.
-- Clients before 2.6.1 print no member id when they join; the leader's line names all of them.
-- Older clients, static members and Connect workers (WorkerCoordinator.requestRejoin) print no such
-  line. Their first join counts if no line since the configuration shows that a client of that name
-  was a member already. A dynamic member sends its first join twice, because it receives its id
-  after the first one.
+- A dynamic member receives its id from the coordinator (KIP-394), and clients since 3.0 print a
+  line about it. Such an id belongs to an earlier configuration that has no member yet. If several
+  configurations match, they must have equal lists.
+- Clients before 2.6.1 print no member id when they join; the leader's line names all members.
+- Clients before 3.0, static members and Connect workers (WorkerCoordinator.requestRejoin) print no
+  line about an id that they receive. Their first join counts if no line since the configuration
+  shows that a client of that name was a member already. A dynamic member sends its first join
+  twice, because it receives its id after the first one.
 - A client that loses its id (session expired, poll timeout) receives another one.
 - If one member's start is missing, or there are more members than configurations, all members of
   that name stay unknown.
@@ -22,8 +22,8 @@ one file stay apart.
 Clients before 2.6.1 print no member id when they join. The leader of a generation prints `Finished
 assignment for group at generation N` with the member id of every member, between each member's
 request to join and its answer (`Rosters`). A member id is the client id, or a static member's
-instance id, and a UUID. Where several members have one client id, that of a client that has just
-started is the one that no earlier generation had.
+instance id, and a UUID. If several members have one client id, the member id of a client that has
+just started is the one that no earlier generation had.
 """
 
 import re
@@ -54,11 +54,11 @@ _Answer = Config | Lookup
 
 
 class Lives:
-    """The clients of one program in one stream, and the configuration of each.
+    """The clients that one program's log shows, and the configuration of each.
 
-    `events` are its lines as far as they are known now; `resolve` binds configurations to them
-    after the whole stream was read. `rejections` has the configuration of each client whose
-    rejection is the event of a number that `add` returned.
+    `events` are the lines added so far, changed as more becomes known. `resolve` binds
+    configurations to member ids after the whole stream was read. `rejections` maps the number that
+    `add` returned for a rejection → the rejected client's configuration.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Lives:
         self.rejections: dict[int, _Answer] = {}
 
     def add(self, event: ClientLine) -> int:
-        """Add an event and return its number, for `rejections`."""
+        """Add an event; return its number, a key of `rejections` (-1 for the kind `subscribed`)."""
         if event.kind == "joined" and not event.member_id:
             event = event._replace(member_id=_nameless(event.client_id))
         if event.kind == "subscribed":
@@ -86,9 +86,11 @@ class Lives:
         return len(self.events) - 1
 
     def _name(self, event: ClientLine) -> None:
-        """Give the newest configuration its client id, which clients before 2.6 do not print.
+        """Give the group's newest configuration the client id that the event prints.
 
-        If several wait for one, none in the group has a name any more.
+        Clients before 2.6 do not print an unset client id in the configuration. If several
+        configurations of the group wait for a client id, none of them gets one, and the group's
+        earlier ones lose theirs.
         """
         mine = [n for n in self._unnamed if self.events[n].group_id == event.group_id]
         named = self._named.setdefault(event.group_id, [])
@@ -105,11 +107,11 @@ class Lives:
             self.events[number] = self.events[number]._replace(client_id=client_id)
 
     def bind(self, rosters: Mapping[int, Roster]) -> None:
-        """Set the member id of each join logged without one, where the leaders' lines leave exactly
-        one.
+        """Set the member id of each join logged without one, if only one member id is possible.
 
-        `rosters` maps a join's number, which `add` returned, to the ids that may be its own. A
-        client's life begins when it is configured or loses its id; its next join gets a new one.
+        `rosters` maps a join's number, which `add` returned, to the member ids that leaders printed
+        and that may be its own. A client's life begins when it is configured or loses its member
+        id; its next join gets a new one.
         """
         lives: dict[_Track, list[int]] = {}
         found: dict[int, frozenset[str]] = {}
@@ -141,7 +143,7 @@ class Lives:
         self._unversioned.clear()
 
     def of_member(self, group_id: str, member_id: str, client_id: str) -> Config | Lookup:
-        """Return the configuration of the member."""
+        """Return the configuration of the member, or the reason why none is tied to it."""
         return self._members.get((group_id, member_id or _nameless(client_id)), Lookup.NONE)
 
     def joined(self, group_id: str, client_id: str) -> set[str]:
@@ -190,9 +192,10 @@ def is_nameless(event: ClientLine) -> bool:
 
 
 def _track(event: ClientLine, names: set[tuple[str, str, bool]]) -> _Track:
-    """Return the group, client id and instance id of a line; clients with equal ones are one track.
+    """Return the track of a line: group, client id, instance id, and True for a Connect worker.
 
-    Clients before 2.6 print an unset client id as empty.
+    Clients with equal values share one track. Clients before 2.6 print an unset client id as empty
+    in their configuration; it is then empty here too.
     """
     named = (event.group_id, event.client_id, event.worker) in names
     client_id = event.client_id if named or not GENERATED.fullmatch(event.client_id) else ""
@@ -200,7 +203,11 @@ def _track(event: ClientLine, names: set[tuple[str, str, bool]]) -> _Track:
 
 
 class _Walk:
-    """The events of one track in order; `members` and `rejections` are complete after `end()`."""
+    """The clients of one track (one group and client id), judged from its events in order.
+
+    `members` maps member id → configuration, `rejections` event number → configuration. Both are
+    complete after `finish()`.
+    """
 
     def __init__(self) -> None:
         self.members: dict[str, _Answer] = {}
@@ -212,7 +219,7 @@ class _Walk:
         self._begin()
 
     def _begin(self) -> None:
-        """Reset the state: no client of this name is known to be open."""
+        """Reset the state: no client of this track is known to be open."""
         self._configs = 0
         self._unused: list[Config] = []
         self._ids: dict[str, _Answer] = {}
@@ -234,14 +241,21 @@ class _Walk:
         self._unclear = False
 
     def finish(self) -> None:
-        """Judge the last events, and then what rests on the order of the lines."""
+        """Judge the last events, then withdraw answers that rest on an unreliable order of lines.
+
+        A withdrawn answer is AMBIGUOUS.
+        """
         self.end()
         self.members |= dict.fromkeys(
             self._by_order if self._order.is_mixed else self._order.unsure, Lookup.AMBIGUOUS
         )
 
     def end(self) -> None:
-        """Judge the events since the start, then reset the state."""
+        """Judge the events since the last reset, then reset the state.
+
+        All members stay unknown if a client's start is missing, or if there are more clients than
+        configurations.
+        """
         if not self._configs or self._foreign or self._clients() > self._configs:
             unknown = Lookup.AMBIGUOUS if self._configs else Lookup.NONE
             self._ids = dict.fromkeys(self._ids, unknown)
@@ -251,7 +265,7 @@ class _Walk:
         self._begin()
 
     def _clients(self) -> int:
-        """Return the smallest possible number of clients."""
+        """Return the smallest possible number of clients since the last reset."""
         return len(self._ids) - self._reborn + len(self._rejected)
 
     def take(self, number: int, event: ClientLine) -> None:
@@ -292,7 +306,10 @@ class _Walk:
                 self._end_of(name, _nameless(event.client_id), closed=event.kind == "left")
 
     def _end_of(self, name: str, nameless: str, *, closed: bool) -> None:
-        """Record the end of a member id, or that of the client's joins that print none."""
+        """Record the end of a member id: its client closed, or lost the id.
+
+        `nameless` is the stand-in that is used if the client's joins print no member id.
+        """
         if name not in self._ids and nameless in self._ids:
             name = nameless
         elif name not in self._ids:
@@ -308,7 +325,10 @@ class _Walk:
             self.end()
 
     def _given(self) -> _Answer:
-        """Return the configuration of a new client, or of one that lost its id."""
+        """Return the configuration for a member id that the coordinator gave.
+
+        The id went to a new client, or to a client that lost its earlier id.
+        """
         if max(len(self._lost), self._resets) <= self._reborn:
             return self._answer()
         # Not every line names the client that lost its id.
@@ -348,11 +368,12 @@ class _Walk:
 
 
 class _Order:
-    """The order of one track's lines: `is_mixed` if it leaves open which client has which list.
+    """A check of one track: does the order of its lines show which client has which list?
 
-    One client at a time prints its configuration, joins, loses its id and joins again, and closes.
-    Equal lists alone decide where clients did so in parallel. A line of a client whose start is
-    missing shows that its list is not known.
+    `is_mixed` is True if not. The order is reliable if one client at a time prints its
+    configuration, joins, may lose its id and join again, and closes. For clients that did so in
+    parallel, all lists must be equal. A line of a client whose start is missing makes the order
+    unreliable. `unsure` are the member ids that stay in doubt even if the order is reliable.
     """
 
     def __init__(self) -> None:
@@ -446,7 +467,11 @@ class _Moment(NamedTuple):
     stamp: Stamp | None
 
     def is_before(self, other: Self, skew: timedelta = _SKEW) -> bool:
-        """Return whether the line is older than the other, or may be by the clocks of two hosts."""
+        """Return whether this line is older than `other`.
+
+        Lines of two logs are compared by time; up to `skew` later still counts as older, because
+        clocks differ.
+        """
         if self.lives is other.lives:
             return self.line < other.line
         one, two = self.stamp, other.stamp
@@ -459,7 +484,10 @@ class _Moment(NamedTuple):
 
 
 class _Join(NamedTuple):
-    """A join; `begun` is the first request since the client's last answer, `sent` the last one."""
+    """A join that printed no member id, with the lines of its requests and of its answer.
+
+    `begun` is the first request since the client's last answer, `sent` the last request.
+    """
 
     number: int
     event: ClientLine
@@ -469,7 +497,7 @@ class _Join(NamedTuple):
 
 
 class Rosters:
-    """Member ids that leaders logged, and the joins logged without an id that they identify."""
+    """Member ids that group leaders logged, to identify joins logged without a member id."""
 
     def __init__(self) -> None:
         self._printed: dict[str, dict[int, list[tuple[_Moment, tuple[str, ...]]]]] = defaultdict(
@@ -483,7 +511,10 @@ class Rosters:
     def take(
         self, number: int, event: ClientLine, lives: Lives, line: int, stamp: Stamp | None
     ) -> None:
-        """Keep what the event, the one of this number in `lives`, shows of a join."""
+        """Record a join request, its answer, a leader's list of member ids, or a cluster id.
+
+        `number` is the event's number in `lives`, `line` and `stamp` are its position and time.
+        """
         moment = _Moment(lives, line, stamp)
         client = (lives, event.group_id, event.client_id, event.instance_id)
         generation = event.generation_id
@@ -499,13 +530,16 @@ class Rosters:
                 self._joins[lives].append(_Join(number, event, *self._asked.pop(client), moment))
 
     def bind(self) -> None:
-        """Tell each program's joins which member ids they may have."""
+        """Pass the member ids that each join may have received to the `Lives` of its program."""
         for lives, joins in self._joins.items():
             found = ((join.number, self._roster(join)) for join in joins)
             lives.bind({number: roster for number, roster in found if roster is not None})
 
     def _roster(self, join: _Join) -> Roster | None:
-        """Return the member ids that the join may have got; None if no leader's line is its own."""
+        """Return the member ids that the join may have received, and those of them that were new.
+
+        None: not exactly one leader's list fits the join by generation, time and cluster.
+        """
         event, lives = join.event, join.sent.lives
         clusters = self._clusters[lives]
         group = self._printed.get(event.group_id, {})

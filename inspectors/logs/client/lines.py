@@ -1,5 +1,6 @@
-"""Lines of a Java client's log: what each shows of a group or of the program, its configuration
-blocks, and the wire names of custom assignor classes.
+"""Lines of a Java client's log: events of members and programs, and configuration blocks.
+
+It also learns the names that custom assignor classes have in JoinGroup requests (`ClassNames`).
 """
 
 import re
@@ -36,9 +37,10 @@ GENERATED: Final = re.compile(r"consumer-.+|connect-\S+")
 class Config(Record, frozen=True, kw_only=True):
     """The configuration of one consumer or Connect worker, as its program printed it.
 
-    `classes` are the assignors' class names, or the names that a worker offers. Timeouts are in
-    milliseconds. `upgrade_from` is the upgrade.from of the Streams program that built the consumer
-    (empty: not set; None: not printed). `version` is the client library's, if it is certain.
+    `classes` are the class names in a consumer's assignor list, or the assignor names that a worker
+    offers. Timeouts are in milliseconds; `held_back_ms` is scheduled.rebalance.max.delay.ms.
+    `upgrade_from` is the upgrade.from of the Streams program that built the consumer (empty: not
+    set; None: not printed). `version` is the client library's, if it is certain.
     """
 
     group_id: str
@@ -56,17 +58,20 @@ class Config(Record, frozen=True, kw_only=True):
 
 
 class Lookup(Enum):
-    """The reasons why no configuration could be tied to a member."""
+    """The reason why no configuration could be tied to a member.
+
+    NONE: no configuration was printed for its client. AMBIGUOUS: several clients may be the member.
+    """
 
     NONE = "none"
     AMBIGUOUS = "ambiguous"
 
 
 class Configs:
-    """The configuration blocks of one program, in order.
+    """The configuration blocks that one program printed, in order.
 
-    `block` is the begin of the block that is being read. `spoiled` is True if the last one was
-    incomplete: a member may have been built with it.
+    `block` is the first line of the block that is being read. `spoiled` is True if the last block
+    was incomplete: a member may have been built with it.
     """
 
     def __init__(self) -> None:
@@ -81,7 +86,11 @@ class Configs:
         self.block, self._settings, self._last_key = block, {}, ""
 
     def add(self, key: str, value: str) -> None:
-        """Add one setting to the block; if the order of settings breaks, two blocks were mixed."""
+        """Add one setting to the block.
+
+        Kafka prints settings in alphabetical order. If the order breaks, two blocks were mixed, and
+        the block is incomplete.
+        """
         if key <= self._last_key:
             self._settings = None
         self._last_key = key
@@ -89,8 +98,9 @@ class Configs:
             self._settings[key] = value
 
     def end(self) -> Config | None:
-        """Return the finished block as a configuration; None if it is incomplete or not of a group
-        member.
+        """Return the finished block as a configuration.
+
+        None: the block is incomplete, or is not a group member's.
         """
         begun, self.block = self.block, None
         block, self._settings = self._settings, None
@@ -125,9 +135,11 @@ class Configs:
         )
 
     def _upgrade_from(self, group_id: str, client_id: str) -> str | None:
-        """Return the setting of the newest program whose threads have this client id.
+        """Return the setting upgrade.from of the Streams program that built this consumer.
 
-        A Streams program builds its consumers right after it prints its own configuration.
+        Empty: not set. None: no such program printed its configuration. A Streams program builds
+        its consumers right after it prints its own configuration, so the newest one with this
+        client id counts.
         """
         # A thread's client id is made from the program's.
         thread = re.fullmatch(r"(.+)-StreamThread-\d+-consumer", client_id)
@@ -146,7 +158,7 @@ def _milliseconds(value: str | None) -> int | None:
 
 
 class ClassNames:
-    """The wire names of custom assignor classes; a class has one name in all logs.
+    """The names in JoinGroup of custom assignor classes; a class has one name in all logs.
 
     A configuration prints classes, and a join prints the name of the elected assignor. If the name
     of just one class in the list is unknown, and the elected name belongs to no other class of the
@@ -157,13 +169,16 @@ class ClassNames:
         self._learned: dict[str, set[str]] = {}
 
     def learn(self, classes: Sequence[str], elected: str | None) -> None:
-        """Record a join of a member with these classes, and the assignor that was elected."""
+        """Learn from a join of a member with these `classes`: `elected` is the elected assignor."""
         own = [each for each in classes if assignor_of(each) is None]
         if elected and len(own) == 1 and elected not in map(assignor_of, classes):
             self._learned.setdefault(own[0], set()).add(elected)
 
     def names(self, classes: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the assignor list on the wire; None if a class has no name, or two."""
+        """Return the assignor names of these classes, in order.
+
+        None: the name of a class is unknown, or contradictory.
+        """
         sure = {own: names for own, names in self._learned.items() if len(names) == 1}
         found = [assignor_of(each) or next(iter(sure.get(each, ())), None) for each in classes]
         return None if None in found else tuple(name for name in found if name is not None)
@@ -334,14 +349,15 @@ class ClientLine(NamedTuple):
     coordinator gave the client its member id (empty: releases 3.0 to 3.2 do not print it). joining:
     a join is sent. joined: a join succeeded (clients before 2.6.1 print no member id; with KIP-848,
     `value` is the state that it led to). rejected: a join was rejected for good, with Kafka's name
-    of the `error`. left: the member left by request, for this `reason`; in `Lives` only because it
-    closed. failing: a request failed, for this `reason`. fatal: a member of the consumer protocol
-    stopped for good. lost: the named member id is no longer valid. rejoining: a member is about to
-    rejoin. member: a line that only a member prints. reset: the client lost its id, which is not
-    printed. closed: a consumer object was closed (its group is not printed: empty); a later one
-    with the same client id is another object. leader: the leader's line about the assignment of a
-    new generation, with all member ids in its `roster` (empty: cut off). subscribed: a client's
-    first line after its configuration. cluster: the cluster that the client is connected to.
+    of the `error`. left: the member left by request, for this `reason`; `Lives` gets it as `lost`
+    unless the consumer closed. failing: a request failed, for this `reason`. fatal: a member of the
+    consumer protocol stopped for good. lost: the named member id is no longer valid. rejoining: a
+    member is about to rejoin. member: a line that only a member prints. reset: the client lost its
+    id, which is not printed. closed: a consumer object was closed (its group is not printed:
+    empty); a later one with the same client id is another object. leader: the leader's line about
+    the assignment of a new generation, with all member ids in its `roster` (empty: cut off).
+    subscribed: a client's first line after its configuration. cluster: the cluster that the client
+    is connected to.
 
     Of programs: built: a Streams consumer was built for the rebalance protocol `value` (Eager or
     Cooperative). version: that of the client library. started: the moment of the line in

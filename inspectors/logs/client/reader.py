@@ -2,9 +2,9 @@
 
 A Java consumer prints `ConsumerConfig values:` when it is built, which fixes its assignor list,
 then `Kafka version:`, and `Successfully joined group with generation …` at each rebalance, with its
-member id since 2.4. Together these lines give one member's exact list. Clients that one stream
-mixes without a mark stay unknown (identity.py). For a custom assignor the class is printed; its
-wire name is known only if a join shows it (`ClassNames`).
+member id since 2.4. Together these lines give one member's exact list. If one stream mixes several
+clients without a mark, their lists stay unknown (identity.py). For a custom assignor the class is
+printed; its name in JoinGroup is known only if a join shows it (`ClassNames`).
 """
 
 from collections import Counter
@@ -50,10 +50,10 @@ _JAVA: Final = "apache-kafka-java"
 
 
 def read_client_logs(paths: Sequence[Path], tz_offset: Zone = None) -> LogReading:
-    """Return the joins, rejections, leaves and rebalances that members printed; walks directories.
+    """Return the joins, rejections, leaves and rebalances that Java and other clients logged.
 
-    Accepts what log collectors and stores print of a log (wrappers.py), and gz; `-` is standard
-    input. A time without a zone has the offset `tz_offset` from
+    A directory stands for its files, `-` for standard input. The output of log collectors and
+    stores is accepted (wrappers.py), and gz. A time without a zone has the offset `tz_offset` from
     UTC. If that is None, the time is stored as if it were UTC, and the observation is marked
     `local`.
 
@@ -156,16 +156,17 @@ class _Reader:
             )
 
     def end(self) -> None:
-        """Make the observations that needed all logs."""
+        """Make the observations that need all logs; call it after the last source was read."""
         self._rosters.bind()
         for program in self._programs:
             program.lives.resolve()
         self.found += filter(None, (each() if callable(each) else each for each in self._pending))
 
     def named(self, observation: Observation) -> Observation:
-        """Return the observation with assignor names in place of classes, after all logs were read.
+        """Return the observation with assignor names in place of assignor classes.
 
-        A list that contains a class without a known name becomes empty; its classes stay.
+        Call it after all logs were read. A list that contains a class without a known name becomes
+        empty; its `classes` stay.
         """
         if not isinstance(observation, Joined | Refused):
             return observation
@@ -355,11 +356,11 @@ class _Reader:
         return None
 
     def _ran(self, event: ClientLine, program: _Program, evidence: Evidence, where: Where) -> None:
-        """Record the rebalance protocol of a member's first join.
+        """Record which rebalance protocol a Streams member runs, at its first join.
 
-        The member is the consumer that was built last with its client id. A program that prints
-        nothing of its assignor, and any program since 4.0, has no such line: then its version and
-        its own configuration show the protocol.
+        The member is the consumer that was built last with its client id, and a line about the
+        build shows the protocol. Some programs print no such line, and none since 4.0: then the
+        version and the configuration of the Streams program show the protocol.
         """
         key = (event.group_id, event.member_id)
         if event.member_id and key not in program.ran:

@@ -1,9 +1,10 @@
-"""Wrappers that log collectors put around a line, learned from the blocks of settings.
+"""Wrappers that log collectors put around a line, learned from printed configurations.
 
-A Java client prints `ConsumerConfig values: ` and then one setting on each line. What stands before
-a setting was put there by the collector: the program's name in most of them. The line that begins
-the block begins with it too, if times are left out of both. Every later line with this prefix is
-of that program. In JSON, the field that holds the block holds the other lines too.
+A Java client prints `ConsumerConfig values: ` and then one setting on each line. The text before a
+setting was therefore added by the collector: in most cases the program's name. The line with
+`ConsumerConfig values:` begins with the same text, if times are left out of both. Every later line
+with this prefix is of that program. In JSON, the field that holds the configuration holds the
+program's other lines too.
 """
 
 import re
@@ -35,7 +36,7 @@ _PATIENCE: Final = 200
 
 
 class Wrappers:
-    """The wrappers of one source, as far as its lines have shown them."""
+    """Prefixes and JSON fields that a log collector added to one source's lines, as learned."""
 
     def __init__(self, wanted: re.Pattern[str], zone: Zone) -> None:
         self._wanted = wanted
@@ -48,11 +49,11 @@ class Wrappers:
 
     @property
     def in_block(self) -> bool:
-        """Return whether a setting may follow."""
+        """Return whether the next line may be a setting of a printed configuration."""
         return bool(self._begun or self._open)
 
     def texts(self, raw: bytes, number: int) -> Iterator[LogText]:
-        """Yield the lines in a line of the source."""
+        """Yield the programs' own lines in one line of the source."""
         line = raw.decode("utf-8", "replace").rstrip("\r\n")
         at = stamp_of(line, self._zone)
         found = list(unwrap(line, self._wanted, self._zone, self._field))
@@ -73,7 +74,10 @@ class Wrappers:
             yield self._without_settings(self._failed.pop(0))
 
     def unfinished(self) -> Iterator[LogText]:
-        """Yield each block whose settings have not come; call it at the end of the source."""
+        """Yield each configuration block whose settings have not come.
+
+        Call it at the end of the source.
+        """
         yield from map(self._without_settings, self._begun)
 
     def _without_settings(self, block: Block) -> LogText:
@@ -136,5 +140,5 @@ class Wrappers:
 
 
 def _bare(text: str) -> str:
-    """Return the start of a line without what differs from line to line."""
+    """Return the first 400 characters of a line without times, priorities and line numbers."""
     return _VARIABLE.sub("", text[:_FIRST]).strip()

@@ -1,1 +1,1 @@
-"""The broker's request log."""
+"""The broker's request log (`kafka-request.log`), read as observations."""

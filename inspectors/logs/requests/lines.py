@@ -1,7 +1,7 @@
-"""The one record that a line of the broker's request log becomes: `parse` makes a `Request`.
+"""Parser of lines of the broker's request log: `parse` makes one `Request` of a line.
 
-A line is `Completed request:{…}` in any layout (KIP-673; brokers since 2.8). Live evidence and the
-fleet's tables are both made from this record.
+A line is `Completed request:{…}` in any layout (KIP-673; brokers since 2.8). Evidence for live
+groups and the fleet's tables are both made from `Request`.
 """
 
 import re
@@ -45,11 +45,11 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class Outcome(Enum):
-    """The meaning of a JOIN_GROUP's answer for the member that sent it.
+    """The outcome of a JoinGroup request for the member that sent it.
 
     id given: MEMBER_ID_REQUIRED, the normal first answer to a dynamic member (KIP-394). rejected:
     one of `JOIN_REJECTIONS`, the client stops. failed: any other error, the client tries again.
-    probe: rebal's own read-only question, no member sent it.
+    probe: the request is rebal's own read-only probe, not a member's.
     """
 
     ACCEPTED = "accepted"
@@ -75,7 +75,7 @@ class Protocol(msgspec.Struct, frozen=True):
 
 
 class MemberEntry(msgspec.Struct, frozen=True, rename="camel"):
-    """One member that a request or a response lists: in a leader's join or sync, or in a leave."""
+    """One member listed in a leader's JoinGroup response or SyncGroup request, or in a leave."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -86,7 +86,7 @@ class MemberEntry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Sent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The fields of a request, or of its answer, that are those of its record."""
+    """Fields that a `Request` has under the same names as the request or response in the log."""
 
     instance_id: str | None = None
     protocol_type: str | None = None
@@ -143,9 +143,7 @@ class Request(_Sent, frozen=True, kw_only=True):
 
     @property
     def origin(self) -> str:
-        """The name of the logs that one broker wrote in one folder; the parts of a rotated log
-        share one clock.
-        """
+        """One name for all parts of a rotated log that one broker wrote; they share one clock."""
         return origin(self.log, self.broker)
 
     @property
@@ -155,7 +153,7 @@ class Request(_Sent, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome of a JOIN_GROUP."""
+        """The outcome of a JoinGroup request; it has no meaning for other requests."""
         if self.is_probe:
             return Outcome.PROBE
         if not self.error:
@@ -216,16 +214,16 @@ _DECODER: Final = msgspec.json.Decoder(_Line)
 
 
 def is_cut_off(raw: bytes) -> bool:
-    """Return whether a line that holds `MARK` ends before the name of its request."""
+    """Return whether a line of the request log ends before the name of its request."""
     at = raw.find(b"requestApiKeyName")
     quotes = raw.count(b'"', at, at + _LONGEST_NAME)
     return b"RequestHeader(" not in raw if at < 0 else quotes < _QUOTES
 
 
 def may_concern_group(raw: bytes, heartbeats: bool = False) -> bool:
-    """Return whether a line that holds `MARK` may give a record; if not, `parse` need not read it.
+    """Return whether a line of the request log may give a record: a cheap check before `parse`.
 
-    The check is cheap, because most lines are other requests.
+    Most lines are other requests. `heartbeats` is as in `parse`.
     """
     at = raw.find(_PLAIN_NAME)
     if at >= 0:
@@ -250,11 +248,11 @@ def is_fenced(raw: bytes) -> bool:
 def parse(
     raw: bytes, log: str, line: int, zone: Zone, heartbeats: bool = False
 ) -> Request | Unread:
-    """Return the group request in a line that holds `MARK`, or why there is none.
+    """Return the group request in a line of the request log, or the reason why there is none.
 
-    `zone` is used for a time without a zone. With `heartbeats`, a classic member's heartbeat that
-    was answered with an error gives a record too, and a commit that was answered with
-    FENCED_INSTANCE_ID; other heartbeats and commits never do.
+    The line contains `Completed request:`. `zone` is used for a time without a zone. With
+    `heartbeats`, a classic member's heartbeat that was answered with an error gives a record too,
+    and a commit that was answered with FENCED_INSTANCE_ID; other heartbeats and commits never do.
     """
     if not may_concern_group(raw, heartbeats):
         return OTHER
@@ -364,13 +362,16 @@ def _decode(rest: bytes) -> _Line | Unread:
 
 @lru_cache(maxsize=1024)
 def _ends(connection: str) -> tuple[str, str]:
-    """Return the broker's address and port, and the client's address."""
+    """Return the broker's address and port, and the client's address, in a logged connection id."""
     found = re.fullmatch(r"(.*:\d+)-(.+):\d+-\d+(?:-\d+)?", connection)
     return (found[1], found[2]) if found else ("", "")
 
 
 def present(raw: bytes) -> tuple[str, str, str] | None:
-    """Return the group, the member id and the broker of a heartbeat that succeeded, else None."""
+    """Return the group, member id and broker of a classic member's successful heartbeat.
+
+    None: the line is another request, or the heartbeat failed.
+    """
     found = _PRESENT.search(raw) if b'"requestApiKeyName":"HEARTBEAT"' in raw else None
     if found is None:
         return None
@@ -379,5 +380,5 @@ def present(raw: bytes) -> tuple[str, str, str] | None:
 
 
 def _known(name: str | None) -> str | None:
-    """Return the name; None for a client that does not give one (KIP-511 logs `unknown`)."""
+    """Return a client's software name or version; None if not given (KIP-511 logs `unknown`)."""
     return None if name in (None, "", "unknown") else name

@@ -48,7 +48,7 @@ def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> L
     UTC, and the observation is marked `local`. Sources may be given in any order.
 
     Raises:
-        DocumentError: a source cannot be read. Broken lines give a note.
+        DocumentError: a source cannot be read. Damaged lines give a note.
     """
     tally: Counter[str] = Counter()
     logs: list[LogRead] = []
@@ -69,7 +69,10 @@ def read_request_log(sources: Sequence[TextSource], tz_offset: Zone = None) -> L
 
 
 def _notes(requests: Sequence[Request], tally: Counter[str]) -> Iterator[str]:
-    """Yield what the log lacks: `tally` counts its lines, those not read, and sources cut off."""
+    """Yield a note for each fault: no join in the log, gz data cut off, lines that cannot be read.
+
+    `tally` counts `lines`, those `unread`, and sources that were `cut off`.
+    """
     if all(
         one.api != lines.JOIN or one.outcome in (Outcome.PROBE, Outcome.FAILED) for one in requests
     ):
@@ -89,9 +92,9 @@ def _notes(requests: Sequence[Request], tally: Counter[str]) -> Iterator[str]:
 def _read(
     source: TextInput, tz_offset: Zone, tally: Counter[str]
 ) -> tuple[list[Request], list[LogRead]]:
-    """Return the requests of groups' members, and each broker's part of the log.
+    """Return the group requests in `source`, and a description of each broker's part of the log.
 
-    All lines are counted.
+    Lines, unreadable lines and a cut-off source are counted in `tally`.
     """
     requests: list[Request] = []
     parts: dict[str, Part] = {}
@@ -160,10 +163,10 @@ def _observe(request: Request, history: _History) -> Sequence[Observation]:
 
 
 def _joined(request: Request, history: _History) -> Sequence[Observation]:
-    """Return the join of one member, and the rebalance it completed if it shows one.
+    """Return the join of one member, and the rebalance that it completed if the response shows one.
 
-    A leader is handed the members of a new generation; followers' answers, and those to a
-    restarted static member (same generation, KIP-345; `skipAssignment`, KIP-814), prove no
+    The response to a leader lists the members of a new generation. The responses to followers, and
+    to a restarted static member (same generation, KIP-345; `skipAssignment`, KIP-814), prove no
     rebalance.
     """
     if not request.member_id:
@@ -202,7 +205,10 @@ def _joined(request: Request, history: _History) -> Sequence[Observation]:
 
 
 def _introduced(request: Request, history: _History) -> Sequence[Observation]:
-    """Return the software of a KIP-848 member at its first heartbeat, which shows no list."""
+    """Return the client software of a KIP-848 member, at its first successful heartbeat only.
+
+    Such a heartbeat shows no assignor list.
+    """
     software = software_of(request.software_name, request.software_version, _evidence(request))
     key = (request.group_id, request.member_id)
     if request.error or not request.member_id or software is None or key in history.introduced:
@@ -274,7 +280,10 @@ def _rebalanced(request: Request, history: _History) -> Sequence[Observation]:
 
 
 def _remember_assigned(request: Request, history: _History) -> None:
-    """Keep the generation of a sync that assigned its member partitions, for its next join."""
+    """Record the generation and the topics that a SyncGroup response assigned to its member.
+
+    `_ran` compares the member's next join with them.
+    """
     if request.error or not request.member_id or request.generation is None:
         return
     key = (request.group_id, request.member_id)
@@ -289,13 +298,16 @@ def _remember_assigned(request: Request, history: _History) -> None:
 
 
 def _ran(request: Request, history: _History) -> Sequence[Observation]:
-    """Return the rebalance protocol that a member's rejoin shows where its list does not.
+    """Return the rebalance protocol that a member's rejoin shows, if its assignor list does not.
 
-    A join that names owned partitions is COOPERATIVE. One that names none, though the generation it
-    comes from had assigned it some of a topic that it still wants, is EAGER (KIP-429; generations
-    by KIP-792). So it is with a Kafka Streams member, whose list is always [stream], and with one
-    whose list names no EAGER assignor: a class of its own may stand behind the name. A member that
-    has kept partitions before is not EAGER: it may never have received the assignment.
+    The list does not show it for a Kafka Streams member, whose list is always [stream], and for a
+    member whose list names no EAGER assignor: a custom class may have the name of a known assignor.
+
+    A join that names owned partitions is COOPERATIVE; except for Streams, that is returned only if
+    the member was EAGER before. A join that names none, though its generation had assigned the
+    member partitions of a topic that it still wants, is EAGER (KIP-429; generations by KIP-792).
+    Except for Streams, a member that kept partitions in an earlier join is not EAGER: it may never
+    have received the assignment.
     """
     names = _assignors(request)
     streams = names == ("stream",)
@@ -330,7 +342,11 @@ def _ran(request: Request, history: _History) -> Sequence[Observation]:
 
 
 def _reads_cooperative(names: Sequence[str], request: Request) -> bool:
-    """Return whether these names hide an EAGER class: none is EAGER, and the protocol is fixed."""
+    """Return whether an EAGER custom class may hide behind these assignor names.
+
+    That is so if no name is of an EAGER assignor, and the client runs the protocol of its whole
+    list, not that of the elected assignor.
+    """
     fixed = not family(family_of(request.software_name, request.software_version)).follows_vote
     return fixed and bool(names) and not any(eager_only(name) is Tri.YES for name in names)
 
