@@ -1,10 +1,12 @@
-"""Capabilities of client families, and known faults of versions (`Fault`, and the `table` of all),
-each answered with yes, no or cannot tell.
+"""Capabilities of client families (java, librdkafka, …), and known faults of released versions.
 
-What a version can do stands in groups/clients.py. Whether it has a fault is yes or no for an exact
-version, which the client or the broker itself reports. The build of a vendor (`7.5.1-ccs`) is any
-release of the line that it is built from: it has the faults that only a later line fixes, and of
-those that a patch release fixes nothing is known.
+groups/clients.py holds the capabilities of each version; version_faults.yaml holds the faults of
+clients and brokers (`Fault`; `table` returns all of them).
+
+`Tri` answers are yes, no or cannot tell. Whether a version has a fault is yes or no only for an
+exact version, which the client or the broker itself reports. A vendor's build (`7.5.1-ccs`) can be
+any patch release of the Kafka line (3.5) that it is built from. It has a fault that only a later
+line fixes. Where a patch release of its own line holds the fix, the answer is cannot tell.
 """
 
 import re
@@ -37,17 +39,20 @@ def speak_kip848() -> frozenset[str]:
 
 
 def stays_eager(key: str | None) -> bool:
-    """Return whether no version of this client has a cooperative assignor.
+    """Return whether no version of this client family has a cooperative assignor.
 
-    If only newer versions have one, the member is upgraded during the roll-out: in the first bounce
-    (Java, sarama), or while the members that reject mixed lists (librdkafka, kafka-python) are
-    stopped.
+    A family whose newer versions have one does not stay eager: the roll-out upgrades its old
+    members in the first bounce (java, sarama), or while the members that reject mixed lists are
+    stopped (librdkafka, kafka-python).
     """
     return family(key).cooperative() is Tri.NO
 
 
 def refuses_mixed(key: str | None) -> bool:
-    """Return whether this client has a cooperative assignor but rejects mixed lists."""
+    """Return whether this client family has a cooperative assignor but rejects mixed lists.
+
+    A mixed list holds eager and cooperative assignors; such a client does not start with it.
+    """
     return family(key).mixed_list == "refused"
 
 
@@ -57,10 +62,11 @@ def is_mixed(names: Iterable[str]) -> bool:
 
 
 def refuted(guess: str, held: Collection[str]) -> bool:
-    """Return whether a list that holds these assignors disproves a guessed family.
+    """Return whether the assignors in a member's list disprove its guessed client family.
 
-    It does if the list holds a cooperative assignor and no version of the client has one, or if the
-    list is mixed and the client rejects mixed lists.
+    `held` are the assignors that the list is proven to hold. They disprove the guess if one is
+    cooperative and no version of the family has a cooperative assignor, or if they mix eager and
+    cooperative and the family rejects mixed lists.
     """
     if stays_eager(guess):
         return Tri.YES in map(cooperative, held)
@@ -68,7 +74,10 @@ def refuted(guess: str, held: Collection[str]) -> bool:
 
 
 def assumed(client_id: str, key: str) -> str:
-    """Return the value of `--assume-family`; without a client id it is of every unproven member."""
+    """Return the value of `--assume-family` that states family `key` for a client id.
+
+    With an empty client id it states the family of every member whose family is not proven.
+    """
     return f"{client_id}={key}" if client_id else key
 
 
@@ -79,11 +88,12 @@ def cooperative(assignor: str) -> Tri:
 
 
 def cannot_hold(key: str, version: str | None, assignor: str, elected: str | None) -> bool:
-    """Return whether the elected assignor proves that the list of this client, a family and its
-    version, lacks `assignor`.
+    """Return whether a client's assignor list is proven to lack `assignor`.
 
-    It does if the client has no cooperative assignor, or rejects mixed lists and an assignor of the
-    other protocol is elected.
+    `key` is the client family and `version` the client's version. The list lacks a cooperative
+    assignor if this version has none. If the client rejects mixed lists, its list also lacks every
+    cooperative assignor while an eager one is elected, and every eager one while a cooperative one
+    is.
     """
     other = cooperative(assignor)
     can = family(key)
@@ -101,10 +111,10 @@ def custom(assignor: str) -> bool:
 
 
 def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
-    """Return assignor name → Java class for each custom class that a member's log shows.
+    """Return assignor name → Java class for each custom class that a member's client log shows.
 
-    A custom class can have the name of one of Kafka's. A plan's configuration never replaces it by
-    Kafka's class of that name.
+    A custom class may report the name of one of Kafka's assignors; it is included. A plan's
+    configuration keeps it and never puts Kafka's own class of that name in its place.
     """
     known = [member.assignors for member in snapshot.members if member.assignors.classes]
     return {
@@ -116,18 +126,20 @@ def classes_of(snapshot: GroupSnapshot) -> dict[str, str]:
 
 
 def runs_cooperative(member: Member) -> bool:
-    """Return whether this member's own behaviour proves that its whole list supports COOPERATIVE.
+    """Return whether this member's behaviour proves that its whole list supports COOPERATIVE.
 
-    A client that fixes its protocol when it is built runs the highest one that ALL of its assignors
-    support (KIP-429). It proves nothing about another member, which may run an older class of the
-    same name.
+    The proof is that it kept partitions when it joined, and that its client chooses the protocol
+    when it is built: the highest one that ALL assignors of its list support (KIP-429). This proves
+    nothing about another member, which may run an older class of the same name.
     """
     return fixes_protocol(member.software) and member.kept_partitions > 0
 
 
 def stops_at_repeats(family: str | None, software: Software | None) -> bool:
-    """Return whether this client may stop at a list that names an assignor twice: Java of 3.1 to
-    4.1, and one whose version is not known. Later ones drop the second with a warning (KIP-1161).
+    """Return whether this client may fail to start with a list that names an assignor twice.
+
+    Java clients from 3.1 to 4.1 fail, and one of unknown version may. Later versions drop the
+    second entry with a warning (KIP-1161).
     """
     if family != "java" or software is None:
         return family == "java"
@@ -153,11 +165,15 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def first(self) -> list[Version]:
-        """Return the first release of each line that has the fault."""
+        """Return the first release that has the fault, of each release line in which it began."""
         return [*map(numbers, [self.since] if isinstance(self.since, str) else self.since)]
 
     def in_version(self, version: Version) -> Tri:
-        """Return whether this release (major, minor, patch), or each of a line's, has the fault."""
+        """Return whether a release (major, minor, patch) has the fault.
+
+        For a line (major, minor), return yes or no only if it is the same for all its patch
+        releases.
+        """
         if len(version) == 2:
             return self._between((*version, 0), (*version, _END))
         if not _from(self.first, version):
@@ -169,10 +185,10 @@ class Fault(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return Tri.NO if _from([*map(numbers, self.fixed)], version) else Tri.YES
 
     def in_broker(self, version: str | None) -> Tri:
-        """Return whether a broker has the fault; `version` is `4.1.1`, `4.1` (any patch) or `3.9 or
-        later`.
+        """Return whether a broker of this version has the fault.
 
-        If the version covers releases with and without the fault, the answer is cannot tell.
+        `version` is `4.1.1`, `4.1` (any patch release) or `3.9 or later`. If it covers releases
+        with and without the fault, or is None, the answer is cannot tell.
         """
         text = version or ""
         low = exact_version(text.removesuffix(_OR_LATER))
@@ -222,7 +238,7 @@ class FaultTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def sets(self) -> tuple[FaultSet, ...]:
-        """The faults of all rules."""
+        """The faults of each rule: the rules defined as data, then those written in Python."""
         return (*self.rules, *self.others)
 
 
@@ -237,8 +253,9 @@ def fault(issue: str) -> Fault:
 
 
 def _from(releases: Sequence[Version], version: Version) -> bool:
-    """Return whether `version` is one of these releases, a later one of its line, or later than
-    all.
+    """Return whether `version` has a change that began with these `releases`.
+
+    It does if it is one of them, a later release of the same line, or later than all of them.
     """
     return version >= max(releases) or any(
         version >= each and version[:2] == each[:2] for each in releases

@@ -1,8 +1,9 @@
-"""The commands that plans and findings print: `Given` makes each of them from what the user typed.
+"""The commands that plans and findings print; `Given` makes each of them from what the user typed.
 
-A printed command repeats the connection, the evidence and the wishes of the command line that
-printed it, so that it runs as it stands; a command of a kept plan repeats only what the plan's file
-does not keep. Secrets are left out; a variable of the environment carries them.
+A printed command runs as it is. It repeats the options of the command line that printed it: the
+connection, the evidence and the other planning options. A command of a saved plan repeats only the
+options that the plan's file does not contain. Secrets are left out; the command reads them from
+environment variables.
 """
 
 import re
@@ -43,7 +44,7 @@ class NamedCommand(Record, frozen=True, omit_defaults=False):
     line: str
 
     def renamed(self, old: str | None, new: str) -> Self:
-        """Return the command with the file `new` where it names the file `old`."""
+        """Return the command with the file name `old` replaced by `new`."""
         if old is None or old == new:
             return self
         word = re.compile(f"(?<= ){re.escape(quoted(old))}(?= |$)")
@@ -51,19 +52,23 @@ class NamedCommand(Record, frozen=True, omit_defaults=False):
 
 
 class Given(Record, frozen=True, kw_only=True):
-    """Options of this command line, as words that the next commands repeat.
+    """The options of one command line, as words that the printed commands repeat.
 
-    `connection` are the options that reach the cluster, without secrets, and `evidence` those that
-    add evidence. `wishes` are the other options of plan-upgrade. `looks` are the options of verify
-    that the plan's file does not keep, such as --assume, and those that were given again.
-    `snapshot` is the file that a saved group was read from, `plan` that of the plan,
-    `left` that of the plan whose way back is planned.
-    `brokers` are the bootstrap servers and `properties` the client.properties file, for Kafka's own
-    tools. `client` are the words by which kafka-python's command line reaches them, without the
-    login (None: it cannot). `variables` must be set in the environment: they carry what is left
-    out, and the brokers where no option names them. `environment` are the variables that named the
-    connection. `folder` is the working folder, to which paths are relative, as seen from the plan's
-    file.
+    `connection`: options that reach the cluster, without secrets. `evidence`: options that add
+    evidence. `wishes`: the other options of plan-upgrade. `looks`: options of verify that the
+    plan's file does not contain, such as --assume, and those typed again in place of the plan's.
+
+    `snapshot`: the saved group's file. `plan`: the plan's file. `left`: the file of the plan that
+    is being abandoned, for a plan that leads back.
+
+    `brokers` (the bootstrap servers) and `properties` (the client.properties file) are for Kafka's
+    own tools. `client`: the words by which kafka-python's command line reaches the brokers, without
+    the login (None: it cannot reach them).
+
+    `variables`: environment variables to set before a printed command runs; they hold the secrets,
+    and the brokers where no option names them. `environment`: the variables that named the
+    connection. `folder`: the working folder relative to the plan's file; the paths above are
+    relative to it.
     """
 
     connection: tuple[str, ...] = ()
@@ -87,7 +92,7 @@ class Given(Record, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """Return the line that names what a printed command leaves out; empty where nothing is."""
+        """Return the sentences on secrets and stdin that printed commands lack; empty if none."""
         secrets = " and ".join(name for name in self.variables if name != OFFLINE)
         rows = (
             (
@@ -102,23 +107,30 @@ class Given(Record, frozen=True, kw_only=True):
         return " ".join(text for holds, text in rows if holds)
 
     def gating(self, seen: GroupSnapshot, *, by_lists: bool) -> Self:
-        """Return the words for the gate of a plan of the group `seen`, live where it can be."""
+        """Return the same options for a command that checks a gate of the group `seen`.
+
+        That command reads the live group instead of a saved file, unless no broker is named.
+        `by_lists` is as in `proving`.
+        """
         if self.offline:
             return self
         return replace(self, snapshot=None, evidence=self.proving(seen, by_lists=by_lists))
 
     def proving(self, seen: GroupSnapshot, *, by_lists: bool) -> tuple[str, ...]:
-        """Return the evidence for a gate of the group `seen`: the user's, else --probe where the
-        gate needs assignor lists.
+        """Return the options that add the evidence for a gate of the group `seen`.
+
+        They are the user's evidence options. If there are none, they are --probe for a classic
+        group whose gate needs assignor lists (`by_lists`).
         """
         asks = by_lists and seen.group.type is GroupType.CLASSIC
         return self.evidence or (("--probe",) if asks else ())
 
     def inspect(self, group: str | None, *more: str) -> Command:
-        """Return the command that shows the group with the same evidence; `more` are its options.
+        """Return the `rebal inspect` command for the group, with the same evidence.
 
-        An option of `more` that was given already is not repeated. Without a group it shows all.
-        A probe, and a capture to keep, need the live group.
+        `more` are further options; one that is among the evidence already is not repeated. Without
+        a group it shows all groups. With --probe or --save it reads the live group instead of a
+        saved file.
         """
         if self.snapshot is not None and {"--probe", "--save"}.intersection(more):
             return replace(self, snapshot=None).inspect(group, *more)
@@ -132,8 +144,9 @@ class Given(Record, frozen=True, kw_only=True):
     def plan_upgrade(
         self, group: str, to: str = COOPERATIVE, *more: str, expected: int | None = None
     ) -> Command:
-        """Return the command that plans the group with the same evidence and wishes.
+        """Return the `rebal plan-upgrade` command for the group, with the same options.
 
+        They include the evidence. `to` is the goal or a client library, `more` are further options.
         `expected` is the number of members of the whole service.
         """
         named = "--to-client" if to in libraries() else "--to"
@@ -148,7 +161,11 @@ class Given(Record, frozen=True, kw_only=True):
         return self._of_group("simulate", group, (*more, *self._where(), *self._not_probed()))
 
     def rehearse(self, group: str | None, *more: str) -> Command:
-        """Return the command that rehearses the plan or a script; None: the plan's own group."""
+        """Return the `rebal rehearse` command, with the same evidence.
+
+        It rehearses the plan's file if there is one, else a script that `more` names. `group` None:
+        the plan names the group.
+        """
         where = self._where() if group else ()
         named = option("--group", group) if group and not self.snapshot else ()
         return rebal(
@@ -158,9 +175,10 @@ class Given(Record, frozen=True, kw_only=True):
         )
 
     def verify(self, *more: str) -> Command:
-        """Return the command that checks the plan's file, which keeps how to read the group.
+        """Return the `rebal verify` command for the plan's file, which says how to read the group.
 
-        A plan that leads back begins a journal of its own.
+        It leaves out --journal for a plan that leads back, because such a plan has a journal of its
+        own.
         """
         looks = self.looks if self.left is None else _without(self.looks, "--journal")
         return rebal("verify", (self.plan or "PLAN",), (*more, *looks))
@@ -170,9 +188,10 @@ class Given(Record, frozen=True, kw_only=True):
         return rebal("verify", (left,), ("--abort", *more, *self.looks))
 
     def confirm(self, *more: str) -> Command:
-        """Return the command that confirms a step of the plan; it ignores no rule.
+        """Return the `rebal verify` command with the options `more` that confirm a step by hand.
 
-        Looks at a saved group are in no journal unless one is named.
+        It leaves out --ignore. If the group is read from a saved file and the user named no
+        journal, it names the plan's: looks at a saved group are not recorded otherwise.
         """
         kept = _without(self.looks, "--ignore", "--reason")
         if self.offline and self.plan is not None and kept == _without(kept, "--journal"):
@@ -201,11 +220,12 @@ class Given(Record, frozen=True, kw_only=True):
         )
 
     def remove_static(self, group: str, instances: Iterable[str]) -> Iterator[NamedCommand]:
-        """Yield a command for each of these static members that removes its entry from a classic
-        group: it fences a member that runs.
+        """Yield for each static member a command that removes it from a classic group.
 
-        It is of kafka-python's command line, which rebal brings; none where that cannot reach the
-        brokers. Variables carry the login. Nothing that rebal runs removes a member.
+        It fences the member if its process still runs, so it is only for a process that is gone for
+        good. The command is kafka-python's (`python -m kafka.admin`), which is installed with
+        rebal; its login comes from environment variables. Yield nothing if that tool cannot reach
+        the brokers. rebal itself never removes a member.
         """
         if not self.brokers or self.client is None:
             return
@@ -235,7 +255,10 @@ class Given(Record, frozen=True, kw_only=True):
         return (*added, *self._where(), *self.evidence)
 
     def _not_probed(self) -> tuple[str, ...]:
-        """Return the evidence for `simulate`, whose --assignor is what it simulates."""
+        """Return the evidence options without --assignor and its value.
+
+        As evidence, --assignor names an assignor to probe for; `rebal simulate` would simulate it.
+        """
         return _without(self.evidence, "--assignor")
 
     def _where(self) -> tuple[str, ...]:
@@ -254,12 +277,12 @@ def explain(rule: str) -> Command:
 
 
 def show(plan: str, *more: str) -> Command:
-    """Return the command that prints a kept plan."""
+    """Return the `rebal show` command, which prints the plan in the file `plan`."""
     return rebal("show", (plan,), more)
 
 
 def _without(words: Iterable[str], *names: str) -> tuple[str, ...]:
-    """Return the words without these options and their values."""
+    """Return the words of a command line without these options and their values."""
     kept, left = [], iter(words)
     for word in left:
         if word in names:

@@ -1,10 +1,11 @@
-"""Evidence of one group as answers in three values, for rules and paths.
+"""The evidence on one group, its goal and its members, as answers for rules and paths.
 
-`Context` holds the snapshot and the goal; `Facts` describes one member. Facts about Kafka Streams
-programs and Connect workers stand behind it: their assignor lists show little, as Streams always
-has [stream], and every worker offers `default`. No answer is a guess: it is yes or no only where
-the evidence proves it (Kafka's own rules are in rebal.groups), and contradicting evidence is
-`cannot tell`.
+`Context` holds the snapshot and the goal; `Facts` describes one member. An answer is yes or no
+(`Tri`) only where the evidence proves it; otherwise, and where evidence is contradictory, it is
+`cannot tell`. Kafka's own rules are in rebal.groups.
+
+The functions below `Context` are for Kafka Streams programs and Connect workers. Their assignor
+lists show little: Streams always has [stream], and every worker offers `default`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,17 +75,18 @@ class Context(GroupFacts):
     """One group, the goal of its plan, and the facts about its members.
 
     `goal` is `cooperative`, `eager`, `consumer` (KIP-848), `streams` (KIP-1071) or `classic` (back
-    from `streams`); `target` is the assignor to end on. `families` maps a client id, or `*` for
-    every member whose family is not proven, to a family assumed by the user. `counted`: the user
-    gave the number of members of the whole service. `given` are the words of the command line that
-    a printed command must repeat. `planning` is True while a plan is made: rules about a plan's
-    steps apply only then. `only_target`: `--to` named the target, so every other assignor counts as
-    an old one. `remembers`: the user vouches that the coordinator remembers every list.
-    `own_classes`: the user vouches that a custom class with the name of one of Kafka's supports the
-    same protocols. `speed` is how fast members restart, `pricing` how much of a step is rehearsed
-    for its cost (None: it has no cost). `client` is the library that replaces the members' own
-    (None: each keeps its own). `anew` are options that let a new plan take the place of the plan's
-    own file.
+    from `streams`); `target` is the assignor to end on. `only_target`: every other assignor counts
+    as an old one, eager or cooperative. `client` is the library that replaces the members' own
+    (None: each keeps its own). `families` maps a client id, or `*` for every member whose family is
+    not proven, to the family that the user states. `counted`: the user or the snapshot gives the
+    number of members of the whole service. `remembers`: the user vouches that the coordinator
+    remembers every assignor list. `own_classes`: the user vouches that a custom class with the name
+    of one of Kafka's assignors supports the same protocols.
+
+    `planning` is True while a plan is made: rules about a plan's steps apply only then. `given` are
+    the command-line options that printed commands repeat. `anew` are the options that set a plan's
+    file aside, so that a new plan can have its name. `speed` is how fast members restart. `pricing`
+    says how much of a step is rehearsed to compute its cost (None: no cost is computed).
     """
 
     anew: tuple[str, ...] = ()
@@ -120,10 +122,11 @@ class Context(GroupFacts):
 
     @cached_property
     def expected(self) -> int | None:
-        """Return the number of members of the whole service; None where no evidence gives it.
+        """Return the number of members of the whole service; None if it is not known.
 
-        It is the user's number; without one, the members present plus the rejected clients that
-        none of them can be.
+        It is the number that the user or the snapshot gives. Without it, in a classic group with
+        rejected clients, it is the members present plus the rejected clients proven not to be among
+        them.
         """
         if self._expected is not None or not self.classic:
             return self._expected
@@ -138,16 +141,16 @@ class Context(GroupFacts):
 
     @cached_property
     def given(self) -> Given:
-        """Return the words for commands that read the live group, with evidence for its gates."""
+        """Return the options that printed commands repeat, with the evidence for gates."""
         return self._given.gating(self.snapshot, by_lists=self.goal in (COOPERATIVE, EAGER))
 
     def replan(self, *more: str, to: str | None = None, expected: int | None = None) -> Command:
-        """Return the command that plans this group, `to` another goal where one is named.
+        """Return the command that makes a new plan for this group.
 
-        A plan of the same goal is written to the plan's own file. `more` are further options,
-        `expected` is the number of members (None: as many as are known of). The
-        way back from a plan, which no file holds, is planned from that plan again: only that plan
-        shows what the group ran.
+        `to` is another goal (None: the same goal, written to the plan's own file). `more` are
+        further options. `expected` is the number of members (None: the number known now). A plan
+        that leads back and has no file of its own is made again from the plan it abandons, because
+        only that plan shows what the group ran before.
         """
         if self.given.left is not None and to is None and self.given.plan is None:
             return self.given.abort(self.given.left, *more)
@@ -165,13 +168,11 @@ class Context(GroupFacts):
         )
 
     def accepting(self, rule: str, reason: str) -> NamedCommand:
-        """Return the command that records the user's answer to a rule."""
+        """Return the command that accepts the risk of a rule (--ignore) and records the reason."""
         return self.answering(f"{ACCEPT}{rule}", "--ignore", rule, "--reason", reason)
 
     def answering(self, use: str, *words: str, expected: int | None = None) -> NamedCommand:
-        """Return the command that gives rebal these words: a new plan, or of a kept one a look, to
-        which a number of `expected` members is one word more.
-        """
+        """Return the command that passes these options to `verify`, or to a new plan."""
         line = (
             self.given.verify(*words, *(("--expect-members", str(expected)) if expected else ()))
             if self.anew
@@ -195,7 +196,7 @@ class Context(GroupFacts):
         return Tri.NO if lacks and not said else Tri.CANNOT_TELL
 
     def _said(self, facts: Facts, assignor: str) -> set[Tri]:
-        """Return the answers of all pieces of evidence that have one."""
+        """Return the distinct answers of the evidence on whether this list holds `assignor`."""
         known = facts.member.assignors
         family = facts.family if facts.family_proven else None
         rows = (
@@ -211,9 +212,11 @@ class Context(GroupFacts):
         return {answer for holds, answer in rows if holds}
 
     def old(self, assignor: str) -> Tri:
-        """Return whether the change removes `assignor`: eager only (downgrade: cooperative).
+        """Return whether the plan removes `assignor` from the lists.
 
-        An upgrade also removes custom assignors, because their protocols are unknown.
+        A change to COOPERATIVE removes eager and custom assignors, since a custom one's protocol is
+        not known. A change to EAGER removes cooperative ones. With `only_target`, all but the
+        target go.
         """
         if self.only_target or assignor == self.target:
             return Tri.NO if assignor == self.target else Tri.YES
@@ -223,12 +226,13 @@ class Context(GroupFacts):
         return Tri.NO if follows is Tri.YES else Tri.YES
 
     def holds_old(self, facts: Facts) -> Tri:
-        """Return whether this member's running list still holds an assignor to be removed.
+        """Return whether this member's running list still holds an assignor that the plan removes.
 
-        A "no" is proven by an exact list without one, by a client that rejects mixed lists, or by a
-        client that fixes its protocol when it is built and runs COOPERATIVE; one that runs EAGER
-        still holds one. During a change to EAGER, kept partitions are no such proof, because a
-        custom class may run under an eager assignor's name.
+        A no is proven by an exact list without such an assignor, by a client that rejects mixed
+        lists and has the target, or by a client that fixes its protocol when it is built and runs
+        COOPERATIVE; such a client that runs EAGER still holds one. During a change to EAGER, a no
+        becomes cannot tell for a member that kept partitions: a custom class may run COOPERATIVE
+        under an eager assignor's name.
         """
         known = facts.member.assignors
         says = set()
@@ -244,10 +248,13 @@ class Context(GroupFacts):
         return agreed(says)
 
     def _old_in(self, facts: Facts, assignor: str) -> Tri:
-        """Return `old(assignor)` for this member; a custom class proves nothing.
+        """Return whether the plan removes `assignor` from this member's list.
 
-        The target itself counts as done where the member shows that its class is COOPERATIVE, and
-        as old where it shows that it runs EAGER.
+        It is `old(assignor)` unless a custom class may be behind the name of one of Kafka's
+        assignors. In a change to COOPERATIVE such a class is removed if the member shows that it
+        runs EAGER, or if it does not have the target's name. With the target's name it stays if the
+        member shows that it supports COOPERATIVE, or if the user vouches for it. Otherwise the
+        answer is cannot tell, but with `only_target` all names but the target's are removed.
         """
         if not self.own_class(facts, assignor):
             return self.old(assignor)
@@ -290,15 +297,17 @@ class Context(GroupFacts):
 
     @cached_property
     def settled(self) -> tuple[Facts, ...]:
-        """Return the members that are done: their list holds the target and no old assignor, or,
-        where a library is replaced, they run the new one.
+        """Return the members that are proven to be done.
+
+        Their list holds the target and no assignor that the plan removes. Where the plan replaces
+        the client library, their list holds the target and they run the new library.
         """
         if self.client is not None:
             return tuple(m for m in self.holding if self.replaced(m) is Tri.YES)
         return tuple(m for m in self.holding if self.holds_old(m) is Tri.NO)
 
     def replaced(self, facts: Facts) -> Tri:
-        """Return whether this member runs the library that replaces the others."""
+        """Return whether this member runs the client library that the plan changes to."""
         if facts.family_proven:
             return Tri.YES if facts.family == self.client else Tri.NO
         excluded = excluded_by_bytes(facts.member.subscription, self.elected)
@@ -306,17 +315,15 @@ class Context(GroupFacts):
 
     @cached_property
     def bridge(self) -> Bridge:
-        """Return the assignor by which the members and the library that replaces theirs share the
-        group.
-        """
+        """Return the assignor that the old and the new client library share during the change."""
         return bridge_of(self, self.client or "")
 
     @cached_property
     def keep(self) -> str | None:
-        """Return the old assignor that stays in the mixed list, behind the target.
+        """Return the old assignor that stays behind the target in the mixed list, or None.
 
-        This is the elected one, which every member supports. If the target itself is elected, it is
-        an old assignor that is in every list known to hold an old one.
+        It is the elected assignor, which every member supports. If the target itself is elected, it
+        is an old assignor that is common to all exact lists that hold old ones.
         """
         if self.elected and self.elected != self.target:
             return self.elected
@@ -331,7 +338,7 @@ class Context(GroupFacts):
 
     @cached_property
     def one_bounce(self) -> bool:
-        """Return whether every list holds the target while another one is elected (KIP-726)."""
+        """Return whether every list holds the target while an old assignor is elected (KIP-726)."""
         return (
             self.elected is not None
             and self.old(self.elected) is Tri.YES
@@ -341,10 +348,10 @@ class Context(GroupFacts):
 
     @cached_property
     def refresh(self) -> bool:
-        """Return whether the group must rebalance once before the old assignor goes (RB113).
+        """Return whether the group must rebalance once before the old assignor is removed (RB113).
 
-        This is so if every list holds the target and the coordinator may remember only the elected
-        assignor.
+        It must if every list holds the target but the coordinator, after a reload, may remember
+        only the elected assignor.
         """
         return (
             self.elected not in (None, self.target)
@@ -403,10 +410,11 @@ class Context(GroupFacts):
         return facts.takes_mixed if facts.family is None else Tri.CANNOT_TELL
 
     def may_take_mixed(self, facts: Facts) -> Tri:
-        """Return whether this member's client accepts mixed lists, by proof or by its bytes.
+        """Return whether this member's client accepts mixed lists, by proof or by inference.
 
-        A guess that it does counts if the member's own bytes exclude every client that rejects them
-        (RB907 warns then). A client id excludes none, because anyone can set it.
+        An inferred family that accepts them counts only if the bytes that the member sent exclude
+        every family that does not (RB907 then warns). A client id excludes no family, because
+        anyone can set it.
         """
         proven = self.takes_mixed(facts)
         if proven is not Tri.CANNOT_TELL:
@@ -423,10 +431,10 @@ class Context(GroupFacts):
     def undecided(self) -> tuple[Facts, ...]:
         """Return the members whose client is not proven, but decides which members must stop.
 
-        These are the members guessed to reject mixed lists, except one whose list holds the target:
-        it is done if the guess is right, and need not stop if it is wrong. Where some clients are
-        proven to reject mixed lists, every other one that is not proven to accept them counts as
-        well.
+        They are the members inferred to reject mixed lists. If some clients are proven to reject
+        them, every other member that is not proven to accept them counts as well. A member whose
+        list holds the target is left out: if it rejects mixed lists it is done, and otherwise it
+        need not stop.
         """
         if self.client is not None or not (self.classic and self.stable and self.both_kinds):
             return ()
@@ -463,8 +471,10 @@ class Context(GroupFacts):
 
     @cached_property
     def leaving_step(self) -> int:
-        """Return the number of the first step that brings the target alone: where a stop starts
-        some members with it, or all of them, that stop.
+        """Return the number of the first step in which members start with the target alone.
+
+        It is the step that stops all members, or the members that reject mixed lists, if the plan
+        has such a step; otherwise it is `narrow_step`.
         """
         whole = bool(self.both_kinds and self.unmixable and not self.split)
         return 1 if whole else self.narrow_step - self.split
@@ -479,10 +489,10 @@ class Context(GroupFacts):
         return listed([facts.name for facts in found], most)
 
     def removals(self, down: Iterable[Facts]) -> tuple[NamedCommand, ...]:
-        """Return the commands that remove the entries of the static members among `down`, of at
-        most `_MOST_REMOVALS`.
+        """Return commands that remove the static members among `down` from a classic group.
 
-        They are for members whose process is gone for good, and of a classic group only.
+        They are for members whose process is gone for good. There are at most `_MOST_REMOVALS`;
+        none for another type of group.
         """
         if self.group.type is not GroupType.CLASSIC:
             return ()
@@ -506,9 +516,10 @@ def running(
 
 
 def below_cooperative(context: Context, facts: Facts) -> Tri:
-    """Return whether this instance is older than 2.4, the first release with COOPERATIVE.
+    """Return whether this Streams instance is older than 2.4, the first release with COOPERATIVE.
 
-    One whose own log is bound to its member id is not: earlier releases print no such line.
+    The answer is no if it runs COOPERATIVE. It is also no if its own client log shows its rebalance
+    protocol, because earlier releases do not print that line.
     """
     if context.runs(facts).value is RebalanceProtocol.COOPERATIVE:
         return Tri.NO
@@ -518,9 +529,10 @@ def below_cooperative(context: Context, facts: Facts) -> Tri:
 
 
 def above_eager(context: Context, facts: Facts) -> Tri:
-    """Return whether this instance is 4.0 or later, which no instance that runs EAGER is.
+    """Return whether this Streams instance is 4.0 or later.
 
-    Those do not start with an upgrade.from of 2.3 or less.
+    The answer is no if it runs EAGER, since 4.0 and later do not start with an upgrade.from of 2.3
+    or less.
     """
     answer = opposite(facts.older_than(EAGER_UNTIL))
     eager = context.runs(facts).value is RebalanceProtocol.EAGER
@@ -539,15 +551,17 @@ _EXCLUDED: Final[Mapping[Aim, tuple[Callable[[Context, Facts], Tri], str]]] = {
 
 
 def excluded(context: Context, aim: Aim) -> dict[Tri, list[Facts]]:
-    """Return the members of a version or a protocol that a step of `aim` excludes, by answer."""
+    """Return answer → members; yes: their version or protocol rules out a step of `aim`."""
     asked, _ = _EXCLUDED.get(aim, (None, ""))
     answers = [(asked(context, each) if asked else Tri.NO, each) for each in context.members]
     return {answer: [facts for each, facts in answers if each is answer] for answer in Tri}
 
 
 def hindered(context: Context, step: Step, *, first: bool) -> tuple[Tri, str]:
-    """Return whether a member excludes a restart of `step`, and why; a version that nothing shows
-    counts in the `first` step alone, since what follows is of its versions.
+    """Return whether some member rules out the restarts of `step`, and the reason (empty for no).
+
+    An unknown version gives cannot tell only if `step` is the `first` step: the steps after it
+    restart members whose version that step has set.
     """
     by = excluded(context, step.aim)
     if by[Tri.YES]:
@@ -558,9 +572,10 @@ def hindered(context: Context, step: Step, *, first: bool) -> tuple[Tri, str]:
 
 
 def comes_from(facts: Facts) -> str:
-    """Return the value of upgrade.from for an upgrade from this instance's version.
+    """Return the upgrade.from value for an upgrade from this Streams instance's version.
 
-    The version is known exactly or from the user data. 2.0 to 2.3 have the same effect.
+    The version is known exactly, or its user data bounds it. If neither shows it, the value is 2.3;
+    2.0 to 2.3 have the same effect.
     """
     version = facts.version or ""
     fits = [value for value in EAGER_VALUES if version == value or version.startswith(f"{value}.")]
@@ -572,9 +587,7 @@ def comes_from(facts: Facts) -> str:
 
 
 def offers(context: Context, facts: Facts, protocols: Sequence[str]) -> Tri:
-    """Return whether this Connect worker offers one of `protocols`: its join or the election shows
-    it.
-    """
+    """Return whether this Connect worker offers one of `protocols`, by its join or the election."""
     known = facts.member.assignors
     if known.knowledge is Knowledge.EXACT:
         return Tri.YES if set(known.list) & set(protocols) else Tri.NO

@@ -1,7 +1,8 @@
-"""The difference between two snapshots of a group: the group, its members, topics and cluster.
+"""The differences between two snapshots of a group: the group, its members, topics and cluster.
 
-Only what both snapshots show is compared: a list that one of them does not know is no difference,
-and outside Stable a coordinator shows neither subscriptions nor owned partitions. Lag is left out.
+Only facts that both snapshots show are compared. An assignor list that one snapshot does not know
+is not a difference. Outside Stable, a coordinator shows neither subscriptions nor owned partitions.
+Lag is not compared.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -42,9 +43,9 @@ _CHANGES: Final = {
 
 
 class Changed(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One fact that differs; `before` or `after` is None where it was not there.
+    """One fact that differs between two snapshots; None for a side that does not have it.
 
-    `subject` is the topic, for a number of partitions, and None otherwise.
+    `what` names the fact; `subject` is the topic if it is a number of partitions, else None.
     """
 
     what: str
@@ -54,7 +55,11 @@ class Changed(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class MemberEvent(StrEnum):
-    """came and left: in one snapshot only; restarted: a new member id; changed: the same one."""
+    """The way in which a member differs between two snapshots.
+
+    came: only in the second snapshot; left: only in the first; restarted: it has a new member id;
+    changed: it has the same member id and other facts.
+    """
 
     CAME = "came"
     LEFT = "left"
@@ -63,9 +68,10 @@ class MemberEvent(StrEnum):
 
 
 class MemberChange(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One member that differs; `was` and `now` are its member ids.
+    """One member that differs between two snapshots.
 
-    Of a member that came or left, `changes` holds what is known of it.
+    `was` and `now` are its member ids in the first and the second snapshot. For a member that came
+    or left, `changes` holds all that is known of it.
     """
 
     name: str
@@ -76,10 +82,10 @@ class MemberChange(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Difference(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Everything that differs between two snapshots of a group.
+    """All differences between two snapshots of a group.
 
-    `unchanged` counts the members that are the same in both, `not_compared` those in both of which
-    one snapshot does not know the assignor list.
+    `unchanged` counts the members that are the same in both. `not_compared` counts the members in
+    both whose assignor list one snapshot does not know exactly.
     """
 
     group: tuple[Changed, ...] = ()
@@ -95,7 +101,7 @@ class Difference(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def difference(before: GroupSnapshot, after: GroupSnapshot) -> Difference:
-    """Return what differs between two snapshots of a group."""
+    """Return all differences between two snapshots of a group."""
     here, there = ({one.member_id: one for one in each.members} for each in (before, after))
     paired, left, came = in_pairs(_keys(before.members), _keys(after.members))
     pairs = [(here[was], there[now]) for was, now in paired]
@@ -157,8 +163,9 @@ def environment(was: GroupSnapshot, now: GroupSnapshot) -> Iterator[Changed]:
 
 
 class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One fact of a plan's baseline that has changed; `outdates`: the plan's lists no longer fit
-    the group.
+    """One fact that has changed since a plan was made.
+
+    `outdates`: because of the change, no assignor list of the plan fits the group any more.
     """
 
     what: str
@@ -167,7 +174,11 @@ class Change(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def changes_since(plan: Plan, now: GroupSnapshot, elected: str | None) -> tuple[Change, ...]:
-    """Return what has changed since the plan was made; what outdates the plan comes first."""
+    """Return the facts that have changed since the plan was made.
+
+    A change of the elected assignor that outdates the plan's lists comes first. `elected` is the
+    assignor elected now.
+    """
     found = [*filter(None, [elected_since(plan, elected)])]
     for one in environment(plan.baseline, now):
         said = _CHANGES.get(one.what)
@@ -183,8 +194,11 @@ def changes_since(plan: Plan, now: GroupSnapshot, elected: str | None) -> tuple[
 
 
 def elected_since(plan: Plan, elected: str | None) -> Change | None:
-    """Return the change where another assignor is elected than when the plan was made, and a list
-    of the plan does not hold it; else None.
+    """Return the change of the elected assignor since the plan was made, if it affects the plan.
+
+    It does if the new one is not in every assignor list of the plan. Return None if it is
+    unchanged, unknown or elected by the plan's own steps, or if the plan is a cut-over, whose Empty
+    group admits any list.
     """
     was = plan.baseline.group.assignor
     lists = list(dict.fromkeys(step.target_list for step in plan.steps if step.target_list))
@@ -238,7 +252,10 @@ def _group_facts(snapshot: GroupSnapshot) -> _Facts:
 
 
 def _member_facts(member: Member, snapshot: GroupSnapshot, names: Iterable[str]) -> _Facts:
-    """Return what is shown of one member; `names` are the assignors that its list may hold."""
+    """Return name → value of the facts that the snapshot shows of one member.
+
+    `names` are the assignors that its list may hold; None stands for a fact that is not known.
+    """
     software, known = member.software, member.assignors
     declared, timeouts = member.declared, member.timeouts or Timeouts()
     shown = _shows_owned(snapshot)
@@ -261,7 +278,7 @@ def _member_facts(member: Member, snapshot: GroupSnapshot, names: Iterable[str])
 
 
 def _compared(was: _Facts, now: _Facts) -> Iterator[Changed]:
-    """Yield what differs of the facts that both snapshots show."""
+    """Yield the facts that differ, of those that both snapshots show."""
     for what, after in now.items():
         before = was.get(what)
         if before != after and before is not None and after is not None:
@@ -279,7 +296,7 @@ def _certain(value: StrEnum) -> str | None:
 def _alone(
     members: Iterable[Member], event: MemberEvent, labels: Mapping[str, str]
 ) -> Iterator[MemberChange]:
-    """Yield the members of one side, with what is known of each."""
+    """Yield the members that only one snapshot has, with all that it knows of each."""
     came = event is MemberEvent.CAME
     for member in members:
         software, known = member.software, member.assignors
@@ -305,8 +322,11 @@ def _alone(
 
 
 def _keys(members: Iterable[Member]) -> dict[str, list[Hashable]]:
-    """Return the keys by which each member is recognised, by member id: a restarted one has a new
-    id, and is recognised by instance id, then by client id and host, then by either alone.
+    """Return member id → the keys that identify the member in another snapshot.
+
+    They are the member id, the instance id, the client id with the host, the client id, and the
+    host, the most reliable first. A restarted member has a new member id, so the later keys
+    identify it.
     """
     return {
         member.member_id: [

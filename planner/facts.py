@@ -1,15 +1,16 @@
-"""Facts about one group and its members, before any goal: what the evidence proves of them.
+"""Facts about one group and its members that hold for any goal.
 
-`GroupFacts` holds the snapshot and answers in three values; `Facts` is one member. An answer is yes
-or no only where the evidence proves it, and evidence that contradicts itself is `cannot tell`.
+`GroupFacts` holds the snapshot; `Facts` is one member. An answer is yes or no (`Tri`) only where
+the evidence proves it; otherwise, and where evidence is contradictory, it is `cannot tell`.
 
-`Bridge` is the assignor by whose name the members of two client libraries run in one group. While
-both run, the library of the leader, which is the member that joined first, assigns for all. `range`
-and `roundrobin` need no user data, so each library reads what the others send and assign. Sticky
-assignors send some, and not the same: franz-go's has the partitions of a member under
-cooperative-sticky too (pkg/kgo/group_balancer.go, JoinGroupMetadata), which an old Java leader
-misreads (RB117). kafkajs takes an assigner of the application under any name, and sends version 0
-without user data (2.2.4, src/consumer/assignerProtocol.js), which every library reads.
+`Bridge` is the assignor by which the members of two client libraries run in one group. While both
+run, the leader's library assigns partitions to all; the leader is the member that joined first.
+`range` and `roundrobin` need no user data, so each library reads the subscriptions and assignments
+of the others. Sticky assignors send user data, and each library sends its own form. Under
+cooperative-sticky, franz-go sends a member's partitions too (pkg/kgo/group_balancer.go,
+JoinGroupMetadata), which an old Java leader misreads (RB117). kafkajs accepts an assigner of the
+application under any name. It sends version 0 without user data (2.2.4,
+src/consumer/assignerProtocol.js), which every library reads.
 """
 
 import re
@@ -71,11 +72,11 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 class Facts(Record, frozen=True, kw_only=True):
-    """One member: a short name for texts, and its client family (None: not known).
+    """One member: its name for texts, and its client family (None: not known).
 
-    `family_proven` is False where the family is only inferred from the bytes that the member sent
-    or from its client id; its handshake, its log or the user's statement prove it. Where an
-    inference leaves several families, `family` is None and `candidates` names them.
+    `family_proven` is True if the client's handshake, its log or the user's statement names the
+    family, and False if it is only inferred from the bytes that the member sent or from its client
+    id. Where an inference leaves several families, `family` is None and `candidates` names them.
     """
 
     member: Member
@@ -86,25 +87,32 @@ class Facts(Record, frozen=True, kw_only=True):
 
     @property
     def guesses(self) -> tuple[str, ...]:
-        """Return the client families that the evidence leaves; empty where it excludes none."""
+        """Return the client families still possible; empty if the evidence excludes none."""
         return self.candidates if self.family is None else (self.family,)
 
     @property
     def takes_mixed(self) -> Tri:
-        """Return whether all candidates of its client's family accept mixed lists.
+        """Return whether all client families still possible for this member accept mixed lists.
 
-        A single candidate may be a guess; `Context.takes_mixed` counts only proof.
+        They may be inferred; `Context.takes_mixed` counts only proof. A mixed list holds eager and
+        cooperative assignors.
         """
         return agreed({family(key).mixed for key in self.guesses})
 
     @property
     def fixes_protocol(self) -> bool:
-        """Return whether its client, known or one of several, fixes its protocol when built."""
+        """Return whether this member's client chooses its rebalance protocol when it is built.
+
+        Where several families are possible, all of them must do so.
+        """
         return fixes_protocol(self.software)
 
     @property
     def software(self) -> Software | None:
-        """Return its client's software; where nothing proves a family, as the user states it."""
+        """Return this member's client software, with the family that the user states.
+
+        The user's statement counts only where the software itself does not prove the family.
+        """
         key, software = self.family, self.member.software
         if not self.family_proven or key is None or proven_family(software) is not None:
             return software
@@ -116,7 +124,7 @@ class Facts(Record, frozen=True, kw_only=True):
         return replace(known, family=key, evidence=(*known.evidence, stated))
 
     def older_than(self, limit: str) -> Tri:
-        """Return whether its client is older than the version `limit`, exact or bounded."""
+        """Return whether the client is older than the version `limit`, by its version or bounds."""
         return Tri.CANNOT_TELL if self.software is None else older(self.software, limit)
 
     @property
@@ -146,11 +154,12 @@ class Facts(Record, frozen=True, kw_only=True):
 
 
 class GroupFacts:
-    """One group's evidence.
+    """The evidence on one group and its members, before any goal.
 
     `target` is the assignor that a plan ends on. `families` maps a client id, or `*` for every
-    member whose family is not proven, to a family assumed by the user. `remembers`: the user
-    vouches that the coordinator remembers every list.
+    member whose family is not proven, to the family that the user states. `remembers`: the user
+    vouches that the coordinator remembers every assignor list; a proven coordinator reload voids
+    it.
     """
 
     def __init__(
@@ -194,7 +203,7 @@ class GroupFacts:
         return Facts(member=member, name=name, family=family, family_proven=proven, candidates=left)
 
     def stated_family(self, member: Member) -> str | None:
-        """Return the family that the user states of this member."""
+        """Return the client family that the user stated for this member; None if none."""
         return stated_in(self._assumed, member)
 
     def names_held(self, member: Member) -> frozenset[str]:
@@ -213,24 +222,25 @@ class GroupFacts:
 
     @property
     def restarted(self) -> frozenset[str]:
-        """Return the ids that joined since an earlier look, if no load between is known of."""
+        """Return the ids of members that joined since the plan was made, for `PlanContext`.
+
+        Empty here: without a plan, nothing is compared.
+        """
         return frozenset()
 
     @cached_property
     def borrowed(self) -> frozenset[str]:
-        """Return the names of Kafka's assignors behind which a member runs a custom class
-        (groups.protocol).
-        """
+        """Return the names of Kafka's assignors that a custom class of some member uses."""
         return borrowed_names(self.snapshot)
 
     def own_class(self, facts: Facts, assignor: str) -> bool:
-        """Return whether a custom class stands, or may stand, behind this assignor name."""
+        """Return whether this assignor name in the member's list is, or may be, a custom class."""
         return not_by_name(facts.member, assignor, self.borrowed)
 
     def runs(self, facts: Facts) -> ProtocolAnswer:
-        """Return the rebalance protocol that this member runs, as `rebal inspect` shows it too.
+        """Return the rebalance protocol that this member runs, with the reason.
 
-        A family that the user assumed counts like a proven one.
+        A family that the user states counts as proven. `rebal inspect` shows the same answer.
         """
         return member_protocol(
             replace(facts.member, software=facts.software), self.snapshot, self.borrowed
@@ -254,8 +264,9 @@ class GroupFacts:
         )
 
     def is_stranger(self, names: Sequence[str]) -> bool:
-        """Return whether an assignor list is of another kind of program than the members are:
-        consumers, Connect workers or Streams instances.
+        """Return whether an assignor list belongs to another kind of program than the members.
+
+        The kinds are consumers, Connect workers (`default`) and Streams instances (`stream`).
         """
         workers = self.group.protocol_type == "connect"
         own = {"default"} if workers else {"stream"} if self.streams else set()
@@ -264,8 +275,10 @@ class GroupFacts:
 
     @cached_property
     def sink(self) -> str | None:
-        """Return the name of the sink connector of a `connect-NAME` group, whose members are its
-        tasks.
+        """Return the name of the sink connector whose tasks are the members; None for others.
+
+        It is the NAME of a group `connect-NAME`, if every client id begins with
+        `connector-consumer-NAME-`.
         """
         name = self.group.group_id.removeprefix("connect-")
         ours = (
@@ -296,15 +309,18 @@ class GroupFacts:
 
     @cached_property
     def elected(self) -> str | None:
-        """Return the elected assignor, which every list holds; None where none is elected."""
+        """Return the elected assignor, which every member's list holds.
+
+        None unless the group is a Stable classic group of consumers.
+        """
         return self.group.assignor if self.classic and self.stable else None
 
     @cached_property
     def generation(self) -> int | None:
-        """Return the group's generation: as the broker stores it, else by the members' own bytes.
+        """Return the group's generation; None if it is not known.
 
-        A member names the generation that it was in when it joined (subscription v2, KIP-792), so
-        the newest one is the generation before.
+        It is the broker's stored value, or else one more than the newest generation in the members'
+        subscriptions: each names the generation before its last join (subscription v2, KIP-792).
         """
         sent = (facts.member.subscription for facts in self.members if self.classic)
         known = [one.generation_id for one in sent if one and one.generation_id is not None]
@@ -330,10 +346,10 @@ class GroupFacts:
         return self.classic and self.stable and self.snapshot.probe is None
 
     def probed(self, assignor: str) -> Tri:
-        """Return the probe's answer: whether every list that the coordinator holds has `assignor`.
+        """Return whether every list that the coordinator holds has `assignor`, by the probe.
 
-        While the coordinator may hold what a load left of a list, a "no" proves nothing about the
-        members, and the answer is cannot tell.
+        After a reload, the coordinator may hold incomplete lists. A "no" then proves nothing about
+        the members, and the answer is cannot tell.
         """
         answers = {one.supported for one in self.snapshot.probe_answers if one.assignor == assignor}
         if answers == {Tri.YES}:
@@ -343,7 +359,7 @@ class GroupFacts:
 
 
 def stated_in(families: Mapping[str, str], member: Member) -> str | None:
-    """Return the family of this member in client id (or `*`) → family."""
+    """Return the family stated for this member in `families`: client id (or `*`) → family."""
     return families.get(member.client_id) or families.get("*")
 
 
@@ -376,8 +392,9 @@ def ids(found: Iterable[Facts]) -> tuple[str, ...]:
 
 
 def names(members: Iterable[Member]) -> dict[str, str]:
-    """Return member id → short name: instance id or client id, plus the end of the member id if
-    that is not unique.
+    """Return member id → short name for texts: the instance id, else the client id.
+
+    A client id that several members have is followed by the end of the member id.
     """
     found = tuple(members)
     often = Counter(member.client_id for member in found)
@@ -397,10 +414,12 @@ def in_pairs(
     after: Mapping[_Thing, Sequence[Hashable]],
     sure: int = 0,
 ) -> tuple[list[tuple[_Thing, _Thing]], list[_Thing], list[_Thing]]:
-    """Return the things of both sides in pairs, and those that one side has alone, given the keys
-    by which each is recognised, the surest first (None: it has no such key).
+    """Pair the things of two sides that have the same key.
 
-    Behind the first `sure` keys, one counts where one thing alone has it on each side.
+    Return the pairs, the things only in `before` and the things only in `after`. Each side maps a
+    thing to its keys, the most reliable first (None: no such key). With one of the first `sure`
+    keys, things that share a key are paired in order. With a later key, they are paired only if
+    exactly one thing on each side has it.
     """
     left, right = dict(before), dict(after)
     pairs: list[tuple[_Thing, _Thing]] = []
@@ -419,9 +438,10 @@ def in_pairs(
 
 
 def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
-    """Return the `KEYS` keys by which a restarted member is recognised, the surest first.
+    """Return the `KEYS` keys that identify a member after its restart, the most reliable first.
 
-    A static member has the first alone, a dynamic member all others.
+    They are the instance id; the client id with the host; the client id; the host. A static member
+    has only the first, a dynamic member the others (None: not its key).
     """
     if member.instance_id:
         return (member.instance_id,), None, None, None
@@ -429,8 +449,10 @@ def identity_keys(member: Member) -> tuple[tuple[str, ...] | None, ...]:
 
 
 class Bridge(Record, frozen=True, kw_only=True):
-    """Answer whether old and new members can run together, by which `assignor` (empty: by none),
-    and why not: because of these `members`.
+    """The answer whether members of two client libraries can run in one group.
+
+    `assignor` is the one that both use (empty: none). `why` is the reason for another verdict than
+    yes, and `members` are the members that cause it.
     """
 
     verdict: Tri
@@ -445,9 +467,12 @@ def read_each_other(one: str, two: str) -> bool:
 
 
 def bridge_of(group: GroupFacts, client: str) -> Bridge:
-    """Return the assignor by which the members of a Stable group and those of `client` run
-    together: the elected one, one that all lists hold, or one that all members can take up; or why
-    a member's client keeps the two libraries apart, or may do so.
+    """Return the assignor by which a group's members and those of library `client` run together.
+
+    It is the elected assignor if all members already run `client`. Otherwise it is range or
+    roundrobin: first the elected one, then one that all lists hold, then a default of `client`. The
+    verdict is no or cannot tell where a member's client cannot, or may not be able to, run beside
+    `client`.
     """
     elected = group.elected or ""
     if all(facts.family_proven and facts.family == client for facts in group.members):
@@ -490,7 +515,10 @@ def _reads(facts: Facts, client: str) -> Tri:
 
 
 def _takes_eager(group: GroupFacts, facts: Facts, elected: str) -> Tri:
-    """Return whether the member starts with an eager assignor beside the elected one."""
+    """Return whether the member's client starts with an eager assignor beside `elected`.
+
+    If `elected` is not cooperative, it does.
+    """
     if cooperative(elected) is not Tri.YES or is_mixed(group.names_held(facts.member)):
         return Tri.YES
     return facts.takes_mixed if facts.family_proven else Tri.CANNOT_TELL

@@ -1,4 +1,7 @@
-"""Goals that `--to` names: a rebalance protocol, a target assignor, and whether others may stay."""
+"""Goals of plans, named by `--to` or `--to-client`.
+
+A goal is a rebalance protocol with a target assignor, or another client library.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -37,7 +40,7 @@ SHOWN: Final = {
 
 
 class NotPlannedError(RebalError):
-    """A goal that this version cannot plan; the message lists the goals that it can."""
+    """A goal that rebal cannot plan for this group; the message says why, or which goals exist."""
 
 
 class Goal(Record, frozen=True, kw_only=True):
@@ -61,12 +64,13 @@ def goal_of(
     families: Mapping[str, str] | None = None,
     before: GroupSnapshot | None = None,
 ) -> Goal:
-    """Return the goal that `--to target` names, or `--to-client` where it is a library.
+    """Return the goal that `--to target` names, or `--to-client target` for a client library.
 
-    `families` are those that the user assumed, `before` is what the group ran that it goes back to.
+    `families` are the client families that the user states. `before` is an earlier snapshot of the
+    group, whose elected assignor is the target when a library change is undone.
 
     Raises:
-        NotPlannedError: there is no such goal, or no path to it.
+        NotPlannedError: no such goal exists, or there is no path to it from this group.
     """
     if target in libraries():
         return _other_library(snapshot, target, families, before)
@@ -122,8 +126,10 @@ def _other_library(
     families: Mapping[str, str] | None,
     before: GroupSnapshot | None,
 ) -> Goal:
-    """Return the goal of replacing the members' library: the assignor that both have, or, where
-    there is none, what the new one starts with, or ran `before`.
+    """Return the goal of replacing the members' client library with `client`.
+
+    Its target is the assignor that both libraries have. If there is none, it is the assignor
+    elected in the snapshot `before`, else the first of `client`'s default list.
     """
     group = GroupFacts(snapshot, target="", families=families)
     if not group.classic:
@@ -144,13 +150,14 @@ def _other_library(
 def goal_back(
     plan: Plan, now: GroupSnapshot | None = None, families: Mapping[str, str] | None = None
 ) -> str:
-    """Return the goal that leads back to what the group ran when `plan` was made, for `--to` or,
-    while members run another library than before, for `--to-client`.
+    """Return the goal of a plan that undoes `plan`.
 
-    `now` is the group of this moment (None: as it was), `families` are those stated of its members.
+    It is a value of `--to`, or of `--to-client` while members run the library that `plan` changes
+    to. `now` is the group's current snapshot (None: the plan's baseline). `families` are the client
+    families that the user states of its members.
 
     Raises:
-        NotPlannedError: the library that another one replaces is not known.
+        NotPlannedError: the library that `plan` replaces is not known.
     """
     before, now = plan.baseline.group, now or plan.baseline
     if now.members and plan.to in libraries():
@@ -171,10 +178,10 @@ def goal_back(
 
 
 def _library_before(plan: Plan) -> str:
-    """Return the library that the members ran when a plan to another one was made.
+    """Return the client library that the members ran when a plan to replace it was made.
 
     Raises:
-        NotPlannedError: it is not known, or not one.
+        NotPlannedError: it is not known, or the members ran several.
     """
     facts = GroupFacts(plan.baseline, target="", families=plan.accepted.families)
     ran = {one.family for one in facts.members if one.family_proven} - {plan.to}
@@ -186,9 +193,10 @@ def _library_before(plan: Plan) -> str:
 
 
 def _ran_eager_below(plan: Plan) -> bool:
-    """Return whether the group ran EAGER although it had elected a COOPERATIVE assignor.
+    """Return whether the group ran EAGER when `plan` was made, despite a COOPERATIVE assignor.
 
-    Mixed lists do so: the first bounce of an upgrade was over when the plan was made.
+    It does so with mixed lists whose elected assignor is COOPERATIVE: the first bounce of an
+    upgrade was already done.
     """
     elected = plan.baseline.group.assignor
     upward = plan.to == "COOPERATIVE" and plan.runs is not RebalanceProtocol.COOPERATIVE
@@ -200,12 +208,18 @@ def _ran_eager_below(plan: Plan) -> bool:
 
 
 def _elected(snapshot: GroupSnapshot) -> str | None:
-    """Return the assignor that members elected; that of a KIP-848 group runs in the broker."""
+    """Return the assignor that the members elected; None in a KIP-848 group.
+
+    In a KIP-848 group the assignor runs in the broker.
+    """
     return None if snapshot.group.type is GroupType.CONSUMER else snapshot.group.assignor
 
 
 def _own_cooperative(snapshot: GroupSnapshot) -> str | None:
-    """Return the custom assignor that members show to be COOPERATIVE, if none is EAGER."""
+    """Return the elected custom assignor if a member proves that it is COOPERATIVE, else None.
+
+    It is None too if the group runs EAGER, or EAGER and COOPERATIVE.
+    """
     elected, runs = _elected(snapshot), group_protocol(snapshot).value
     if elected is None or not custom(elected) or not any(map(runs_cooperative, snapshot.members)):
         return None
@@ -221,9 +235,10 @@ def _lists(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
 
 
 def _old_one(snapshot: GroupSnapshot) -> str:
-    """Return the eager assignor to go back to: the elected one, one from the lists, or range.
+    """Return the eager assignor to go back to.
 
-    A custom assignor may be eager: RB112 asks.
+    It is the elected one if it is eager, else one from the exact lists, else a custom one (rule
+    RB112 asks whether it is eager), else range.
     """
     listed = (name for names in _lists(snapshot) for name in names)
     named = [name for name in (_elected(snapshot), *listed) if name]

@@ -1,11 +1,12 @@
-"""Conditions of the moves to the newer protocols and back, decided from the evidence: to KIP-848,
-and of a Kafka Streams program to the streams protocol (KIP-1071).
+"""Conditions of a move to a newer protocol and back, decided from the evidence.
 
-Each answer is yes (the condition allows the move), no, or cannot tell, with one clause that says
-why. Rules and paths use the same answers. `brokers`, `clients` and `fits` concern every path;
-`policy`, `room` and `user_data` only the online one: an Empty group is replaced, whatever it was
-(seen on 4.1.1). To KIP-1071 there is no online path, and an Empty group is replaced there too (seen
-on 4.3.1 and 4.4.0).
+The moves are to KIP-848, and of a Kafka Streams program to the streams protocol (KIP-1071). Each
+condition is an `Answer`: yes (it allows the move), no, or cannot tell, with one clause as reason.
+Rules and paths use the same answers.
+
+`brokers`, `clients` and `fits` concern every path. `policy`, `room` and `user_data` concern only
+the online path, because an Empty group is replaced by a new one whatever its type was (seen on
+4.1.1). KIP-1071 has no online path; an Empty group is replaced there too (seen on 4.3.1 and 4.4.0).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,15 +51,19 @@ def allows(answers: Iterable[Answer]) -> Tri:
 
 
 def needed(answers: Sequence[Answer], first: str = "") -> str:
-    """Return the condition `first` and those that are not proven to hold; all of them, where every
-    one holds.
+    """Return the clauses of the conditions that are not proven to hold, joined after `first`.
+
+    If `first` is empty and every condition holds, return the clauses of all of them.
     """
     left = [answer.why for answer in answers if answer.allows is not Tri.YES]
     return "; ".join(filter(None, [first, *left])) or "; ".join(one.why for one in answers)
 
 
 def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
-    """Return whether the brokers support groups of this type: their release, and its feature."""
+    """Return whether the brokers support groups of type `kind`.
+
+    Their release, their feature level and group.coordinator.rebalance.protocols decide.
+    """
     cluster = context.snapshot.cluster
     proposal, feature, since = _NEEDS[kind]
     other = other_brokers(context.given.brokers, cluster.cluster_id)
@@ -96,7 +101,10 @@ def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
 
 
 def _first(*rows: tuple[object, Tri, str, *tuple[Sequence[Facts], ...]]) -> Answer:
-    """Return the answer of the first row that holds, each with the members that it is about."""
+    """Return the answer of the first row whose condition holds.
+
+    A row is a condition, the answer, its reason, and optionally the members that it is about.
+    """
     _, allowed, why, *members = next(row for row in rows if row[0])
     return Answer(allows=allowed, why=why, members=tuple(*members))
 
@@ -138,7 +146,7 @@ def policy(context: Context, *, up: bool) -> Answer:
 
 
 def _closed(context: Context, joins: Tri, *, up: bool) -> str:
-    """Return what the brokers do under a policy that does not allow the change."""
+    """Return a clause on what the brokers do while the migration policy forbids the change."""
     if up and context.group.type is not GroupType.CONSUMER:
         return (
             "a member with group.protocol=consumer is rejected while the group has classic members"
@@ -188,10 +196,11 @@ def fits(context: Context, kind: GroupType) -> Answer:
 
 
 def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
-    """Return whether a member can rejoin while all others are there; `ahead` are still to restart.
+    """Return whether a member can rejoin a group of limited size while all others are in it.
 
-    In a group that is exactly full, a member is rejected unless the one it replaces has left first:
-    a static member does not leave when it stops, and a surge starts the new one before.
+    `ahead` are the members still to restart. In a group that is exactly full, a restarted member is
+    rejected unless its old process has left first. A static member does not leave when it stops,
+    and a surge deployment starts the new process before the old one stops.
     """
     limit, count = _limit(context, _SIZE), _count(context)
     full = f"{_members(count)} is all that the brokers' {_SIZE} allows"
@@ -235,7 +244,10 @@ def room(context: Context, ahead: tuple[Facts, ...]) -> Answer:
 
 
 def user_data(context: Context) -> Answer:
-    """Return whether the assignments allow the conversion: user data in any of them prevents it."""
+    """Return whether the members' assignments allow the conversion of the group to KIP-848.
+
+    User data in any of them prevents it (KAFKA-18134).
+    """
     named = [f for f in context.members if f.member.assignment_user_data]
     unread = [
         f
@@ -263,8 +275,9 @@ def user_data(context: Context) -> Answer:
 
 
 def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple[Answer, ...]]:
-    """Return the conditions of the move to KIP-848 (`up`) or back: those of both paths, and those
-    of the online path alone.
+    """Return the conditions of the move to KIP-848 (`up`) or back, as two tuples.
+
+    The first holds the conditions of both paths, the second those of the online path alone.
     """
     kind = "consumer" if up else "classic"
     rest = tuple(f for f in context.members if f.member.protocol_type != kind)
@@ -286,11 +299,11 @@ def conditions(context: Context, *, up: bool) -> tuple[tuple[Answer, ...], tuple
 
 
 def closed_online(context: Context, *, up: bool) -> tuple[Answer, ...]:
-    """Return the conditions that leave only the path over a stop of the group; none where it is not
-    taken.
+    """Return the unmet conditions that rule out the online path and leave the one with a stop.
 
-    A group that is half-way to KIP-848 goes on online: its classic members would be stopped for
-    what the operator can cure.
+    Empty if online is possible, if no path is, or if the group has no members. Empty too if the
+    group is half-way to KIP-848: the operator can meet the conditions, and stopping the classic
+    members for them would be wrong.
     """
     common, own = conditions(context, up=up)
     if (
@@ -309,10 +322,10 @@ def online(context: Context) -> tuple[Answer, ...]:
 
 
 def not_range(context: Context, step: Step) -> str:
-    """Return why the brokers do not assign by range, where `step` asks them for it; else empty.
+    """Return the reason why the brokers do not assign by range although `step` asks for it.
 
-    The members that ask for one assignor outvote those that ask for none
-    (ConsumerGroup.computePreferredServerAssignor).
+    Empty if they do, or if the step does not ask. Members that ask for an assignor outvote those
+    that ask for none (ConsumerGroup.computePreferredServerAssignor).
     """
     by = context.group.assignor if context.group.type is GroupType.CONSUMER else None
     if not (step.aim is Aim.CONSUMER and asks_for_range(step.config)) or by in (None, "range"):
@@ -340,8 +353,9 @@ def _limit(context: Context, key: str) -> int | None:
 
 
 def clients(context: Context) -> Iterator[Answer]:
-    """Yield whether some version of each member's client supports KIP-848, where one does not, or
-    may not; RB412 checks the version it runs.
+    """Yield an answer for the members whose client has no version with KIP-848, or may have none.
+
+    Yield nothing for the other members; rule RB412 checks the version that they run.
     """
     ahead = [facts for facts in context.members if facts.member.protocol_type != "consumer"]
     unknown = [facts for facts in ahead if facts.family is None]
@@ -367,13 +381,16 @@ def clients(context: Context) -> Iterator[Answer]:
 
 
 def too_old(facts: Facts) -> Tri:
-    """Return whether this member's client must be upgraded before the move to KIP-848."""
+    """Return whether this member's client must be upgraded before the move to KIP-848.
+
+    The answer is cannot tell if the family has no known version with KIP-848.
+    """
     since = family(facts.family).kip848_since
     return Tri.CANNOT_TELL if version_tuple(since) is None else facts.older_than(since)
 
 
 def _lists(context: Context) -> Iterator[Answer]:
-    """Yield the condition that every classic member's list holds the target."""
+    """Yield an answer for the classic members whose list lacks the target, or may lack it."""
     classic = [facts for facts in context.members if facts.member.protocol_type == "classic"]
     for answer, says in ((Tri.NO, "lacks it"), (Tri.CANNOT_TELL, "is not known to hold it")):
         named = [facts for facts in classic if context.supports(facts, context.target) is answer]
@@ -386,10 +403,10 @@ def _lists(context: Context) -> Iterator[Answer]:
 
 
 def _families(context: Context) -> Answer:
-    """Return whether every client has the target assignor.
+    """Return whether the client of every member has the target assignor.
 
-    Every client that speaks KIP-848 has all of these assignors, except that only some have sticky.
-    So only sticky depends on the client, and a guess is not enough.
+    Every client that speaks KIP-848 has range, roundrobin and cooperative-sticky; only some have
+    sticky. So only for sticky does the answer need proof of the client.
     """
     others = () if context.target == "sticky" else ("librdkafka", None)
     doubtful = [
@@ -411,7 +428,7 @@ def _families(context: Context) -> Answer:
 def crosses(context: Context) -> bool:
     """Return whether the goal changes the protocol of this Kafka Streams program.
 
-    A group without members counts as such a program: the goal says so.
+    An Empty group may have been such a program; the goal then decides.
     """
     group = context.group
     ran_other = {STREAMS: context.streams, CLASSIC: group.type is GroupType.STREAMS}
@@ -431,7 +448,7 @@ def needed_version(context: Context) -> str:
 
 
 def of_brokers(context: Context) -> tuple[Answer, ...]:
-    """Return the conditions of the move that the brokers decide."""
+    """Return the conditions of a KIP-1071 move, or of its way back, that depend on the brokers."""
     if context.goal == CLASSIC:
         return (fits(context, GroupType.CLASSIC),)
     return (
@@ -455,8 +472,10 @@ def _without_faults(context: Context) -> Iterator[Answer]:
 
 
 def of_clients(context: Context) -> tuple[Answer, ...]:
-    """Return whether every instance runs a version with the streams protocol; nothing on the way
-    back, which needs no version, and of a group without members, whose instances are not known.
+    """Return the condition that every instance runs a version with the streams protocol.
+
+    Empty on the way back, which needs no version, and for a group without members, whose instances
+    are not known.
     """
     if context.goal != STREAMS or not context.members:
         return ()

@@ -4,9 +4,9 @@
 record that a rule returns. `dump_plan` and `load_plan` write and read the document `rebal.plan/1`,
 which has every field of these records.
 
-`Risk` is the one table of rule ids outside planner/rules, of what a user accepts with
-`--ignore RULE --reason TEXT`: the admission's answer for people needs to know what was accepted,
-and the rules need that answer for their fixes.
+`Risk` names the rules that a user accepts with `--ignore RULE --reason TEXT`. It is the only table
+of rule ids outside planner/rules: planner/advice needs to know which risks are accepted, and the
+rules in turn need the advice for their fixes.
 """
 
 from collections.abc import Mapping
@@ -23,13 +23,14 @@ from rebal.planner.commands import EAGER, Given, NamedCommand
 
 
 class Action(StrEnum):
-    """Action that one piece of advice asks of the operator.
+    """The action that one piece of advice asks of the operator.
 
-    restart: stop the first of the members cleanly, then start it (the threads of one process, which
-    has one name, together); start: members that are not in
-    the group; temporary: one more member joins, and leaves when the group is Stable; cut-over: all
-    members stop before one starts; evidence: add what decides an open answer; confirm: check by
-    hand what no evidence shows; stop: restart nothing.
+    restart: stop the first of the members cleanly, then start it (all threads of one process
+    together); start: start members that are not in the group; temporary: start one more member, and
+    stop it when the group is Stable; cut-over: stop all members before one starts; wait: wait and
+    look again; evidence: add the evidence that decides an open answer; confirm: check by hand a
+    fact that no evidence shows; replan: make a new plan; stop: restart nothing; none: nothing is
+    left to do.
     """
 
     RESTART = "restart"
@@ -127,9 +128,7 @@ SCHEMA: Final = "rebal.plan/1"
 
 
 class Severity(StrEnum):
-    """Weight of a finding: block forbids a step, warn informs, ask puts a question to the
-    operator.
-    """
+    """Weight of a finding: block forbids a step, warn informs, ask asks the operator."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -139,10 +138,11 @@ class Severity(StrEnum):
 class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """A rule's result for one group. `result` is yes (it applies) or cannot tell, never no.
 
-    `members` are member ids. `before_step` is the number of the step that the finding gates (None:
-    it concerns the group as it runs, or every step). `fix` is paste-ready text, `commands` are the
-    commands that it speaks of. `urgent`: a client is kept out of the group now, whatever step that
-    gates; it leads every screen.
+    `members` are member ids. `before_step` is the number of the step that must not start while the
+    finding holds (None: it concerns the group as it runs, or every step). `fix` is paste-ready
+    text, and `commands` are the commands that `fix` mentions. `ignored` is the user's reason for
+    ignoring the rule. `urgent`: a client is kept out of the group now; such a finding leads every
+    screen, whatever step it gates.
     """
 
     rule: str
@@ -160,14 +160,18 @@ class Finding(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Aim(StrEnum):
-    """The change that a step makes, and so what proves it (planner/verification/gates.py).
+    """The change that a step makes; planner/verification/gates.py proves it for each member.
 
-    The values: client: every member runs another library; widen: every list gets the target;
-    narrow: the old assignors leave every list; refresh: a rebalance completes after a coordinator
-    reload; consumer: every member uses KIP-848; classic: every member returns to the classic
-    protocol, with the target alone. Kafka Streams: every instance uses the streams protocol, the
-    classic one again, is 2.4 or later, COOPERATIVE, below 4.0, EAGER, below 2.4, or 4.0 and later.
-    Connect: every worker is incremental, or eager.
+    Consumers: widen: every list gets the target; narrow: the old assignors leave every list;
+    refresh: a rebalance completes after a coordinator reload; consumer: every member uses KIP-848;
+    classic: every member returns to the classic protocol, with the target alone; client: every
+    member runs another client library. Connect: connect-incremental: every worker offers an
+    incremental protocol; connect-eager: every worker offers only `default`.
+
+    Kafka Streams: streams-protocol and streams-classic: every instance uses that protocol;
+    streams-cooperative and streams-eager: every instance runs that rebalance protocol; streams-new:
+    every version is 2.4 or later; streams-bridge: below 4.0; streams-old: below 2.4;
+    streams-latest: 4.0 or later.
     """
 
     WIDEN = "widen"
@@ -189,18 +193,17 @@ class Aim(StrEnum):
 
     @property
     def leaves_old(self) -> bool:
-        """Return whether the step's list drops the old assignors: each other one needs the
-        target.
-        """
+        """Return whether the step drops the old assignors from the lists of its members."""
         return self in (Aim.NARROW, Aim.CLIENT)
 
 
 class Gate(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The condition on the live group before the next step: a command and the state it shows.
+    """The condition on the live group that ends a step, and the command that checks it.
 
-    `needs` are the evidence that decides it and the metrics to watch, one sentence each; `holds` is
-    today's answer. `aim` is the step's change. `by_hand` says what the operator must check where no
-    evidence can show all of it.
+    `shows` is the state that the command must show. `needs` are the evidence that decides the gate
+    and the metrics to watch, one sentence each. `holds` is the answer when the plan was made. `aim`
+    is the step's change. `by_hand` says what the operator must check where evidence cannot show all
+    of it.
     """
 
     command: str
@@ -220,13 +223,13 @@ class Setting(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Figures(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Figures of a cost and of each of its paces; None: not computed.
+    """The figures that a step's cost and each of its paces have in common; None: not computed.
 
-    `rebalances` counts the generations of a classic group and the epochs of a KIP-848 one,
-    `partitions_moved` changes of owner. `longest_seconds` is the longest time that one partition is
-    not consumed, as expected; the `worst_` figures assume that every wait lasts as long as the
-    members' timeouts allow. `about`: of a large group one restart of each kind was rehearsed and
-    counts for the others.
+    `rebalances` counts the generations of a classic group and the epochs of a KIP-848 group.
+    `partitions_moved` counts changes of owner. `longest_seconds` is the longest expected time that
+    one partition is not consumed. The `worst_` figures assume that every wait lasts as long as the
+    members' timeouts allow. `about`: the group is large, so one restart of each kind was rehearsed
+    and counts for the others.
     """
 
     rebalances: int
@@ -238,10 +241,11 @@ class Figures(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Pace(Figures, frozen=True, kw_only=True, omit_defaults=False):
-    """Cost of a step at one pace: `batch` members restart at a time.
+    """The cost of a step if `batch` members restart at a time.
 
     `seconds` is wall time, `partition_seconds` the sum over all partitions of how long each is not
-    consumed, both as expected. Of `kinds_left_out` kinds of restart none was rehearsed.
+    consumed, both as expected. `kinds_left_out` is the number of kinds of restart that were not
+    rehearsed.
     """
 
     name: str
@@ -252,13 +256,13 @@ class Pace(Figures, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Cost(Figures, frozen=True, kw_only=True, omit_defaults=False):
-    """Predicted cost of a step if one member restarts at a time (a cut-over: all at once).
+    """The predicted cost of a step if one member restarts at a time (a cut-over: all at once).
 
-    `partitions_stopped` is the sum over all rebalances of the partitions that stop at each;
-    `seconds` and `partition_seconds` are as a `Pace` has them (None: not computed). `paces` gives
-    the cost one by one, in the batch that was asked for, and all at once (in a cut-over the pace is
-    that of the starts). `unit` is what is counted: `partition`, or `task` of Connect workers (a
-    connector counts as one task).
+    `partitions_stopped` is the sum over all rebalances of the partitions that stop in each.
+    `seconds` and `partition_seconds` are as in `Pace` (None: not computed). `paces` gives the cost
+    for one member at a time, for the batch that the user asked for, and for all at once; in a
+    cut-over the pace is that of the starts. `unit` is what the figures count: `partition`, or
+    `task` for Connect workers (a connector counts as one task).
     """
 
     partitions_stopped: int
@@ -270,14 +274,14 @@ class Cost(Figures, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class StepKind(StrEnum):
-    """rolling: one member at a time; cut-over: all members stop before the first starts."""
+    """Form of a step: rolling (one member at a time) or cut-over (all stop before one starts)."""
 
     ROLLING = "rolling"
     CUT_OVER = "cut-over"
 
 
 class Verdict(StrEnum):
-    """ready: the next step can start; blocked; unproven: not verified yet; done: no step left."""
+    """Verdict of a plan: its next step is ready, blocked or unproven; done: no step is left."""
 
     READY = "ready"
     BLOCKED = "blocked"
@@ -286,14 +290,14 @@ class Verdict(StrEnum):
 
 
 class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One rolling restart or cut-over; `exit_code` is the plan's exit code if this step is next.
+    """One rolling restart or cut-over of a plan; `id` counts from 1.
 
-    `id` counts from 1. `precondition` is what must hold before it, or the part that does not.
-    `order` are the instructions that keep the members safe, a line each; `why` gives the reasons
-    for the step's form. `target_list` is the assignor list that the step brings, in order. `to_do`
-    and `done` are member ids; `unknown` are those that are not verified. `left_out` are the client
-    families that the step leaves unchanged. `commands` are the commands that `order` and `rollback`
-    speak of.
+    `exit_code` is the plan's exit code if this step is next. `precondition` is the condition before
+    it, or the part of it that does not hold. `order` are the instructions that keep the members
+    safe, a line each; `why` are the reasons for the form of the step. `target_list` is the assignor
+    list that the step gives to the members, in order. `to_do`, `done` and `unknown` (not verified)
+    are member ids. `left_out` are the client families that the step leaves unchanged. `commands`
+    are the commands that `order` and `rollback` mention.
     """
 
     id: int
@@ -322,7 +326,7 @@ class Step(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def brings(self) -> str:
-        """Return what a start has to show of the step: a list, a version, another setting."""
+        """Return the change as a word: `list`, `configuration`, `version and configuration`."""
         if self.target_list or not self.config:
             return "list"
         versions = (Aim.STREAMS_NEW, Aim.STREAMS_BRIDGE, Aim.STREAMS_OLD, Aim.STREAMS_LATEST)
@@ -342,19 +346,20 @@ class ValidWhile(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One action, whether the coordinator admits it, and why.
+    """One action for the operator, whether the coordinator admits it, and why.
 
     `members` are member ids, `names` their names in texts; members that are not in the group have
-    names only. `begins`: it is the first of `step`, the next one.
-    `instead_of` is a remedy that was carried out and changed nothing. `also` are clauses on it.
+    names only. `assignors` is the list to start with, in order (empty: the member keeps its current
+    list, or `change` names another setting that the step changes). `begins`: it is the first action
+    of `step`, the next one. `instead_of` is an earlier remedy that was carried out without effect.
+    `also` are clauses added to the text.
 
-    `assignors` is the list in order (empty: the member keeps today's list, or `change` names
-    another setting that the step changes). `after` says what to check during the action, a sentence
-    each. `verdict` is the coordinator's answer to the joins of the action: only "yes" recommends
-    it; `error` is Kafka's name of the rejection where it is "no". `evidence_needed` would decide a
-    "cannot tell", the cheapest first. `command` is the command to run afterwards, `commands` are
-    those that may be run instead, each under the condition of its use. `risks` are dangers that the
-    admission check does not cover. `valid_while` is None where nothing joins.
+    `verdict` is the coordinator's answer to the joins of the action: only "yes" recommends it.
+    `error` is Kafka's name of the rejection if it is "no". `evidence_needed` would decide a "cannot
+    tell", the cheapest first. `risks` are dangers that the admission check does not cover.
+    `valid_while` is None if nothing joins. `after` are the checks during the action, a sentence
+    each. `command` is the command to run after it. `commands` are alternatives, each under the
+    condition that its use names.
     """
 
     action: Action = Action.NONE
@@ -384,7 +389,7 @@ class Advice(Record, frozen=True, kw_only=True, omit_defaults=False):
 
     @property
     def changes_nothing(self) -> bool:
-        """Return whether the member that joins brings no change: a rebalance is all it is for."""
+        """Return whether the join changes no list and no setting, and only causes a rebalance."""
         return self.action is Action.TEMPORARY or (
             self.action is Action.RESTART and not (self.assignors or self.change)
         )
@@ -408,15 +413,17 @@ class Accepted(Record, frozen=True, kw_only=True, omit_defaults=False):
 class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs": "from"}):
     """The steps of one group to its goal. `next_step` is None if no step is left or can be named.
 
-    `runs` (in documents: `from`) is the group's rebalance protocol today, `to` the one to reach,
-    `target` the assignor to end on (`only_target`: every other assignor is removed, eager or
-    cooperative). `path` names the way (planner/paths) that the steps take. `advice` is the
-    first action of the next step, `instead` the goal that one online roll-out reaches now (KIP-848:
-    `consumer`), `withheld` are restarts that the plan needs and that are not
-    admitted yet. `summary` is one sentence; `exit_code` is that of the next step (0 ready or done,
-    3 blocked, 4 not verified yet). `assumptions` are sentences about facts that the user stated and
-    no evidence proves; `accepted` has the same facts as data, for `rebal verify`. `given` are the
-    words of the command line, which every printed command repeats.
+    `runs` (in documents: `from`) is the group's rebalance protocol when the plan was made, `to` the
+    one to reach, `target` the assignor to end on (`only_target`: every other assignor is removed,
+    eager or cooperative). `path` is the kind of path that the steps take. `advice` is the first
+    action of the next step. `instead` is another goal that one online roll-out reaches now
+    (KIP-848: `consumer`). `withheld` are restarts that the plan needs and that are not admitted
+    yet.
+
+    `summary` is one sentence. `exit_code` is that of the next step (0 ready or done, 3 blocked, 4
+    not verified yet). `assumptions` are sentences about facts that the user stated and no evidence
+    proves; `accepted` has the same facts as data, for `rebal verify`. `given` are the command-line
+    options that every printed command repeats.
     """
 
     group_id: str
@@ -444,7 +451,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
     exit_code: int = 0
 
     def step(self, number: int | None) -> Step | None:
-        """Return the step with this number."""
+        """Return the step with this number; None if there is none."""
         return next((step for step in self.steps if step.id == number), None)
 
     def mends(self, finding: Finding) -> bool:
@@ -465,13 +472,13 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """Return the options that add the evidence for its gates."""
+        """Return the command-line options that add the evidence for the plan's gates."""
         return self.given.proving(
             self.baseline, by_lists=self.to not in ("KIP-848", "KIP-1071", "classic")
         )
 
     def kept_as(self, file: str) -> Self:
-        """Return the plan as it is read from `file`: its gates' commands name that file."""
+        """Return the plan as saved in `file`: its commands name that file."""
         if self.given == Given():
             return self
         given = replace(self.given, plan=file)
@@ -494,7 +501,7 @@ class Plan(Record, frozen=True, kw_only=True, omit_defaults=False, rename={"runs
         )
 
     def after(self, step: Step) -> Step | None:
-        """Return the step that follows."""
+        """Return the step that follows `step`; None if it is the last."""
         return next((later for later in self.steps if later.id > step.id), None)
 
 
@@ -505,16 +512,16 @@ class KeptPlan(Plan, frozen=True, kw_only=True):
 
 
 def dump_plan(plan: Plan, form: Format = "yaml") -> str:
-    """Return the plan as a sealed `rebal.plan/1` document; equal plans give equal texts."""
+    """Return the plan as a `rebal.plan/1` document with checksum; equal plans give equal texts."""
     return dumps(SCHEMA, plan, form, sealed=True)
 
 
 def load_plan(text: str, form: Format, name: str = "plan") -> Plan:
-    """Return the plan in `text`.
+    """Return the plan in the document `text`; `name` names it in error messages.
 
     Raises:
-        DocumentError: as `loads` in groups/snapshot/documents.py; a changed field; steps whose
-            numbers are not 1, 2, …; a next step that is none of them.
+        DocumentError: an unreadable document (see `loads` in groups/snapshot/documents.py), a
+            changed field, steps not numbered 1, 2, …, or a next step that does not exist.
     """
     plan = loads(text, form, name, SCHEMA, Plan, sealed=True)
     numbers = [step.id for step in plan.steps]
@@ -535,15 +542,15 @@ _DEFAULTS: Final = {
 
 
 class Risk(StrEnum):
-    """A risk of a step; its value is the id of the rule that asks for it.
+    """A risk that the user can accept; its value is the id of the rule that reports it.
 
-    A list lacks the target (RB102), lists are not known (RB901), or the coordinator may have
-    forgotten them in a reload (RB113). The brokers' group settings were not read, and may not be
-    Kafka's defaults (RB908). The brokers assign by another assignor than range, which the plan asks
-    them for (RB408). A client may be too old for KIP-848 (RB412). The whole group is
-    stopped: for a list (RB104), to change its protocol (RB413), to replace its client library
-    (RB123). An assignor class of the application's own supports COOPERATIVE (RB111), or EAGER
-    (RB112).
+    TARGET_MISSING: a list lacks the target. UNKNOWN_LISTS: lists are not known. FORGOTTEN_LISTS:
+    the coordinator may have forgotten lists in a reload. UNREAD_SETTINGS: the brokers' group
+    settings were not read, and may not be Kafka's defaults. NOT_RANGE: the brokers assign by
+    another assignor than range, which the plan asks for. OLD_CLIENT: a client may be too old for
+    KIP-848. STOP, STOP_FOR_PROTOCOL, STOP_FOR_CLIENT: the whole group is stopped, for a list, to
+    change its protocol, or to replace its client library. OWN_COOPERATIVE, OWN_EAGER: a custom
+    assignor class is trusted to support COOPERATIVE, or EAGER.
     """
 
     TARGET_MISSING = "RB102"
@@ -576,7 +583,7 @@ _STOPS: Final = {
 
 
 def stop_risk(path: PathKind) -> Risk | None:
-    """Return the risk that the user takes with a path on which the whole group stops."""
+    """Return the risk of a path on which the whole group stops; None for another path."""
     return _STOPS.get(path)
 
 

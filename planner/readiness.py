@@ -1,19 +1,18 @@
-"""Many groups side by side: how ready each is for its change, and in which order to take them.
+"""The readiness of many groups for their change, and the order in which to change them.
 
-`readiness` judges one group by its plan and by its past rebalances; `in_order` puts groups in the
-order to take them:
+`readiness` judges one group by its plan and its past rebalances. `in_order` sorts the groups:
 
-1. ready, with a roll-out under way: half-way is where a group is most exposed;
-2. ready: the group whose change pays for itself soonest comes first (cost divided by gain per
-   hour), then the cheapest;
-3. ready, but held: a member is down or rejected, and has to be back before the roll-out;
-4. not proven yet: the group with the least missing evidence comes first, then as in 2;
-5. blocked, in the same order as 4: these groups need other work first;
+1. ready, with a roll-out under way: a half-changed group is the most exposed;
+2. ready: first the group whose change pays for itself soonest (cost divided by gain per hour),
+   then the cheapest;
+3. ready, but held: a member is down or rejected, and must rejoin before the roll-out;
+4. not proven yet: first the group with the least missing evidence, then as in 2;
+5. blocked, sorted as in 2: these groups need other work first;
 6. nothing left to do: no place in the order.
 
 Cost and gain are in partition-seconds: the sum over partitions of how long each is not consumed.
-The cost is the plan's own, summed over the steps that are left. Rehearsing thousands of groups
-takes long, so they can be planned with a rough pricing (planner/rehearsal/costs/start.py) first;
+The cost is the plan's own, summed over the remaining steps. Rehearsing thousands of groups takes
+long, so they can first be planned with rough pricing (planner/rehearsal/costs/start.py).
 `to_rehearse` then names the groups to plan again with their exact cost.
 
 The gain is the downtime per hour, at the observed rebalances, that COOPERATIVE or KIP-848 would
@@ -35,9 +34,10 @@ from rebal.planner.verdict import gating
 
 
 class Pauses(Record, frozen=True, kw_only=True):
-    """Observed rebalances of one group: how many an hour, how many seconds each (None: unknown).
+    """The observed rebalances of one group: the number per hour, and seconds each (None: unknown).
 
-    `stopped` and `moved` are partitions per rebalance, on average (None: not observed).
+    `stopped` and `moved` are the average number of partitions per rebalance that stop, and that
+    change owner (None: not observed).
     """
 
     per_hour: float | None = None
@@ -47,10 +47,10 @@ class Pauses(Record, frozen=True, kw_only=True):
 
 
 class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Predicted cost of all remaining steps together (None: no step is priced).
+    """The predicted cost of all remaining steps of a plan together.
 
-    `estimated`: of a step some restarts were rehearsed and count for the others. `unit` is what is
-    counted: `partition`, or `task` of Connect workers.
+    `estimated`: of some step only a part of the restarts was rehearsed, and counts for the others.
+    `unit` is what the figures count: `partition`, or `task` for Connect workers.
     """
 
     steps: int
@@ -63,10 +63,10 @@ class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class MissingEvidence(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """Evidence that some step of the plan still needs: the rule that asks, what, and how to get it.
+    """Evidence that a plan still needs: the rule that needs it, the open question, how to get it.
 
-    `before_step` is the step that needs it (None: any); `members` is the number of members for
-    which it is missing.
+    `before_step` is the number of the step that needs it (None: any step); `members` is the number
+    of members for which it is missing.
     """
 
     rule: str
@@ -77,7 +77,7 @@ class MissingEvidence(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Blocker(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A finding that keeps a step from starting, and its rule."""
+    """A blocking finding: its rule, its message, and the step that it blocks (None: any step)."""
 
     rule: str
     what: str
@@ -85,14 +85,15 @@ class Blocker(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Readiness(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One group of a fleet, before its next step.
+    """The readiness of one group of a fleet for its next step.
 
-    `steps` is the number of the plan's steps. `blockers` keep the next step from starting, `later`
-    a later one. `held` says which members are down or rejected in a group that is ready by its
-    plan: they must be back first. `saves` is the avoided downtime in partition-seconds per hour;
-    `assumed`: its computation assumes the length of a rebalance. `pays_back` is in hours (None:
-    never, or not known). `place` counts from 1 (None: nothing to do, or not in an order yet).
-    `work` is that of rehearsing every restart, where the cost is estimated.
+    `steps` is the number of the plan's steps. `blockers` block the next step, `later` a later step.
+    `held` says which members are down or rejected; they must rejoin before a plan that is ready
+    starts. `outlay` is the predicted cost. `saves` is the downtime that the change avoids, in
+    partition-seconds per hour; `assumed`: the length of a rebalance was assumed for it. `pays_back`
+    is in hours (None: never, or not known). `place` in the order counts from 1 (None: nothing to
+    do, or not sorted yet). `work` is the effort of rehearsing every restart (0 if the cost is
+    exact).
     """
 
     plan: Plan
@@ -156,9 +157,10 @@ def in_order(found: Iterable[Readiness]) -> tuple[Readiness, ...]:
 
 
 def to_rehearse(ordered: Iterable[Readiness], most: int) -> tuple[str, ...]:
-    """Return the ids of the groups to plan again with the exact cost, in this order.
+    """Return the ids of the groups to plan again with their exact cost, in the given order.
 
-    `most` limits the work that they need together.
+    `most` limits the rehearsal effort of all of them together; a group that exceeds what is left of
+    it is skipped.
     """
     chosen: list[str] = []
     for one in ordered:
@@ -230,7 +232,10 @@ def _outlay(plan: Plan) -> Outlay | None:
 
 
 def _saves(plan: Plan, pauses: Pauses) -> float | None:
-    """Return the partition-seconds per hour that COOPERATIVE or KIP-848 would have saved."""
+    """Return the downtime, in partition-seconds per hour, that the change would have avoided.
+
+    None if it is not known, or if the group runs COOPERATIVE already or needs no change.
+    """
     none_left = plan.runs is RebalanceProtocol.COOPERATIVE or plan.verdict is Verdict.DONE
     if none_left or pauses.per_hour is None or pauses.stopped is None:
         return None

@@ -27,8 +27,11 @@ _AIOKAFKA_JOINS: Final = (
 
 
 class _Form(Record, frozen=True, kw_only=True):
-    """One format of settings: a comment with `more` behind it, and a line for each setting between
-    those that open and close them. `variable` is a key as Spring Boot names it in the environment.
+    """One text format of settings, such as Java properties or Spring YAML.
+
+    The text is a comment line (`mark`, the comment, `more`), the lines `opens`, one `line` for each
+    setting, and the lines `closes`. In `line`, `variable` is the key as Spring Boot names it in the
+    environment.
     """
 
     name: str
@@ -89,8 +92,10 @@ _SLASHES: Final = {"franz-go", "sarama", "segmentio", "confluent-kafka-go", "JS"
 
 
 class _Code(Record, frozen=True, kw_only=True):
-    """The call that gives one client library its list, in code of this format; `spelled` are the
-    assignors that it brings, and `imports` the line that each of them needs.
+    """The code that passes an assignor list to one client library.
+
+    `call` is the call, in the language of `form`. `spelled` is assignor name → its name in the
+    code, for the assignors of the library. `imports` is the import line that each assignor needs.
     """
 
     form: str
@@ -174,12 +179,12 @@ def settings_for(
     connector: bool = False,
     classes: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Setting, ...]:
-    """Return the configuration that makes clients of `family` use this list.
+    """Return the configuration that makes clients of `family` use this assignor list.
 
-    `names` are assignors in order of preference. A comment names the group, and `members` if only
-    some of the group are meant. `connector`: the members are tasks of a sink connector, whose
-    configuration takes the setting. `classes` are the Java classes of custom assignors. Empty for a
-    family whose configuration is not known here.
+    `names` are the assignors in order of preference. A comment names the group, and `members` if
+    only some of the group are meant. `connector`: the members are tasks of a sink connector, so the
+    setting goes into the connector's configuration. `classes` is custom assignor → Java class.
+    Empty for a family whose configuration rebal does not know.
     """
     own = {plain(name): plain(each) for name, each in classes.items()}
     names = [plain(name) for name in names]
@@ -195,7 +200,10 @@ def settings_for(
 
 
 def _in_code(family: str, names: Sequence[str], notes: Sequence[str]) -> tuple[Setting, ...]:
-    """Return the code of a library that takes its list there; empty where one name is not its."""
+    """Return the code for a library whose assignor list is set in code.
+
+    Empty for another library, or if it lacks one of the assignors.
+    """
     code = _CODE.get(family)
     if code is None or not code.spelled.keys() >= {*names}:
         return ()
@@ -212,8 +220,8 @@ def consumer_protocol_for(
 ) -> tuple[Setting, ...]:
     """Return the configuration that makes clients of `family` use KIP-848.
 
-    It names the settings to remove, too. `remote_assignor` is the broker's assignor to ask for
-    (None: the broker's default).
+    A comment names the settings to remove. `remote_assignor` is the broker's assignor to ask for
+    (None: the broker's default). Empty for a family whose configuration rebal does not know.
     """
     head = (
         f"{_head(group_id, members)}; remove {', '.join(CLASSIC_ONLY)} (the group's own "
@@ -238,7 +246,10 @@ def consumer_protocol_for(
 
 
 def classic_protocol_for(family: str, names: Sequence[str], group_id: str) -> tuple[Setting, ...]:
-    """Return the configuration that brings `family` back to the classic protocol."""
+    """Return the configuration that moves clients of `family` back to the classic protocol.
+
+    It sets the assignor list `names`. Empty for a family whose configuration rebal does not know.
+    """
     names = [plain(name) for name in names]
     if family in _FORMS:
         written = ",".join(map(_class, names) if family == "java" else names)
@@ -250,9 +261,9 @@ def classic_protocol_for(family: str, names: Sequence[str], group_id: str) -> tu
 
 
 def consumer_change(family: str | None, config: Sequence[Setting] = ()) -> str:
-    """Return all that a member changes to speak KIP-848, in a few words; None: any client.
+    """Return in a few words what a client of `family` (None: any) changes to speak KIP-848.
 
-    `config` is the step's configuration, which may name the broker's assignor to ask for.
+    `config` is the step's configuration, which may ask for the broker's range assignor.
     """
     wanted = "group.protocol=consumer"
     if family == "franz-go":
@@ -271,7 +282,10 @@ def asks_for_range(config: Sequence[Setting]) -> bool:
 
 
 def program_settings(family: str, wanted: Mapping[str, str], head: str) -> tuple[Setting, ...]:
-    """Return a whole program's settings (Streams application, Connect worker)."""
+    """Return the settings of a Streams application or Connect worker, as Java properties.
+
+    `wanted` is key → value, and `head` is the comment before them.
+    """
     lines = "\n".join(f"{key}={value}" for key, value in wanted.items())
     return (_setting(family, "Java properties", f"# {plain(head)}\n{lines}".rstrip()),)
 
@@ -328,8 +342,10 @@ def _texts(
 
 
 def java_class(name: str, package: str = "org.apache.kafka.") -> str | None:
-    """Return Kafka's Java class for an assignor's name, or its name in another `package` or
-    enumeration; None where that has none.
+    """Return the Java class of a Kafka assignor whose full name begins with `package`.
+
+    `package` may also name an enumeration whose constant stands for the assignor. Return None if
+    there is none.
     """
     known = assignors().get(name)
     return next((e for e in (known.spellings if known else ()) if e.startswith(package)), None)
@@ -341,7 +357,10 @@ def _class(name: str) -> str:
 
 
 def _kafkajs(names: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that build a kafkajs assigner of the application under its own name."""
+    """Yield the lines of kafkajs code that pass this assignor list.
+
+    A comment marks each assignor that kafkajs lacks: the application must write it.
+    """
     listed = []
     for name in names:
         # The one that it brings.

@@ -36,14 +36,14 @@ RECONCILE_INTERVAL: Final = "group.consumer.heartbeat.interval.ms"
 
 
 class Speed(Record, frozen=True, kw_only=True):
-    """Speed of a roll-out; times in seconds.
+    """The speed of a roll-out; times in seconds.
 
-    `restart` is from the stop of a process until its consumer joins; `rebalance` is how long one
-    rebalance takes, which is mostly until the last member notices it at its next heartbeat;
-    `first` is how long the coordinator waits for more members when a group had none
-    (group.initial.rebalance.delay.ms); `reconcile` is how long a member of a KIP-848 group takes
-    to ask again (group.consumer.heartbeat.interval.ms, by default 5 s). `batch` members restart at
-    a time (0: all).
+    `restart` is the time from the stop of a process until its consumer joins. `rebalance` is the
+    length of one rebalance, mostly until the last member notices it at its next heartbeat. `first`
+    is how long the coordinator waits for more members in a group that was Empty
+    (group.initial.rebalance.delay.ms). `reconcile` is how long a member of a KIP-848 group takes to
+    ask again (group.consumer.heartbeat.interval.ms, by default 5 s). `batch` members restart at a
+    time (0: all).
     """
 
     restart: float = 30.0
@@ -63,11 +63,11 @@ class Speed(Record, frozen=True, kw_only=True):
 
 
 class Waits(Record, frozen=True, kw_only=True):
-    """Time for which the others wait for one member, in seconds.
+    """The times for which a group waits for one member, in seconds.
 
-    `session` is how long it still counts after a crash, `rebalance` how long a rebalance waits for
-    it; `session_by` and `rebalance_by` say where they were read (empty: a default, of the clients
-    that `default_of` names).
+    `session` is how long the member still counts after a crash. `rebalance` is how long a rebalance
+    waits for it. `session_by` and `rebalance_by` are the sources of these values (empty: the
+    default of the client family `default_of`).
     """
 
     session: float
@@ -78,7 +78,11 @@ class Waits(Record, frozen=True, kw_only=True):
 
 
 def waits(member: Member) -> Waits:
-    """Return what it joined with, else what its configuration file says, else client defaults."""
+    """Return the session and rebalance timeout of this member.
+
+    They are the values that it joined with, else those of its configuration file, else the defaults
+    of its client.
+    """
     seen, declared = member.timeouts or Timeouts(), member.declared
     by = tuple(sorted({item.source for item in seen.evidence}))
     session, rebalance = seen.session_ms, seen.rebalance_ms
@@ -98,7 +102,10 @@ def waits(member: Member) -> Waits:
 
 
 def _defaults(software: Software | None) -> tuple[str, DefaultTimeouts]:
-    """Return the family and its default timeouts; of an unknown version those of the newest."""
+    """Return the client family and its default timeouts; Java's for an unknown family.
+
+    If the version is not known, the defaults are those of the newest version.
+    """
     known = family(software.family if software is not None else None)
     if software is None or not known.key:
         return _UNKNOWN_FAMILY, families()[_UNKNOWN_FAMILY].timeouts[0]
@@ -113,7 +120,10 @@ def held_back(member: Member) -> float:
 
 
 def held_back_in_words(members: Sequence[Member]) -> str:
-    """Return what the workers' scheduled.rebalance.max.delay.ms does, and where it was read."""
+    """Return a clause on the effect of the workers' scheduled.rebalance.max.delay.ms.
+
+    It names the longest delay of these workers, and says if it is only the default.
+    """
     longest = f"{max(map(held_back, members)):g} s"
     if all(_held_back_read(member) is None for member in members):
         longest += " by default: nothing shows the workers' own"
@@ -130,13 +140,19 @@ def _held_back_read(member: Member) -> int | None:
 
 
 def of_family(member: Member, key: str | None) -> Member:
-    """Return the member as one of this client family (None: as it is), for its defaults."""
+    """Return the member with its client family replaced by `key`, so that its defaults apply.
+
+    Return it unchanged if `key` is None or already its family.
+    """
     known = member.software.family if member.software is not None else None
     return member if key in (None, known) else replace(member, software=Software(family=key))
 
 
 def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> GroupSnapshot:
-    """Return the snapshot with these client families by member id, assumed ones included."""
+    """Return the snapshot with the client family of each member replaced.
+
+    `families` is member id → family (None: unchanged), including families that the user states.
+    """
     return replace(
         snapshot,
         members=tuple(of_family(one, families.get(one.member_id)) for one in snapshot.members),
@@ -144,7 +160,10 @@ def of_families(snapshot: GroupSnapshot, families: Mapping[str, str | None]) -> 
 
 
 def with_brokers_sessions(snapshot: GroupSnapshot) -> tuple[Member, ...]:
-    """Return the members; with group.protocol=consumer the brokers set the session (KIP-848)."""
+    """Return the members, with the brokers' session timeout where the brokers set it.
+
+    They set it for members with group.protocol=consumer (KIP-848).
+    """
     said = snapshot.cluster.settings.get(_BROKERS_SESSION, "")
     if not said.isdigit():
         return snapshot.members
@@ -164,8 +183,10 @@ def back_in_time(member: Member, restart: float) -> bool:
 
 
 def leaves(member: Member) -> bool:
-    """Return whether it leaves the group when it is closed: static members do not, and neither does
-    Streams in the classic protocol. Members of the newer protocols have an epoch.
+    """Return whether the member leaves the group when its client is closed.
+
+    Static members do not, and neither do Kafka Streams instances of the classic protocol. Dynamic
+    members of the newer protocols, which have a member epoch, do.
     """
     client = family(member.software.family if member.software is not None else None)
     return member.instance_id is None and (
@@ -174,7 +195,10 @@ def leaves(member: Member) -> bool:
 
 
 def in_words(members: Sequence[Member]) -> str:
-    """`session timeout 6 s, rebalance timeout up to 300 s (request log)`."""
+    """Return the timeouts of these members as a clause with their sources.
+
+    Example: `session timeout 6 s, rebalance timeout up to 300 s (request log)`.
+    """
     found = [waits(member) for member in members]
     _, unset = _defaults(None)
     sessions = sorted({one.session for one in found}) or [unset.session / 1000]
@@ -212,10 +236,11 @@ def known_session(member: Member) -> timedelta | None:
 
 
 def longest_session(members: Iterable[Member]) -> timedelta:
-    """Return the longest session timeout that these members may have, at least a minute.
+    """Return the longest session timeout that these members may have, at least 60 seconds.
 
-    That of a static member is set to outlast its restart; an unknown one may be as long as brokers
-    admit by default.
+    An unknown one counts as 30 minutes for a static member, the most that brokers admit by default:
+    static members get a long one to outlast a restart. For a dynamic member it counts as 60
+    seconds.
     """
     return max(
         [
@@ -230,6 +255,9 @@ def longest_session(members: Iterable[Member]) -> timedelta:
 
 
 def until_session_ends(static: Iterable[Member]) -> str:
-    """Return the clause on how long a stopped one of these static members is counted."""
+    """Return the clause that ends "a stopped static member counts …": `until its session ends`.
+
+    If the session timeout of one of the members is not known, it adds the limit of 30 minutes.
+    """
     known = None not in map(known_session, static)
     return "until its session ends" + ("" if known else " (not known: 30 min at most)")

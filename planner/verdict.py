@@ -1,7 +1,7 @@
-"""Verdicts and exit codes: derived here once, from answers in three values and from findings.
+"""Verdicts and exit codes, derived from findings and from answers in three values (`Tri`).
 
-0 safe or done; 1 failed (network, authentication, bad file); 3 a blocking finding; 4 cannot be
-proven yet. Where several hold: 1 before 3 before 4.
+Exit codes: 0 safe or done; 1 failed (network, authentication, bad file); 3 a blocking finding; 4
+cannot be proven yet. Where several apply, 1 comes before 3, and 3 before 4.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,10 @@ def agreed(answers: Iterable[Tri]) -> Tri:
 
 
 def first_reason(rows: Iterable[tuple[object, str]]) -> str | None:
-    """Return the first reason whose condition holds; `rows` are conditions with their reasons."""
+    """Return the reason of the first row whose condition holds; None if no condition holds.
+
+    A row is a condition and its reason.
+    """
     return next(iter(reasons(*rows)), None)
 
 
@@ -45,7 +48,7 @@ def reasons(*rows: tuple[object, str]) -> tuple[str, ...]:
 
 
 def opposite(answer: Tri) -> Tri:
-    """Return no for yes and yes for no."""
+    """Return no for yes, yes for no, and cannot tell for cannot tell."""
     return {Tri.YES: Tri.NO, Tri.NO: Tri.YES}.get(answer, Tri.CANNOT_TELL)
 
 
@@ -60,8 +63,10 @@ def worst_code(codes: Iterable[int]) -> int:
 
 
 def code_as_it_runs(findings: Iterable[Finding], state: GroupState) -> int:
-    """Return 3 where a finding blocks the group before any step or is urgent, else 4 for a Dead
-    group or an urgent finding that is not proven, else 0.
+    """Return the exit code of a group as it runs, before any step of a plan.
+
+    It is 3 if a blocking finding applies to the running group or is urgent. It is 4 if an urgent
+    finding is not proven or the group is Dead, else 0.
     """
     blocking = gating(findings)
     urgent = {says(finding) for finding in blocking if finding.urgent}
@@ -73,7 +78,11 @@ def code_as_it_runs(findings: Iterable[Finding], state: GroupState) -> int:
 def judged(
     code: int, findings: Iterable[Finding], fail_on: Literal["block", "warning"], exit_zero: bool
 ) -> int:
-    """Return `code` after --fail-on and --exit-zero; a failure (1) stays one."""
+    """Return the exit code `code` changed by --fail-on and --exit-zero.
+
+    With `fail_on` "warning", a proven warning that is not ignored gives 3. With `exit_zero` the
+    code is 0. A failure (1) stays 1.
+    """
     if code == FAILED:
         return code
     if exit_zero:
@@ -86,7 +95,7 @@ def judged(
 
 
 def answer_of(code: int) -> Tri:
-    """Return the answer that gives this exit code."""
+    """Return the answer of an exit code: 0 is yes, 3 is no, 4 is cannot tell."""
     return next(answer for answer, own in _CODES.items() if own == code)
 
 
@@ -96,16 +105,20 @@ def verdict_of(code: int, *, done: bool) -> Verdict:
 
 
 def says(finding: Finding) -> Tri:
-    """Return what a blocking finding answers to the start of its step: no, or cannot tell."""
+    """Return whether a step may start despite its blocking finding: no, or cannot tell.
+
+    It is no if the finding applies, and cannot tell if that is not known.
+    """
     return Tri.NO if finding.result is Tri.YES else Tri.CANNOT_TELL
 
 
 def gating(
     findings: Iterable[Finding], step: int | None = None, *, ignored: bool = False
 ) -> list[Finding]:
-    """Return the blocking findings that gate `step` (None: any step).
+    """Return the blocking findings that forbid `step` or an earlier step (None: any step).
 
-    With `ignored`, findings that the user ignores are included.
+    Findings that gate no particular step are included. Findings that the user ignores are included
+    only with `ignored`.
     """
     return [
         finding

@@ -1,1 +1,1 @@
-"""Admission of joins by the coordinator: its memory, and its answer in three values."""
+"""Prediction of the coordinator's answer to a join, from the assignor lists that it remembers."""

@@ -1,33 +1,36 @@
-"""Would the coordinator admit this restart now? `admitted(memory, action)`; pure, in three values.
+"""Prediction of the coordinator's answer to joins and restarts: `admitted(memory, action)`.
 
-`CoordinatorMemory` is what the coordinator may hold of every member it counts; an action is a
-sequence of `LeaveEvent` and `JoinEvent`. The answer is yes or no only where every memory that fits
-the evidence gives it.
+The answer is yes, no or cannot tell. `CoordinatorMemory` is what the coordinator may remember of
+every member that it counts; an action is a sequence of `LeaveEvent`, `JoinEvent` and `Settle`. The
+answer is yes or no only if every memory that fits the evidence gives that answer.
 
-The coordinator's order, held against 4.1.1 and 3.9.1 by tests/live/test_admission_live.py:
+The coordinator checks a join in this order (in parentheses: Kafka's error codes). The order is
+compared with 4.1.1 and 3.9.1 by tests/live/test_admission_live.py.
 
 1. session timeout bounds (26): GroupCoordinatorService.joinGroup; Scala:
    GroupCoordinator.handleJoinGroup.
 2. the migration policy (23), in a KIP-848 group: some brokers reject every classic join while it is
    disabled (KAFKA-20640). Each member that joins or leaves makes the group's classic members join
-   again, so these are then rejected too.
+   again, so their joins are then rejected too.
 3. group size (81): GroupMetadataManager.acceptJoiningMember, in a KIP-848 group
    throwIfConsumerGroupIsFull; Scala: GroupCoordinator.acceptJoiningMember. While a rebalance is
-   prepared only members that have joined again count; the last of the old ones is then rejected.
-4. a Dead group (15), then type and lists (23): ClassicGroup.supportsProtocols; Scala:
-   GroupMetadata.supportsProtocols. An Empty group takes any list; else the type is equal and one
-   assignor of the joiner is in every remembered list, the joiner's own old entry included. A
-   KIP-848 group counts its classic members only: ConsumerGroup.supportsClassicProtocols.
-5. the member id (79): a dynamic client joins again with the id it is given, and all is checked
-   again; its list is stored by that second join. Then the instance id (82).
+   prepared, only members that have joined again count. A new member may then take a place, and the
+   old member that joins last is rejected.
+4. a Dead group (15), then protocol type and assignor lists (23): ClassicGroup.supportsProtocols;
+   Scala: GroupMetadata.supportsProtocols. An Empty group admits any list. Otherwise the protocol
+   type must be equal, and one assignor of the join must be in every remembered list, including the
+   old list of the joining member. A KIP-848 group counts its classic members only:
+   ConsumerGroup.supportsClassicProtocols.
+5. the member id (79): a dynamic client joins again with the id that it gets, and every check is
+   done again; its list is stored by that second join. Then the instance id (82).
 
 A rejected join stores nothing. A killed dynamic member counts until its session expires or a
-rebalance ends without it, a static one until its session expires. After a leave or a join the
-others join again; a member whose list a coordinator load has shortened then sends its whole list,
-so a list that is rejected at once may be admitted a moment later: the answer is no only where both
-joins fail.
+rebalance ends without it, a static member until its session expires. After a leave or a join the
+other members join again. A member whose list a coordinator load has shortened then sends its whole
+list, so a join that is rejected at once may be admitted a moment later. The answer is no only if
+both joins would be rejected.
 
-`still_out` are the clients that were rejected and have not rejoined: one rejection for each.
+`still_out` returns one rejection for each client that was rejected and has not rejoined.
 """
 
 from collections import defaultdict
@@ -62,20 +65,18 @@ SESSION: Final = "INVALID_SESSION_TIMEOUT"
 
 
 class LeaveEvent(Record, frozen=True, kw_only=True):
-    """A member that the coordinator stops counting: it left, was removed, or its session
-    expired.
-    """
+    """A member that leaves the group: by request, by removal, or because its session expired."""
 
     member_id: str
 
 
 class JoinEvent(Record, frozen=True, kw_only=True):
-    """A join of a client with a list. `assignors` is None for a member's list of today if that is
-    unknown; such a list holds at least the elected assignor.
+    """A client's request to join the group with an assignor list.
 
-    `instance_id` makes it a static member. `session_ms` is its session timeout (None: one that was
-    admitted before). `kip848`: it joins a KIP-848 group with group.protocol=consumer, which has no
-    list.
+    `assignors` is None if a member keeps its current list and that is not known; such a list holds
+    at least the elected assignor. `instance_id` is set for a static member. `session_ms` is the
+    session timeout (None: the brokers have accepted it before). `kip848` is True for a join to a
+    KIP-848 group with group.protocol=consumer, which sends no assignor list.
     """
 
     assignors: tuple[str, ...] | None
@@ -94,7 +95,7 @@ Event: TypeAlias = LeaveEvent | JoinEvent | Settle
 
 
 class Needs(StrEnum):
-    """Kinds of evidence that would decide an open answer, the cheapest first."""
+    """Kind of evidence that would turn `cannot tell` into yes or no, the cheapest first."""
 
     PROBE = "probe"
     LISTS = "lists"
@@ -107,13 +108,13 @@ class Needs(StrEnum):
 
 
 class Admission(Record, frozen=True, kw_only=True):
-    """The coordinator's answer to an action's joins.
+    """The coordinator's predicted answer to the joins of an action.
 
-    `error` is Kafka's error name where the answer is no (None: two are possible, and what decides
-    was not read). `elected`: the join's list holds the elected assignor, so a coordinator load
-    between the look and the join changes nothing. `blame` are the ids of the members whose lists
-    cause the no. `needs` is the cheapest evidence that would decide (None: none, or another look
-    does).
+    `error` is Kafka's name of the rejection, or of the error that a Dead group returns (None:
+    admitted, not known, or one of two). `elected`: the join's list holds the elected assignor, so a
+    coordinator load before the join changes nothing. `blame` are the member ids whose lists cause
+    the rejection. `needs` is the cheapest evidence that would decide a `cannot tell` (None: no
+    evidence does, or another reading of the group does).
     """
 
     verdict: Tri
@@ -125,10 +126,11 @@ class Admission(Record, frozen=True, kw_only=True):
 
 
 def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
-    """Return whether every join of `action`, in its order, is admitted, and ends no member.
+    """Return the predicted answer to `action`: yes if every join is admitted and no member ends.
 
-    Each action has a join. The answer is that of the first one that is not admitted. If all are
-    admitted, it is that of the last one, with `elected` True only if it is so for every join.
+    The action has at least one join. The answer is that of the first join that is not admitted. If
+    all are admitted, it is that of the last one, with `elected` True only if it is True for every
+    join.
     """
     found = list(filter(None, [_ended(memory, action)]))
     for event in action:
@@ -141,7 +143,7 @@ def admitted(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission:
 
 
 def after(memory: CoordinatorMemory, event: Event) -> CoordinatorMemory:
-    """Return the memory after `event`; a join counts as admitted."""
+    """Return the coordinator's memory after `event`; a join is taken as admitted."""
     if isinstance(event, LeaveEvent):
         return replace(
             memory,
@@ -182,10 +184,10 @@ def restart(
     killed: bool = False,
     session_ms: int | None = None,
 ) -> tuple[Event, ...]:
-    """Return the events of one member's restart with a list (None: its list of today).
+    """Return the events of one member's restart with a list (None: its current list, not known).
 
     A dynamic member leaves first, unless it is `killed`: then its old entry counts until its
-    session ends. A static member does not leave; its entry is replaced by the join.
+    session expires. A static member does not leave: its join replaces its entry.
     """
     entry = next(one for one in memory.everybody if one.member_id == member_id)
     leaves = entry.instance_id is None and not killed
@@ -245,7 +247,10 @@ def _out_of_bounds(memory: CoordinatorMemory, join: JoinEvent) -> Admission | No
 
 
 def _ended(memory: CoordinatorMemory, action: Sequence[Event]) -> Admission | None:
-    """Return the answer where the rebalance of `action` ends classic members that stay."""
+    """Return the rejection of the classic members that stay in a KIP-848 group, or None.
+
+    The rebalance of `action` makes them join again, and some brokers reject that (KAFKA-20640).
+    """
     if memory.classic_joins is Tri.YES:
         return None
     later = reduce(after, action, memory)
@@ -265,11 +270,13 @@ def _rejects_classic(memory: CoordinatorMemory, why: str) -> Admission:
 
 
 def _too_many(memory: CoordinatorMemory, join: JoinEvent) -> Admission | None:
-    """GroupMetadataManager.acceptJoiningMember: a new member id needs a free place.
+    """Return the answer to a join that may find the group full (group.max.size); None if it fits.
 
-    A static member that restarts sends no member id: its own entry takes its place, in a KIP-848
-    group of 4.4.0 also where the group is full (KAFKA-20601). While a rebalance gathers members
-    only those that have joined it count, so a group that is full by its entries may have room.
+    GroupMetadataManager.acceptJoiningMember: a join without a member id needs a free place. A
+    static member's restart is such a join, although it replaces the member's own entry; only
+    KIP-848 groups since Kafka 4.4.0 admit it when they are full (KAFKA-20601). While a rebalance
+    gathers members, only those that have joined it count, so a group that is full by its entries
+    may have room.
     """
     more, size = len(memory.came) - len(memory.left), len(memory.everybody)
     limit = memory.max_size
@@ -336,7 +343,11 @@ def _by_lists(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
 
 
 def _common(memory: CoordinatorMemory, join: JoinEvent) -> Admission:
-    """Return the answer of the remembered lists: a common assignor in all worlds, or in none."""
+    """Return the answer to a join by the assignor lists that the coordinator remembers.
+
+    Yes: in every possible memory one assignor of the join is in all lists. No: in none. Otherwise
+    the answer is cannot tell.
+    """
     came = [held.names for entry in memory.came for held in entry.lists]
     kept = [each for each in memory.in_all if all(each in names for names in came)]
     elected = memory.elected if memory.elected in kept else None
@@ -397,7 +408,7 @@ def _same_instance(memory: CoordinatorMemory, join: JoinEvent) -> Entry | None:
 
 
 def _holding(memory: CoordinatorMemory, names: Sequence[str]) -> Iterator[tuple[Entry, set[Tri]]]:
-    """Yield each entry with the answers, for all `names`, to: does its list hold the name?"""
+    """Yield each remembered member and the answers whether its list holds each of `names`."""
     again, came = memory.left or memory.came, {entry.member_id for entry in memory.came}
     lists: dict[str, set[Held]] = defaultdict(set)
     for entry in (*chain(*memory.cases), *memory.came):
@@ -457,7 +468,7 @@ def _named(entries: Sequence[Entry]) -> str:
 def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
     """Return the newest rejection of each client that has not rejoined, the oldest first.
 
-    `times` includes the client's earlier rejections with the same list.
+    `times` of a rejection includes the client's earlier ones with the same assignor list.
     """
     newest: dict[tuple[str, ...], Refusal] = {}
     for one in sorted(snapshot.refusals, key=lambda each: when(each.at)):
@@ -472,8 +483,10 @@ def still_out(snapshot: GroupSnapshot) -> tuple[Refusal, ...]:
 
 
 def rejected_again(memory: CoordinatorMemory, one: Refusal, *, stranger: bool = False) -> Admission:
-    """Return whether the coordinator would admit the join that it rejected, if the client repeated
-    it; a `stranger` is another program than the members.
+    """Return the predicted answer if the rejected client repeated its join now.
+
+    `stranger` is True if the client is another kind of program than the members, such as a consumer
+    in a group of Connect workers; it then joins with the protocol type `consumer`.
     """
     if not one.list:
         return Admission(verdict=Tri.CANNOT_TELL, reason="its list is not known")
@@ -491,26 +504,31 @@ def rejected_again(memory: CoordinatorMemory, one: Refusal, *, stranger: bool = 
 
 
 def label(one: Refusal) -> str:
-    """Return the client's name for texts."""
+    """Return a rejected client's name for texts: its instance id, or its client id and address."""
     name = one.instance_id or one.client_id or "a client"
     return f"{name} ({one.host.lstrip('/')})" if one.host and not one.instance_id else name
 
 
 def if_renamed(instance_id: str | None) -> str:
-    """Return the sentence with the option that ends an instance id; empty for a dynamic client."""
+    """Return the sentence that offers --departed for a static client; empty for a dynamic one.
+
+    --departed states that the instance id left for good or was renamed.
+    """
     said = f" If {instance_id} left for good, or was renamed: --departed {instance_id}."
     return said if instance_id else ""
 
 
 def client_key(one: Refusal | Departed) -> tuple[str, ...]:
-    """Return what tells the client: its instance id, else its client id and address."""
+    """Return the key that identifies a client: its instance id, or its client id and address."""
     # A client in a crash loop comes from a new connection each time: its address stays.
     return (one.instance_id,) if one.instance_id else (one.client_id, one.host)
 
 
 def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
-    """Return the only member with the rejected client's name, from its address; None if there is no
-    such member, or if several clients have that name.
+    """Return the only member with the rejected client's instance id, or client id and address.
+
+    None if there is no such member, or if several members or several rejected clients have that
+    name.
     """
     same = [each for each in snapshot.members if each.instance_id == (one.instance_id or None)]
     if not one.instance_id:
@@ -525,10 +543,10 @@ def member_of(snapshot: GroupSnapshot, one: Refusal) -> Member | None:
 
 
 def joined_since(member: Member | None, one: Refusal) -> Tri:
-    """Return whether the member with the rejected client's name joined after the rejection; no
-    where there is none.
+    """Return whether `member` joined after the rejection of the client with the same name.
 
-    A member id that was there before is another process of that client id, or its own old entry.
+    No if `member` is None. A member that joined before the rejection is also no: it is another
+    process with that client id, or the client's own old entry.
     """
     if member is None:
         return Tri.NO
@@ -541,5 +559,5 @@ def joined_since(member: Member | None, one: Refusal) -> Tri:
 
 
 def address(host: str) -> str:
-    """Return the address without the slash that Java prints before it."""
+    """Return `host` without the slash that Java prints before an address."""
     return host.removeprefix("/")

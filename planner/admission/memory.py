@@ -1,14 +1,14 @@
-"""`memory_of(context)`: the coordinator's memory of a group, by the evidence of one look.
+"""The coordinator's memory of a group's assignor lists, as far as evidence shows: `memory_of`.
 
-A coordinator load leaves [the elected assignor] of every list, because the stored record has
-nothing else (GroupMetadataManager.replay of GroupMetadataValue; Scala:
-GroupMetadataManager.readGroupMessageValue), and starts the session timers again. A rebalance after
-it makes every member that runs join again with its whole list; a static member's restart sends its
-own list alone, without a rebalance. A static member that is down does not join: the coordinator
-keeps what the load left until it returns, is removed, or its session expires. Describe does not
-show who is down, so after a load any static member may be down. The records of a KIP-848 group hold
-whole lists, so a load does not shorten those. Seen on 4.1.1 and 3.9.1
-(tests/live/test_admission_live.py).
+When a coordinator loads a group (failover, restart), it remembers only [the elected assignor] for
+each member, because the stored record has nothing else (GroupMetadataManager.replay of
+GroupMetadataValue; Scala: GroupMetadataManager.readGroupMessageValue). It also starts the session
+timers again. In the next rebalance every running member joins with its whole list. A static
+member's restart sends that member's list alone, without a rebalance. A static member that is down
+does not join: the coordinator keeps its shortened list until it returns, is removed, or its session
+expires. Describe does not show which members are down, so after a load any static member may be
+down. The records of a KIP-848 group hold whole lists, so a load does not shorten them. Seen on
+4.1.1 and 3.9.1 (tests/live/test_admission_live.py).
 """
 
 import re
@@ -41,7 +41,8 @@ _Met: TypeAlias = tuple[_Names, _Names, _Names]
 class Held(Record, frozen=True, kw_only=True):
     """One assignor list that the coordinator may remember, as far as it is known.
 
-    `names` are in the list, `lacks` are not. `exact`: the list holds no other names.
+    `names` are assignors in the list, `lacks` are assignors not in it. `exact` is True if the list
+    holds only `names`.
     """
 
     names: frozenset[str] = frozenset()
@@ -56,11 +57,11 @@ class Held(Record, frozen=True, kw_only=True):
 
 
 class Entry(Record, frozen=True, kw_only=True):
-    """One member that the coordinator counts, with the lists that it may remember for it: one of
-    them is the real one. `name` is for texts. A dynamic member has no `instance_id`.
+    """One member that the coordinator counts, with the assignor lists that it may remember for it.
 
-    `whole` is the member's whole list, if a load may have shortened the remembered one; the member
-    sends it when it joins again. None: it sends what is remembered.
+    One of `lists` is the real one. `whole` is the list that the member sends when it joins again,
+    if a load may have shortened the remembered one (None: the member sends the remembered list).
+    `name` is the member's name for texts; `instance_id` is None for a dynamic member.
     """
 
     member_id: str
@@ -71,22 +72,23 @@ class Entry(Record, frozen=True, kw_only=True):
 
 
 class CoordinatorMemory(Record, frozen=True, kw_only=True):
-    """The coordinator's memory of one group, as far as the evidence tells.
+    """The coordinator's memory of one group, as far as the evidence shows it.
 
-    `cases` are the possible histories, of which one is real: the lists are as the members sent
-    them, or as a coordinator load left them. Each entry of a case may have any of its lists. A
-    KIP-848 group's entries are its classic members; `others` are its other members. `in_all` are
-    assignors that every list holds (elected, or a probe's yes), `not_in_all` those that some list
-    lacks (a probe's no).
+    `cases` are possible memories, of which one is real: the lists are as the members sent them, or
+    as a coordinator load shortened them. A case has one entry for each member (in a KIP-848 group:
+    for each classic member; `others` are the rest). An entry's list may be any of its `lists`.
+    `in_all` are assignors that every list holds (elected, or a probe's yes), `not_in_all` are
+    assignors that some list lacks (a probe's no).
 
-    `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` the bounds of
-    session.timeout.ms; None where not read. `room` is how many more members are known to fit: an
-    answered probe shows room for one, and members that have left make room. `left` are entries that
-    left after the look, `came` those that have joined since; `settled`: a rebalance has completed
-    since.
+    `max_size` is group.max.size (KIP-848: group.consumer.max.size), `session_ms` are the bounds of
+    session.timeout.ms; None if not read. `room` is the number of further members that are known to
+    fit: an answered probe shows room for one.
 
-    `classic_joins`: a KIP-848 group admits classic joins, those of its own members too.
-    `static_returns`: a static member that restarts needs no free place.
+    The events after the group was read: `left` are the member ids that have left, `came` are the
+    members that have joined, `settled` is True if a rebalance has completed.
+
+    `classic_joins`: the KIP-848 group admits classic joins, also when its own members join again.
+    `static_returns`: a static member can restart when the group is full.
     """
 
     state: GroupState = GroupState.STABLE
@@ -108,12 +110,15 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """Return the entries that are counted, in any case."""
+        """Return the counted members with assignor lists, as in the first of `cases`.
+
+        All cases have the same members; only the lists differ.
+        """
         return (*(e for e in self.cases[0] if e.member_id not in self.left), *self.came)
 
     @property
     def everybody(self) -> tuple[Entry, ...]:
-        """Return every member that the coordinator counts."""
+        """Return every member that the coordinator counts, also those without an assignor list."""
         return (*self.entries, *(e for e in self.others if e.member_id not in self.left))
 
     @property
@@ -125,13 +130,12 @@ class CoordinatorMemory(Record, frozen=True, kw_only=True):
 def worlds(
     memory: CoordinatorMemory, names: Sequence[str]
 ) -> frozenset[tuple[_Names, _Names]] | None:
-    """Return, for each possible memory, the joiner's assignors that all lists hold: at least, and
-    at most.
+    """Return the assignors of `names` that all remembered lists hold, as pairs (least, most).
 
-    The first is computed from the lists as remembered. Once a member has left or joined, the others
-    may have joined again with their whole lists: the second is computed from those. The evidence is
-    about the lists at the look, so their intersection is kept beside that of the members still
-    counted. None: no possible memory fits the evidence.
+    There is one pair for each possible memory. `names` is the list of a join. `least` is computed
+    from the lists as the coordinator remembers them. After a leave or a join, the other members may
+    have joined again with their whole lists: `most` is computed from those. A memory is possible
+    only if its lists fit the evidence from before these events. None: no memory fits.
     """
     mine = frozenset(names)
     # Names that nothing is asked or known of make no difference.
@@ -159,9 +163,10 @@ def worlds(
 
 
 def _meet(met: set[_Met], choices: Iterable[frozenset[_Met]]) -> set[_Met]:
-    """All intersections of one of `met` with one choice of each entry.
+    """Return the intersections of each triple in `met` with one choice of each member.
 
-    Entries with the same choices are the same to it: it goes on until nothing is new.
+    `choices` has one set of triples for each member. Equal sets are applied until nothing new
+    results.
     """
     for options, count in Counter(choices).items():
         for _ in range(count):
@@ -173,9 +178,12 @@ def _meet(met: set[_Met], choices: Iterable[frozenset[_Met]]) -> set[_Met]:
 
 
 def _choices(memory: CoordinatorMemory, entry: Entry, said: _Names) -> Iterator[_Met]:
-    """Each list that may be remembered of an entry at the look, with the least and the most that
-    it may be once others have come or left. In a completed rebalance a dynamic member has joined
-    again, and a static one may have been down."""
+    """Yield (look, least, most) for each list that the coordinator may remember of `entry`.
+
+    `look` is the list when the group was read. `least` and `most` are its bounds after members have
+    left or joined. All three are limited to the names in `said`. After a completed rebalance a
+    dynamic member has sent its whole list; a static member may have been down and kept the old one.
+    """
     again = bool(memory.left or memory.came)
     for held in entry.lists:
         for look in _options(held, said, memory.in_all):
@@ -191,7 +199,10 @@ def _choices(memory: CoordinatorMemory, entry: Entry, said: _Names) -> Iterator[
 
 
 def _options(held: Held, said: _Names, must: _Names = frozenset()) -> list[_Names]:
-    """Each set of names, of those that are `said`, that this list can be; it holds `must`."""
+    """Return the possible contents of a list, limited to the names in `said`.
+
+    Each set contains `must`. The result is empty if the list cannot contain `must`.
+    """
     base = (held.names & said) | must
     free = [] if held.exact else sorted(said - base - held.lacks)
     if base & held.lacks or (held.exact and not must <= held.names):
@@ -202,7 +213,8 @@ def _options(held: Held, said: _Names, must: _Names = frozenset()) -> list[_Name
 def memory_of(context: GroupFacts, *, rejoined: bool = False) -> CoordinatorMemory:
     """Return what the coordinator may remember of the group of `context`.
 
-    `rejoined`: return instead what it would remember once every member has joined again.
+    `rejoined`: return what it would remember after every member has joined again with its whole
+    list.
     """
     snapshot, group = context.snapshot, context.group
     probe, stable = snapshot.probe, group.state is GroupState.STABLE and bool(snapshot.members)
@@ -255,7 +267,7 @@ def classic_joins(cluster: Cluster) -> Tri:
 
 
 def static_returns(cluster: Cluster) -> Tri:
-    """Return whether a static member that restarts needs no free place in a KIP-848 group.
+    """Return whether a static member can restart in a KIP-848 group that is full.
 
     GroupMetadataManager.throwIfConsumerGroupIsFull (KAFKA-20601).
     """
@@ -270,7 +282,11 @@ def _cases(
     *,
     rejoined: bool,
 ) -> tuple[tuple[Entry, ...], ...]:
-    """Return the histories that fit what is known of the last load."""
+    """Return the possible memories: one after a completed rebalance, one after a coordinator load.
+
+    The evidence may exclude one of them. Each has one entry for each member in `counted`.
+    `rejoined` returns only the memory after every member has joined again.
+    """
     own = {f.member.member_id: _own(f, names, elected) for f in counted}
     if rejoined or context.remembers or never_loaded(context.snapshot):
         return (tuple(_entry(f, (own[f.member.member_id],)) for f in counted),)
@@ -296,8 +312,9 @@ def _cases(
 def _rejection_proves_load(context: GroupFacts, counted: list[Facts]) -> bool:
     """Return whether a rejection shows that the coordinator was reloaded.
 
-    A list was rejected although every member had sent one of its assignors before. Error 23 then
-    shows that the coordinator held less than was sent, even where other evidence shows no reload.
+    It does if the rejected list has an assignor that every member had sent in its join before.
+    Error 23 (INCONSISTENT_GROUP_PROTOCOL) then shows that the coordinator remembered less than the
+    members sent, even if other evidence shows no reload.
     """
     sent = [facts.member for facts in counted]
     if not all(m.joined_at and m.assignors.knowledge is Knowledge.EXACT for m in sent) or not sent:
@@ -314,7 +331,7 @@ def _rejection_proves_load(context: GroupFacts, counted: list[Facts]) -> bool:
 
 
 def _joined_since(context: GroupFacts, facts: Facts) -> bool:
-    """Return whether this member's own accepted join was seen after the last load."""
+    """Return whether evidence shows that this member joined after the last coordinator load."""
     coordinator = context.group.coordinator
     in_epoch = coordinator is not None and coordinator.leader_epoch is not None
     # No clock is needed: an id that came after a look in this epoch came after its load.
@@ -324,7 +341,7 @@ def _joined_since(context: GroupFacts, facts: Facts) -> bool:
 
 
 def _own(facts: Facts, names: set[str], elected: str | None) -> Held:
-    """Return the list that its own last join sent, as far as it is known."""
+    """Return the assignor list that the member's last join sent, as far as it is known."""
     known = facts.member.assignors
     if known.knowledge is Knowledge.EXACT:
         return Held(names=frozenset(known.list), exact=True)
@@ -342,11 +359,12 @@ _BARE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[A-Za-z
 
 
 def _converted(context: GroupFacts, facts: Facts) -> tuple[Held, ...]:
-    """Return what the coordinator may hold of a classic member of a KIP-848 group.
+    """Return the lists that the coordinator may hold for a classic member of a KIP-848 group.
 
-    No load shortens it. It is the list that the member sent, where it joined after the conversion
-    (its id is of the new kind) or a record shows it. A conversion copies what the coordinator
-    remembered then, which a load may have shortened to any one assignor of the list.
+    It holds the list that the member sent, if the member joined after the conversion of the group
+    (its member id is a bare UUID) or a stored record shows the list. A conversion copies the list
+    that the coordinator remembered, which an earlier load may have shortened to any one assignor of
+    the list.
     """
     known = facts.member.assignors
     if known.knowledge is not Knowledge.EXACT:

@@ -1,1 +1,1 @@
-"""Advice to people: the admission's answer as data, and its words."""
+"""Advice to the operator on the next action, as data and as text."""

@@ -1,8 +1,9 @@
-"""Restart advice as data: no other module recommends a restart.
+"""Restart advice as data (`planner.plan.Advice`), judged by the admission check.
 
-Every advice asks the admission check first (check.py): a restart is recommended only where the
-coordinator is proven to admit it. An advice that is not proven names the evidence that would prove
-it; one that is proven to be rejected gives the reason. wording.py makes the text from the data.
+The admission check (planner/admission/check.py) predicts whether the coordinator admits a join. A
+restart is recommended only if its admission is proven. Advice that is not proven names the evidence
+that would prove it. Advice on a join that would be rejected gives the reason. wording.py makes the
+text from the data.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,11 @@ _ACCEPTS: Final = {
 
 
 def restart_of(context: Context, facts: Facts, assignors: tuple[str, ...] = ()) -> Advice:
-    """Return the advice to restart one member with a list (empty: its list of today)."""
+    """Return the advice to restart one member with the assignor list `assignors`.
+
+    Its verdict is the predicted answer to the member's join. An empty `assignors` is a restart
+    without a change of the configuration.
+    """
     names = assignors or _next_list(facts)
     answer = _asked(context, facts, names, killed=False)
     admits, killed = answer.verdict is Tri.YES, Tri.YES
@@ -92,10 +97,14 @@ def start_of(
     instances: Sequence[str | None] = (),
     change: str = "",
 ) -> Advice:
-    """Return the advice to start members that are not in the group, with the first of `lists` that
-    is admitted, or else, where `change` names another protocol, with that one.
+    """Return the advice to start clients that are not in the group, all with one assignor list.
 
-    An empty one is the list that each of them has: `own`, as far as it is known.
+    The list is the first of `lists` that the coordinator would admit. After all lists, a start with
+    group.protocol=consumer is tried if `change` gives that setting. If nothing is admitted, the
+    advice is about the first list. An empty list keeps each client's own list.
+
+    `own` and `instances` are the clients' own lists (empty: not known) and instance ids (None:
+    dynamic), in the order of `names`.
     """
     # Whoever was a member before found room.
     memory = replace(context.memory, room=max(context.memory.room, len(names)))
@@ -126,7 +135,10 @@ def start_of(
 
 
 def cut_over_of(context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]) -> Advice:
-    """Return the advice to stop all of `stopped`, and only then to start them with the list."""
+    """Return the advice to stop all of `stopped`, and to start them only when all have stopped.
+
+    They start with the list `assignors`. The verdict is the predicted answer to these joins.
+    """
     static = [facts for facts in stopped if facts.static]
     everybody = len(stopped) == len(context.members)
     without = "Empty" if everybody else "Stable without the stopped members"
@@ -152,7 +164,10 @@ def cut_over_of(context: Context, stopped: Sequence[Facts], assignors: tuple[str
 def stop_and_start(
     context: Context, stopped: Sequence[Facts], assignors: tuple[str, ...]
 ) -> list[Event]:
-    """Return the events of a cut-over: all leave, the others rebalance, all join."""
+    """Return the events of a cut-over: all of `stopped` leave, the others rebalance, then all join.
+
+    They join with the list `assignors`; an empty one is not known (in a Streams group: `stream`).
+    """
     # Every Streams program that goes back to the classic protocol has this one assignor.
     back = ("stream",) if context.group.type is GroupType.STREAMS else None
     joins = [
@@ -168,8 +183,10 @@ def stop_and_start(
 
 
 def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
-    """Return the advice that starts a rebalance and changes no list: the restart of one of
-    `dynamic`, else a temporary member, as always in a KIP-848 group.
+    """Return the advice that starts a rebalance without changing any assignor list.
+
+    It restarts one of the `dynamic` members. If there is none, or the group is a KIP-848 group, a
+    temporary member joins and leaves.
     """
     online = context.group.type is GroupType.CONSUMER
     if dynamic and not online:
@@ -189,9 +206,12 @@ def rebalance_of(context: Context, dynamic: Sequence[Facts]) -> Advice:
 
 
 def as_it_runs(context: Context, facts: Facts) -> Advice:
-    """Return the advice on a restart that changes no list: by name where its file may differ.
+    """Return the advice to restart a member without changing its assignor list.
 
-    A file of the group that fits no member may be the one that any of them starts with.
+    The advice names the list if it is known exactly and the member's next start may have another:
+    its configuration file has another, or a file in the inventory matches no member and may be this
+    member's. If there is such an unmatched file and the list is not known exactly, the advice is to
+    add evidence.
     """
     runs, declared = facts.member.assignors, _next_list(facts)
     exact = runs.knowledge is Knowledge.EXACT
@@ -211,8 +231,9 @@ def as_it_runs(context: Context, facts: Facts) -> Advice:
 
 
 def first(found: Iterable[Advice], ignore: Mapping[str, str] | None = None) -> Advice:
-    """Return the first that is admitted, or that the user accepts by ignoring a rule; else the
-    first.
+    """Return the first advice that is admitted or accepted by the user, else the very first one.
+
+    `ignore` is rule id → reason. Ignoring a rule accepts its risk (`acceptable`).
     """
     tried = []
     for one in found:
@@ -223,12 +244,19 @@ def first(found: Iterable[Advice], ignore: Mapping[str, str] | None = None) -> A
 
 
 def starts_with(context: Context, facts: Facts, assignors: Sequence[str]) -> Tri:
-    """Return whether this member's client starts with the list; some clients reject a mixed one."""
+    """Return whether the member's client can start with the assignor list `assignors`.
+
+    Some clients reject a list that mixes eager and cooperative assignors.
+    """
     return context.may_take_mixed(facts) if is_mixed(assignors) else Tri.YES
 
 
 def show(context: Context, needs: Needs, reason: str) -> Advice:
-    """Return the advice to add the evidence that decides whether a join is admitted."""
+    """Return the advice to add the evidence `needs`, which decides whether a join is admitted.
+
+    If the brokers' settings were not read and are needed, the advice also has the command that
+    states that they are Kafka's defaults.
+    """
     # A probe asks for a place in the classic group.
     unprobed = needs is Needs.BROKER and context.goal == CONSUMER
     made = evidence(context, _EVIDENCE[needs][: 1 if unprobed else None], reason)
@@ -238,7 +266,11 @@ def show(context: Context, needs: Needs, reason: str) -> Advice:
 
 
 def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
-    """Return the advice to add evidence of one of the kinds `needed` that this group can give."""
+    """Return the advice to add evidence of one of the kinds `needed`.
+
+    A probe is left out if this group cannot be probed. If no kind is left, the kinds are the client
+    log and the request log.
+    """
     kinds = tuple(kind for kind in needed if kind != "probe" or context.can_probe)
     return worded(
         Advice(
@@ -251,7 +283,7 @@ def evidence(context: Context, needed: Sequence[str], reason: str) -> Advice:
 
 
 def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
-    """Return the advice with the command that states `fact` instead, which accepts `risk`."""
+    """Return `made` with an alternative: the command that states `fact` and accepts `risk`."""
     return worded(
         replace(
             made,
@@ -262,12 +294,12 @@ def stated(context: Context, made: Advice, risk: Risk, fact: str) -> Advice:
 
 
 def wait(reason: str) -> Advice:
-    """Return the advice to look again later."""
+    """Return the advice to wait and read the group again later, because of `reason`."""
     return worded(Advice(action=Action.WAIT, verdict=Tri.CANNOT_TELL, reason=reason))
 
 
 def stop(reason: str, *, until: str = "") -> Advice:
-    """Return the advice to restart nothing for this reason, or `until` something is so."""
+    """Return the advice to restart nothing because of `reason`, or until `until` (a text) holds."""
     return Advice(
         action=Action.STOP,
         verdict=Tri.NO,
@@ -294,19 +326,21 @@ def replan(context: Context, reason: str, *, verdict: Tri = Tri.NO) -> Advice:
 
 
 def acceptable(advice: Advice, ignore: Mapping[str, str]) -> bool:
-    """Return whether the user accepts the risk of an advice that cannot tell, with `--ignore`.
+    """Return whether the user accepts the missing evidence of an advice by ignoring a rule.
 
-    An advice whose join is proven to be rejected is never acceptable.
+    `ignore` is rule id → reason. Only advice with the verdict `cannot tell` is acceptable, never
+    advice on a join that is proven to be rejected.
     """
     kinds = {kind for risk, kinds in _ACCEPTS.items() if risk in ignore for kind in kinds}
     return advice.verdict is Tri.CANNOT_TELL and bool(kinds & set(advice.evidence_needed))
 
 
 def confirm(context: Context, step: int, members: Sequence[Facts], names: Sequence[str]) -> Advice:
-    """Return the advice to check by hand what no evidence shows of `members`, and to confirm it.
+    """Return the advice to check by hand how `members` were started, and then to confirm it.
 
-    `names` is the assignor list to confirm (empty: another setting, which is confirmed for all of
-    them).
+    The command is `rebal verify --confirm`, for a change of `step` that no evidence shows. `names`
+    is the assignor list to confirm. If it is empty, the step changes another setting, which is
+    confirmed for all its members at once.
     """
     words: tuple[str, ...] = ()
     reason = "looked at each of them"
@@ -332,8 +366,10 @@ def confirm(context: Context, step: int, members: Sequence[Facts], names: Sequen
 def _next_rebalance(
     context: Context, members: Sequence[Facts], names: Sequence[str]
 ) -> Iterator[str]:
-    """Yield how the next rebalance shows that members run `names`: a COOPERATIVE client with a
-    fixed protocol names what it owns when it joins again.
+    """Yield the advice to let the next rebalance prove that members run the list `names`.
+
+    A client that fixes its protocol at its start sends its owned partitions when it rejoins only if
+    that protocol is COOPERATIVE. Nothing is yielded if the next rebalance proves nothing.
     """
     found = [facts for facts in members if facts.fixes_protocol and owned(facts.member)]
     shows = found and set(map(cooperative, names)) == {Tri.YES} and context.elected in names
@@ -342,7 +378,11 @@ def _next_rebalance(
 
 
 def count(rejected: Sequence[str], here: int) -> Advice:
-    """Return the advice to give the number of members: `here`, or with those that were rejected."""
+    """Return the advice to state the number of members of the service (`--expect-members`).
+
+    `here` is the number of members in the group. The clients `rejected` are not in the group; they
+    count if they belong to the service.
+    """
     one, more = ("was", "it rejoined", "it belongs"), ("were", "they rejoined", "they belong")
     were, rejoined, belong = one if len(rejected) == 1 else more
     reason = f"{listed(rejected)} {were} rejected and no log shows that {rejoined}"
@@ -356,12 +396,15 @@ def count(rejected: Sequence[str], here: int) -> Advice:
 
 
 def stop_for(finding: Finding) -> Advice:
-    """Return the advice to do what a rule asks for before any other restart."""
+    """Return the advice to resolve a blocking finding before any restart."""
     return replace(open_question(finding), action=Action.STOP, verdict=Tri.NO)
 
 
 def open_question(finding: Finding) -> Advice:
-    """Return the advice to settle a rule whose answer is cannot tell."""
+    """Return the advice to settle a finding whose result is `cannot tell`.
+
+    Its command accepts the finding's risk, if there is such a command.
+    """
     what = finding.fix or finding.message
     if any(ANSWER in one.line for one in finding.commands):
         what = f"restart nothing before the client is known: {finding.message}"
@@ -380,7 +423,7 @@ def worded(advice: Advice) -> Advice:
 
 
 def _judged(context: Context, answer: Admission) -> dict[str, Any]:
-    """Return the advice's fields that an admission gives."""
+    """Return the fields of an `Advice` that an admission answer decides: name → value."""
     group, coordinator = context.group, context.group.coordinator
     needed = _EVIDENCE[answer.needs] if answer.needs is not None else ()
     return {
@@ -414,7 +457,11 @@ def _asked(
 
 
 def _session(context: Context, member: Member) -> int | None:
-    """Return the session timeout of the next start; None for one that brokers accepted before."""
+    """Return the session timeout, in ms, to check against the brokers' bounds at the next start.
+
+    None: there is nothing to check. The timeout is not known, or it stays as the brokers have
+    accepted it and their bounds were not read.
+    """
     declared = member.declared.session_timeout_ms if member.declared is not None else None
     own = member.timeouts.session_ms if member.timeouts is not None else None
     if declared is not None and declared != own:
@@ -423,7 +470,11 @@ def _session(context: Context, member: Member) -> int | None:
 
 
 def _next_list(facts: Facts) -> tuple[str, ...] | None:
-    """Return the list of a restart without a change: its file's, else the one it runs."""
+    """Return the assignor list of a restart without a configuration change; None: not known.
+
+    It is the list in the member's configuration file, else the list that the member is proven to
+    run.
+    """
     declared = facts.member.declared
     if declared is not None and declared.list and declared.group_protocol != "consumer":
         return declared.list
@@ -432,8 +483,10 @@ def _next_list(facts: Facts) -> tuple[str, ...] | None:
 
 
 def _risks(context: Context, restarted: Sequence[Facts], answer: Admission) -> tuple[str, ...]:
-    """Return the risks that end no member and that an operator must know, and the event between
-    look and join that would have the join rejected.
+    """Return the dangers of an admitted restart that its verdict does not cover, one sentence each.
+
+    They are a coordinator reload before the join, if it would have the join rejected, and static
+    members that may be down and delay the rebalance.
     """
     static = [facts for facts in context.members if facts.static and facts not in restarted]
     return reasons(

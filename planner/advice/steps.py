@@ -1,9 +1,9 @@
-"""Advice on a new plan (`first_action`), on a step (`step_action`), and what must come before it.
+"""Advice on a new plan (`first_action`) or a step (`step_action`), and any action needed before it.
 
-Each join is checked first. A remedy comes before a restart that the coordinator would not admit: it
-gives a member the list that others need, has the coordinator remember every list again, adds the
-evidence that decides, or makes a new plan. The fix of a finding that restarts members is such an
-advice as a sentence.
+Every join is checked for admission first. If the coordinator would not admit a restart of the step,
+the advice is a remedy: give a member the assignor list that the others need, make the coordinator
+hold every whole list again, add the evidence that decides, or make a new plan. The functions
+`*_fix` return such advice as a sentence, for the fixes of findings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,10 +54,10 @@ Actions = tuple[Advice, tuple[Advice, ...]]
 
 
 def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
-    """Return the list of the target and the elected assignor, which is admitted today.
+    """Return the list of the target assignor and the elected assignor, which is admitted now.
 
-    The target of a plan to KIP-848 is no assignor: its list is the elected one alone. That of
-    Connect workers is a connect.protocol, which offers several.
+    A plan to KIP-848 has no target assignor, so the list is the elected one alone. For Connect
+    workers it has all protocols that the target value of connect.protocol offers.
     """
     step = next((each for each in plan.steps if each.aim is Aim.WIDEN), None)
     target = () if context.target == CONSUMER else worker_list(context.target) or (context.target,)
@@ -66,8 +66,9 @@ def wide_list(plan: Plan, context: Context) -> tuple[str, ...]:
 
 
 def first_action(plan: Plan, context: Context) -> Actions:
-    """Return the first action of a plan that was just made, or the reason why its step cannot
-    start.
+    """Return the first action of a new plan, and the restarts that are not admitted yet.
+
+    If the next step cannot start, the action is to resolve the reason.
     """
     step = plan.step(plan.next_step)
     if step is None and plan.verdict is Verdict.DONE:
@@ -91,7 +92,10 @@ def first_action(plan: Plan, context: Context) -> Actions:
 
 
 def _hindered(plan: Plan, step: Step | None, context: Context) -> Advice:
-    """Return what the rules or the step's own precondition ask for first."""
+    """Return the advice to resolve what keeps `step` from starting (None: no step can be named).
+
+    That is a blocking or open finding, the step's precondition, or missing evidence.
+    """
     blocks = gating(plan.findings, step.id if step is not None else None)
     said = [each for each in blocks if each.result is Tri.YES]
     if said:
@@ -117,8 +121,9 @@ def step_action(
     *,
     ignore: Mapping[str, str],
 ) -> Actions:
-    """Return the first action of `step` for the members `to_do`, and the restarts that are
-    withheld; each with the step's number.
+    """Return the first action of `step` for the members `to_do`, and the restarts not admitted yet.
+
+    Each advice carries the step's number.
     """
     made, withheld = _of_aim(plan, step, context, to_do, ignore=ignore)
     if step.aim is Aim.CLASSIC and made.assignors == step.target_list:
@@ -167,8 +172,10 @@ def _of_aim(
 
 
 def _of_process(context: Context, made: Advice) -> Advice:
-    """Return the advice with all threads of the process that it restarts: where one of them may
-    start with a list, the others may, too.
+    """Return the advice to restart one thread of a process as a restart of all its threads.
+
+    Every thread of a process has the same configuration, so admission of one holds for all. Other
+    advice is returned unchanged.
     """
     own = made.members[0] if made.action is Action.RESTART else ""
     if (process := process_names(context.snapshot).get(own)) is None:
@@ -178,8 +185,9 @@ def _of_process(context: Context, made: Advice) -> Advice:
 
 
 def with_setting(made: Advice, step: Step) -> Advice:
-    """Return the advice with what `step` brings beside an assignor list, or in place of one: a
-    library, a setting.
+    """Return the advice with the change of `step` besides an assignor list, such as a new library.
+
+    Advice that starts no member with that change is returned unchanged.
     """
     if made.action not in (Action.RESTART, Action.CUT_OVER, Action.START) or not step.config:
         return made
@@ -191,7 +199,11 @@ def with_setting(made: Advice, step: Step) -> Advice:
 
 
 def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, str]) -> Actions:
-    """Return the open answer that the user accepted by ignoring a rule; a no is never accepted."""
+    """Return the action and the withheld restarts after the user's ignored rules are applied.
+
+    If `made` recommends no restart, it is replaced by the first withheld restart whose missing
+    evidence the user accepts. A restart whose join is proven to be rejected is never accepted.
+    """
     chosen = next((one for one in withheld if acceptable(one, ignore)), None)
     if made.recommended or chosen is None:
         return made, withheld
@@ -200,7 +212,11 @@ def _accepted(made: Advice, withheld: tuple[Advice, ...], ignore: Mapping[str, s
 
 
 def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
-    """Return the restart with group.protocol=consumer, which the conversion's conditions admit."""
+    """Return the advice to restart a member with group.protocol=consumer (online conversion).
+
+    If a condition of the conversion fails, the advice is to restart nothing. If one is not known,
+    it asks for evidence or has the verdict `cannot tell`.
+    """
     answers = online(context)
     verdict = allows(answers)
     against = next((a for a in answers if a.allows is verdict is not Tri.YES), None)
@@ -226,9 +242,7 @@ def _converted(context: Context, to_do: Sequence[Facts], step: Step) -> Advice:
 
 
 def comes_before(step: Step, made: Advice, withheld: Sequence[Advice]) -> bool:
-    """Return whether the advice `made` only prepares `step`, because its own list is not admitted
-    yet.
-    """
+    """Return whether `made` only prepares `step`, whose own list is not admitted yet."""
     return made.assignors != step.target_list and any(
         one.assignors == step.target_list for one in withheld
     )
@@ -240,9 +254,10 @@ def cutting_over(
     assignors: tuple[str, ...],
     wide: tuple[str, ...],
 ) -> Actions:
-    """Return the advice to stop `stopped` together, and the restarts that are withheld.
+    """Return the advice to stop `stopped` together and start them, and the withheld advice.
 
-    Where the start is not admitted, the advice prepares it, as in `narrowing`.
+    They start with the list `assignors`. If that start is not admitted, it is withheld, and the
+    advice is the action that must come before it (as in `narrowing`).
     """
     made = cut_over_of(context, stopped, assignors)
     if made.verdict is Tri.YES:
@@ -257,16 +272,20 @@ def cutting_over(
 
 
 def cure_of(context: Context) -> Advice:
-    """Return the cheapest way to have the coordinator remember every list again (RB113).
+    """Return the cheapest action that makes the coordinator hold every whole list again (RB113).
 
-    A rebalance makes every running member join with its whole list. A dynamic member's restart
-    starts one; a static member's restart does not, and shows the coordinator its own list only. So:
-    a dynamic member's restart; where all are static, a temporary member that joins and leaves (two
-    rebalances, whatever the size), or each one's restart where there are no more than two. If the
-    coordinator still holds a shortened list after a rebalance, that list is of a static member that
-    was down during the rebalance, and only its own restart helps. What was restarted since the plan
-    was made is not restarted for it again: then the time of the load, or of the logs, is missing. A
-    dynamic member is, where the probe itself shows that a load came after the restarts.
+    A coordinator load shortens each assignor list to the elected assignor. In a rebalance every
+    running member joins with its whole list. A dynamic member's restart starts a rebalance. A
+    static member's restart does not: it sends that member's list only. The action is therefore a
+    dynamic member's restart. If all members are static, it is a temporary member that joins and
+    leaves (two rebalances, whatever the size of the group), or each suspect member's restart if
+    there are no more than two.
+
+    If the coordinator still holds a shortened list after a rebalance, the list is of a static
+    member that was down during it, and only that member's restart helps. A member that was
+    restarted since the plan was made is not restarted again for this: the missing evidence is then
+    the time of the load, or the time zone of the logs. The exception is a group of dynamic members
+    whose probe shows that a load came after the restarts.
     """
     dynamic = [facts for facts in context.members if not facts.static]
     static = [facts for facts in context.members if facts.static]
@@ -314,12 +333,12 @@ def narrowing(
     assignors: tuple[str, ...],
     wide: tuple[str, ...],
 ) -> Actions:
-    """Return the advice to restart one of `to_do` (not empty) with the list, and the restarts that
-    are withheld.
+    """Return the advice to restart one of `to_do` (not empty), and the restarts not admitted yet.
 
-    A member whose client does not start with the list, as its evidence has it, is left as it is.
-    Where none is admitted, the advice prepares it: give the `wide` list to the members that lack
-    the assignor, make the coordinator remember every list again, or add the evidence that decides.
+    The restart is with the list `assignors`. A member whose client is known not to start with it is
+    skipped. If no restart is admitted, the advice is the action that must come first: give the list
+    `wide` to the members that lack the assignor, make the coordinator hold every whole list again,
+    or add the evidence that decides.
     """
     able = [f for f in to_do if starts_with(context, f, assignors) is not Tri.NO]
     if not able:
@@ -349,10 +368,10 @@ def _remedy(
     barred: Advice,
     by_lists: Sequence[Admission],
 ) -> Advice:
-    """Return what must come before `barred`, which is not admitted; the group is Stable.
+    """Return the action that must come before `barred`, a restart that is not admitted.
 
-    `others` are those that may get the `wide` list, `by_lists` the answers once every member has
-    joined again with its whole list.
+    The group is Stable. `others` are the members that may be given the list `wide`. `by_lists` are
+    the coordinator's answers if every member had joined again with its whole list.
     """
     lacking = [f for f in others if {context.supports(f, name) for name in assignors} <= {Tri.NO}]
     able = [f for f in lacking if starts_with(context, f, wide) is Tri.YES]
@@ -381,8 +400,10 @@ def _remedy(
 
 
 def _or_not_loaded(context: Context, made: Advice) -> Advice:
-    """Return the evidence to give, or else the operator's word that no load came since the newest
-    rebalance that the logs show.
+    """Return `made`, if possible with an alternative: state that no coordinator load happened.
+
+    The statement covers the time since the newest join that the logs show. It is offered only if
+    the join time of every member is known and a member was restarted.
     """
     joined = [f.member.joined_at for f in context.members if f.member.joined_at is not None]
     if len(joined) < len(context.members) or not context.restarted:
@@ -397,7 +418,11 @@ def _or_not_loaded(context: Context, made: Advice) -> Advice:
 
 
 def _no_wide_list(context: Context, lacking: Sequence[Facts], wide: Sequence[str]) -> Advice:
-    """Return the advice where no client of these members is known to start with the wide list."""
+    """Return the advice for members whose clients are not known to start with the list `wide`.
+
+    If each client is known to reject the list, the advice is a new plan, else evidence of the
+    clients.
+    """
     open_ = [f for f in lacking if starts_with(context, f, wide) is Tri.CANNOT_TELL]
     if not open_:
         return replan(
@@ -419,10 +444,10 @@ def restart_fix(
     change: str = "",
     then: str = "",
 ) -> str:
-    """Return the fix that restarts `members`, if each of the restarts is admitted.
+    """Return the fix sentence that restarts `members`, if every restart is admitted.
 
-    `change` is a sentence to put before it, `then` are words to add. If a restart is not admitted,
-    the fix says not to restart that member, and why.
+    `change` is a sentence to put before it, `then` is text to add. If a restart is not admitted,
+    the sentence says not to restart that member, and why.
     """
     refusing = [f for f in members if starts_with(context, f, assignors) is not Tri.YES]
     if refusing:
@@ -442,19 +467,23 @@ def restart_fix(
 def cut_over_fix(
     context: Context, members: Sequence[Facts], assignors: tuple[str, ...] = (), *, change: str = ""
 ) -> str:
-    """Return the fix that stops `members` together and then starts them, if their start is
-    admitted.
+    """Return the fix sentence that stops `members` together and then starts them.
+
+    If that start is not admitted, the sentence says not to do it, and why.
     """
     return text.sentence(replace(cut_over_of(context, members, assignors), change=change, text=""))
 
 
 def cure_fix(context: Context) -> str:
-    """Return the fix that makes the coordinator remember every list again (RB113)."""
+    """Return the fix sentence that makes the coordinator hold every whole list again (RB113)."""
     return text.sentence(cure_of(context))
 
 
 def start_fix(context: Context, names: Sequence[str]) -> str:
-    """Return the fix that starts clients which are not in the group."""
+    """Return the fix sentence that starts clients outside the group with the elected assignor.
+
+    If no assignor is elected, the sentence says to wait.
+    """
     elected = context.memory.elected
     if elected is None:
         return text.sentence(wait("nothing is elected: look again when the group is Stable"))

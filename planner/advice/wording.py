@@ -1,6 +1,6 @@
-"""The words of advice: the only module that tells anybody to restart, start or stop a member.
+"""The text of advice: the only module that words an instruction to restart, start or stop a member.
 
-It decides nothing. A text is made either from an `Advice` that the admission check has judged
+It decides nothing. A text is made from an `Advice` that the admission check has judged
 (planner/advice/actions.py), or for a step whose first restart that check has judged.
 """
 
@@ -111,22 +111,32 @@ def _clause(advice: Advice) -> str:
 
 
 def by_word(done: int, vouched: Sequence[str]) -> str:
-    """Return how many of `done` members are proven, and which ones the operator confirmed."""
+    """Return a text such as `proven: 2, confirmed by you: 1 (checkout-3)`.
+
+    `done` is the number of all members that are done, `vouched` names those that the operator
+    confirmed.
+    """
     return f"proven: {done - len(vouched)}, confirmed by you: {len(vouched)} ({', '.join(vouched)})"
 
 
 def sentence(advice: Advice) -> str:
-    """Return the advice as a sentence of its own."""
+    """Return the advice as one sentence, with a capital letter and a full stop."""
     said = worded(advice)
     return f"{said[:1].upper()}{said[1:]}."
 
 
 def restart_these(who: str, assignors: Sequence[str], *, before: str, after: str) -> str:
-    """Return the instruction to restart `who`, between a sentence and more words."""
+    """Return the instruction to restart `who` with a list, after the sentence `before`.
+
+    `after` is text added before the full stop.
+    """
     brings = f" with [{', '.join(assignors)}]" if assignors else ""
     return f"{before} Restart {who}{brings}{after}.".lstrip()
 
 
 def start_all(how: str, warning: str = "") -> str:
-    """Return the instruction to start all members of an Empty group, such as `with a change`."""
+    """Return the instruction to start all members of an Empty group in the manner `how`.
+
+    `how` is text such as `with a change`; `warning` is added to the instruction.
+    """
     return f"start all members {how}{f'; {warning}' if warning else ''}"

@@ -1,1 +1,1 @@
-"""`rebal check`: the next starts that two versions of a repository declare, and what they do."""
+"""`rebal check`: consumer starts that two versions of a repository declare, and their effects."""

@@ -1,5 +1,7 @@
-"""Advice beside the judgement of a changed start: the paths that reject no member, with the
-settings that they need, the hazards that no admission shows, and why a client does not start.
+"""Advice on a changed consumer start: paths, hazards, and reasons why a client does not start.
+
+A path makes the change without a rejected member and has the settings that it needs. A hazard is an
+effect of the change that the admission check does not cover.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,29 +44,34 @@ BRINGS: Final = {
 
 
 class PathStep(Record, frozen=True, kw_only=True):
-    """One roll-out of a path: the assignor list that it brings, and the setting's lines."""
+    """One roll-out of a path: the assignor list that it brings, and the lines that configure it."""
 
     brings: str
     setting: tuple[str, ...] = ()
 
 
 class SafePath(Record, frozen=True, kw_only=True):
-    """A way to make the change without a rejected member; `name` is in words."""
+    """A path that makes the change without a rejected member; `name` describes it in words."""
 
     name: str
     steps: tuple[PathStep, ...] = ()
 
 
 class Hazard(Record, frozen=True, kw_only=True):
-    """A hazard of the change that no admission shows; `source` is a rule's id or a product."""
+    """A hazard of the change that the admission check does not cover.
+
+    `source` is the id of a rule, or the name of a product or of the brokers' service.
+    """
 
     source: str
     text: str
 
 
 def plan_of(world: GroupWorld, live: GroupSnapshot | None = None) -> Plan | None:
-    """Return the plan from the earlier declarations, or the live group, to the later ones; None
-    where there is none.
+    """Return the plan that leads from the earlier declarations to the later ones.
+
+    With `live` it leads from the running group instead. Return None if no consumer keeps its client
+    and changes its list or protocol, or if no plan can be made.
     """
     moves = [
         (one, two)
@@ -93,7 +100,7 @@ def plan_of(world: GroupWorld, live: GroupSnapshot | None = None) -> Plan | None
 
 
 def paths_of(world: GroupWorld) -> Iterator[SafePath]:
-    """Yield the paths of this change, the one that interrupts least first."""
+    """Yield the paths that make this change without a rejected member, least interruption first."""
     differ = [
         (one, two)
         for one, two in world.both
@@ -157,7 +164,7 @@ def _know_lists(one: Start, two: Start) -> bool:
 
 
 def _runs(start: Start, names: Sequence[str]) -> bool:
-    """Return whether this client is known to run this list, and its product to take it."""
+    """Return whether the client is known to support this list, and its product to accept it."""
     return (
         bool(_setting(start, names))
         and (start.library.refuses is None or len(names) == 1)
@@ -167,7 +174,7 @@ def _runs(start: Start, names: Sequence[str]) -> bool:
 
 
 def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the setting that gives this client the list; empty where it is not known how."""
+    """Return the lines that configure the assignor list for this client; empty if not known."""
     if start.library.product and start.library.list_key:
         # Java takes the names of its classes alone, through any product, and .NET an enumeration's.
         key = start.library.list_key
@@ -181,8 +188,10 @@ def _setting(start: Start, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def hazards_of(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) -> Iterator[Hazard]:
-    """Yield what products and brokers do under the protocol of the changed starts, and where the
-    group `moves`, what rules say on the code, the clients and the settings.
+    """Yield the known faults of products and brokers under the protocol of the changed starts.
+
+    If the group `moves` to another assignor or protocol, yield also the findings of rules on the
+    code, the clients and the settings.
     """
     for start in dict.fromkeys(pair.start for pair in world.changed if not pair.gone):
         runs = COOPERATIVE if Tri.YES in map(cooperative, start.names[:1]) else start.protocol
@@ -208,7 +217,7 @@ def hazards_of(world: GroupWorld, live: GroupSnapshot | None, *, moves: bool) ->
 
 
 def why_not_started(start: Start) -> str | None:
-    """Return why the client does not start with this configuration; None where it does."""
+    """Return the reason why the client does not start with this configuration; None if it does."""
     declared, names = start.declared, start.names
     online = start.protocol == CONSUMER
     left = [*(["an assignor list"] if declared.list else []), *declared.classic_only]

@@ -1,8 +1,8 @@
-"""Judgement of a changed next start's roll-out: the admission check's, on what ran before.
+"""Judgement of a change's roll-out: whether the coordinator admits the members that start with it.
 
-The group "as before" is a snapshot whose members run the earlier declarations, and the later ones
-are what they restart with. So planner/admission answers, and no rule of admission is written here.
-A live group takes the place of that snapshot.
+The group before the change is a snapshot whose members run the earlier declarations; they restart
+with the later ones. `planner.admission` gives the answers, and no rule of admission is written
+here. A snapshot of the live group, if there is one, takes the place of the first snapshot.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,12 +79,13 @@ class Stage(Record, frozen=True, kw_only=True):
 
 
 class Judgement(Record, frozen=True, kw_only=True):
-    """The outcome of one group's roll-out with the change.
+    """The outcome of a change's roll-out in one group.
 
-    `verdict`: every member that starts with it is admitted (yes), one is rejected or does not start
-    (no), or it is not known. `error` is Kafka's name of the rejection. `rules` are the ids of rules
-    that block the change, by the declarations. `hazards` change no verdict. `live`: the
-    coordinator's memory is that of the live group.
+    `verdict` is yes if every member that starts with the change is admitted, no if one is rejected
+    or does not start, else cannot tell. `error` is Kafka's name of the rejection. `rules` are the
+    ids of the rules that block the change, by the declarations. `hazards` do not change the
+    verdict. `live` is True if the group was read live: the coordinator's memory is then that of the
+    live group.
     """
 
     group: str
@@ -105,10 +106,10 @@ class Judgement(Record, frozen=True, kw_only=True):
 def judge(
     world: GroupWorld, kept: Mapping[str, str], live: GroupSnapshot | None = None
 ) -> Judgement:
-    """Return what the roll-out of this group's change would do.
+    """Return the outcome of this group's change when it is rolled out.
 
-    `kept` are the files that both versions have, each with why its consumers are not all known
-    (empty: they are). `live` is the group as it runs.
+    `kept` is file → reason why its consumers are not all known (empty: they are), for the files
+    that both versions have. `live` is the group as it runs, if it was read.
     """
     world = replace(
         world,
@@ -159,7 +160,10 @@ def judge(
 
 
 def unread(file: str, note: str) -> Judgement:
-    """Return the judgement of a file that changed, and whose consumers are not all known."""
+    """Return the judgement of a changed file whose consumers are not all known: cannot tell.
+
+    `note` is the reason.
+    """
     return Judgement(
         group=f"the groups of {file.rpartition('/')[0] or '.'}",
         group_id=None,
@@ -175,8 +179,10 @@ def _stage(snapshot: GroupSnapshot) -> Stage:
 
 
 def _decisive(world: GroupWorld, kept: Mapping[str, str], live: GroupSnapshot | None) -> Admission:
-    """Return the worst answer; a rejection by consumers whose bootstrap servers are all others is
-    not sure: theirs may be another cluster.
+    """Return the worst of the answers to all starts with the change.
+
+    A rejection becomes cannot tell if only consumers with entirely different bootstrap servers
+    cause it: they may belong to another cluster.
     """
     worst = _worst(_answers(world, kept, live))
     of_one_cluster = (
@@ -198,8 +204,10 @@ def _worst(answers: Iterator[Admission]) -> Admission:
 
 
 def _never_ran(pair: Pair) -> str:
-    """Return why the start before a change does not start; empty where it does, or stays, or where
-    its library may be another one, which a file names for the first time.
+    """Return the reason why the earlier declaration cannot have run; empty if there is none.
+
+    It is empty too if the start does not change, or if the earlier version names no library and the
+    client differs: the library that ran may then be another one.
     """
     was = pair.before
     sure = was and (was.library.where or was.same_client(pair.start)) and any(pair.changes())
@@ -236,7 +244,7 @@ def _answers(
 
 
 def _other_libraries(world: GroupWorld) -> Iterator[Admission]:
-    """Yield the answer where a library that is new to the group may misread what others send."""
+    """Yield an answer for each library new to the group that may misread data of the old ones."""
     # A library that a file names for the first time may have run before.
     old = {
         was.family
@@ -266,8 +274,10 @@ def _other_libraries(world: GroupWorld) -> Iterator[Admission]:
 def _moments(
     world: GroupWorld, pair: Pair, live: GroupSnapshot | None, asked: Sequence[Pair]
 ) -> Iterator[tuple[Context, tuple[Event, ...]]]:
-    """Yield what the group may run when a member of this consumer starts with the change, with the
-    events of that start; `asked` are all consumers that may have started before with theirs.
+    """Yield the group as it may be when a member of this consumer starts with the change.
+
+    Each item has the events of that start too. `asked` are the consumers whose members may have
+    started with their changes before.
     """
     if live is None:
         for number, running in enumerate(dict.fromkeys(runnings(world, pair))):
@@ -295,8 +305,10 @@ def _moments(
 
 
 def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]:
-    """Yield the answer of the plan where a start has another protocol than those before it, and the
-    brokers assign under one of them; a move back to the classic protocol is a start as any other.
+    """Yield a plan's verdict if a start changes its protocol, and brokers assign before or after.
+
+    They assign under KIP-848 and KIP-1071. A move from KIP-848 back to the classic protocol yields
+    nothing here: it is answered like any other start.
     """
     for pair in world.changed:
         befores = world.befores if pair.ran is None else [pair.ran]
@@ -315,8 +327,10 @@ def _moved(world: GroupWorld, live: GroupSnapshot | None) -> Iterator[Admission]
 
 
 def _beside(pair: Pair) -> list[Admission]:
-    """Return the answer, besides the coordinator's, where the group is another one, or where a
-    group.instance.id is new, and no file counts its processes or each restart has another one.
+    """Return an additional answer if the group id changes, or a new group.instance.id is doubtful.
+
+    It is doubtful if no file shows the number of processes, or if it is a pod's name that changes
+    at each restart.
     """
     was = pair.before.declared if pair.before is not None else None
     now, workload = pair.start.declared, pair.start.declared.evidence.workload
@@ -344,7 +358,7 @@ def _beside(pair: Pair) -> list[Admission]:
 
 
 def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
-    """Return the answer where the coordinator is not asked."""
+    """Return the answer if the files alone decide; empty if the coordinator must be asked."""
     one, two = pair.before, pair.start
     failing = why_not_started(two) or ""
     unknown = kept.get(two.file) or (
@@ -438,10 +452,11 @@ def _early(pair: Pair, kept: Mapping[str, str]) -> list[Admission]:
 
 
 def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[Event]:
-    """Yield the events of a start with the later declaration: the restart of the member of this
-    id, or where there is none, one more.
+    """Yield the coordinator's events of a start with the later declaration.
 
-    A static member does not leave; where its id changes, the old one stays until its session ends.
+    The start is the restart of the member with id `member_id`, or one more member if there is none.
+    A static member does not leave. If its instance id changes, its old entry stays until its
+    session ends.
     """
     one, two = pair.ran, pair.start
     running = next((each for each in memory.everybody if each.member_id == member_id), None)
@@ -466,8 +481,10 @@ def _events(memory: CoordinatorMemory, pair: Pair, member_id: str) -> Iterator[E
 
 
 def _asked(context: Context, events: Sequence[Event], *, live: bool) -> Admission:
-    """Return the coordinator's answer to a start, in the words of the files where it rests on them
-    alone; a name that is not known proves no rejection.
+    """Return the coordinator's answer to the events of a start.
+
+    Without a live group the reason is worded by the files. A rejection that rests on an unknown
+    assignor name becomes cannot tell.
     """
     answer, members = admitted(context.memory, events), context.snapshot.members
     names = [

@@ -1,12 +1,12 @@
-"""The next starts of consumers, as a version of a repository declares them, and what changes.
+"""The next starts of consumers, as a version of a repository declares them, and their changes.
 
-`Start` joins what a configuration file declares and what a lock, build or image file says of the
-client library. What neither says is None, and an assignor list that is not known has a name in it
-that stands for the rest: it is equal only to itself, so that nothing unknown counts as common.
+A `Start` combines a configuration file's settings with the client library that a lock, build or
+image file names. A value that no file shows is None. An unknown assignor list contains a
+placeholder name, which is equal only to itself, so that nothing unknown counts as common.
 
-Starts make a group too, whose members run what the files say. A rolling restart meets members that
-still run the earlier version, so a dynamic consumer counts as two members, however many its files
-say.
+`snapshots_of` makes a group whose members run such starts. In a rolling restart new members meet
+members of the earlier version, so a dynamic consumer counts as two members, however many its files
+declare.
 """
 
 import re
@@ -62,9 +62,10 @@ _FREE: Final = 3
 
 
 class Start(Record, frozen=True, kw_only=True):
-    """The next start of one consumer. `file` is relative to the version's root, and so is the place
-    in it, which `declared` names. `configured`: a configuration file declares it, not its library
-    alone.
+    """The next start of one consumer.
+
+    `file` is relative to the version's root, as is the location that `declared` names. `configured`
+    is False if no configuration file declares the consumer, only its library is known.
     """
 
     file: str
@@ -74,43 +75,43 @@ class Start(Record, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> str:
-        """Return the folder of its file."""
+        """Return the folder of the start's file, `.` for the root."""
         return self.file.rpartition("/")[0] or "."
 
     @property
     def family(self) -> str | None:
-        """Return the client family: a program's own, else the library's, else by its settings."""
+        """Return the client family: `streams`, `connect`, the library's, or the declared one."""
         declared = self.declared.family
         return declared if declared in PROGRAMS else self.library.family or declared
 
     @property
     def client(self) -> str | None:
-        """Return the client family, or the product where its library is not known."""
+        """Return the client family, or the product if the family is not known."""
         return self.family or self.library.product or None
 
     def same_client(self, other: Self) -> bool:
-        """Return whether both may be one client; where one is not known, nothing says otherwise."""
+        """Return whether both starts have the same client; True too if one is not known."""
         return None in (self.client, other.client) or self.client == other.client
 
     def same_list(self, other: Self) -> bool:
-        """Return whether both have one assignor list, and one group.protocol."""
+        """Return whether both starts have the same assignor list and group.protocol."""
         return (self.protocol, self.names) == (other.protocol, other.names)
 
     def is_apart(self, other: Self) -> bool:
-        """Return whether both name bootstrap servers, and none that both name."""
+        """Return whether both starts name bootstrap servers and have none in common."""
         first, second = self.declared.brokers, other.declared.brokers
         return bool(first and second and {*first.split(",")}.isdisjoint(second.split(",")))
 
     @property
     def ignores_protocol(self) -> bool:
-        """Return whether the client is of a version that does not read group.protocol."""
+        """Return whether the client is a Java version before 3.7, which ignores group.protocol."""
         have = version_tuple(self.library.version)
         # From 3.7 on, Java reads it (KAFKA-15679).
         return self.family == "java" and have is not None and have < (3, 7)
 
     @property
     def protocol(self) -> str | None:
-        """Return group.protocol; None where it is unset and the default is not known."""
+        """Return group.protocol, or the client's default; None if neither is known."""
         if self.declared.group_protocol is not None and not self.ignores_protocol:
             return self.declared.group_protocol
         have = version_tuple(self.library.version) or ()
@@ -119,7 +120,10 @@ class Start(Record, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the assignor list of the next start, with an open name where it is not known."""
+        """Return the assignor list of the next start; a placeholder stands for an unknown part.
+
+        It is empty if the brokers assign (KIP-848, KIP-1071).
+        """
         if self.protocol in BY_BROKERS:
             return ()
         # Java takes classes, librdkafka its own names; one that is not known stays as written.
@@ -138,12 +142,15 @@ class Start(Record, frozen=True, kw_only=True):
 
     @property
     def writes_list(self) -> bool:
-        """Return whether its configuration sets the assignor list, or needs none."""
+        """Return whether the configuration sets the assignor list, or the brokers assign."""
         return bool(self.declared.list or self.declared.spelled) or self.protocol in BY_BROKERS
 
     @property
     def list_text(self) -> str:
-        """Return the list for texts, with where it is from if no file writes it."""
+        """Return the assignor list as text, with the library if it is the library's default list.
+
+        The text says so if the list is not known.
+        """
         if self.protocol in BY_BROKERS:
             return BY_BROKERS[self.protocol]
         if any(map(is_unset, self.names)):
@@ -155,14 +162,16 @@ class Start(Record, frozen=True, kw_only=True):
 
 
 def start_of(file: str, library: Library) -> Start:
-    """Return the start of a consumer of which a file names the library alone."""
+    """Return the start of a consumer of which only the library is known, named in `file`."""
     declared = Declared(where=file, evidence=Evidence(source=Source.ASSUMED, detail=file))
     return Start(file=file, declared=declared, library=library, configured=False)
 
 
 def _unknown_list(start: Start) -> tuple[str, ...]:
-    """Return the assignor that every version of the library has first by default, if one is, and
-    the name that stands for the rest: equal inputs give equal names.
+    """Return the assignor list of a client whose default is not known.
+
+    It has the assignor that is first in every version's default list, if there is one, and a
+    placeholder name for the rest. Equal inputs give equal placeholders.
     """
     library = start.library
     defaults = () if library.product and library.own_list else family(start.family).defaults
@@ -172,19 +181,20 @@ def _unknown_list(start: Start) -> tuple[str, ...]:
 
 
 def is_open(name: str) -> bool:
-    """Return whether an assignor's name on the wire is not known: a class of the application's own,
-    or a list that is not known.
+    """Return whether `name` is not the name that the client sends.
+
+    It is then a custom assignor's class, or the placeholder for an unknown list.
     """
     return is_unset(name) or (custom(name) and ("." in name or not name.islower()))
 
 
 def is_unset(name: str) -> bool:
-    """Return whether the name stands for the default list of a client that is not known."""
+    """Return whether `name` is the placeholder for the default list of an unknown client."""
     return name.startswith(_OPEN)
 
 
 def aspects(start: Start) -> dict[str, str]:
-    """Return what decides how the consumer starts, by name and in words."""
+    """Return setting → value as text, for everything that decides how the consumer starts."""
     declared, library = start.declared, start.library
     note = f" ({library.version} ignores it)" if start.ignores_protocol else ""
     # Settings that a file leaves out, or takes from a placeholder.
@@ -217,9 +227,10 @@ def aspects(start: Start) -> dict[str, str]:
 def snapshot_of(
     starts: Sequence[Start], laters: Sequence[Start | None] = (), copies: int = 2
 ) -> GroupSnapshot:
-    """Return the group whose members run these starts, and start with `laters` next.
+    """Return the group whose members run `starts` now and `laters` after their next start.
 
-    The assignor is None unless all vote for it: how many members a consumer has is not known.
+    The elected assignor is None if the vote depends on the number of members, which is not known.
+    `copies` is the number of members of a dynamic consumer.
     """
     first, *others = snapshots_of(starts, laters, copies)
     return replace(first, group=replace(first.group, assignor=None)) if others else first
@@ -228,10 +239,10 @@ def snapshot_of(
 def snapshots_of(
     starts: Sequence[Start], laters: Sequence[Start | None] = (), copies: int = 2
 ) -> list[GroupSnapshot]:
-    """Return that group with each assignor that it may have elected; once with none where the lists
-    have nothing in common. Kafka's defaults are the brokers' settings.
+    """Return the group that `starts` make, once for each assignor that it may have elected.
 
-    `copies` are the members of a dynamic consumer.
+    Its members start with `laters` next. If the lists have no assignor in common, the only snapshot
+    has None. The brokers' settings are Kafka's defaults. A dynamic consumer has `copies` members.
     """
     members = [
         member
@@ -295,10 +306,11 @@ class StartChange(Record, frozen=True, kw_only=True):
 
 
 class Pair(Record, frozen=True, kw_only=True):
-    """One consumer: its start, and the one before (None: only the later version declares it).
+    """One consumer, with its start in both versions.
 
-    `gone`: only the earlier version declares it, with this start. `never_ran`: why the one before
-    does not start (empty: it does).
+    `before` is its start in the earlier version (None: only the later version declares it). If
+    `gone`, only the earlier version declares it, and `start` is that start. `never_ran` is the
+    reason why `before` cannot start (empty: it can).
     """
 
     start: Start
@@ -308,12 +320,12 @@ class Pair(Record, frozen=True, kw_only=True):
 
     @property
     def ran(self) -> Start | None:
-        """Return its start before in the group that it starts in."""
+        """Return the start that ran before in the same group; None if none ran."""
         groups = {one.declared.group_id for one in (self.before, self.start) if one is not None}
         return self.before if len(groups) == 1 and not self.never_ran else None
 
     def changes(self) -> Iterator[StartChange]:
-        """Yield what changes, the assignor list first."""
+        """Yield the changes from the earlier start to the later one, the assignor list first."""
         own, none = {"consumer": self.start.list_text}, {"consumer": "not declared"}
         was, now = (none, own) if self.before is None else (own, none)
         if self.before is not None and not self.gone:
@@ -333,10 +345,10 @@ class Pair(Record, frozen=True, kw_only=True):
 
 
 class GroupWorld(Record, frozen=True, kw_only=True):
-    """The consumers of one group that run at the same time.
+    """The consumers of one group that run at the same time, in both versions.
 
-    `group_id` is None for the groups of a folder that no configuration file names; `name` is the
-    group in words, with the Spring profile that is active.
+    `group_id` is None if no configuration file names the group; `name` then names its folder. An
+    active Spring profile is part of `name`.
     """
 
     group_id: str | None
@@ -345,12 +357,12 @@ class GroupWorld(Record, frozen=True, kw_only=True):
 
     @property
     def befores(self) -> list[Start]:
-        """Return what its consumers run before the change."""
+        """Return the starts that the group's consumers run before the change."""
         return [pair.ran for pair in self.pairs if pair.ran is not None]
 
     @property
     def afters(self) -> list[Start]:
-        """Return what its consumers run behind the change."""
+        """Return the starts that the group's consumers run after the change."""
         return [pair.start for pair in self.pairs if not pair.gone]
 
     @property
@@ -360,22 +372,23 @@ class GroupWorld(Record, frozen=True, kw_only=True):
 
     @property
     def both(self) -> list[tuple[Start, Start]]:
-        """Return the consumers whose next start changes and that both versions have."""
+        """Return (start before, start after) of each changed consumer that both versions have."""
         pairs = ((pair.ran, pair.start, pair.gone) for pair in self.changed)
         return [(one, two) for one, two, gone in pairs if one is not None and not gone]
 
     def planned(self, copies: int = 2) -> GroupSnapshot:
         """Return the group before the change, with the later declarations as its next starts.
 
-        Where the library stays, its members have the later version: that is what a plan brings.
+        A member that keeps its client already has the later library version, which a plan brings.
         """
         laters = [None if one.gone else one.start for one in self.pairs if one.ran is not None]
         return snapshot_of(self.befores, laters, copies)
 
     @property
     def is_version_alone(self) -> bool:
-        """Return whether only the version of a library changes, of which no file names a consumer:
-        it may be a producer's, or be inherited by a project that has none.
+        """Return whether only a library or product version changes, and no file names its group.
+
+        Such a library may be a producer's, or be inherited by a project without a consumer.
         """
         return (
             self.group_id is None
@@ -386,7 +399,7 @@ class GroupWorld(Record, frozen=True, kw_only=True):
 
 
 def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[GroupWorld]:
-    """Yield each group with a change, once for each profile that changes it in its own way."""
+    """Yield each changed group, once for each Spring profile under which its change differs."""
     found: dict[tuple[Pair, ...], GroupWorld] = {}
     for profile in dict.fromkeys([None, *(start.declared.profile for start in (*before, *after))]):
         groups: dict[str | Pair, list[Pair]] = defaultdict(list)
@@ -406,8 +419,11 @@ def worlds(before: Sequence[Start], after: Sequence[Start]) -> Iterator[GroupWor
 
 
 def of_profile(starts: Sequence[Start], profile: str | None) -> list[Start]:
-    """Return the starts while `profile` is active: its own replace those of their group in the same
-    base; where that has none of the group, the first one, which then joins another group.
+    """Return the starts that apply while the Spring profile `profile` is active.
+
+    A start of the profile replaces the starts of its group in the same base file. If there are
+    none, it replaces the first other start of its client there, which joins another group under
+    this profile.
     """
     own = [one for one in starts if one.declared.profile == profile]
     plain = [one for one in starts if one.declared.profile is None and profile is not None]
@@ -421,8 +437,10 @@ def of_profile(starts: Sequence[Start], profile: str | None) -> list[Start]:
 
 
 def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...]:
-    """Return the starts in pairs: those of one group by their signs, or the only ones left of it on
-    both sides; then, of a group that comes, those of a place or a file that has another name.
+    """Return the starts of both versions in pairs, one for each consumer.
+
+    Consumers of one group are matched by their keys, or because they are the only ones left on each
+    side. A group that only the later version has is then matched by location or file name.
     """
     groups = {_group(one) for one in before}
     ran, come = ({(_group(one), one.client) for one in each} for each in (before, after))
@@ -440,12 +458,13 @@ def pairs_of(before: Sequence[Start], after: Sequence[Start]) -> tuple[Pair, ...
 
 
 def _signs(one: Start, stay: Collection[object], *, moves: bool, new: bool) -> list[Hashable]:
-    """Return the signs by which a consumer is known in both versions, the surest first.
+    """Return the keys by which a consumer is recognised in the other version, the surest first.
 
-    A manifest may name several libraries: the clients that both versions name in a group `stay`,
-    and are not swapped for others. `moves`: the other version may have it in another group. A
-    profile that comes takes the place of its base, and leaves it to that. A folder that was moved
-    keeps its name as a rule, or else its files'. `new`: it is of the later version.
+    A key that does not apply is None. `stay` has the (group, client) pairs that both versions have:
+    a manifest may name several libraries, and one that stays is not matched with another one.
+    `moves` allows another group in the other version. `new` is True for a start of the later
+    version. A start of a new Spring profile may match the start without a profile. A moved folder
+    usually keeps its own name, or the names of its files.
     """
     group, client, where = _group(one), one.client, one.declared.where
     own = one.declared.client_id, one.declared.instance_id
@@ -475,21 +494,22 @@ def _signs(one: Start, stay: Collection[object], *, moves: bool, new: bool) -> l
 
 
 def _group(one: Start) -> tuple[str | None, str]:
-    """Return the group, or the folder of one whose group no file names."""
+    """Return the key of the start's group: (group id, empty), or (None, folder) without an id."""
     return one.declared.group_id, "" if one.declared.group_id is not None else one.folder
 
 
 @cache
 def _base(file: str) -> str:
-    """Return the beginning that the file's name has in common with those of its profiles."""
+    """Return the file's path without profile and extension: `app` of `app-dev.yml`."""
     return re.sub(r"[-.][^/]*\Z", "", file)
 
 
 def runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
-    """Yield the starts that may run when a member of this consumer starts.
+    """Yield the combinations of starts that may run when a member of this consumer starts.
 
-    Other consumers are before their change, in the middle of it or behind it: services are rolled
-    out in any order. The consumer itself comes first: before its change, or in the middle of it.
+    The other consumers may be before, in the middle of, or after their change, because services are
+    rolled out in any order. The consumer's own starts come first: before its change, or in the
+    middle of it.
     """
     own, stages = _stages(pair), [_stages(one) for one in world.pairs if one is not pair]
     free = sum(len(each) > 1 for each in stages)
@@ -499,7 +519,7 @@ def runnings(world: GroupWorld, pair: Pair) -> Iterator[tuple[Start, ...]]:
 
 
 def _stages(pair: Pair) -> list[tuple[Start, ...]]:
-    """Return what a consumer runs before, in the middle of and behind its change."""
+    """Return the starts that a consumer runs before, in the middle of, and after its change."""
     one = () if pair.ran is None else (pair.ran,)
     two = () if pair.gone else (pair.start,)
     # A static member is one process: it is never in the middle.

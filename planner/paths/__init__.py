@@ -1,4 +1,4 @@
-"""Paths to a goal, one module a path; `make_plan` finds the one that a group can take."""
+"""Paths to a goal; `make_plan` chooses the path that a group can take and returns its plan."""
 
 from rebal.planner.goals import NotPlannedError
 from rebal.planner.paths.choose import make_plan

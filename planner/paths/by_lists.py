@@ -3,9 +3,10 @@ or a stop, to another assignor or to another client library.
 
 Two bounces (KIP-429): first both assignors everywhere, then the target alone. One bounce is not
 enough: a leader with old code ignores the partitions that members still own and may assign them to
-others before they are revoked. The target stands first in the mixed list, up and down: a
-coordinator reload keeps only the elected assignor of each list, and with the target elected the
-second bounce is still admitted. franz-go follows the vote the same way.
+others before they are revoked. The target stands first in the mixed list, in upgrades and
+downgrades: a coordinator reload keeps only the elected assignor of each list, and with the target
+elected the second bounce is still admitted. The order suits franz-go too, which runs the protocol
+of the elected assignor.
 
 One bounce (KIP-726): every list holds the target and the old assignor already, as by default in
 Java 3.0 and later ([range, cooperative-sticky]). The old assignor comes first and is elected, so
@@ -75,9 +76,9 @@ _AT_ONCE: Final = (
 def by_lists(context: Context) -> PlannedPath:
     """Return the path of a classic group whose members choose by partition.assignment.strategy.
 
-    Each step has the members that the evidence proves done. Before the last bounce is a restart
-    with the current list where the coordinator may have forgotten the lists. Members stop only
-    where a client is proven to reject mixed lists: no group is stopped for a guess.
+    In each step the members that evidence proves done are `done`. If the coordinator may have
+    forgotten the lists, a restart with the current list comes before the last bounce. Members stop
+    only if their client is proven to reject mixed lists: no group is stopped for a guess.
     """
     if not context.ahead:
         return PlannedPath(name=PathKind.FINISHED)
@@ -129,7 +130,7 @@ def _progress(context: Context, path: PathKind) -> str:
 def add_both(context: Context, number: int, left_out: Sequence[Facts] = ()) -> Step:
     """Return the first bounce: every member gets the target and keeps the old assignor behind it.
 
-    `left_out` are members whose client does not accept such a list; another step concerns them.
+    `left_out` are members whose client rejects such a list; another step covers them.
     """
     names = tuple(filter(None, [context.target, context.keep]))
     lacking = [facts for facts in context.lacking if facts not in left_out]
@@ -212,8 +213,9 @@ def _why_both(context: Context) -> tuple[str, ...]:
 
 
 def refresh(context: Context, number: int) -> Step:
-    """Return the step that makes the coordinator learn every list; its `target_list` is empty
-    because no list changes.
+    """Return the step that makes the coordinator learn every assignor list again (RB113).
+
+    Its `target_list` is empty because no list changes.
     """
     cure = cure_of(context)
     chosen = [facts for facts in context.members if facts.member.member_id in cure.members]
@@ -249,7 +251,7 @@ def refresh(context: Context, number: int) -> Step:
 
 
 def drop_old(context: Context, number: int) -> Step:
-    """Return the narrowing bounce: every member drops the old assignor."""
+    """Return the last bounce: every member drops the old assignor and keeps the target alone."""
     names = (context.target,)
     rest = context.ahead
     to_do = [facts for facts in rest if context.holds_old(facts) is Tri.YES]
@@ -379,7 +381,10 @@ def _stop_and_start(context: Context, number: int) -> Step:
 
 
 def _cut_over(context: Context) -> Step:
-    """Return the one step of the cut-over; its precondition is an agreed interruption."""
+    """Return the only step of a cut-over: all members stop, then start with the target alone.
+
+    Its precondition is an agreed interruption.
+    """
     without = NamedCommand(
         "or, without an interruption, on brokers 4.0 or later: plan the move to KIP-848",
         context.replan(to=CONSUMER),
@@ -408,8 +413,10 @@ _OFFSETS = "offsets.csv"
 
 
 def library(context: Context, before: Context | None = None) -> PlannedPath:
-    """Return the path of a Stable classic group on which another library replaces its members', on
-    the way back the one that they ran `before`.
+    """Return the path on which another client library replaces the members' library.
+
+    The group is Stable and classic. In a rollback `before` is the group as it was before the
+    upgrade: the new library's usual list is then the list that this group ran.
     """
     everybody, settled = len(context.members), len(context.settled)
     if settled == everybody:
@@ -488,7 +495,7 @@ def _replace(context: Context, number: int, usual: Sequence[str]) -> Step:
 
 
 def _loses_ids(context: Context, rest: Sequence[Facts]) -> Cost | None:
-    """Return what it costs that the new library has no static members; None where none is lost."""
+    """Return the cost of losing static membership to the new library; None if nothing is lost."""
     static = [facts for facts in rest if facts.static]
     if not static or context.client not in WITHOUT_STATIC:
         return None

@@ -82,11 +82,11 @@ def make_plan(
     → client family, assumed by the user where no evidence proves one. `ignore` is rule id → reason.
     `made_at` defaults to the snapshot's time: equal input gives an equal plan. `speed` is how fast
     members restart, for the cost; `pricing` is how much of that is rehearsed (None: no step has a
-    cost). `given` are the words of the command line: every gate's command
-    repeats them. `assumed` are sentences on assumed lists (groups/evidence/bounds.py); the plan
-    records them. `before` is what the group ran when a plan was made that this one leads back from:
-    a group without members starts with that. `departed` are the names of clients that left for
-    good, by the user's word.
+    cost). `given` are the options of the command line, which every gate's command repeats.
+    `assumed` are sentences on assumed lists (groups/evidence/bounds.py); the plan records them.
+    `before` is set in a rollback: the group as it was before the plan that is rolled back. A group
+    without members starts with what it ran then. `departed` are the names of clients that the user
+    says left for good.
 
     Raises:
         NotPlannedError: this version plans no path to this target.
@@ -167,7 +167,7 @@ def make_plan(
 
 
 def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
-    """Return `plan` with its first action, and not ready where that is not admitted."""
+    """Return `plan` with its first action; it is not ready if that action is not admitted."""
     advice, withheld = first_action(plan, context)
     made = replace(plan, advice=replace(advice, step=plan.next_step), withheld=withheld)
     now = plan.step(plan.next_step)
@@ -193,7 +193,11 @@ def _with_advice(plan: Plan, context: Context, path: PlannedPath) -> Plan:
 
 
 def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
-    """Return the path that this group can take; `before` is what it ran before another plan."""
+    """Return the path that this group can take.
+
+    `back`: the goal leads a KIP-848 group back to the classic protocol. `before` is set in a
+    rollback: the group as it was before the plan that is rolled back.
+    """
     group = context.group
     if before is not None and (again := start_again(context, before)) is not None:
         return again
@@ -219,7 +223,10 @@ def _path(context: Context, back: bool, before: Context | None) -> PlannedPath:
 
 
 def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
-    """Return the path up to the step that brings the list which all members ran `before`."""
+    """Return `path` up to the step that restores the list that all members ran in `before`.
+
+    If no step does, return the whole path. If that step is completed, the path is finished.
+    """
     ran = {facts.member.assignors.list for facts in (before.members if before is not None else ())}
     last = next((step.id for step in path.steps if ran == {step.target_list} != {()}), 0)
     if (path.next_step or 0) > last > 0:
@@ -228,7 +235,7 @@ def _until(path: PlannedPath, before: Context | None) -> PlannedPath:
 
 
 def _misnamed(context: Context) -> str:
-    """Return why no member here has the assignor that `--to` names; empty where one may."""
+    """Return why no member can have the assignor that `--to` names; empty if one may."""
     named = f"--to {context.target} names an assignor of"
     program = "Connect workers" if context.group.protocol_type == "connect" else ""
     if context.streams or context.group.type is GroupType.STREAMS:
@@ -246,7 +253,10 @@ def _misnamed(context: Context) -> str:
 def _findings(
     context: Context, path: PlannedPath, ignore: Mapping[str, str] | None
 ) -> tuple[Finding, ...]:
-    """Return the findings that this path leaves open (no path: those about the group as it is)."""
+    """Return the findings that the steps of `path` do not deal with.
+
+    Without a path, return only findings about the group as it runs, and no questions.
+    """
     said = tuple(
         finding
         for finding in evaluate(context, ignore=ignore)
@@ -283,10 +293,10 @@ def _judged(
     findings: tuple[Finding, ...],
     ignore: Mapping[str, str],
 ) -> Step:
-    """Return `step` with the answer to its precondition, and its exit code when it is next.
+    """Return `step` with the answer to its precondition, and its exit code if it is the next step.
 
-    `step.exit_code` holds the path's own answer. A finding that the user ignores stays a no in the
-    answer and does not count in the exit code.
+    The `exit_code` passed in is the path's own answer. A finding that the user ignores stays a no
+    in the precondition's answer, but does not count in the exit code.
     """
     narrows = path.name.reads_lists and step.id == context.narrow_step
     lists, own = Tri.YES, answer_of(step.exit_code)
@@ -316,8 +326,9 @@ def _judged(
 def _exit_code(
     context: Context, path: PlannedPath, findings: tuple[Finding, ...], steps: tuple[Step, ...]
 ) -> int:
-    """Return the plan's exit code: that of the next step, or of the findings that keep any step
-    back.
+    """Return the plan's exit code: that of the next step, if there is one.
+
+    Otherwise it follows from the open findings, a lack of any path, and missing members.
     """
     if path.next_step is not None:
         return next(step.exit_code for step in steps if step.id == path.next_step)
@@ -328,7 +339,7 @@ def _exit_code(
 
 
 def _summary(context: Context, path: PlannedPath, code: int, findings: Sequence[Finding]) -> str:
-    """Return one sentence on where the group stands and whether the next step can start."""
+    """Return one sentence: the path, its progress, and whether the next step can start."""
     number = path.next_step
     if path.name is PathKind.ALREADY_INCREMENTAL:
         return _kip848(context)

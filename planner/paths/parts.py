@@ -1,10 +1,9 @@
-"""Parts that the steps of every path are made of: gate, configuration text, cost, the instructions
-and commands of restarts, and the whole step over a stop (`over_a_stop`).
+"""Parts of the steps of every path: gate, configuration text, cost, restart instructions.
 
-Where a whole group stops, every member stops before the first one starts again. An Empty group is
-replaced, whatever it was, and admits any assignor list, so nothing is rejected; committed offsets
-stay. Nothing is consumed meanwhile, so the operator must agree first. In a group without members
-only the start is left, and there is nothing to agree on.
+`over_a_stop` makes a whole step in which every member stops before the first one starts again. An
+Empty group is replaced, whatever its type, and admits any assignor list, so nothing is rejected;
+committed offsets stay. Nothing is consumed meanwhile, so the operator must agree first. In a group
+without members only the start is left, and there is nothing to agree on.
 """
 
 from collections import defaultdict
@@ -77,13 +76,12 @@ def gate_of(
     aim: Aim,
     by_hand: str = "",
 ) -> Gate:
-    """Return the command that shows whether a step's gate holds, and the state of the group that it
-    `shows` then.
+    """Return a step's gate: the command that checks it, and the state that the command `shows`.
 
-    With a plan file the command is `rebal verify`; otherwise it is `rebal plan-upgrade` on fresh
-    evidence. `needs` is that evidence. `aim` is the step's change. `by_hand` is what the operator
-    must check where no evidence shows it; `rebal verify` then accepts a confirmation. Each gate
-    names the client metrics to watch.
+    The command is `rebal verify` if there is a plan file, else `rebal plan-upgrade` on fresh
+    evidence. `needs` is the evidence that it needs. `holds` is today's answer and `aim` the step's
+    change. `by_hand` is what the operator must check where no evidence shows it; `rebal verify`
+    then accepts a confirmation. Each gate names the client metrics to watch.
     """
     confirm = (f"{by_hand}; then confirm it with --confirm",) if by_hand else ()
     return Gate(
@@ -130,21 +128,20 @@ def again(context: Context) -> NamedCommand:
 
 
 def everyone(context: Context) -> str:
-    """Return `every member (4)`, with the number that a gate expects where it is known."""
+    """Return `every member (4)`, with the expected number of members, else the present number."""
     count = context.expected or len(context.members)
     return f"every member ({count})" if count else "every member"
 
 
 def back_goal(context: Context) -> str:
-    """Return the goal (`--to`) that plans the rollback to the old assignor, which the mixed list
-    keeps; where it is not known, to its rebalance protocol.
-    """
+    """Return the rollback's goal (`--to`): the old assignor, or its protocol if it is not known."""
     return context.keep or (COOPERATIVE if context.goal == EAGER else EAGER)
 
 
 def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts]) -> Tri:
-    """Return whether a gate holds today: `rest` are the members not proven done, `refuted` those
-    proven not done.
+    """Return whether a gate holds now; no while an expected member is missing.
+
+    `rest` are the members not proven done, `refuted` those proven not done.
     """
     if not context.missing and not rest:
         return Tri.YES
@@ -154,8 +151,9 @@ def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts
 def list_settings(
     context: Context, names: Sequence[str], members: Iterable[Facts]
 ) -> tuple[Setting, ...]:
-    """Return the configuration of this list for each client family; it names the members if only
-    some are meant.
+    """Return the configuration of the assignor list `names` for each client family.
+
+    A text names its members if it is not meant for all members of the group.
     """
     by_family: dict[str, list[Facts]] = defaultdict(list)
     ranks: dict[str, int] = {}
@@ -184,7 +182,7 @@ def list_settings(
 def _notes(
     context: Context, names: Sequence[str], key: str, members: Sequence[Facts]
 ) -> Iterator[str]:
-    """Yield the conditions under which the text works for these clients."""
+    """Yield notes for the configuration text: the client versions and settings that it needs."""
     known = classes_of(context.snapshot)
     yield from (
         f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
@@ -220,8 +218,9 @@ def _notes(
 
 
 def cost_of(context: Context, rest: Sequence[Facts], names: Sequence[str]) -> Cost | None:
-    """Return the cost of restarting `rest` with the list `names` (empty: each with its own list);
-    None without a pricing.
+    """Return the cost of restarting `rest` with the list `names`; None if costs are not computed.
+
+    If `names` is empty, each member restarts with the list it has.
     """
     after = any(cooperative(name) is not Tri.YES for name in names) or not names
     return roll_cost(context, rest, _eager(context, names, eager_after=after), names, after=after)
@@ -235,8 +234,10 @@ def roll_cost(
     *,
     after: bool,
 ) -> Cost | None:
-    """Return the cost of restarting `rest` with the list `names` while `eager` run EAGER; `after`:
-    a restarted member does. None without a pricing.
+    """Return the cost of restarting `rest` with the list `names`; None if costs are not computed.
+
+    `eager` are the members that run EAGER before their restart. `after` is True if a member runs
+    EAGER after its restart.
     """
     return by_assignors(
         Roll(
@@ -252,8 +253,9 @@ def roll_cost(
 
 
 def stop_cost(context: Context, server_side: str = "") -> Cost | None:
-    """Return the cost of stopping all members and starting them with the target, or in a KIP-848
-    group with the coordinator's assignor `server_side`; None without a pricing.
+    """Return the cost of stopping all members and starting them; None if costs are not computed.
+
+    They start with the target, or in a KIP-848 group with the coordinator's assignor `server_side`.
     """
     return stop_and_start(
         priced(context),
@@ -265,7 +267,10 @@ def stop_cost(context: Context, server_side: str = "") -> Cost | None:
 
 
 def _eager(context: Context, names: Sequence[str], *, eager_after: bool) -> list[Facts]:
-    """Return the members that run EAGER when the restarts with `names` begin."""
+    """Return the members that run EAGER when the restarts with the list `names` begin.
+
+    `eager_after` is True if a member runs EAGER after its restart.
+    """
     last = tuple(names) == (context.target,)
     if context.goal == EAGER and eager_after and not context.only_target:
         # Before the last restart another one gives every member an EAGER assignor: Java's client
@@ -280,7 +285,7 @@ def _eager(context: Context, names: Sequence[str], *, eager_after: bool) -> list
 
 
 def priced(context: Context) -> GroupSnapshot:
-    """Return the snapshot with the client families that the user assumed, for its costs.
+    """Return the snapshot with the client families that the user assumed, to compute costs from.
 
     A family decides the timeouts that a member has not set.
     """
@@ -290,7 +295,7 @@ def priced(context: Context) -> GroupSnapshot:
 
 
 def follows_vote(facts: Facts) -> bool:
-    """Return whether the client's rebalance protocol is that of the elected assignor."""
+    """Return whether the client runs the protocol of the elected assignor, as franz-go does."""
     return family(facts.family).follows_vote
 
 
@@ -320,8 +325,10 @@ def order_of(context: Context, rest: Sequence[Facts], *, by_lists: bool = True) 
 
 
 def commands_of(context: Context, rest: Sequence[Facts]) -> Iterator[NamedCommand]:
-    """Yield the commands for restarting `rest` where members choose by their lists: those of the
-    request log where a restart shows a list that is not known, and those of their workloads.
+    """Yield the commands for restarting `rest` where members choose by assignor lists.
+
+    They switch the request log on and off if a restart can show an unknown list, and try the change
+    on one pod of each Kubernetes workload.
     """
     if rest and context.unsure and not all(facts.static for facts in context.members):
         yield from context.given.request_log(context.group.coordinator_id)
@@ -329,7 +336,7 @@ def commands_of(context: Context, rest: Sequence[Facts]) -> Iterator[NamedComman
 
 
 def of_workloads(rest: Sequence[Facts]) -> Iterator[NamedCommand]:
-    """Yield the commands that try a change on one pod of each Kubernetes workload, and undo it."""
+    """Yield kubectl commands that try a change on one pod of each workload, and that undo it."""
     for workload in _workloads(rest):
         space = option("-n", workload.namespace) if workload.namespace else ()
         target = f"{workload.kind.lower()}/{workload.name}"
@@ -388,12 +395,13 @@ def over_a_stop(
     cost: Cost | None = None,
     exit_code: int = 0,
 ) -> Step:
-    """Return the step that stops every member and starts all again `how`.
+    """Return the step that stops every member and starts all again; `how` names the change.
 
-    `back` is what the rollback starts them with, `risk` what the operator accepts, `answers` what
-    must hold besides, `closed` what rules the online path out, `prepare` what is done before.
-    `first` is what a member does that joins first with the wrong configuration. `whom` is what a
-    member is called, `done` are those that need no change.
+    `back` is the configuration that a rollback starts them with, `risk` the risk that the operator
+    accepts. `answers` are further conditions of the step, `closed` the conditions that rule out the
+    online path. `prepare` are instructions before the stop. `first` is the effect of a member that
+    joins first with the wrong configuration. `whom` is the word for a member. `done` are members
+    that need no change.
     """
     members = with_brokers_sessions(context.snapshot)
     online = f"the online path is closed: {'; '.join(each.why for each in closed)}"
@@ -420,18 +428,20 @@ def over_a_stop(
 
 
 def stop_all(members: Sequence[Member]) -> str:
-    """Return the instruction to stop these members, which are all of the group, and start them."""
+    """Return the instruction to stop all members of the group and then start them."""
     return ALL_AT_ONCE.format(empty=see_it_empty(members))
 
 
 def agreed(risk: Risk) -> str:
-    """Return the precondition of a step that stops the whole group."""
+    """Return the precondition of a step that stops the whole group: an agreed interruption."""
     return f"an interruption is agreed (accepting {risk} records by whom)"
 
 
 def stopping(context: Context, risk: Risk) -> tuple[NamedCommand, ...]:
-    """Return the commands of a stop of all members: the one that accepts it as `risk`, and the one
-    that shows whether the group is Empty.
+    """Return the commands of a stop of all members.
+
+    One command records that the operator accepts `risk`; the other shows whether the group is
+    Empty.
     """
     return (
         context.accepting(risk, AGREED),

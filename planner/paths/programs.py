@@ -1,14 +1,14 @@
-"""Paths of Kafka Streams programs and of Connect workers, which no assignor list of theirs moves.
+"""Paths of Kafka Streams programs and Connect workers, which do not change by assignor lists.
 
 Kafka Streams: `upgrade.from` chooses EAGER or COOPERATIVE. Streams 2.4 to 3.9 is COOPERATIVE unless
 upgrade.from is 0.10.0 to 2.3; its assignor accepts EAGER and COOPERATIVE members together while all
 run 2.4 or later (KIP-429). Versions below 2.4 have no COOPERATIVE, 4.0 and later no EAGER: they do
 not start with such an upgrade.from.
 
-Connect workers: one bounce of `connect.protocol` up; down all together, because of RB507. On the
-wire `default` is eager, `compatible` and `sessioned` are incremental. A worker offers its own
-protocol and all below it, so `default` is always common, and the coordinator elects the highest
-that all workers offer (KIP-415, KIP-507): every worker runs the elected protocol.
+Connect workers: an upgrade is one bounce of `connect.protocol`; in a downgrade all workers stop
+together (RB507). On the wire `default` is eager, `compatible` and `sessioned` are incremental. A
+worker offers its own protocol and all below it, so `default` is always common, and the coordinator
+elects the highest that all workers offer (KIP-415, KIP-507): every worker runs that protocol.
 """
 
 from collections.abc import Sequence
@@ -75,10 +75,9 @@ _EVIDENCE: Final = (
 
 
 def streams(context: Context, before: Context | None = None) -> PlannedPath:
-    """Return the path by upgrade.from, up or down.
+    """Return the path of a Kafka Streams program to COOPERATIVE or EAGER by upgrade.from.
 
-    `before` is what the instances ran when the plan was made that this path leads back from: their
-    version is restored too.
+    In a rollback `before` is the program as it ran before the upgrade: its version is restored too.
     """
     path = _down(context) if context.goal == EAGER else _up(context)
     return path if before is None else _back(context, before, path)
@@ -250,9 +249,9 @@ def _down(context: Context) -> PlannedPath:
 
 
 def _back(context: Context, before: Context, path: PlannedPath) -> PlannedPath:
-    """Return `path` with a last step for the instances whose version is not the one of `before`.
+    """Return `path` with a last step that restores the version that instances ran in `before`.
 
-    Versions count where they decide the protocol: below 2.4, and 4.0 or later.
+    Versions count only where they decide the protocol: below 2.4, and 4.0 or later.
     """
     below = {below_cooperative(before, facts) for facts in before.members}
     above = {above_eager(before, facts) for facts in before.members}
@@ -289,7 +288,7 @@ def _back(context: Context, before: Context, path: PlannedPath) -> PlannedPath:
 
 
 def _latest(context: Context, number: int) -> Step:
-    """Return the step of instances of 4.0 or later that run a bridge release now."""
+    """Return the step that moves instances from a bridge release back to 4.0 or later."""
     rest = [facts for facts in context.members if above_eager(context, facts) is not Tri.YES]
     return Step(
         id=number,
@@ -438,7 +437,7 @@ def _old(context: Context, number: int, kept: Sequence[Facts]) -> Step:
 
 
 def _below(context: Context, answer: Tri) -> list[Facts]:
-    """Return the members with this answer on whether they are older than 2.4."""
+    """Return the members that are (yes), are not (no) or may be (cannot tell) older than 2.4."""
     return [facts for facts in context.members if below_cooperative(context, facts) is answer]
 
 
@@ -447,7 +446,7 @@ def _order(rest: Sequence[Facts]) -> tuple[str, ...]:
 
 
 def connect(context: Context) -> PlannedPath:
-    """Return the path of a group of workers."""
+    """Return the path of a group of Connect workers to another connect.protocol."""
     elected = context.group.assignor
     down = context.goal == EAGER
     if elected not in ("default", *INCREMENTAL):

@@ -1,9 +1,9 @@
 """Paths to another group protocol and back: KIP-848 (consumers) and KIP-1071 (Kafka Streams); and
-the way back of a group that has no members.
+the rollback of a group without members.
 
 To KIP-848 (group.protocol=consumer) online: the coordinator converts the group when the first
-member joins with the new protocol, and classic members stay in it until they are restarted, if the
-migration policy does not become disabled: some brokers then reject them when they join again. The
+member joins with the new protocol, and classic members stay in it until they are restarted, unless
+the migration policy becomes disabled: some brokers then reject classic members that rejoin. The
 coordinator does not convert a group if its migration policy forbids it, if an assignment carries
 user data, or if the group is full. An Empty group is replaced, whatever it was; only the limit of
 members counts (planner/kip848.py).
@@ -17,9 +17,9 @@ A Streams program stops every instance to change to the streams protocol or back
 protocol joins a group that has members of the other. An Empty group is replaced, and its committed
 offsets stay; internal topics are plain topics.
 
-A group without members starts again with what they ran before: an Empty group admits any assignor
-list and any protocol, so nothing has to be proven of the coordinator's memory. The first member
-that joins decides which lists are admitted after it.
+A group without members starts again with what its members ran before: an Empty group admits any
+assignor list and any protocol, so nothing has to be proven of the coordinator's memory. The first
+member that joins decides which lists are admitted after it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -122,7 +122,10 @@ _SETTINGS_FIRST: Final = (
 
 
 def over_kip848(context: Context, back: bool) -> PlannedPath:
-    """Return the path of one step: online, or over a stop where a condition closes that."""
+    """Return the one-step path to KIP-848 or, with `back`, to the classic protocol.
+
+    Members move one by one; if a condition rules that out, all members stop first.
+    """
     everybody = len(context.members)
     kind = CLASSIC if back else CONSUMER
     there = sum(facts.member.protocol_type == kind for facts in context.members)
@@ -154,7 +157,7 @@ def over_kip848(context: Context, back: bool) -> PlannedPath:
 
 
 def _to_online(context: Context, answers: tuple[Answer, ...]) -> Step:
-    """Return the step that moves the members one by one; `answers` are all conditions of it."""
+    """Return the step that moves the members to KIP-848 one by one under these conditions."""
     done = [facts for facts in context.members if facts.member.protocol_type == "consumer"]
     rest = [facts for facts in context.members if facts not in done]
     answer = allows(answers)
@@ -199,7 +202,10 @@ def _to_online(context: Context, answers: tuple[Answer, ...]) -> Step:
 
 
 def _over_stop(context: Context, common: Sequence[Answer], closed: Sequence[Answer]) -> Step:
-    """Return the step over a stop; `closed` is empty in a group without members."""
+    """Return the step to KIP-848 with a stop of all members; `common` are its conditions.
+
+    `closed` are the conditions that rule out the online path; empty in a group without members.
+    """
     return over_a_stop(
         context,
         how="with group.protocol=consumer",
@@ -240,9 +246,7 @@ def _why(context: Context) -> tuple[str, ...]:
 
 
 def _server_side(context: Context) -> str:
-    """Return the coordinator's assignor: range where the plan sets it, else the group's or the
-    default.
-    """
+    """Return the coordinator's assignor: range if the plan sets it, else the group's or default."""
     if context.elected == "range":
         return "range"
     if context.group.type is GroupType.CONSUMER and context.group.assignor:
@@ -363,7 +367,10 @@ def _classic_gate(context: Context, holds: Tri) -> Gate:
 
 
 def over_kip1071(context: Context) -> PlannedPath:
-    """Return the path of one step over a stop; done where the group has the goal's protocol."""
+    """Return the one-step path to the streams protocol (KIP-1071) or back, with a stop of all.
+
+    The path is finished if the group already has the goal's protocol.
+    """
     if crosses(context):
         return PlannedPath(
             name=_WAYS[context.goal][0],
@@ -384,7 +391,10 @@ def over_kip1071(context: Context) -> PlannedPath:
 
 
 def _streams_step(context: Context) -> Step:
-    """Return the step; in a group without members there is nothing to stop and to agree on."""
+    """Return the step that stops all instances and starts them with the goal's protocol.
+
+    In a group without members there is nothing to stop and nothing to agree on.
+    """
     goal, up = context.goal, context.goal == STREAMS
     back = CLASSIC if up else STREAMS
     _, aim, again, why = _WAYS[goal]
@@ -424,7 +434,7 @@ def _streams_step(context: Context) -> Step:
 
 
 def _group_settings(context: Context) -> Iterator[NamedCommand]:
-    """Yield the commands that give the group what its instances set before."""
+    """Yield commands that set on the streams group what instances set for themselves before."""
     # The brokers allow sessions of 45 to 60 s by default.
     session = min(60.0, max([45.0, *(waits(m).session for m in context.snapshot.members)]))
     of_group = ("--entity-type", "groups", *option("--entity-name", context.group.group_id))
@@ -441,8 +451,10 @@ def _group_settings(context: Context) -> Iterator[NamedCommand]:
 
 
 def start_again(context: Context, before: Context) -> PlannedPath | None:
-    """Return the path of one step: the members start with what they ran in `before`; None where
-    that does not show it, or `context` has members.
+    """Return the one-step path of an Empty group: members start with what they ran in `before`.
+
+    Return None if `before` shows no members, if the group is not Empty or is known not to be
+    classic, or if the goal is neither cooperative nor eager.
     """
     if (
         not before.members

@@ -1,1 +1,1 @@
-"""Roll-outs and assignors computed offline: costs and what-ifs."""
+"""Offline rehearsals of roll-outs, costs of plan steps, and what-if simulations of assignors."""

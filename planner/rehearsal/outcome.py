@@ -1,4 +1,4 @@
-"""Outcome of a rehearsal: times, rebalances, owners of partitions, members' metrics and lanes."""
+"""Outcome of a rehearsal: times, rebalances, partition owners, members' metrics and timelines."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,10 @@ _ROUNDING: Final = 1e-6
 
 
 class Phase(Record, frozen=True, kw_only=True):
-    """One part of the story; `began` in seconds since the start."""
+    """One phase of a rehearsal, such as one step of a plan, with its measures.
+
+    `began` is in seconds since the start of the rehearsal.
+    """
 
     name: str
     began: float
@@ -39,7 +42,11 @@ class Phase(Record, frozen=True, kw_only=True):
 
 
 class PartitionStory(Record, frozen=True, kw_only=True):
-    """One partition: how long it had no owner, in all and at the longest, and who had it when."""
+    """One partition's owners and its gaps without an owner during a rehearsal.
+
+    `unowned` is the total time without an owner, `longest` the longest such gap, both in seconds.
+    `owners` has one entry for each time that a member owned the partition.
+    """
 
     topic: str
     partition: int
@@ -57,12 +64,13 @@ class CallbackTimes(Record, frozen=True, kw_only=True):
 
 
 class MemberStory(Record, frozen=True, kw_only=True):
-    """One member at the end, and KIP-429's metrics of its process that ran last.
+    """One member's state at the end of a rehearsal, and the KIP-429 metrics of its last process.
 
-    `state` is running, rejected or stopped (no process runs), `protocol` its rebalance protocol
-    (not modelled: where its assignor is not). `owned` are its partitions. The metrics are
-    rebalance-total, rebalance-rate-per-hour, rebalance-latency (average, maximum, total), the
-    failed ones, last-rebalance-seconds-ago (None: never), and the callbacks' latencies.
+    `state` is `running`, `rejected` or `stopped` (no process runs). `protocol` is its rebalance
+    protocol, or `not modelled` where the elected assignor is not modelled. `owned` is the number of
+    its partitions. Latencies are in seconds. `last_rebalance_seconds_ago` is None if the process
+    never rebalanced. `revoked`, `assigned` and `lost` are the latencies of the listener's
+    callbacks.
     """
 
     name: str
@@ -83,9 +91,9 @@ class MemberStory(Record, frozen=True, kw_only=True):
 
 
 class Sampled(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The number of restarts of a large group that were rehearsed, one of each kind, and of all.
+    """Number of restarts that were rehearsed, out of all restarts of a large group.
 
-    A batch counts as one restart.
+    One restart of each kind is rehearsed. A batch counts as one restart.
     """
 
     rehearsed: int
@@ -93,14 +101,16 @@ class Sampled(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A whole story as it would go, by one seed.
+    """Result of one rehearsal of a script with one seed.
 
-    Where `sampled` is not None one restart of each kind counts for the others: the measures are
-    about right, `notes` are those of the restarts that were rehearsed, and rebalances, partitions
-    and members are not listed.
+    If `sampled` is set, the group was too large to rehearse every restart, and one restart of each
+    kind stands for the others. The measures are then approximate, `notes` come from the rehearsed
+    restarts only, and `rebalances`, `partitions` and `members` are empty.
 
-    `at_rest` says whether the group came to rest at the end. `unit` is what members own: partition,
-    task (of Connect workers: a connector counts as a task), or none where it is not modelled.
+    `state` and `assignor` are those of the group at the end. `at_rest` is True if nothing was
+    pending at the end: no rebalance, no start, no session timeout. `unit` is what members own:
+    `partition`, `task` (Connect workers; a connector counts as a task), or `none` if assignments
+    are not modelled.
     """
 
     about: str
@@ -120,17 +130,17 @@ class Rehearsal(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def endangered(run: Rehearsal) -> bool:
-    """Return whether a client is kept out or ends by an error, or a partition is owned twice.
+    """Return whether a join was rejected, a client failed, or a partition had two owners.
 
-    A member past its session or poll timeout that has not polled since does not count: Java gives
-    up what it owns at the next poll.
+    Two owners do not count while one of them is past its session or poll timeout and has not polled
+    since: the Java client drops its partitions at its next poll.
     """
     out = run.measures.rejected > 0 or any(note.what in _OUT for note in run.notes)
     return out or run.measures.twice - run.measures.twice_past > _ROUNDING
 
 
 class Range(Record, frozen=True, kw_only=True):
-    """One figure over several seeds: the median, and the values that 5 % and 95 % stay below."""
+    """Median, 5th and 95th percentile of one figure over rehearsals with different seeds."""
 
     p5: float
     median: float
@@ -138,10 +148,11 @@ class Range(Record, frozen=True, kw_only=True):
 
 
 class Distribution(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The figures of many runs that differ in their seed.
+    """Figures of several rehearsals of one script that differ only in their seed.
 
-    `endangered` counts the runs with a danger (`endangered`), `restless` those in which the group
-    did not come to rest.
+    `endangered` counts the rehearsals in which a join was rejected, a client failed or a partition
+    had two owners. `restless` counts those in which the group did not come to rest. The ranges are
+    of the fields of `Measures` with the same names.
     """
 
     runs: int
@@ -155,10 +166,10 @@ class Distribution(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class Doing(StrEnum):
-    """States of a member in a column; of several the first listed is shown.
+    """State of a member in one column of its timeline, listed from worst to best.
 
-    twice: a partition that it owns has another owner too; rejected: the coordinator does not let it
-    in; down: its process does not run; idle: it runs and owns nothing; owns.
+    twice: one of its partitions has another owner too. rejected: the coordinator rejects its joins.
+    down: its process does not run. idle: it runs and owns no partition. owns: it owns partitions.
     """
 
     TWICE = "twice"
@@ -169,7 +180,11 @@ class Doing(StrEnum):
 
 
 class Stretch(NamedTuple):
-    """Columns `start` to `end` (the end not included), and the fewest partitions owned in them."""
+    """Adjacent columns of a member's timeline that show the same state and partition count.
+
+    `end` is exclusive. `partitions` is the fewest partitions that the member owns in each column,
+    or, if `lanes` runs with `usual`, the number that lasts longest.
+    """
 
     start: int
     end: int
@@ -182,11 +197,12 @@ _DOWN: Final = ("stopped", "killed", "did not start", "failed as leader", "callb
 
 
 def lanes(run: Rehearsal, columns: int, *, usual: bool = False) -> dict[str, tuple[Stretch, ...]]:
-    """Return each member's stretches, by name in the order of the members.
+    """Return each member's timeline of `columns` columns, by name in the order of the members.
 
-    The rehearsal must have been run with `keep`. A column shows the worst moment in it, so a short
-    stop is seen however long the story is. With `usual` it shows what went on for the longest time,
-    for long stories in which every column has a stop; two owners and a rejection show all the same.
+    The rehearsal must have been run with `keep`. A column shows the worst state in its time, so
+    that a short outage stays visible in a long rehearsal. With `usual` a column shows the state
+    that lasts longest, unless a partition has two owners or the member is rejected. `usual` is for
+    long rehearsals, where every column has an outage.
     """
     length = max(run.measures.seconds, 1e-9)
     changes = _changes(run)
@@ -204,7 +220,10 @@ def lanes(run: Rehearsal, columns: int, *, usual: bool = False) -> dict[str, tup
 
 
 def overlaps(owners: Sequence[Ownership], end: float) -> Iterator[tuple[Ownership, Ownership]]:
-    """Yield the pairs of one partition's owners that had it at the same time."""
+    """Yield each pair of spans in which two members own the same partition at the same time.
+
+    `owners` are the spans of one partition. A span without an end lasts until `end` (seconds).
+    """
     if all(one.end is not None and one.end <= other.start for one, other in pairwise(owners)):
         return
     latest: list[Ownership] = []
@@ -219,7 +238,11 @@ def _end(span: Ownership, end: float) -> float:
 
 
 def _changes(run: Rehearsal) -> dict[str, list[tuple[float, int, int]]]:
-    """Return by member: when, how many partitions more, how many more with a second owner."""
+    """Return the changes of each member's partitions over time, by member name.
+
+    A change is (seconds since the start, change in owned partitions, change in partitions that have
+    a second owner).
+    """
     end = run.measures.seconds
     # Partitions change hands together: a moment has one entry, however many they are.
     owned: dict[str, dict[float, int]] = defaultdict(lambda: defaultdict(int))
@@ -245,7 +268,7 @@ def _changes(run: Rehearsal) -> dict[str, list[tuple[float, int, int]]]:
 def _moments(
     run: Rehearsal, changes: Iterable[tuple[float, int, int]], name: str
 ) -> Iterator[tuple[float, float, Doing, int]]:
-    """Yield from when to when the member did what, and with how many partitions."""
+    """Yield one member's states over time: (start, end, state, partitions owned), in seconds."""
     notes = [
         (note.at, note.what)
         for note in run.notes
@@ -279,7 +302,7 @@ def _doing(owned: int, twice: int, *, up: bool, rejected: bool) -> Doing:
 def _squeezed(
     moments: Iterable[tuple[float, float, Doing, int]], columns: int, length: float, *, usual: bool
 ) -> Iterator[Stretch]:
-    """Yield what each column shows, equal neighbours joined."""
+    """Yield the state that each column shows; equal neighbouring columns become one stretch."""
     found = [defaultdict[tuple[Doing, int], float](float) for _ in range(columns)]
     for at, until, doing, owned in moments:
         first = min(int(at / length * columns), columns - 1)

@@ -1,10 +1,11 @@
-"""Rehearsals: run a script on a scene once, or many times with other seeds.
+"""Rehearsals: run a script of timed events on a scene (a group) once, or often with other seeds.
 
-Roll-outs that are too large to rehearse whole have one restart of each kind count for the others.
-Each begins with the group as the restarts before it leave it, and with the restart in front of it,
-as the costs of a plan do (`restart_kinds` and `chosen` choose for both). Two restarts are of one
-kind where processes of one kind restart and the rest of the group holds the same assignor lists and
-protocols: the coordinator's answer to a join depends on no more.
+A roll-out that is too large is rehearsed by sampling: one restart of each kind stands for the
+others of its kind. Its rehearsal begins with the group as the earlier restarts leave it, and
+includes the restart just before. The costs of a plan are sampled in the same way (`restart_kinds`
+and `chosen` serve both). Two restarts are of one kind if processes of one kind restart and the rest
+of the group has the same assignor lists and protocols: the coordinator's answer to a join depends
+on nothing else.
 """
 
 import math
@@ -49,10 +50,10 @@ def rehearse(
     keep: bool = True,
     assignors: Mapping[str, Assignor] | None = None,
 ) -> Rehearsal:
-    """Return what happens to the group of `scene` when the events of `script` happen.
+    """Simulate the events of `script` on the group of `scene`, and return the result.
 
-    The result depends on the arguments alone. `keep` keeps each partition's owners over time, of
-    which a large group has millions. `assignors` are custom ones by name.
+    The result depends on the arguments alone. `keep` records each partition's owners over time, of
+    which a large group has millions. `assignors` are custom assignors by name.
     """
     return _Run(scene, script, seed, keep=keep, assignors=assignors).result()
 
@@ -65,7 +66,7 @@ def rehearse_often(
     seed: int = 0,
     assignors: Mapping[str, Assignor] | None = None,
 ) -> Distribution:
-    """Return the figures of so many runs; their seeds follow from `seed`."""
+    """Rehearse `script` with `runs` seeds, starting at `seed`; return medians and percentiles."""
     return distribution(
         [
             rehearse(scene, script, seed=seed + number, keep=False, assignors=assignors)
@@ -75,7 +76,7 @@ def rehearse_often(
 
 
 def distribution(made: Sequence[Rehearsal]) -> Distribution:
-    """Return the figures of rehearsals that differ in their seed."""
+    """Return the medians and percentiles of rehearsals that differ only in their seed."""
     found = [one.measures for one in made]
     return Distribution(
         runs=len(made),
@@ -90,7 +91,7 @@ def distribution(made: Sequence[Rehearsal]) -> Distribution:
 
 
 def as_restarted(process: Process, event: ScriptEvent) -> Process:
-    """Return the process that starts when `event` restarts this one."""
+    """Return the process that replaces `process` when `event` restarts it."""
     return replace(
         process,
         assignors=event.assignors or process.assignors,
@@ -138,7 +139,7 @@ class _Run:
         self._all = self._close_phase()
 
     def result(self) -> Rehearsal:
-        """Return what happened."""
+        """Return the result of the rehearsal, which has run when the object was created."""
         world, group = self._world, self._world.group.now
         return Rehearsal(
             about=self._script.about,
@@ -312,9 +313,10 @@ _A_MEMBER: Final = 8
 
 
 class Chosen(NamedTuple):
-    """For each restart the place of the one that is rehearsed for it.
+    """The restarts of a roll-out that are rehearsed, and the restarts that each of them stands for.
 
-    Of `left_out` kinds of restart none is rehearsed.
+    `places[i]` is the index of the restart that is rehearsed for restart `i`. `left_out` is the
+    number of kinds of restart of which none is rehearsed.
     """
 
     places: tuple[int, ...]
@@ -332,11 +334,13 @@ class Chosen(NamedTuple):
 
 
 def chosen(kinds: Sequence[Hashable], *, each: int = 1, most: int | None = None) -> Chosen:
-    """Return for each restart one of its kind: the middle one, or the nearest of `each` of them.
+    """Choose the restarts to rehearse, and assign every restart to a chosen one of its kind.
 
-    Each is rehearsed behind the one in front of it: where that is no less work than all restarts
-    are, every one is chosen. Beyond `most` kinds the rarest have none of their own, and the nearest
-    counts for them; the kinds of the first restart and of the last one always have.
+    `kinds` has the kind of each restart. Of each kind the middle restart is chosen, or `each`
+    restarts at equal distances. A chosen restart is rehearsed together with the one before it. If
+    that is no less work than all restarts, every restart is chosen. With more than `most` kinds the
+    rarest kinds have no chosen restart, and the nearest chosen one stands for theirs; the kinds of
+    the first and the last restart always have one.
     """
     places: dict[Hashable, list[int]] = {}
     for place, kind in enumerate(kinds):
@@ -367,12 +371,14 @@ def chosen(kinds: Sequence[Hashable], *, each: int = 1, most: int | None = None)
 def restart_kinds(
     before: Mapping[str, Process], restarts: Iterable[Mapping[str, Process]], leader: str = ""
 ) -> Iterator[Hashable]:
-    """Yield what decides how the coordinator answers each of the restarts, in order.
+    """Yield the kind of each restart, in order, as a key: equal keys mean the same kind.
+
+    The coordinator answers the joins of two restarts of one kind in the same way.
 
     Args:
-        before: The group's processes by name.
-        restarts: The processes that each restart starts instead, by name.
-        leader: The name of the member whose restart is like no other's.
+        before: The group's processes by name, before the first restart.
+        restarts: For each restart, the processes that it starts, by name.
+        leader: The name of the group's leader, whose restart is a kind of its own.
     """
     now = dict(before)
     held = Counter(map(_offer, now.values()))
@@ -387,7 +393,7 @@ def restart_kinds(
 
 
 def total(measures: Sequence[Measures]) -> Measures:
-    """Return the sum of these parts, and the longest gap of all."""
+    """Return the measures of several parts added up; `longest` is the longest gap of any part."""
     return Measures(
         seconds=sum(one.seconds for one in measures),
         unowned=sum(one.unowned for one in measures),
@@ -402,9 +408,9 @@ def total(measures: Sequence[Measures]) -> Measures:
 
 
 def effort(members: int, partitions: int) -> int:
-    """Return the work of one restart: partitions x rebalances, and eight for each member.
+    """Return the estimated work of simulating one restart: 3 x (8 x members + partitions).
 
-    A unit is about seven microseconds of processor time, the plan that is made for it included.
+    One unit is about 7 µs of processor time, including the time to make the plan.
     """
     return _ROUNDS * (_A_MEMBER * members + partitions)
 
@@ -427,10 +433,10 @@ _TOO_LONG: Final = 120.0
 
 
 class Rollout:
-    """A script that only restarts members, each batch when the group is at rest after the last.
+    """A script that only restarts members, each batch once the group is at rest after the last.
 
-    `seconds` is the processor time that all of them take, estimated; `too_long` says whether one of
-    each kind is to count for the others. Other scripts take their whole time.
+    `seconds` is the estimated processor time to rehearse all restarts. If the script has other
+    events, it is 0.0, and the script is never `too_long`: it is rehearsed completely.
     """
 
     def __init__(self, scene: Scene, script: Script) -> None:
@@ -441,13 +447,13 @@ class Rollout:
 
     @property
     def too_long(self) -> bool:
-        """Return whether to rehearse one of each kind."""
+        """True if rehearsing all restarts takes over 2 min of processor time, and a sample less."""
         return self.seconds > _TOO_LONG and not self._chosen.whole
 
     def rehearse(
         self, *, seed: int = 0, assignors: Mapping[str, Assignor] | None = None
     ) -> Rehearsal:
-        """Return what one restart of each kind says of the whole."""
+        """Rehearse one restart of each kind, and return the estimate for the whole roll-out."""
         places = self._chosen.places
         found = {place: self._one(place, seed + place, assignors) for place in sorted(set(places))}
         measured = [found[place].phases[-1].measures for place in places]
@@ -488,7 +494,10 @@ class Rollout:
         return chosen([kinds[0], *((None, kind) for _, kind in kinds[1:-1]), *kinds[1:][-1:]])
 
     def _one(self, place: int, seed: int, assignors: Mapping[str, Assignor] | None) -> Rehearsal:
-        """Return the rehearsal of one restart, which is its last phase."""
+        """Rehearse the restart with index `place`, after the one before it.
+
+        The last phase of the result is the restart itself.
+        """
         begin = max(0, place - 1)
         events = [
             replace(event, phase="restart" if at == place and not number else "")
@@ -504,7 +513,7 @@ class Rollout:
         )
 
     def _at(self, begin: int) -> Scene:
-        """Return the group at rest when so many parts are done."""
+        """Return the group at rest after the first `begin` restarts."""
         scene = self._scene
         now = {one.process.name: one.process for one in scene.running}
         done: set[str] = set()
@@ -524,7 +533,10 @@ class Rollout:
 
 
 def _parts(script: Script) -> list[Part]:
-    """Return the restarts, each with the stop before it; nothing if other things happen too."""
+    """Return the script's restarts, each with the stop of its members before it, if there is one.
+
+    Empty if the script has any other event, or an event that does not wait for the group to rest.
+    """
     made: list[Part] = []
     for event in script.events:
         if event.at is not None or event.after is not None:
@@ -544,9 +556,10 @@ def _processes(part: Part, now: Mapping[str, Process]) -> dict[str, Process]:
 
 
 def new_ids(processes: Iterable[Process]) -> dict[str, str]:
-    """Return member ids after a restart, by name: some assignors go by the order of the ids.
+    """Return each process's member id after a restart, by process name.
 
-    Every id is drawn, so that a member has the same one in each restart.
+    The ids are drawn with a fixed seed for all processes, so that a member has the same id in every
+    rehearsal. They matter because some assignors sort members by id.
     """
     chance = Chance(Random(0))
     return {
@@ -558,7 +571,11 @@ def new_ids(processes: Iterable[Process]) -> dict[str, str]:
 
 
 def _notes(found: Mapping[int, Rehearsal], begins: Sequence[float]) -> tuple[Note, ...]:
-    """Return what happened, once each, at the estimated time of the restart in the whole."""
+    """Return the notes of the rehearsed restarts without duplicates, in order of time.
+
+    `found` are the rehearsals by the restart's index. `begins` are the estimated times, in seconds,
+    at which the restarts begin in the whole roll-out.
+    """
     made: dict[tuple[str, str, str], Note] = {}
     for place, one in found.items():
         for note in one.notes:

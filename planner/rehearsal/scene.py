@@ -1,8 +1,7 @@
-"""A captured group as the scene of a rehearsal: its members, lists, timeouts and partitions.
+"""Scene of a rehearsal: a captured group with its members, assignor lists, timeouts, partitions.
 
-`variant` is the same group under another rebalance protocol, for rehearsals side by side;
-`with_parameters` has it with times that no evidence shows, or that a rehearsal is to try
-(`--param NAME=TIME`).
+`variant` returns the same group under another rebalance protocol, to compare rehearsals.
+`with_parameters` sets times that no evidence shows, or that the user wants to try (`--param`).
 """
 
 from collections.abc import Callable, Mapping
@@ -45,13 +44,14 @@ def scene_of(
     families: Mapping[str, str | None] | None = None,
     lists: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Scene, tuple[str, ...]]:
-    """Return the scene, and what it takes for granted, a sentence each.
+    """Return the scene of a captured group for a rehearsal, and its assumptions, one sentence each.
 
-    `speed` says how long restarts take; `families` (client family) and `lists` (assignor list), by
-    member id, stand where the evidence shows none.
+    `speed` says how long restarts take. `families` and `lists` are by member id: a client family in
+    `families` replaces the captured one, and an assignor list in `lists` is used if the evidence
+    for the member's list is not exact.
 
     Raises:
-        CannotSimulateError: the snapshot does not hold what is needed; the message says what.
+        CannotSimulateError: the snapshot lacks data that a rehearsal needs; the message says which.
     """
     speed = (speed or Speed()).at(snapshot.cluster)
     streams = snapshot.group.type is GroupType.STREAMS
@@ -115,9 +115,9 @@ def scene_of(
 
 
 def connectors_of(snapshot: GroupSnapshot) -> dict[str, int]:
-    """Return the connectors that the workers run, each with its number of tasks.
+    """Return the connectors that the Connect workers run, each with its number of tasks.
 
-    Empty where it is not known of each worker what it runs.
+    Empty if the snapshot does not show the connectors and tasks of every worker.
     """
     tasks: dict[str, int] = {}
     for name, number in chain(*(work_by_worker(snapshot) or {}).values()):
@@ -126,9 +126,10 @@ def connectors_of(snapshot: GroupSnapshot) -> dict[str, int]:
 
 
 def leader_of(snapshot: GroupSnapshot) -> str | None:
-    """Return the member id of the Connect worker that says that it leads.
+    """Return the member id of the Connect worker that reports itself as leader.
 
-    Where none does it is the one that a coordinator which loads the group would choose.
+    If none does, return the worker that a coordinator would choose when it loads the group; None if
+    the group has no Connect workers.
     """
     workers = {m.member_id: m.worker for m in snapshot.members if m.worker is not None}
     leads = [id_ for id_, worker in workers.items() if worker.leader]
@@ -168,9 +169,11 @@ def brokers_of(snapshot: GroupSnapshot) -> Brokers:
 def list_of(
     member: Member, elected: str, given: tuple[str, ...] | None = None
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the list that the member runs with, and whether evidence or the user gave it.
+    """Return the member's assignor list, and whether exact evidence or the user (`given`) gave it.
 
-    `elected` is empty in a KIP-848 group, which elects none.
+    Otherwise the list is assumed: the client's default, or the elected assignor alone; for a
+    Connect worker the elected protocol and those below it. `elected` is empty in a KIP-848 group,
+    which elects none.
     """
     if member.assignors.knowledge is Knowledge.EXACT:
         return member.assignors.list, True
@@ -210,7 +213,10 @@ def process_of(
 
 
 def default_server_side(snapshot: GroupSnapshot) -> str:
-    """Return the assignor of KIP-848 groups that ask for none: the first that the brokers have."""
+    """Return the server-side assignor of a KIP-848 group whose members ask for none.
+
+    It is the first of group.consumer.assignors, or `uniform` if the snapshot lacks that setting.
+    """
     first = snapshot.cluster.settings.get("group.consumer.assignors", "").split(",")[0].strip()
     named = {"UniformAssignor": "uniform", "RangeAssignor": "range"}
     return named.get(first.rpartition(".")[2], first) or SERVER_NAMES[0]
@@ -229,15 +235,16 @@ VARIANTS: Final[Mapping[str, str]] = {
 
 
 def without_lists(script: Script) -> Script:
-    """Return the script with every restart on the list and protocol that the member has."""
+    """Return the script with restarts that keep each member's assignor list and protocol."""
     kept = (replace(one, assignors=(), protocol="", remote_assignor="") for one in script.events)
     return replace(script, events=tuple(kept))
 
 
 def variant(scene: Scene, name: str) -> Scene:
-    """Return the group of `scene` as it would run under a variant, Stable and assigned anew.
+    """Return `scene` with its group Stable and reassigned under the variant `name` of `VARIANTS`.
 
-    The eager one keeps today's assignor where that is eager, else it has range.
+    `eager` keeps the current assignor if that is eager, and uses range otherwise. `plan` and `now`
+    return the scene unchanged.
     """
     keeps = name == "eager" and protocols_of(scene.assignor) == frozenset({RebalanceProtocol.EAGER})
     usual = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "uniform"}
@@ -282,9 +289,10 @@ _SHORTEST: Final = 0.01
 
 
 class Parameter(Record, frozen=True, kw_only=True):
-    """One time that can be set: what it is, and how it is read from a scene and put into one.
+    """One parameter of a rehearsal that the user can set (`--param NAME=TIME`).
 
-    `least` is the shortest value in seconds.
+    `values` returns its values in a scene, `put` a scene with a new value. `share` is True if the
+    value is a share and not a time. `least` is the smallest value that is allowed.
     """
 
     about: str
@@ -295,9 +303,10 @@ class Parameter(Record, frozen=True, kw_only=True):
 
 
 class Used(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One time as a rehearsal used it, in seconds (spread: a share): the members' least and most.
+    """The smallest and largest value of one parameter in a rehearsal, over all members.
 
-    `given`: the user set it; else it comes from the group's evidence, or is a default.
+    Values are in seconds (`spread`: a share). `given` is True if the user set the value; otherwise
+    it comes from the group's evidence or is a default.
     """
 
     name: str
@@ -307,10 +316,10 @@ class Used(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def value_of(name: str, text: str | float) -> float:
-    """Return the value of the parameter `name`.
+    """Return the value that `text` gives the parameter `name`: seconds, or a share.
 
     Raises:
-        ValueError: as `seconds_of` and `share_of` say, or it is less than the parameter's least.
+        ValueError: `text` is no duration or share, or less than the parameter's `least`.
     """
     parameter = PARAMETERS[name]
     value = share_of(text) if parameter.share else seconds_of(text, days=MOST_DAYS)
@@ -320,7 +329,11 @@ def value_of(name: str, text: str | float) -> float:
 
 
 def with_parameters(scene: Scene, given: Mapping[str, float]) -> Scene:
-    """Return the scene with these values; a shorter session shortens the heartbeat interval."""
+    """Return the scene with the parameter values `given`, by name.
+
+    If `session` is given and `heartbeat` is not, the heartbeat interval becomes at most a third of
+    the session timeout.
+    """
     for name, value in given.items():
         scene = PARAMETERS[name].put(scene, value)
     if "session" in given and "heartbeat" not in given:
@@ -331,7 +344,7 @@ def with_parameters(scene: Scene, given: Mapping[str, float]) -> Scene:
 
 
 def used(scene: Scene, given: Mapping[str, float]) -> tuple[Used, ...]:
-    """Return every parameter as the scene has it."""
+    """Return the values of every parameter in `scene`; `given` are the values that the user set."""
     found = {name: one.values(scene) for name, one in PARAMETERS.items()}
     found |= {name: [value] for name, value in given.items()}
     return tuple(

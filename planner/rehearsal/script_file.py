@@ -1,7 +1,7 @@
-"""Scripts written by hand: `rebal.script/1`, events by time in YAML or JSON.
+"""Scripts for rehearsals that are written by hand in YAML or JSON (`rebal.script/1`).
 
-docs/rehearsal.md documents them. `load_script` reads the text, `script_of` makes it the script of
-one group. Each error names the file, the place in it and the line.
+docs/rehearsal.md documents the format. `load_script` parses the text, `script_of` makes it the
+script of one group. Each error names the file, the position in it and the line.
 """
 
 import re
@@ -41,10 +41,11 @@ class ScriptItem(
         "fails_in": "fails-in",
     },
 ):
-    """One event: exactly one thing that happens, when, and how.
+    """One item of a script file: exactly one event, with its time and options.
 
-    Members are a name, a pattern such as `worker-*`, `all`, or a list of these. Without `at` (since
-    the start) and `after` (since the event before) the event waits until the group is at rest.
+    Members are a name, a pattern such as `worker-*`, `all`, or a list of these. `at` is the time
+    since the start, `after` the time since the event before. Without either, the event happens once
+    the group is at rest.
     """
 
     at: Duration | None = None
@@ -76,7 +77,11 @@ class ScriptItem(
 
 
 class ScriptFile(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A script as its file has it; `set` has the rehearsal's parameters by name."""
+    """Content of a script file.
+
+    `set` has values of rehearsal parameters by name. `rests` is the longest wait for the group to
+    come to rest.
+    """
 
     schema: str = SCHEMA
     about: str = ""
@@ -86,7 +91,11 @@ class ScriptFile(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScriptError(DocumentError):
-    """A script that cannot be read; `word` is a name in it that is not one of `known`."""
+    """Error for a script that is not valid.
+
+    If the script uses an unknown name, `word` is that name and `known` has the names that are
+    allowed.
+    """
 
     def __init__(self, message: str, word: str = "", known: Collection[str] = ()) -> None:
         super().__init__(message)
@@ -94,7 +103,7 @@ class ScriptError(DocumentError):
 
 
 class ScriptText(Record, frozen=True, kw_only=True):
-    """A script file, its text and its name: what an error needs to say where it is."""
+    """A parsed script file, with its text and name for error messages."""
 
     name: str
     text: str
@@ -103,16 +112,16 @@ class ScriptText(Record, frozen=True, kw_only=True):
     def error(
         self, path: str, why: str, word: str = "", known: Collection[str] = ()
     ) -> ScriptError:
-        """Return the error for the place `path`, such as `events[2].kill`."""
+        """Return the error at the position `path`, such as `events[2].kill`, with its line."""
         line = line_of(self.text, re.findall(r"[^.\[\]]+", path))
         where = f" (line {line})" if line else ""
         return ScriptError(f"{self.name}: {path}: {why}{where}.", word, known)
 
     def parameters(self) -> dict[str, float]:
-        """Return the parameters that the script sets, in seconds or as a share.
+        """Return the rehearsal parameters that the script sets, by name: seconds, or a share.
 
         Raises:
-            ScriptError: no such parameter, or no such value.
+            ScriptError: a parameter does not exist, or its value is not valid.
         """
         made = {}
         for name, value in self.file.set.items():
@@ -131,10 +140,10 @@ class ScriptText(Record, frozen=True, kw_only=True):
 
 
 def load_script(text: str, form: Format, name: str) -> ScriptText:
-    """Return the script in `text`.
+    """Parse the script in `text`; `name` is its file's name for error messages.
 
     Raises:
-        DocumentError: it is not YAML or JSON, not a script, or a field does not fit.
+        DocumentError: it is not YAML or JSON, is not a script, has a wrong field, or has no event.
     """
     # The envelope's schema is checked before its fields are.
     try:
@@ -162,13 +171,14 @@ def script_of(
     metadata: float = METADATA_AGE,
     assignors: Collection[str] = (),
 ) -> Script:
-    """Return the script for the group of `scene`.
+    """Return the script of `source` for the group of `scene`, with its members and steps resolved.
 
-    `plan` gives the steps that the script names, with `batch` members at a time; `metadata` is when
-    leaders notice changed topics; `assignors` are custom ones.
+    `plan` has the steps that the script names; `batch` is how many processes of a step restart at a
+    time. `metadata` is the time in seconds until leaders notice changed topics. `assignors` are
+    names of custom assignors.
 
     Raises:
-        ScriptError: an event that cannot be understood, or that names what is not there.
+        ScriptError: an event is not valid, or names a member, topic or step that does not exist.
     """
     reading = _Reading(
         source, scene, plan=plan, batch=batch, metadata=metadata, assignors=assignors
@@ -201,10 +211,10 @@ class _Reading:
         self.events: list[ScriptEvent] = []
 
     def take(self, place: int, item: ScriptItem) -> None:
-        """Add the events of one item.
+        """Convert the item with index `place` to events, and append them to `events`.
 
         Raises:
-            ScriptError: as `script_of` says.
+            ScriptError: the item is not valid, or names something that does not exist.
         """
         here = f"events[{place}]"
         deed = self._deed(here, item)
@@ -217,7 +227,7 @@ class _Reading:
         self.events += [replace(events[0], phase=phase, **self._time(here, item)), *events[1:]]
 
     def seconds(self, path: str, text: Duration) -> float:
-        """Return a duration of the script in seconds."""
+        """Return the duration `text` in seconds; an error names its position `path`."""
         try:
             return seconds_of(text, days=MOST_DAYS)
         except ValueError as error:
@@ -312,7 +322,7 @@ class _Reading:
         takes: float | None,
         assignors: tuple[str, ...],
     ) -> ScriptEvent:
-        """Return the start of processes that the group did not have, like one that it has."""
+        """Return the event that starts new members, with the settings of the member `item.like`."""
         old = self._processes[self._members(f"{here}.like", item.like or "")[0]]
         fails_in = self._fails_in(f"{here}.fails-in", item.fails_in, [old.name])
         new: list[Process] = []
@@ -336,7 +346,7 @@ class _Reading:
     def _fails_in(
         self, path: str, given: Members | None, members: Collection[str]
     ) -> tuple[str, ...] | None:
-        """Return the callbacks that throw; None where the item does not say."""
+        """Return the listener callbacks that throw; None if the item does not set `fails-in`."""
         if given is None:
             return None
         found = self._known(path, given, CALLBACKS, f"expected {', '.join(CALLBACKS)}")
@@ -395,7 +405,10 @@ class _Reading:
     def _known(
         self, path: str, names: Members, known: Collection[str], why: str
     ) -> tuple[str, ...]:
-        """Return the names; `why` says (of the one in braces) that it is not one of `known`."""
+        """Return `names` as a tuple if all of them are in `known`; otherwise raise the error `why`.
+
+        `{}` in `why` stands for the unknown name.
+        """
         for name in _listed(names):
             if name not in known:
                 raise self._error(path, why.format(name[:60]), name, known)
@@ -410,7 +423,10 @@ class _Reading:
         return self._known(path, tuple(found), self._assignors, "there is no assignor {}")
 
     def _members(self, path: str, given: Members) -> tuple[str, ...]:
-        """Return the members that the names and patterns mean, in the group's order."""
+        """Return the members that the names and patterns in `given` match, each once.
+
+        They are in the order of `given`; the matches of one pattern are in the group's order.
+        """
         found: dict[str, None] = {}
         for name in _listed(given):
             met = [one for one in self._processes if name in (one, "all")]

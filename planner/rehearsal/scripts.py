@@ -1,7 +1,7 @@
-"""Scripts: a group, and what happens to it, by time; the input of a rehearsal.
+"""Scenes and scripts: a group, and the timed events that a rehearsal simulates on it.
 
-Those that are made for a group: `rollout` carries out a plan, restart by restart, and `READY` has
-what usually happens to groups, as functions of the group, by the name that `--script` takes.
+`rollout` makes the script that carries out a plan, restart by restart. `READY` has ready-made
+scripts of common events, such as a rolling restart or a crash, by their name for `--script`.
 """
 
 import math
@@ -48,15 +48,16 @@ class Deed(StrEnum):
 
 
 class ScriptEvent(Record, frozen=True, kw_only=True):
-    """One thing that happens, to all of `members` at once.
+    """One event of a script, which happens to all of `members` at once.
 
-    It happens at `at` seconds, or `after` seconds after the event before, or (both None) when the
-    group is at rest after the event before. `seconds` is how long it takes (a restart: until the
-    process joins; None: the scene's usual). A restart may set `assignors`, `family`, `protocol`
-    (group.protocol) and `remote_assignor` (group.remote.assignor) anew, and the callbacks that its
-    process `fails_in` (None: as before); a start gives `processes`.
-    `phase` names the part of the story that begins here, such as a plan's step: results are given
-    for each.
+    It happens at `at` seconds since the start, or `after` seconds after the event before, or (both
+    None) once the group is at rest. `seconds` is how long the event takes; for a restart it is the
+    time until the process joins (None: the scene's `restart`). A restart can change `assignors`,
+    `family`, `protocol` (group.protocol), `remote_assignor` (group.remote.assignor) and the
+    listener callbacks that throw (`fails_in`; None: unchanged). A start gives its `processes`.
+
+    `phase` names the phase that begins with this event, such as a plan's step. Results are given
+    for each phase.
     """
 
     do: Deed
@@ -77,15 +78,17 @@ class ScriptEvent(Record, frozen=True, kw_only=True):
 
 
 class Scene(Record, frozen=True, kw_only=True):
-    """The group when the story begins; times in seconds.
+    """The group when a rehearsal begins; times in seconds.
 
-    `topics` has partition counts; a group of Connect workers has `connectors`, each with its number
-    of tasks. `replicas` and `racks` are as an assignor's `Spec`, `topic_ids` as Kafka prints them.
-    `user_data` names the assignors whose assignments carry user data: KIP-848 has no field for it.
-    `running` are in a Stable group that elected `assignor` in `generation`; without any the group
-    is Empty. If one of them speaks KIP-848, the group is a KIP-848 group and `generation` its
-    epoch. `restart` is from the stop of a process until it joins again, drawn evenly from `spread`
-    (a share of it) less to `spread` more.
+    `topics` maps topics to partition counts. In a group of Connect workers `connectors` maps
+    connectors to numbers of tasks. `replicas` and `racks` are as in an assignor's `Spec`.
+    `topic_ids` maps topics to ids as Kafka prints them. `user_data` names the assignors whose
+    assignments carry user data, for which KIP-848 has no field.
+
+    `running` are the members of a Stable group that elected `assignor` in `generation`; without any
+    the group is Empty. If one of them speaks KIP-848, the group is a KIP-848 group and `generation`
+    its epoch. `restart` is the time from the stop of a process until it joins again; it varies
+    evenly by the share `spread` to both sides.
     """
 
     topics: Mapping[str, int]
@@ -104,7 +107,11 @@ class Scene(Record, frozen=True, kw_only=True):
 
 
 class Script(Record, frozen=True, kw_only=True):
-    """Events in order; `about` is one sentence, `rests` the longest wait for rest."""
+    """Events to rehearse, in order.
+
+    `about` describes them in one sentence. `rests` is the longest wait, in seconds, for the group
+    to come to rest.
+    """
 
     about: str = ""
     events: tuple[ScriptEvent, ...] = ()
@@ -121,10 +128,10 @@ _REMOTE_RANGE: Final = re.compile(r"group\.remote\.assignor\W+range")
 
 
 def rollout(plan: Plan, *, batch: int = 1) -> Script:
-    """Return the script that carries out the rest of a plan, `batch` processes at a time (0: all).
+    """Return the script for a plan's remaining steps, `batch` processes at a time (0: all).
 
-    Each step is a phase of that name. A step begins, and a batch restarts, when the group is at
-    rest after what came before, as the plan's gates demand.
+    Each step is a phase, named such as `step 2`. A step begins, and a batch restarts, once the
+    group is at rest, as the plan's gates demand.
     """
     rest = (step for step in plan.steps if step.id >= (plan.next_step or 1))
     events = (step_events(step, restarted(plan, step), batch=batch) for step in rest)
@@ -132,8 +139,10 @@ def rollout(plan: Plan, *, batch: int = 1) -> Script:
 
 
 def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
-    """Return the scene without the versions of clients that are too old for a list that a plan's
-    roll-out brings, and what that takes for granted: the plan's step upgrades them.
+    """Return the scene with clients that are too old for the script's assignor lists upgraded.
+
+    The plan's step upgrades such clients in the restart that brings the list, so the scene drops
+    their versions. The second item says this as an assumption; it is empty if no client is too old.
     """
     lists = {event.assignors for event in script.events if event.assignors and not event.family}
     old = {}
@@ -147,7 +156,7 @@ def upgraded(scene: Scene, script: Script) -> tuple[Scene, tuple[str, ...]]:
 
 
 def too_old(scene: Scene, script: Script) -> str:
-    """Return which step clients that are too old for KIP-848 block; empty if none does."""
+    """Return a message about the first step that clients too old for KIP-848 block, or ""."""
     here = [one.process for one in scene.running]
     old = [one.name for one in here if family(one.family).kip848(one.version) is Tri.NO]
     phase = ""
@@ -163,13 +172,18 @@ def too_old(scene: Scene, script: Script) -> str:
 
 
 def restarted(plan: Plan, step: Step) -> list[tuple[str, ...]]:
-    """Return the processes that the step restarts, those included of unknown state."""
+    """Return the processes that `step` restarts, each as the names of its members (threads).
+
+    Members whose state is unknown are included.
+    """
     return processes(plan.baseline, (*step.to_do, *step.unknown))
 
 
 def processes(snapshot: GroupSnapshot, ids: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the processes of these members (ids), each as the names of those of them that are its
-    threads; all threads of a process stop and start together.
+    """Return the processes of the members `ids`, each as the names of those members that it runs.
+
+    A Kafka Streams process can run several members, one for each thread. They stop and start
+    together.
     """
     called, threads = names(snapshot.members), threads_of(snapshot)
     found: dict[str, list[str]] = {}
@@ -180,7 +194,11 @@ def processes(snapshot: GroupSnapshot, ids: Iterable[str]) -> list[tuple[str, ..
 
 
 def step_events(step: Step, members: Sequence[tuple[str, ...]], *, batch: int) -> list[ScriptEvent]:
-    """Return the events of one step for processes, in the order of their restarts."""
+    """Return the script events that carry out one step of a plan.
+
+    `members` are the processes to restart, in order, each as the names of its members. `batch`
+    processes restart at a time (0: all). In a cut-over all stop before the first starts.
+    """
     asked = any(_REMOTE_RANGE.search(setting.text) for setting in step.config)
     # The brokers have one assignor for Streams groups (KIP-1071).
     tasks = "sticky" if step.aim is Aim.STREAMS_PROTOCOL else ""
@@ -212,11 +230,12 @@ def restarts(
     remote_assignor: str = "",
     family: str = "",
 ) -> list[ScriptEvent]:
-    """Return restarts in batches of processes (names of each one's members) with the list
-    `assignors` (empty: each keeps its own).
+    """Return the events that restart processes in batches of `batch` (0: all at once).
 
-    `protocol` is group.protocol, `remote_assignor` group.remote.assignor and `family` the client
-    from then on (empty: unchanged).
+    `members` are the processes, each as the names of its members. `phase` is the phase that begins
+    with the first batch. `assignors` is the assignor list after the restart, `protocol`
+    group.protocol, `remote_assignor` group.remote.assignor, and `family` the client family (each
+    empty: unchanged).
     """
     size = batch or max(1, len(members))
     return [
@@ -242,10 +261,10 @@ _TOO_LATE: Final = 1.2
 
 
 class ScriptPace(Record, frozen=True, kw_only=True):
-    """The group's hosts and processes, and how many processes a script takes at a time.
+    """The group's hosts and processes, and the number of processes that restart at a time.
 
-    `hosts` are names of members by host, `processes` the names of each process's members (empty:
-    each member is one); `batch` None: as many as the script usually takes, 0: all.
+    `hosts` maps each host to the names of its members. `processes` has the member names of each
+    process (empty: each member is a process). `batch` None is the script's usual number, 0 is all.
     """
 
     hosts: Mapping[str, Sequence[str]] = {}
@@ -254,14 +273,20 @@ class ScriptPace(Record, frozen=True, kw_only=True):
 
 
 class Ready(Record, frozen=True, kw_only=True):
-    """One ready script: what it does in a sentence, and its events for a group with members."""
+    """One ready-made script: a sentence about it, and the function that makes its events.
+
+    The function takes a scene with at least one member.
+    """
 
     about: str
     events: Callable[[Scene, ScriptPace], Sequence[ScriptEvent]]
 
 
 def ready_script(name: str, scene: Scene, pace: ScriptPace | None = None) -> Script | None:
-    """Return the ready script of that name for the group of `scene`; None: there is none."""
+    """Return the ready-made script `name` for the group of `scene`; None if it does not exist.
+
+    The name `N-at-a-time` is a rolling restart of N processes at a time.
+    """
     pace = pace or ScriptPace()
     numbered = _AT_A_TIME.fullmatch(name)
     if numbered is not None:
@@ -275,7 +300,7 @@ def ready_script(name: str, scene: Scene, pace: ScriptPace | None = None) -> Scr
 
 
 def about(name: str) -> str:
-    """Return what a ready script does, in a sentence; its name must be one of theirs."""
+    """Return the sentence that describes the ready-made script `name`, which must exist."""
     numbered = _AT_A_TIME.fullmatch(name)
     return f"{numbered[1]} members restart at a time." if numbered else READY[name].about
 

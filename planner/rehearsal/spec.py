@@ -1,5 +1,6 @@
-"""A snapshot as an assignor's input, or one clear sentence why it cannot be one; owners of its
-partitions, and what differs between two states of them.
+"""Assignor input and partition owners of a captured group.
+
+If a snapshot cannot be an assignor's input, the error says why in one sentence.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from rebal.groups.model import GroupSnapshot, GroupType, Member, TopicPartitions
 
 
 class Owners:
-    """The owner of each partition that has one, as a number, whether the partition exists or not.
+    """The owner of each owned partition, as a member's number.
 
-    Made of members' numbers and what each claims: the last one to claim a partition is its owner.
+    It is made of members' numbers and the partitions that each claims. If several members claim a
+    partition, the last is its owner. Partitions that do not exist are included.
     """
 
     def __init__(self, owned: Iterable[tuple[int, Iterable[TopicPartition]]]) -> None:
@@ -33,12 +35,12 @@ class Owners:
 
     @cached_property
     def sizes(self) -> Counter[int]:
-        """Partition count of each member that owns any."""
+        """Number of partitions of each member that owns any, by member number."""
         return Counter(self.by_partition.values())
 
     @cached_property
     def by_topic(self) -> Mapping[str, Counter[int]]:
-        """Partition count in each topic of each member that owns any of it."""
+        """Number of partitions of each member in each topic: topic -> member number -> count."""
         members: defaultdict[str, list[int]] = defaultdict(list)
         for (topic, _), number in self.by_partition.items():
             members[topic].append(number)
@@ -46,14 +48,14 @@ class Owners:
 
     @cached_property
     def shares(self) -> Mapping[int, TopicPartitions]:
-        """Partitions of each member that owns any: topics by name, partitions ascending."""
+        """Partitions of each member that owns any, by member number: topic -> ascending numbers."""
         pairs: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for pair, number in self.by_partition.items():
             pairs[number].append(pair)
         return {number: _by_topic(sorted(some)) for number, some in pairs.items()}
 
     def without(self, other: Owners) -> Owners:
-        """Return the partitions that have another owner, or none, in `other`."""
+        """Return these owners without the partitions that have the same owner in `other`."""
         there = other.by_partition.get
         return Owners((n, (pair,)) for pair, n in self.by_partition.items() if there(pair) != n)
 
@@ -66,14 +68,14 @@ def _by_topic(pairs: Iterable[TopicPartition]) -> TopicPartitions:
 
 
 class CannotSimulateError(RebalError):
-    """The snapshot does not hold what an assignor needs; says what is missing and what to do."""
+    """Error for a snapshot that cannot be simulated; the message says why and what to do."""
 
 
 def task_spec_of(snapshot: GroupSnapshot) -> Spec | None:
-    """Return a group whose members assign tasks: Connect workers with what they run, or Streams.
+    """Return the assignor input of a group that assigns tasks (Connect, Streams); None for others.
 
-    None for any other group. What Streams runs is not in it, nor what workers run where it is not
-    known of each.
+    Connect workers own their connectors and tasks, if the snapshot shows those of every worker. The
+    tasks of Kafka Streams are not included.
 
     Raises:
         CannotSimulateError: the group has no members.
@@ -99,14 +101,17 @@ def task_spec_of(snapshot: GroupSnapshot) -> Spec | None:
 
 
 def assigns_tasks(snapshot: GroupSnapshot) -> bool:
-    """Return whether it is a group of Kafka Streams, or a classic one of Connect workers."""
+    """Return whether the group runs Kafka Streams, or is a classic group of Connect workers."""
     if snapshot.group.type in (GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS):
         return snapshot.group.type is GroupType.STREAMS
     return snapshot.group.protocol_type == "connect" or _is_streams(snapshot)
 
 
 def work_by_worker(snapshot: GroupSnapshot) -> dict[str, Work] | None:
-    """Return what each worker runs, by member id; None where it is not known of each."""
+    """Return the connectors and tasks that each Connect worker runs, by member id.
+
+    None if the snapshot does not show them for every worker.
+    """
     made = {
         member.member_id: held_of(member.worker.running)
         for member in snapshot.members
@@ -122,17 +127,17 @@ def _is_streams(snapshot: GroupSnapshot) -> bool:
 
 
 def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spec, Owners]:
-    """Return the input of the assignor if the group rebalanced now, and who owns what.
+    """Return the assignor's input if the group rebalanced now, and the current partition owners.
 
-    Members are in the order of the snapshot, each with the partitions it owns now (topics, then
-    partitions ascending, as they are sent) and the group's generation; `user_data` is left out.
-    Owners are by the members' places. `server_side`: the assignor is the coordinator's, which looks
-    at target assignments (KIP-848).
+    Members are in the order of the snapshot. Each has the partitions that it owns now (by topic,
+    then partition, ascending, as clients send them) and the group's generation; `user_data` is left
+    out. An owner is a member's index in the snapshot. With `server_side` the assignor is the
+    coordinator's, which uses target assignments (KIP-848).
 
     Raises:
-        CannotSimulateError: no consumer group that has such assignors, no members, a subscription
-            that is not known, no topic that is, partitions of a topic that the snapshot does not
-            describe, or a partition with two owners.
+        CannotSimulateError: the group's type has no such assignor, the group has no members, a
+            subscription is not known, no subscribed topic is described, a member owns partitions of
+            a topic that is not described, or a partition has two owners.
     """
     _check_group(snapshot, server_side)
     generation = snapshot.group.generation
@@ -158,7 +163,7 @@ def start_of(snapshot: GroupSnapshot, *, server_side: bool = False) -> tuple[Spe
 
 
 def wanted(subscriptions: Iterable[tuple[str, ...]]) -> set[str]:
-    """All topics that somebody subscribes to; thousands of members have few subscriptions."""
+    """Return every topic that at least one of the subscriptions contains."""
     return set().union(*set(subscriptions))
 
 

@@ -1,4 +1,4 @@
-"""Rules, one module a hazard: `evaluate` returns their findings on a group."""
+"""Rules, in modules by subject; `evaluate` returns the findings of all rules on a group."""
 
 from rebal.planner.rules.registry import (
     Rule,

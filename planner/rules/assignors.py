@@ -1,5 +1,6 @@
-"""Custom assignors whose protocols no name shows, applications that need what range does, and lists
-with which a member's next start is rejected, or with which its client does not start.
+"""Rules on custom assignors, on applications that rely on range, and on faulty assignor lists.
+
+With a faulty list a member's next start is rejected, or its client does not start.
 """
 
 from collections import Counter
@@ -102,7 +103,7 @@ def same_name(context: Context) -> Findings:
 
 
 def _borrowed(context: Context) -> Findings:
-    """Yield a finding on members whose target by name is a class that is not Kafka's own."""
+    """Yield findings on members whose class behind the target's name may not be Kafka's own."""
     target = context.target
     named = [
         facts
@@ -275,8 +276,11 @@ def _next_starts(
     unsure: str,
     fix: Callable[[Sequence[str]], str],
 ) -> Findings:
-    """Yield a finding on each member whose configured list has this mistake and would be rejected
-    today, or might be: what is said behind the list where it is `sure`, and where it is `unsure`.
+    """Yield a finding on each member that is, or may be, rejected at its next start by this
+    mistake.
+
+    The message ends with `sure` if the rejection is certain, else with `unsure`. `fix` makes the
+    fix from the configured list.
     """
     if not context.classic or not context.stable:
         return
@@ -297,16 +301,15 @@ def _next_starts(
 
 
 def unnamed(context: Context, declared: str) -> bool:
-    """Return whether `name` may be a custom class whose assignor name is unknown."""
+    """Return whether `declared` may be a custom class whose assignor name is not known."""
     met = {name for facts in context.members for name in facts.member.assignors.list}
     return custom(declared) and declared != context.elected and declared not in met
 
 
 def will_not_start(context: Context, finding: Finding) -> bool:
-    """Return whether all members of a finding are configured with a mixed list that their clients
-    reject.
+    """Return whether all members of a finding are configured with eager and cooperative assignors.
 
-    Such members do not start, whatever the path is.
+    A client that rejects mixed lists does not start with such a list, whatever the path is.
     """
     declared = {
         member.member_id: set(map(cooperative, member.declared.list))

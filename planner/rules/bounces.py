@@ -1,5 +1,6 @@
-"""Dangers of the two bounces: a list without the target, reloads, static members, surges; and what
-the application's own code (RB3xx) does when partitions move.
+"""Rules on the dangers of the two bounces, and (RB3xx) on application code when partitions move.
+
+The dangers are a list without the target, coordinator reloads, static members and surges.
 """
 
 from typing import Final
@@ -335,7 +336,7 @@ def reloaded(context: Context) -> Findings:
 
 
 def _why_unknown(context: Context) -> str:
-    """Return what would show whether the coordinator was reloaded."""
+    """Return a sentence on the evidence that would show a coordinator reload."""
     coordinator = context.group.coordinator
     if not context.asked:
         return (

@@ -1,4 +1,4 @@
-"""Clients without cooperative assignors or mixed lists, and libraries that misread each other."""
+"""Rules on clients without cooperative assignors or mixed lists, or that misread each other."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -106,7 +106,7 @@ def no_mixed_list(context: Context) -> Findings:
 
 
 def _next_starts(context: Context) -> Findings:
-    """Yield a finding on members whose configured list their client does not accept."""
+    """Yield findings on members configured with a mixed list that their client rejects."""
     declared = [
         facts
         for facts in context.members
@@ -136,7 +136,10 @@ def _next_starts(context: Context) -> Findings:
 
 
 def _question(context: Context, named: Sequence[Facts], undecided: Sequence[Facts]) -> Finding:
-    """Return the finding that asks for the clients which decide what must be stopped."""
+    """Return the finding that asks which clients the `undecided` members run.
+
+    It decides which members must stop. `named` are proven to reject mixed lists.
+    """
     if named:
         what = (
             f"{context.named(named)} ({_families(named)}) {'does' if len(named) == 1 else 'do'} "
@@ -441,7 +444,7 @@ def unreadable_bytes(context: Context) -> Findings:
 
 
 def _strict(facts: Facts) -> Tri:
-    """Return whether this member's client, as leader, needs what a v1 subscription must have."""
+    """Return whether the client, as leader, needs the owned partitions of a v1 subscription."""
     if facts.family is None:
         return Tri.CANNOT_TELL if set(facts.candidates) & set(_STRICT) else Tri.NO
     first = _STRICT.get(facts.family)

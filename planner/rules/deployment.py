@@ -1,8 +1,8 @@
-"""What the deployment does by itself, and processes that are missing, too many, or run twice.
+"""Rules on the deployment's own actions, and on processes missing, too many, or run twice.
 
 A departed member is one that a log shows in the group, that is not in it now, and that no other
-client replaced. Two rules ask about them: RB120 where their return is admitted, RB121 where a step
-has it rejected.
+client replaced. RB120 asks about those whose return is admitted, RB121 about those whose return a
+step has rejected.
 """
 
 from collections.abc import Iterator, Sequence
@@ -253,10 +253,10 @@ _LASTS: Final = timedelta(minutes=10)
 
 
 def _fenced(context: Context, *, again: bool) -> Iterator[tuple[Facts, tuple[Refusal, ...], str]]:
-    """Yield the member that has an instance id, the processes that lost it to another one
-    (FENCED_INSTANCE_ID), the oldest first, and who was fenced by whom.
+    """Yield each static member whose instance id others lost to it (FENCED_INSTANCE_ID).
 
-    `again`: it was lost twice within ten minutes, the last time not longer ago; else it was not.
+    Each item is the member, the fenced processes (oldest first), and who was fenced by whom.
+    `again` selects ids lost twice or more in the last ten minutes, else the others.
     """
     holders = {facts.member.instance_id: facts for facts in context.members if facts.static}
     every = sorted(
@@ -381,8 +381,9 @@ NAMED: Final = 3
 
 
 def unexplained(context: Context) -> list[Departed]:
-    """Return the departed members, newest first, without those whose client is rejected now; none
-    where the number of members is known.
+    """Return the departed members whose client is not rejected now, the newest first.
+
+    Return none if the user gave the number of members.
     """
     if context.counted:
         return []
@@ -401,12 +402,11 @@ def _is_same(one: Departed, out: Refusal) -> bool:
 
 
 def endangering_step(one: Departed, context: Context) -> int | None:
-    """Return the number of the step after which this member's return is rejected; None if no step
-    has it rejected, or none is left.
+    """Return the number of the step that gets this member's return rejected; None if no step does.
 
-    The return is admitted after every step if its list holds the target, and until the last one if
-    it holds the old assignor that the first bounce keeps. A list that is not known may hold that
-    one alone.
+    The return is admitted after every step if its list holds the target. If it holds the old
+    assignor, it is admitted until a step brings the target alone; so may be a list that is not
+    known.
     """
     if (
         context.goal == CONSUMER
@@ -422,7 +422,7 @@ def endangering_step(one: Departed, context: Context) -> int | None:
 
 
 def said(one: Departed, context: Context) -> str:
-    """Return what a log shows of it: `a2 left 4 min ago with [range]`."""
+    """Return what a log shows of a departed member: `a2 left 4 min ago with [range]`."""
     name = _name(one)
     at = one.left_at if one.left else one.last_seen
     shown = f" with [{', '.join(one.list)}]" if one.list else ""
@@ -438,14 +438,15 @@ def said(one: Departed, context: Context) -> str:
 
 
 def said_of_all(gone: list[Departed], context: Context) -> str:
-    """Return what logs show of them, the newest first."""
+    """Return what logs show of the departed members, the newest first."""
     more = f" and {len(gone) - NAMED} more" if len(gone) > NAMED else ""
     return ", ".join(said(one, context) for one in gone[:NAMED]) + more
 
 
 def answers(gone: list[Departed], context: Context) -> tuple[str, tuple[NamedCommand, ...]]:
-    """Return the two answers to the question whether they belong to the service, as a text and as
-    commands.
+    """Return both answers on departed members, as a text and as commands.
+
+    The answers are that they belong to the service, and that they left for good.
     """
     here, one = context.expected or len(context.members), len(gone) == 1
     names = [_name(each) for each in gone]
@@ -545,7 +546,7 @@ def departed_members(context: Context) -> Findings:
 
 
 def _is_done(one: Departed, context: Context) -> bool:
-    """Return whether it ran what the goal asks for, or nothing shows what it ran."""
+    """Return whether the member ran the goal's list alone, or nothing shows its list."""
     if not one.list:
         return not one.classes
     own = context.borrowed | borrowed_in(one)

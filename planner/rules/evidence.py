@@ -1,4 +1,4 @@
-"""Evidence that is missing or contradictory, of a member or of the whole group (RB9xx)."""
+"""Rules on missing or contradictory evidence, of a member or of the whole group (RB9xx)."""
 
 from datetime import timedelta
 from typing import Final
@@ -310,7 +310,7 @@ def unknown_family(context: Context) -> Findings:
 
 
 def _matters(context: Context, facts: Facts) -> bool:
-    """Return whether the plan needs to know this member's client, and does not."""
+    """Return whether the plan depends on this member's client, and the client is not known."""
     if context.goal == CONSUMER:
         return facts.family is None
     lacks = context.supports(facts, context.target) is not Tri.YES
@@ -431,10 +431,11 @@ def rejected(context: Context) -> Findings:
 
 
 def _has_its_place(context: Context, one: Refusal) -> bool:
-    """Return whether the group is complete by the user's count, and the rejection older than the
-    session of any member that may have stopped.
+    """Return whether the group is complete by the user's count, so the rejected client is not
+    missing.
 
-    A rebalance begins a stopped static member's session anew (KIP-345): none may be as old.
+    No entry of a stopped member may count: the rejection must be older than the longest session,
+    and than the join of every static member, whose session a rebalance begins anew (KIP-345).
     """
     if not context.counted or context.missing or one.at is None:
         return False

@@ -1,5 +1,6 @@
-"""Members that do not start with group.protocol=consumer, are rejected, or see a change then; and
-what brokers have to allow for a move to KIP-848 or back, and the stop otherwise.
+"""Rules on the move to KIP-848 and back: what members and brokers allow, and the stop otherwise.
+
+A member may not start with group.protocol=consumer, be rejected, or see a change.
 """
 
 from collections.abc import Iterator

@@ -1,12 +1,11 @@
-"""Rules: their declaration, their traits, the evaluation of all rules on one group, and what many
-rules share: the groups and goals that a rule may be for, and answers as findings.
+"""Declaration of rules, their evaluation on one group, and helpers that many rules share.
 
 A rule is a function `(Context) -> Findings` under `@rule(...)` in any module of planner/rules; all
 names that most rules need are imported from here. Its docstring is its documentation: what it
 means, why it matters, how to find out, how to fix it. Rules that differ only in data are declared
-in version_faults.yaml. The function leaves `rule`, `severity` and `reference` of its findings to
-the decorator, and the groups and goals that it is for to `applies`. Ids never change meaning, and
-no other package names one: plans and `rebal verify` ask for a rule's `Trait`, its `Risk`, or the
+in version_faults.yaml. The decorator sets `rule`, `severity` and `reference` of the findings; its
+argument `applies` limits the rule to some groups and goals. Ids never change meaning, and no other
+package names a rule by its id: plans and `rebal verify` ask for its `Trait`, its `Risk`, or the
 paths that deal with it.
 """
 
@@ -58,20 +57,19 @@ Scope = Callable[[Context], bool]
 
 
 class Trait(StrEnum):
-    """A property of a rule, beside its severity, that decides how plans and `rebal verify` treat
-    its findings.
+    """A property of a rule that decides how plans and `rebal verify` treat its findings.
 
-    next start: it concerns the next start of a member, so it counts after the last step too.
-    passing: every roll-out passes through this state: verify does not report it as new. pending:
-    evidence is missing: a gate stays open, and nothing is in danger. every look: verify reports it
-    each time, whether the plan had it or not. history: verify decides it from all its looks, not
-    from the last one. admission: the admission check answers it for each restart. other path:
-    where it is found after the plan was made, a new plan takes another path. client unknown: it
-    asks which client a member uses, and so which assignor lists the member accepts. fact: it names
-    a member, a file or a time: screens show it before questions to everybody. stated: `--ignore`
-    is the operator's answer to its question, void once evidence says yes. review: it concerns the
-    code, the client's version or a setting: a review of the change shows it. missing members: it
-    reports them; a path that starts from an Empty group expects none.
+    next start: concerns a member's next start, so it counts after the last step too. passing: every
+    roll-out passes through this state, so verify does not report it as new. pending: evidence is
+    missing; a gate stays open, but nothing is in danger. every look: verify reports it at each
+    reading of the group, even if the plan had it. history: verify decides it from all its readings,
+    not only the last. admission: the admission check answers it for each restart. other path: if it
+    is found after the plan was made, a new plan takes another path. client unknown: asks which
+    client a member uses, and so which assignor lists it accepts. fact: names a member, a file or a
+    time; screens show it before general questions. stated: `--ignore` is the operator's answer to
+    its question, void once evidence says yes. review: concerns code, the client's version or a
+    setting; `rebal check` shows it. missing members: reports missing members; left out for a path
+    from an Empty group.
     """
 
     NEXT_START = "next start"
@@ -89,9 +87,9 @@ class Trait(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One hazard: its id, severity and documentation, its condition, and how findings count.
+    """One rule on a hazard: id, severity, documentation, condition, and how its findings count.
 
-    The condition is asked where all of `applies` hold (those to share stand below).
+    The condition is evaluated if all of `applies` hold (shared scopes are defined in this module).
     `answered_by` are the paths that exist because of this hazard: their plans leave its findings
     out. `handled_by` are the paths whose steps deal with it: their plans report it, and verify does
     not repeat it. A finding for which `stays` returns True is always reported.
@@ -111,9 +109,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     stays: Callable[[Context, Finding], bool] | None = None
 
     def check(self, context: Context) -> tuple[Finding, ...]:
-        """Return the findings: with the result yes where the rule fires, cannot tell where it
-        cannot decide.
-        """
+        """Return the rule's findings: yes if the rule fires, cannot tell if it cannot decide."""
         if not all(holds(context) for holds in self.applies):
             return ()
         return tuple(
@@ -126,7 +122,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     def dealt_with(
         self, path: PathKind, context: Context, finding: Finding, *, verifying: bool = False
     ) -> bool:
-        """Return whether the steps of `path` deal with this finding, so that it is not reported."""
+        """Return whether the steps of `path` deal with this finding, so that it is not reported.
+
+        With `verifying` (by `rebal verify`) the paths in `handled_by` count too.
+        """
         paths = self.answered_by | self.handled_by if verifying else self.answered_by
         return path in paths and not (self.stays is not None and self.stays(context, finding))
 
@@ -231,11 +230,12 @@ def has(finding: Finding, trait: Trait) -> bool:
 def evaluate(
     group: GroupSnapshot | Context, *, ignore: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
-    """Return the findings of all rules on `group`, urgent and grave ones first.
+    """Return the findings of all rules on `group`, urgent and severe ones first.
 
     For a snapshot (`rebal inspect`) only rules about the group as it runs apply; for a `Context`
     with `planning`, rules about the plan's steps apply too. `ignore` is rule id → reason: findings
-    of these rules are marked, come last, and change no verdict.
+    of these rules are marked, come last, and change no verdict. A yes of a rule with the trait
+    `stated` cannot be ignored.
     """
     context = group if isinstance(group, Context) else Context(group)
     ignored = ignore or {}
@@ -271,12 +271,12 @@ streams_program: Final[Scope] = attrgetter("streams")
 
 
 def with_lists(context: Context) -> bool:
-    """Return whether members that start with assignor lists may belong to this group's service."""
+    """Return whether the group is classic, or a plan moves its consumers to KIP-848."""
     return context.classic or to_consumer(context)
 
 
 def by_lists(context: Context) -> bool:
-    """Return whether the members of a classic group stay on assignor lists."""
+    """Return whether the group is classic and the goal is COOPERATIVE or EAGER."""
     return context.classic and context.goal in (COOPERATIVE, EAGER)
 
 
@@ -286,7 +286,7 @@ def upgrade(context: Context) -> bool:
 
 
 def no_downgrade(context: Context) -> bool:
-    """Return whether the goal is COOPERATIVE or KIP-848."""
+    """Return whether the goal is not EAGER."""
     return context.goal != EAGER
 
 
@@ -303,7 +303,7 @@ def connect_workers(context: Context) -> bool:
 def to_cooperative(context: Context) -> bool:
     """Return whether a plan to COOPERATIVE is being made that has steps left.
 
-    Without such a plan no client version is reported: the group already runs.
+    A rule with this scope reports nothing for a group as it runs.
     """
     return upgrade(context) and _has_steps(context)
 
@@ -332,9 +332,10 @@ def to_consumer(context: Context) -> bool:
 
 
 def to_or_from_consumer(context: Context) -> bool:
-    """Return whether a plan is being made that crosses between classic and KIP-848.
+    """Return whether a plan is being made that moves between the classic protocol and KIP-848.
 
-    The goal `cooperative` alone leads back nowhere: a KIP-848 group already stops only what moves.
+    For a KIP-848 group the goal `cooperative` is no move back: the group already stops only what
+    moves.
     """
     return to_consumer(context) or (
         context.planning
@@ -344,7 +345,7 @@ def to_or_from_consumer(context: Context) -> bool:
 
 
 def still_classic(context: Context) -> tuple[Facts, ...]:
-    """Return the members that use the classic protocol; in a KIP-848 group, only those known to."""
+    """Return the members on the classic protocol; in a KIP-848 group those known to use it."""
     if context.group.type is not GroupType.CONSUMER:
         return context.members
     return tuple(f for f in context.members if f.member.protocol_type == "classic")
@@ -375,7 +376,7 @@ def unless_allowed(
 
 
 def switching_on(context: Context, feature: str) -> Iterator[NamedCommand]:
-    """Yield the commands that show the finalised features and upgrade one to 1."""
+    """Yield the commands that show the finalised features and upgrade `feature` to level 1."""
     tool = "kafka-features.sh"
     yield NamedCommand("show the features", context.given.kafka(tool, "describe"))
     yield NamedCommand(
@@ -391,8 +392,10 @@ def read_brokers(context: Context) -> str:
 
 
 def what_decides(context: Context, found: Sequence[Facts]) -> str:
-    """Return what was inferred of these members' clients and from which bytes, how to be sure
-    without an answer, and that a command records the answer.
+    """Return the fix that asks for these members' clients.
+
+    It says which client was inferred from which bytes, which evidence proves it, and that a command
+    records the answer.
     """
     told = {
         f"{' or '.join(facts.guesses) or 'no client'} ({said[0].detail})"
@@ -411,9 +414,10 @@ def what_decides(context: Context, found: Sequence[Facts]) -> str:
 
 
 def answers(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...]:
-    """Return the commands that state the client of these members, one for each family that the
-    evidence leaves; each states what else its path asks for: the clients' version and unread
-    settings in a move to KIP-848, the interruption where all members must stop.
+    """Return a command for each family that these members' client may be, which states that family.
+
+    A command states more if the family's path asks for it: client version and unread settings in a
+    move to KIP-848, the agreed interruption if all members must stop.
     """
     unproven = [facts for facts in context.members if not facts.family_proven]
     made = []
@@ -441,7 +445,7 @@ def answers(context: Context, found: Sequence[Facts]) -> tuple[NamedCommand, ...
 
 
 def _left(context: Context, found: Sequence[Facts]) -> dict[str, list[Facts]]:
-    """Return family → members, for the families that the evidence leaves, the bytes included."""
+    """Return family → members that may run it, by all evidence including the bytes sent."""
     by_family: dict[str, list[Facts]] = {}
     for facts in found:
         sent = excluded_by_bytes(facts.member.subscription, context.elected)

@@ -1,6 +1,6 @@
-"""Kafka Streams programs and Connect workers.
+"""Rules on Kafka Streams programs and Connect workers.
 
-Of Streams: upgrade.from, versions that must not meet, and the streams protocol (KIP-1071).
+For Streams: upgrade.from, versions that must not share a group, the streams protocol (KIP-1071).
 """
 
 from rebal.groups.model import RebalanceProtocol
@@ -161,7 +161,7 @@ def upgrade_from_left(context: Context) -> Findings:
 
 
 def _printed(facts: Facts) -> str | None:
-    """Return upgrade.from as the log of the running instance shows it; None if unset or no log."""
+    """Return upgrade.from as the running instance's log shows it; None if unset or not logged."""
     return facts.member.ran.upgrade_from if facts.member.ran is not None else None
 
 

@@ -1,7 +1,8 @@
 """The rules that differ only in data: known faults of client and broker versions.
 
-version_faults.yaml declares them, with their documentation. A fault is reported only where an exact
-version has it; `unchecked_versions` lists what could not be checked.
+version_faults.yaml declares them, with their documentation. A fault is reported only if an exact
+version, or a bound from a member's bytes, proves it; `unchecked_versions` lists what could not be
+checked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -54,7 +55,7 @@ def version_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
     """Yield at most one finding for the members, or the brokers, with faults of this set.
 
     A version that is not exactly known gives no finding. If the set is `bounded`, one more finding
-    names the members whose bytes prove that their version has a fault.
+    for each fault names the members whose bytes prove that they have it.
     """
     if known.software == BROKER:
         yield from _broker_finding(context, known)
@@ -65,8 +66,9 @@ def version_findings(context: Context, known: FaultSet) -> Iterator[Finding]:
 
 
 def unchecked_versions(context: Context) -> tuple[str, ...]:
-    """Return clauses for a plan's list of unchecked things: the versions that could not be compared
-    with the known faults.
+    """Return the versions that could not be compared with the known faults.
+
+    Each is a clause for a plan's list of unchecked things.
     """
     # Of a vendor's build only the line is known.
     open_ = [facts for facts in context.members if len(_version(facts, None) or ()) < 3]
@@ -167,7 +169,7 @@ def _version(facts: Facts, family: str | None) -> Version | None:
 
 @lru_cache(1)
 def _met(context: Context) -> dict[str, bool]:
-    """Return what a fault may require → whether the group has it."""
+    """Return condition → whether the group meets it, for the conditions that faults may require."""
     members = context.snapshot.members
     sent = [member.subscription for member in members if member.subscription]
     topics = {topic for m in members for topic in (*m.assignment, *m.subscribed_topics)}
@@ -195,7 +197,7 @@ def _until(fault: Fault) -> str:
 def _upgrade(
     what: str, there: Iterable[Fault], known: FaultSet, newer: Callable[[Version], bool]
 ) -> str:
-    """Return the advice to use the first release that is free of all these faults."""
+    """Return the advice to use the first release without these faults; else the workaround."""
     listed = list(there)
     fixes = {numbers(text) for f in listed if isinstance(f.fixed, tuple) for text in f.fixed}
     free = [

@@ -1,33 +1,33 @@
 """Dangers that must stop a roll-out: a rejected member, a rebalance storm, an idle member, lag.
 
-Beside them partitions that nobody reads: those without an owner (`without_owner`, `owner_for`), and
-those whose owner commits nothing (`unread`, which the end of a plan waits for).
+The module also finds partitions that nobody reads: those without an owner (`without_owner`,
+`owner_for`), and those whose owner commits nothing (`unread`, which the end of a plan waits for).
 
-Each danger is reported only after a delay of its own, so that a normal restart is no danger: a
+Each danger is reported only after its own delay, because a normal restart looks similar at first: a
 member owns nothing in its first seconds, and each restart costs some rebalances.
 
-The rules that made the plan are evaluated on the live group too (`live_findings`): they find what
-became dangerous after the plan was made. Findings that the plan's own path deals with are left out.
-A question that a gate decides from several looks is never reported as a danger after one look.
+The rules that made the plan are also evaluated on the live group (`live_findings`), to find dangers
+that arose after the plan was made. Findings that the plan's own path deals with are left out. A
+question that a gate decides from several looks is never reported as a danger after one look.
 
-In a classic group a COOPERATIVE rebalance takes two rounds. A static member that restarts between
-them joins without a rebalance and owns nothing, so nobody revokes what the first round took from it
-and begins the second one (KIP-429, KIP-345; ConsumerCoordinator.onJoinComplete). The coordinator
-rebalances once the rebalance timeout, max.poll.interval.ms, is over, as the old process has not
-synced (seen on 4.1.1). A KIP-848 group that was converted after its topic had grown has the
-partitions of before until its next epoch, and a static member that restarts brings none (seen on
-4.1.1).
+In a classic group, a COOPERATIVE rebalance takes two rounds. A static member that restarts between
+them joins without a rebalance and owns nothing. So nobody revokes the partitions that the first
+round took from it, and nobody begins the second round (KIP-429, KIP-345;
+ConsumerCoordinator.onJoinComplete). The coordinator rebalances only after the rebalance timeout,
+max.poll.interval.ms, because the old process has not synced (seen on 4.1.1). A KIP-848 group whose
+topic grew before its conversion assigns only the old partitions until its next epoch, and the
+restart of a static member does not bring a new epoch (seen on 4.1.1).
 
-A static member that crashed keeps its partitions until its session ends, and a listener that takes
-a cooperative assignment for the whole one (RB301) leaves partitions unread. Both show in one thing:
-a partition's committed offset does not move while its log end moves. A partition without lag, or
-whose log end does not move, is no fault: of a transactional topic the last offset is a marker.
+A static member that crashed keeps its partitions until its session ends. A listener that treats a
+cooperative assignment as the whole one (RB301) leaves partitions unread. Both look the same: a
+partition's committed offset does not move while its log end moves. A partition without lag, or
+whose log end does not move, is not a danger: in a transactional topic the last offset is a marker.
 
-Delays: a member commits at each `auto.commit.interval.ms` (5 s by default; Streams: 30 s), but only
-when it polls, and `max.poll.interval.ms` (5 min by default) is how long it may take for that. So
-the end of a plan waits for an owner that has committed nothing for `FRESH`, and it is a danger from
-`STILL` on, or from twice the member's own poll interval. A group that was seen to commit more
-rarely gets twice the longest time that it took. Nothing waits longer than `LONGEST`.
+Delays: a member commits every `auto.commit.interval.ms` (5 s by default; Streams: 30 s), but only
+when it polls, and it may take `max.poll.interval.ms` (5 min by default) between polls. So the end
+of a plan waits for an owner that has committed nothing for `FRESH`. The owner is a danger after the
+longest of `STILL`, twice its own poll interval, and twice the longest time that the group was seen
+to go without a commit. No delay is longer than `LONGEST`.
 """
 
 from collections import Counter
@@ -84,9 +84,13 @@ Place = tuple[str, int]
 
 
 class DangerKind(StrEnum):
-    """rejected: clients that have not rejoined, which an admitted start ends; for any other nothing
-    may be restarted. storm, stuck: too many rebalances, or one without end; idle: a member owns
-    nothing; lag: an owner commits nothing while records arrive.
+    """The kind of a danger.
+
+    rejected: clients were rejected and have not rejoined; storm: more rebalances or rejoins than
+    the restarts explain; stuck: the group is not Stable for too long; idle: a member owns nothing
+    while others own several partitions; lag: an owner commits nothing while records arrive. A start
+    that the coordinator admits ends the danger of a rejected client. During any other danger
+    nothing may be restarted.
     """
 
     REJECTED = "rejected"
@@ -97,7 +101,7 @@ class DangerKind(StrEnum):
 
 
 class Danger(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One reason to stop."""
+    """One danger that must stop the roll-out, with the members concerned and the fix."""
 
     kind: DangerKind
     message: str
@@ -112,8 +116,10 @@ def dangers(
     context: Context,
     rejected: Sequence[Outsider],
 ) -> tuple[Danger, ...]:
-    """Return the present dangers of members; `seen` are the earlier looks that succeeded, oldest
-    first, `rejected` the clients that were rejected and have not rejoined.
+    """Return the dangers that the group is in now.
+
+    `seen` are the earlier looks that succeeded, oldest first. `rejected` are the clients that were
+    rejected and have not rejoined.
     """
     return (
         *([_rejected(rejected, context)] if rejected else []),
@@ -190,8 +196,10 @@ def _client(member: SeenMember) -> str:
 
 
 def _unrest(looks: Sequence[JournalEntry], expected: int) -> tuple[str, list[list[datetime]]]:
-    """Return what restarts do not explain in these looks, and when those rejoins were: the group's,
-    or each restless member's; none where restarts explain all.
+    """Return a clause on the rebalances and rejoins that restarts do not explain, and their times.
+
+    The times are one list for the whole group, or one list for each client that keeps rejoining.
+    They are empty if restarts explain all. `expected` is the number of members.
     """
     pairs = list(pairwise(looks))
     changes = sum(len(a.ids ^ b.ids) for a, b in pairs)
@@ -253,11 +261,11 @@ def _owns_nothing(member_id: str, entry: JournalEntry) -> bool:
 
 
 def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
-    """Return the members that own nothing while another one owns two partitions of a topic they
-    subscribe to.
+    """Return the members that own nothing although an assignor could give them a partition.
 
-    A member that owns two partitions of a topic has one to spare. Every assignor could give it to
-    the idle member, even range, which assigns each topic by itself.
+    Another member owns two partitions of a topic to which the idle member subscribes, and could
+    spare one. Every assignor could give it to the idle member, even range, which assigns each topic
+    by itself.
     """
     several = {
         topic
@@ -275,12 +283,13 @@ def unfairly_idle(snapshot: GroupSnapshot) -> list[Member]:
 def live_findings(
     plan: Plan, context: Context, ignore: Mapping[str, str], step: Step | None
 ) -> tuple[Finding, ...]:
-    """Return the findings that concern `step`, the next step that restarts members (None: none is
-    left).
+    """Return the findings on the live group that concern `step`.
 
-    A blocking finding is returned as long as it gates `step` or an earlier one. A warning or a
-    question is returned only if the plan had no finding of the same rule. Findings on surplus
-    members are always returned; all looks together decide who is missing or was rejected.
+    `step` is the next step that restarts members (None: none is left). A blocking finding is
+    returned if it gates `step` or an earlier step. A warning or a question is returned only if the
+    plan had no finding of the same rule. Findings on surplus members are always returned. Findings
+    on missing or rejected members, or on the group's state, are left out, because `verify` decides
+    them from all looks. `ignore` is rule id → reason, for the rules that the user ignores.
     """
     return tuple(
         finding
@@ -306,9 +315,9 @@ def _concerns(plan: Plan, finding: Finding, step: Step | None) -> bool:
 
 
 def decides(finding: Finding, answer: Tri) -> bool:
-    """Return whether this finding keeps members from being restarted, and for the reason `answer`.
+    """Return whether this finding forbids restarts because of `answer`.
 
-    The reason yes is a danger, cannot tell an open question.
+    With the answer yes the finding is a danger; with cannot tell it is an open question.
     """
     if finding.ignored or finding.severity is not Severity.BLOCK:
         return False
@@ -326,9 +335,12 @@ def _answered(plan: Plan, context: Context, finding: Finding) -> bool:
 
 
 class _Behind(NamedTuple):
-    """A partition that is behind: its owner, its lag in records, the group's `usual` time without a
-    commit, the first look that shows its committed offset as it is now, whether records have come
-    since, and the newest look that shows another one (None: no look does).
+    """An owned partition with lag, and what earlier looks show of its commits.
+
+    `owner` owns it now, `records` is its lag. `usual` is the longest time that the group was seen
+    to go without a commit. `since` is the first look that shows the committed offset as it is now;
+    `arrived`: records have arrived since. `moved` is the newest look that shows another committed
+    offset (None: no look does).
     """
 
     owner: Facts
@@ -349,7 +361,7 @@ class _Behind(NamedTuple):
 def behind_of(snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Lags | None:
     """Return the offsets of the owned partitions that have lag, for the journal.
 
-    None where the last of `entries` with offsets is too young, and where no offsets were read.
+    None if no offsets were read, or if the newest of `entries` with offsets is less than 30 s old.
     """
     last = next((entry.at for entry in reversed(entries) if entry.behind is not None), None)
     if not snapshot.lag or (last and timedelta() <= snapshot.captured_at - last < _KEPT):
@@ -382,10 +394,10 @@ def _lag(seen: Sequence[JournalEntry], context: Context) -> Iterator[Danger]:
 
 
 def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | None:
-    """Return the reason why the end of the plan waits for commits; None if it does not.
+    """Return how long the end of the plan must wait for commits, as a clause, or None.
 
-    Since the last gate holds, each owner must be seen to commit each of its partitions that is
-    behind. `seen` are the earlier looks that succeeded, oldest first.
+    Since the last gate holds, each owner must be seen to commit on each of its partitions that has
+    lag. `seen` are the earlier looks that succeeded, oldest first.
     """
     now, last = context.snapshot.captured_at, plan.steps[-1].id
     held = same_since(seen, now, lambda entry: entry.gate is Tri.YES and entry.step == last)
@@ -404,7 +416,7 @@ def unread(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> str | 
 
 
 def not_judged(snapshot: GroupSnapshot) -> str | None:
-    """Return the sentence that names the lag that is not judged; None if all of it is."""
+    """Return the sentence on the partitions whose lag is not known; None if there are none."""
     known = {_place(one) for one in snapshot.lag if one.records is not None}
     unknown = sum(place not in known for member in snapshot.members for place in _places(member))
     said = (
@@ -415,10 +427,10 @@ def not_judged(snapshot: GroupSnapshot) -> str | None:
 
 
 def _behind(seen: Sequence[JournalEntry], context: Context) -> dict[Place, _Behind]:
-    """Return the owned partitions that are behind now, with what the earlier looks show of them.
+    """Return partition → its lag and commits, for the owned partitions that have lag now.
 
-    A look counts for a partition only if its present owner was in the group: another process's
-    commits prove nothing of it.
+    An earlier look counts for a partition only if its present owner was in the group then, because
+    the commits of another process prove nothing about that owner.
     """
     now = context.snapshot.captured_at
     of = {place: facts for facts in context.members for place in _places(facts.member)}
@@ -444,8 +456,9 @@ def _behind(seen: Sequence[JournalEntry], context: Context) -> dict[Place, _Behi
 
 
 def _usual(seen: Sequence[JournalEntry], context: Context) -> timedelta:
-    """Return the longest time in which records came and an owner was seen to commit none, before it
-    committed again.
+    """Return the longest time that an owner was seen to commit nothing while records arrived.
+
+    Only times after which it committed again count.
     """
     longest, now = timedelta(), context.snapshot.captured_at
     open_ = {(_place(one), one.committed) for one in context.snapshot.lag}
@@ -479,10 +492,10 @@ _SECOND_ROUND: Final = timedelta(seconds=10)
 
 
 def without_owner(context: Context) -> tuple[str, ...]:
-    """Return the partitions of subscribed topics that no member owns; Kafka's assignors leave none.
+    """Return the partitions of subscribed topics that no member owns (`orders-0`).
 
-    Empty where the members' assignments are not known, or where an assignor that is not Kafka's is
-    elected.
+    Kafka's own assignors leave none. Empty if the group is not Stable, if its assignments are not
+    known, or if the elected assignor is not one of Kafka's.
     """
     snapshot, group = context.snapshot, context.group
     online = group.type is GroupType.CONSUMER
@@ -510,10 +523,10 @@ def without_owner(context: Context) -> tuple[str, ...]:
 
 
 def owner_for(context: Context, entries: Sequence[JournalEntry]) -> Advice | None:
-    """Return the advice that has a rebalance assign the partitions without an owner, if there are
-    any.
+    """Return the advice for partitions without an owner; None if every partition has one.
 
-    The second round of a rebalance may still come, until the members were the same for 10 s.
+    The advice is a rebalance that assigns them. Until the members have been the same for 10 s, it
+    is to wait, because the second round of a COOPERATIVE rebalance may still come.
     """
     unowned = without_owner(context)
     if not unowned:

@@ -1,14 +1,14 @@
-"""Proof that a member completed a step: of one look (`GATES`), and of all (`AnswerLedger`).
+"""Proof that a member has completed a step: from one look (`GATES`), and from all (`AnswerLedger`).
 
-`GATES` has the function of each step's aim. To add a kind of step, add an `Aim` and its function.
-Each function judges one member by the evidence of one look; `AnswerLedger` adds what
-earlier looks proved of the same member id.
+`GATES` has one function for each `Aim`; to add a kind of step, add an `Aim` and its function. Each
+function judges one member by the evidence of one look. `AnswerLedger` adds the proofs of earlier
+looks about the same member id.
 
-Kafka Streams: the version comes from the member's own bytes (groups/streams.py) or a log;
-the rebalance protocol comes from its log, from the partitions it kept or revoked when it rejoined,
-or from its version. Connect: the list comes from a join in the request log, or from the elected
-protocol, which every worker offers (KIP-415). Where no evidence can show the step, the operator
-must look at the member (`Proof.by_hand`).
+Kafka Streams: the version comes from the bytes that the member sends (groups/streams.py) or from a
+log. The rebalance protocol comes from the member's log, from the partitions that it kept or revoked
+when it rejoined, or from its version. Connect: the list comes from a join in the request log, or
+from the elected protocol, which every worker offers (KIP-415). Where no evidence can show the step,
+the operator must check the member (`Proof.by_hand`).
 """
 
 from collections import defaultdict
@@ -109,8 +109,10 @@ def _narrow(context: Context, _: Step, facts: Facts) -> Proof:
 
 
 def _group_protocol(context: Context, step: Step, facts: Facts) -> Proof:
-    """Return the proof of a step to another group protocol: of the member in a KIP-848 group, else
-    of the group, as all its members have one.
+    """Return the proof of a step that moves the group to another group protocol.
+
+    In a KIP-848 group the member's own protocol decides, since classic members may be in it. In any
+    other group the group's type decides, because all members have it.
     """
     brings = {Aim.CONSUMER: GroupType.CONSUMER, Aim.STREAMS_PROTOCOL: GroupType.STREAMS}
     kind, wanted = context.group.type, brings.get(step.aim, GroupType.CLASSIC)
@@ -123,10 +125,10 @@ def _group_protocol(context: Context, step: Step, facts: Facts) -> Proof:
 
 
 def _classic(context: Context, step: Step, facts: Facts) -> Proof:
-    """Return the proof of a member that goes back to the classic protocol.
+    """Return the proof of a step that moves a member back to the classic protocol.
 
-    The group stays a KIP-848 group while one member speaks KIP-848, and its classic members then
-    show no elected assignor. Where that type stays, all members stop together.
+    While one member speaks KIP-848 the group stays a KIP-848 group, and its classic members show no
+    elected assignor. In a cut-over, no member is done until the group's type has changed.
     """
     if context.group.type is GroupType.CONSUMER and facts.member.protocol_type == "consumer":
         return _group_protocol(context, step, facts)
@@ -136,7 +138,10 @@ def _classic(context: Context, step: Step, facts: Facts) -> Proof:
 
 
 def _client(context: Context, step: Step, facts: Facts) -> Proof:
-    """Return the proof of a step that replaces the library: the new one, with the target."""
+    """Return the proof of a step that replaces the client library.
+
+    The member must run the new library with the target in its list.
+    """
     done, new = context.replaced(facts), context.client
     if done is Tri.CANNOT_TELL:
         return Proof(done=done, why=f"no evidence shows whether it runs {new}", by_hand=True)
@@ -148,14 +153,15 @@ def _client(context: Context, step: Step, facts: Facts) -> Proof:
 
 
 def _list(facts: Facts) -> str:
-    """Return the list that the member is proven to run; empty for one that its file declares."""
+    """Return the member's exact list as text; empty if it is unknown or only declared."""
     known = facts.member.assignors
     return f"[{', '.join(known.list)}]" if known.knowledge is Knowledge.EXACT else ""
 
 
 def _version(context: Context, step: Step, facts: Facts) -> Proof:
-    """Return the proof of a Streams step that brings a version: of 2.4 or later, below 2.4, below
-    4.0, or of 4.0 or later.
+    """Return the proof of a Streams step that brings another version.
+
+    The step's aim says which: 2.4 or later, below 2.4, below 4.0, or 4.0 or later.
     """
     by_2_4 = step.aim in (Aim.STREAMS_NEW, Aim.STREAMS_OLD)
     below = below_cooperative(context, facts) if by_2_4 else opposite(above_eager(context, facts))
@@ -177,7 +183,8 @@ def _version(context: Context, step: Step, facts: Facts) -> Proof:
 def _protocol(context: Context, step: Step, facts: Facts) -> Proof:
     """Return the proof of a Streams step that brings COOPERATIVE or EAGER.
 
-    While a member of a version that cannot run it is there, the step has not begun.
+    It is cannot tell while a member's version cannot run that protocol, because the step before is
+    then not done.
     """
     up, told = step.aim is Aim.STREAMS_COOPERATIVE, context.runs(facts)
     if told.value is RebalanceProtocol.CANNOT_TELL:
@@ -217,11 +224,11 @@ def _worker(context: Context, step: Step, facts: Facts) -> Proof:
 
 
 def _offers_incremental(context: Context, facts: Facts) -> Tri:
-    """Return `offers`; no for the last unknown worker where `default` is elected and all others
-    offer more.
+    """Return whether this Connect worker offers an incremental protocol.
 
-    Workers elect the newest protocol that all of them offer, so one of them must offer only
-    `default`. A worker alone in its group is that one.
+    Workers elect the newest protocol that all of them offer. So where `default` is elected and all
+    other workers are known to offer more, this worker offers only `default`: the answer is no. That
+    includes a worker that is alone in its group.
     """
     answer = offers(context, facts, INCREMENTAL)
     elected = context.group.assignor if context.group.state is GroupState.STABLE else None
@@ -256,15 +263,16 @@ GATES: Final[Mapping[Aim, Callable[[Context, Step, Facts], Proof]]] = MappingPro
 
 
 class AnswerLedger:
-    """Answers about member ids from the baseline, the journal and this look.
+    """The proofs on each member and step, from the plan's baseline, the journal and this look.
 
-    `answers(step, id)` are the distinct answers, each with its source. `before[step]` are the ids
-    that were there before the step began; `opened` are the steps whose beginning a look shows.
-    `kept` are the ids that had kept partitions when they joined, with the look that shows it.
-    `first_seen` is the time of the first look with an id, which is this look for a new one.
-    `fell_back` are the workers that ran while an incremental protocol of Connect was elected, and
-    then `default`. `words` are the user's own answers, by step and id, but those that an entry
-    later than this look has refuted (`later`).
+    `answers(step, id)` is answer → source. `now[step, id]` is the proof of this look.
+    `before[step]` are the member ids that were there before the step began. `opened` are the steps
+    whose beginning a look shows. `kept` is member id → the look that shows that the member kept
+    partitions when it joined. `first_seen` is member id → the time of the first look with it, which
+    is this look for a new id. `fell_back` are the Connect workers that ran while an incremental
+    protocol was elected, and later while `default` was. `words[step, id]` is the statement of the
+    user or operator, unless an entry refutes it, including the entries in `later`, which are newer
+    than this look.
     """
 
     def __init__(
@@ -345,14 +353,14 @@ class AnswerLedger:
         return found
 
     def answers(self, step: int, member_id: str) -> Mapping[Tri, str]:
-        """Return answer → source (empty text: this look)."""
+        """Return answer → its source, for a step and a member id (empty source: this look)."""
         return self._said.get((step, member_id), {})
 
     def came_finished(self, step: Step, facts: Facts) -> bool:
-        """Return whether this member may have got its final list before `step` began.
+        """Return whether this member may have started with its final list before `step` began.
 
-        This is so for clients that an earlier step stops and starts together; the other steps do
-        not concern them.
+        This holds for clients that an earlier step stops and starts together, and that the other
+        steps leave out.
         """
         aside = {family for each in self._plan.steps for family in each.left_out}
         stops = [s.id for s in self._plan.steps if s.kind is StepKind.CUT_OVER and s.id < step.id]

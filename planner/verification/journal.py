@@ -1,13 +1,15 @@
-"""The journal of a roll-out: one `JournalEntry` for each look, the facts that stay proven
-(`remembered`), and what was said of the group (`as_stated`, `PlanContext`).
+"""The journal of a roll-out: one `JournalEntry` for each look at the group.
 
-A fact about a member id stays true while that id is in the group, because a client's list is fixed
-when its object is built. So what an entry proves of an id still holds at any later look.
+`remembered` adds the facts that the journal proves to a new snapshot. `as_stated` and `PlanContext`
+apply what the user stated about the group.
 
-The user states the number of members of the service, and who left for good, at any look. The plan
-records what was said when it was made, the journal what was said at later looks. A word about a
-client counts for what the evidence shows up to that moment: a client that is seen again is asked
-about again.
+A fact about a member id stays true while that id is in the group, because a client's assignor list
+is fixed when its object is built. So what an entry proves of an id still holds at any later look.
+
+The user can state the number of members of the service, and which clients left for good, at any
+look. The plan records the statements made with it, the journal those made at later looks. A
+statement that a client left for good covers only what the evidence shows up to that moment. If the
+client is seen again later, the user is asked again.
 """
 
 from collections import Counter, defaultdict
@@ -54,10 +56,10 @@ GOALS: Final = {shown: goal for goal, shown in SHOWN.items()}
 class SeenMember(Record, frozen=True, kw_only=True):
     """One member at one look; `made` and `lacks` are the steps proven done and proven not done.
 
-    `contradicted` are the steps whose confirmation evidence overruled: it is void. `partitions` is
-    the number it owned; `kept`: it had kept partitions when it joined, which stays true of its id.
-    `assignors` and `software` are proven by evidence, never assumed by the
-    user.
+    `contradicted` are the steps whose confirmation by the operator is void, because evidence
+    overrules it. `partitions` is the number of partitions that it owned. `kept`: it kept partitions
+    when it joined, which stays true of its id. `assignors` and `software` are proven by evidence,
+    never assumed by the user.
     """
 
     member_id: str
@@ -75,7 +77,7 @@ class SeenMember(Record, frozen=True, kw_only=True):
 
     @property
     def as_member(self) -> Member:
-        """Return the member with what identifies it, and nothing else."""
+        """Return a `Member` with only the ids, the client id and the host."""
         return Member(
             member_id=self.member_id,
             client_id=self.client_id,
@@ -85,9 +87,10 @@ class SeenMember(Record, frozen=True, kw_only=True):
 
 
 class Confirmation(Record, frozen=True, kw_only=True):
-    """The operator's statement that these members (ids) have completed `step`, where no evidence
-    shows it. `list` is the assignor list that they run (empty: the step changes another setting),
-    `by` the operator's user name.
+    """The operator's statement that `members` (ids) have completed `step` without evidence of it.
+
+    `list` is the assignor list that they run (empty: the step changes another setting). `by` is the
+    operator's user name.
     """
 
     step: int
@@ -98,17 +101,19 @@ class Confirmation(Record, frozen=True, kw_only=True):
 
 
 class JournalEntry(Record, frozen=True, kw_only=True):
-    """One look at the group; `blind` is the reason where the look failed.
+    """One look at the group; `blind` is the reason why the look failed (None: it succeeded).
 
-    `plan` is `plan_key`. `step` is the step that the group was in, `gate` the answer of its gate,
-    `finished`: the plan was carried out. `behind` are the offsets of the owned partitions that had
-    lag (None: not read, or not kept at this look). `rejected` are the rejections that this look or
-    an earlier one showed, `dangers` the kinds of the dangers. `accepted` is what the user accepted
-    at this look, a sentence each, `confirmed` what the operator confirmed by hand, `left_out` the
-    ids of members that `step` does not concern, `advised` its advice where somebody joins, or waits
-    instead. `departed` are the clients that left for good and `expected` is the number of members,
-    both by the user's word. `broker_id` is the coordinator's, `leader_epoch` that of its partition
-    (None: not read).
+    `plan` is the plan's `plan_key`. `step` is the step that the group was in and `gate` the answer
+    of its gate; `finished`: the plan was carried out. `behind` are the offsets of the owned
+    partitions that had lag (None: not read, or not recorded at this look). `rejected` are the
+    rejections that this look or an earlier one showed; `dangers` are the kinds of the dangers.
+
+    `accepted` is what the user accepted or stated at this look, a sentence each; `confirmed` is
+    what the operator confirmed by hand. `left_out` are the ids of members that `step` does not
+    concern. `advised` is the advice if it was to restart or start a member, or to wait after such a
+    remedy had no effect. `departed` are the clients that left for good, and `expected` is the
+    number of members, both as the user stated. `broker_id` is the coordinator's, and `leader_epoch`
+    that of the group's offsets partition (None: not read).
     """
 
     at: Moment
@@ -140,8 +145,10 @@ class JournalEntry(Record, frozen=True, kw_only=True):
         return frozenset(member.member_id for member in self.members)
 
     def is_before_load(self, coordinator: Coordinator | None) -> bool:
-        """Return whether a later look, with this coordinator, shows that the group was loaded
-        since: each load begins all sessions anew (GroupCoordinator.onGroupLoaded).
+        """Return whether the coordinator loaded the group between this look and a later one.
+
+        `coordinator` is the coordinator at the later look. Each load restarts the session timeouts
+        of all members (GroupCoordinator.onGroupLoaded).
         """
         if coordinator is None or self.broker_id is None:
             return False
@@ -152,8 +159,10 @@ class JournalEntry(Record, frozen=True, kw_only=True):
 
 
 def successors(gone: Sequence[Member], came: Sequence[Member], keys: int) -> dict[str, str]:
-    """Return member id → the id that took its place: that of a member with the same identity key,
-    one for one, the surest of the first `keys` keys first.
+    """Return old member id → the id of the new member that replaced it.
+
+    Members of `gone` and `came` with the same identity key are paired, each only once. The first
+    `keys` of the identity keys are tried, the most reliable first (`identity_keys`).
     """
     found: dict[str, str] = {}
     for key in range(keys):
@@ -171,17 +180,18 @@ def successors(gone: Sequence[Member], came: Sequence[Member], keys: int) -> dic
 def same_since(
     seen: Sequence[JournalEntry], now: Moment, holds: Callable[[JournalEntry], bool]
 ) -> Moment:
-    """Return since when every look fits: the oldest of the newest looks that `holds` accepts.
+    """Return the time since when `holds` is true of every look without interruption.
 
-    `seen` are the earlier looks, oldest first. `now` is the present one, which fits.
+    `seen` are the earlier looks, oldest first. `now` is the time of the present look, for which it
+    is known to be true.
     """
     return min((entry.at for entry in takewhile(holds, reversed(seen))), default=now)
 
 
 def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
-    """Return the entry of a look, with what the look alone shows of the group and its members.
+    """Return the journal entry of a look, with only the facts that its snapshot shows.
 
-    An exact list is in it although the user may only assume it.
+    It includes exact assignor lists, even if the user only assumes them.
     """
     coordinator = snapshot.group.coordinator
     return JournalEntry(
@@ -216,9 +226,10 @@ def look_of(plan: Plan, snapshot: GroupSnapshot) -> JournalEntry:
 
 
 def looks_of(plan: Plan, entries: Sequence[JournalEntry]) -> tuple[JournalEntry, ...]:
-    """Return the earlier looks, the plan's baseline first: the end of the step before the next one.
+    """Return the earlier looks, oldest first, with the plan's baseline as the first one.
 
-    The pseudonyms of a redacted baseline name no member.
+    The baseline counts as a look at which the step before the plan's next step was completed. A
+    redacted baseline counts as a look without members, because its pseudonyms match no member id.
     """
     first = replace(look_of(plan, plan.baseline), step=(plan.next_step or 1) - 1, gate=Tri.YES)
     if plan.baseline.redacted:
@@ -234,11 +245,11 @@ def plan_key(plan: Plan) -> str:
 def remembered(
     plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot
 ) -> GroupSnapshot:
-    """Return `snapshot` with what was proven before: the lists and clients of its member ids, and
-    the rejections whose log has been rotated since.
+    """Return `snapshot` with the facts that earlier looks proved.
 
-    Remembered facts only fill gaps. Facts that the user assumed when the plan was made stay marked
-    as assumed. A remembered list that contradicts evidence of this look is left out.
+    They are the lists and clients of the members, by member id, and rejections whose log has been
+    rotated since. They fill gaps only: a list that contradicts evidence of this look is left out.
+    Facts that the user assumed when the plan was made stay marked as assumed.
     """
     looks = looks_of(plan, entries)
     lists, clients = known_before(looks)
@@ -263,11 +274,12 @@ def remembered(
 
 
 def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[JournalEntry]) -> Member:
-    """Return the member; one that gave up what an earlier look shows it with runs EAGER.
+    """Return the member, marked as running EAGER if earlier looks show that it revoked partitions.
 
-    That look shows the generation before the one that the member joined with nothing owned. A
-    COOPERATIVE member names what it owns at each join (KIP-429). Not every client names the
-    generation that it was in; a dynamic one has joined the group's, a static one may be down.
+    It did if a look shows that it owned partitions in the generation before it last joined, and its
+    subscription says that it joined with none: a COOPERATIVE member names its owned partitions at
+    each join (KIP-429). A subscription without a generation counts as from the group's last one,
+    but only for a dynamic member, because a static one may be down.
     """
     sent = member.subscription
     if member.ran is not None or sent is None or sent.owned_partitions is None or sent.owned_count:
@@ -297,13 +309,16 @@ def _rejoined(member: Member, snapshot: GroupSnapshot, entries: Sequence[Journal
 
 
 def _key(one: Refusal) -> tuple[object, ...]:
-    """Return what tells a rejection from the client's next one: its connection, else its time."""
+    """Return the key that distinguishes one rejection from the client's next rejection."""
     # A log that is exported again has other line numbers.
     return client_key(one), one.list, one.connection or one.at or one.evidence.detail
 
 
 def _merged(known: Refusal, one: Refusal) -> Refusal:
-    """Return the rejection as this look shows it, with what earlier looks knew of it."""
+    """Return the rejection as this look shows it, completed by earlier looks.
+
+    They give the time when it was first shown, and how the client rejoined.
+    """
     back = known if one.rejoined_as is None else one
     return replace(
         one,
@@ -314,8 +329,10 @@ def _merged(known: Refusal, one: Refusal) -> Refusal:
 
 
 def _is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
-    """Return whether both may be one client's; a client's own log has no address, and the
-    pseudonyms of a redacted baseline match nobody.
+    """Return whether two rejections may be of the same client.
+
+    A client's own log has no address, so an empty address matches any. Rejections in a redacted
+    baseline are compared by list, error and time, because its pseudonyms match no client.
     """
     if plan.baseline.redacted and one.shown_at == plan.baseline.captured_at:
         return (one.list, one.error, one.at) == (other.list, other.error, other.at)
@@ -327,9 +344,11 @@ def _is_same(plan: Plan, one: Refusal, other: Refusal) -> bool:
 
 
 def _resolved(snapshot: GroupSnapshot, one: Refusal, looks: Sequence[JournalEntry]) -> Refusal:
-    """Return the rejection; it is resolved if its client had a new member id after the first look
-    that showed it, which no log has to show. A load may bring an old id back. A member that joined
-    and left between two looks is in this look's log alone.
+    """Return the rejection, marked as resolved if its client has joined since.
+
+    It has if it has a member id that no look had up to the first look that showed the rejection; a
+    coordinator reload may bring an old id back. The new id is in the group, in a later look, or
+    only in this look's log, where the member joined and left between two looks.
     """
     shown_at = one.shown_at or snapshot.captured_at
     if one.rejoined_as is not None or shown_at == snapshot.captured_at:
@@ -370,7 +389,7 @@ def assumed(member: Member) -> bool:
 
 
 def proven_software(member: Member) -> Software | None:
-    """Return the member's client where the client itself named it."""
+    """Return the member's client software if its family is proven, else None."""
     return member.software if proven_family(member.software) is not None else None
 
 
@@ -388,7 +407,7 @@ def _with(member: Member, assignors: AssignorList | None, software: Software | N
 class PlanContext(Context):
     """A group and the goal of an existing plan, with the plan's own step numbers.
 
-    `expected`, `accepted` and `given` are the words of the command line, else the plan's.
+    `expected`, `accepted` and `given` are those of this command line, else the plan's.
     """
 
     anew = ("--new-attempt",)
@@ -430,8 +449,10 @@ class PlanContext(Context):
         self.narrow_step = next((step.id for step in plan.steps if step.aim.leaves_old), last)
 
     def stated_family(self, member: Member) -> str | None:
-        """Return the family that the user states; where a library is replaced, what the plan
-        records is of the members that it saw, and what is said now of all others.
+        """Return the client family that the user states for this member; None if none.
+
+        While a plan replaces the client library, the families recorded in the plan apply only to
+        the members that the plan saw, and families stated since apply to all others.
         """
         if self.client is None:
             return super().stated_family(member)
@@ -442,9 +463,10 @@ class PlanContext(Context):
 
     @cached_property
     def restarted(self) -> frozenset[str]:
-        """Return the member ids that are new since the plan, in the plan's leader epoch.
+        """Return the ids of members that joined since the plan was made.
 
-        Where the epoch is not read, a load may have come between.
+        Empty if the coordinator is known to have been reloaded since, or if the baseline is
+        redacted.
         """
         baseline = self._plan.baseline
         now_in, made_in = (
@@ -463,12 +485,13 @@ def as_stated(
     given: Accepted | None,
     expect_members: int | None,
 ) -> tuple[Plan, GroupSnapshot, Accepted, int]:
-    """Return the plan and the group without the clients that left for good, all that was said so
-    far, and the number of members.
+    """Return the plan, the snapshot, the user's statements and the number of members.
 
-    The group's departed members are those that may still return: of the plan's baseline and of this
-    look's logs, but none that the number of members counts. `entries` are the earlier looks, oldest
-    first; `given` and `expect_members` are this command line's.
+    The statements are those of the plan, the journal and this command line together. Clients that
+    left for good are removed from the plan's baseline and from the snapshot. The snapshot's
+    departed members are those that may return and that the number of members does not count.
+    `entries` are the earlier looks, oldest first. `given` and `expect_members` are this command
+    line's.
     """
     planned, given = plan.accepted, given or Accepted()
     accepted = Accepted(
@@ -494,8 +517,9 @@ def as_stated(
 
 
 def departed_since(plan: Plan, entries: Sequence[JournalEntry]) -> dict[str, Moment]:
-    """Return the names of the clients that left for good, each with the time of that word: of the
-    plan and its journal.
+    """Return the name of each client that left for good → the time of that statement.
+
+    The statements are those of the plan and of its journal.
     """
     return {
         **{name: entry.at for entry in reversed(entries) for name in entry.departed},
@@ -504,7 +528,7 @@ def departed_since(plan: Plan, entries: Sequence[JournalEntry]) -> dict[str, Mom
 
 
 def here_again(departed: Iterable[str], snapshot: GroupSnapshot) -> list[str]:
-    """Return the names that were said to have left for good and that are members."""
+    """Return the names of clients that were stated to have left for good but are members now."""
     known = {name for one in snapshot.members for name in (client_of(one), one.member_id)}
     return [name for name in departed if name in known]
 
@@ -512,10 +536,10 @@ def here_again(departed: Iterable[str], snapshot: GroupSnapshot) -> list[str]:
 def _may_return(
     plan: Plan, entries: Sequence[JournalEntry], snapshot: GroupSnapshot
 ) -> tuple[Departed, ...]:
-    """Return the departed members that the number of members does not count, the oldest first.
+    """Return the departed members that the number of members does not count, oldest first.
 
-    A member that the plan or a look saw in the group is counted. One that had departed before is
-    back when the group has more members of its client than the plan saw.
+    A member that the plan or a look saw in the group is counted. A member that had departed before
+    the plan has returned if the group has more members of its client than the plan saw.
     """
     known = plan.baseline
     here, then = (Counter(map(client_of, each.members)) for each in (snapshot, known))

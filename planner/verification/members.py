@@ -1,14 +1,15 @@
 """Members and steps of a plan on the live group: who has completed a step, and who is missing.
 
 An answer comes from this look, from the plan's baseline, from an earlier look in the journal, or
-from the operator; the last three count only for member ids that are still in the group. Without
+from the operator. The last three count only for member ids that are still in the group. Without
 evidence, a member whose id is older than the step was not restarted, so it is not done.
 
-The operator's word for an assignor list counts for a member that was restarted: its member id is
-new since the step began. A restart proves nothing of the running process, so the gate waits for the
-operator, who confirms the list of each member (`rebal verify --confirm`). A configuration file that
-names another list, or that was written after the member was first seen, speaks against it. The
-confirmation is bound to the member id, and evidence overrules it at every later look.
+The operator can confirm an assignor list only for a member that was restarted: its member id is new
+since the step began. A restart alone proves nothing of the running process, so the gate waits until
+the operator has confirmed the list of each member (`rebal verify --confirm`). A configuration file
+that names another list, or that was written after the member was first seen, prevents the
+confirmation. The confirmation is bound to the member id, and evidence overrules it at every later
+look.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,13 +42,13 @@ _CLOCKS: Final = timedelta(minutes=1)
 class MemberStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One member in one step: whether it has completed the step, and why.
 
-    `concerned` is False if the step does not concern its client. `restarted` is False if its member
-    id is older than the step; `proven` is False if that is all that is known. `by_hand`: only the
-    operator can answer. `changed_since`: its configuration file names the step's list, but was
-    written after the member was first seen. `vouched`: the answer is yes on the user's statement
-    alone; `contradicted`: evidence overrules that statement. `runs` is its rebalance protocol, as
-    `rebal inspect` shows it. `knowledge` is how `list` is known: a declared list is that of its
-    configuration file, for the next start.
+    `concerned` is False if the step does not concern its client. `restarted`: a look shows that its
+    member id is new since the step began. `proven`: evidence on this member answers, not its member
+    id alone. `by_hand`: only the operator can answer. `changed_since`: its configuration file names
+    the step's list, but was written after the member was first seen. `vouched`: the answer is yes
+    only because the user says so; `contradicted`: evidence overrules what the user says. `runs` is
+    its rebalance protocol, as `rebal inspect` shows it. `knowledge` is how `list` is known; a
+    declared list is that of its configuration file, for the next start.
     """
 
     member_id: str
@@ -76,7 +77,7 @@ def left_out(step: Step, facts: Facts) -> bool:
 
 
 def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts) -> MemberStanding:
-    """Return what this member has done of `step`."""
+    """Return whether this member has completed `step`, and why, from all looks."""
     member = facts.member
     there = member.member_id in ledger.before[step.id]
     found = ledger.answers(step.id, member.member_id)
@@ -148,7 +149,10 @@ def standing_of(context: Context, step: Step, ledger: AnswerLedger, facts: Facts
 
 
 def _against_its_file(step: Step, facts: Facts) -> str:
-    """Return a note where a restarted member does not run the list of its configuration file."""
+    """Return a note that a restarted member does not run the list of its configuration file.
+
+    Empty if its file does not name the step's list.
+    """
     declared = facts.member.declared
     if declared is None or not step.target_list or declared.list != step.target_list:
         return ""
@@ -161,13 +165,13 @@ def _against_its_file(step: Step, facts: Facts) -> str:
 class StepStanding(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One step of the plan now: member ids by answer, whether its gate holds, and why not.
 
-    `not_restarted` are the members of `to_do` that still have the id they had before the step.
-    `changed_since` are the members of `unknown` whose configuration file is newer than they are.
-    `by_hand` are the members of `unknown` for which only the operator can answer, `by_hand_list`
-    the assignor list to confirm (empty: the step changes another setting). `vouched` are the
-    members of `done` by the user's statement alone, `contradicted` those whose confirmation
-    evidence overrules, `left_out` those that the step does not concern. `accepted` are reasons that
-    would leave the gate open, had the user not accepted them.
+    `not_restarted` are the members of `to_do` that are known only by their member id, which is
+    older than the step. `changed_since` are the members of `unknown` whose configuration file is
+    newer than their process. `by_hand` are the members of `unknown` for which only the operator can
+    answer, and `by_hand_list` is the assignor list to confirm (empty: the step changes another
+    setting). `vouched` are the members of `done` only because the user says so. `contradicted` are
+    those whose confirmation evidence overrules, `left_out` those that the step does not concern.
+    `accepted` are reasons for which the gate would not hold, had the user not accepted them.
     """
 
     id: int
@@ -196,8 +200,10 @@ def step_standing(
     missing: str,
     ignore: Mapping[str, str],
 ) -> StepStanding:
-    """Return the standing of `step`; `missing` is the clause on missing members, `ignore`
-    rule id → reason, as the user accepted them.
+    """Return the standing of `step`: its members by answer, its gate, and the open reasons.
+
+    `members` are its members' standings, and `missing` is the clause on missing members. `ignore`
+    is rule id → reason, for the rules that the user ignores.
     """
     aim, by_list = step.aim, confirmable_list(step)
     assigned = "" if Risk.NOT_RANGE in ignore else not_range(context, step)
@@ -282,9 +288,12 @@ def begun_step(
     ledger: AnswerLedger,
     gates: Mapping[int, StepStanding],
 ) -> int:
-    """Return the last step that has begun: a member completed it, or came or left while it was
-    open, or its gate holds beside that of the step before it. `seen` are the earlier looks that
-    succeeded, oldest first.
+    """Return the number of the last step that has begun.
+
+    A step has begun if a member has completed it, if an earlier look was in it, or if its gate and
+    the gate before it both hold. It has also begun if, after the gate before it held, a new member
+    id appeared or, in a cut-over, a member left. `seen` are the earlier looks that succeeded,
+    oldest first.
     """
     here = context.by_id.keys()
     current = plan.steps[0].id
@@ -310,8 +319,10 @@ def begun_step(
 
 
 def _remembered(plan: Plan, step: Step, context: Context, ignore: Mapping[str, str]) -> str | None:
-    """Return the reason why the coordinator may reject each first restart of the next, narrowing
-    step: the advice begins that step with any member that is admitted.
+    """Return the reason why the coordinator may reject every first restart of the next step.
+
+    It concerns a next step that drops the old assignor. Return None for another step, or if a
+    restart of some member is admitted, because the step can then begin with that member.
     """
     later = plan.after(step)
     if later is None or not later.aim.leaves_old or not context.ahead:
@@ -331,9 +342,10 @@ def _ids(members: Sequence[MemberStanding]) -> tuple[str, ...]:
 
 
 def confirmable_list(step: Step) -> tuple[str, ...]:
-    """Return the list that the operator may confirm in `step`; empty for a step of another kind.
+    """Return the assignor list that the operator may confirm in `step`; empty if there is none.
 
-    The first bounce needs no confirmation: its list is elected once every member holds it.
+    Only a step that leaves the target alone in the list has one. The first bounce needs no
+    confirmation: its list is elected once every member holds it.
     """
     return step.target_list if step.aim in (Aim.NARROW, Aim.CLASSIC) else ()
 
@@ -368,10 +380,11 @@ def not_confirmable(
 
 
 def written_later(facts: Facts, first_seen: datetime) -> str | None:
-    """Return the reason where the member's configuration file is newer than its process; else None.
+    """Return a clause if the member's configuration file is newer than its process, else None.
 
-    Both times are of whole seconds. In the same second the file came first: a process takes longer
-    to start and to join than its file takes to be written.
+    The file then does not show the configuration of the process. Times are compared in whole
+    seconds. In the same second the file is older: a process takes longer to start and join than its
+    file takes to be written.
     """
     declared = facts.member.declared
     if declared is None:
@@ -390,11 +403,10 @@ def written_later(facts: Facts, first_seen: datetime) -> str | None:
 def contrary_evidence(
     context: Context, facts: Facts, names: tuple[str, ...], kept: str = ""
 ) -> str | None:
-    """Return the evidence against the statement that this member runs exactly `names`; None where
-    there is none.
+    """Return the evidence that this member does not run exactly `names`; None if there is none.
 
-    `kept` names an earlier look at which it had kept partitions: the list of a member id never
-    changes, so that stays evidence.
+    `kept` names an earlier look that shows that it kept partitions when it joined. That stays
+    evidence, because the list of a member id never changes.
     """
     member, known, told = facts.member, facts.member.assignors, context.runs(facts)
     protocols = {Tri.YES: RebalanceProtocol.COOPERATIVE, Tri.NO: RebalanceProtocol.EAGER}

@@ -1,21 +1,23 @@
-"""The next action of a roll-out: the first of `CANDIDATES` that has an answer; data, no text.
+"""The next action of a roll-out: the answer of the first of `CANDIDATES` that has one, as data.
 
 The order protects the members:
 
-1. clients that the coordinator rejected are started again, with a list that it admits;
-2. dangers, and findings that forbid a restart;
-3. a plan without a step that no longer holds is made anew;
-4. members that are missing are started, or waited for; nothing is done to an unstable group;
-5. rejections of unknown time, whether the rejected clients belong to the service, whether they are
-   out, and other open questions, before the restarts that they concern;
-6. the current step's members while its gate is open, then the first one of the next step (a new
-   plan instead, where the group no longer admits what this one brings, or members have no list);
-7. at the end: partitions that nobody owns, and owners that have not committed; then nothing is
-   left.
+1. start the clients that the coordinator rejected, with a list that it admits;
+2. stop for dangers, and for findings that forbid a restart;
+3. make a new plan, if this plan has no steps and its goal is no longer reached;
+4. start the missing members or wait for them; wait while the group is not Stable;
+5. settle open questions before the restarts that they concern: the time of a rejection, whether
+   the rejected client belongs to the service, and whether it is still out;
+6. restart the current step's members until its gate holds, then the first member of the next
+   step; make a new plan instead if the group no longer admits this plan's lists, or if members
+   have no list;
+7. at the end, wait for partitions without an owner and for owners that have not committed; then
+   nothing is left to do.
 
 Each join is checked against the coordinator's memory (planner/advice/actions.py) before it is
-recommended. A start that is rejected for another member's list waits for that member's restart,
-where it is admitted. A remedy that was carried out and changed nothing is not advised again.
+recommended. A start that would be rejected because of another member's list waits for that member's
+restart, if that restart is admitted. A remedy that was carried out and changed nothing is not
+advised again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,11 +53,11 @@ from rebal.planner.verification.outsiders import (
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One look at a plan's group, and what was found of it before the next action is chosen.
+    """One look at a plan's group, with all that is known before the next action is chosen.
 
     `seen` are the earlier looks, oldest first. `step` is the plan's step that the group is in,
-    `current` its standing, `later` the step after it. `ignore` is rule id → reason. `fresh` is the
-    plan that would be made now, if this one has no steps.
+    `current` its standing, `later` the step after it. `ignore` is rule id → reason, for the rules
+    that the user ignores. `fresh` is the plan that would be made now, if this plan has no steps.
     """
 
     plan: Plan
@@ -72,14 +74,12 @@ class Look:
 
     @property
     def open(self) -> StepStanding | None:
-        """Return the current step while its gate is open; None once it holds."""
+        """Return the current step's standing while its gate does not hold; None once it does."""
         return None if self.current.gate is Tri.YES else self.current
 
     @property
     def change(self) -> str:
-        """Return the protocol with which members join the group, as this step brings it; empty
-        where it brings none.
-        """
+        """Return the setting for joining a group that has the step's new protocol, else empty."""
         changes = {
             (GroupType.CONSUMER, Aim.CONSUMER): consumer_change(None, self.step.config),
             (GroupType.STREAMS, Aim.STREAMS_PROTOCOL): "group.protocol=streams",
@@ -89,16 +89,16 @@ class Look:
 
     @property
     def starts_alike(self) -> bool:
-        """Return whether all members of an Empty group start with the step's setting: the first one
-        decides, and no list of another is in its way.
-        """
+        """Return whether the group has no member and the step brings a setting that is no list."""
         return not self.context.members and bool(self.step.config and not self.step.target_list)
 
     @property
     def others_stop_first(self) -> bool:
-        """Return whether members must stop before another one starts: the stop of all, which the
-        user has agreed to, may go on, or they have the protocol or the library that the step ends,
-        which no list shows to the coordinator.
+        """Return whether the running members must stop before any other member starts.
+
+        This applies only in a path that stops the whole group. They must while the cut-over is
+        advised and admitted, or if they still have the protocol or the client library that the step
+        ends, because the coordinator cannot see either in their lists.
         """
         if not (self.open and self.open.to_do and self.plan.path.stops_the_group):
             return False
@@ -110,18 +110,19 @@ class Look:
         )
 
     def out(self, kind: OutsiderKind, doubt: Doubt = Doubt.NONE) -> list[Outsider]:
-        """Return the outsiders of this kind and doubt."""
+        """Return the clients that should be in the group but are not, of this kind and doubt."""
         return [one for one in self.outsiders if one.kind is kind and one.doubt is doubt]
 
     def members(self, ids: Sequence[str]) -> list[Facts]:
-        """Return those of these members that are in the group."""
+        """Return the members with these ids that are in the group."""
         return [self.context.by_id[each] for each in ids if each in self.context.by_id]
 
     def lists(self, out: Sequence[Outsider], *, wide: bool = True) -> list[tuple[str, ...]]:
-        """Return the lists that lead on and that all these clients start with: the step's, the
-        `wide` one, and the elected one.
+        """Return the assignor lists that these clients can start with and that fit the plan.
 
-        An unknown client gets no mixed list while a rule asks for the members' clients.
+        They are the step's list, the first bounce's mixed list (with `wide`), and the elected
+        assignor alone. Mixed lists are left out if one of the clients rejects them, or may reject
+        them while a rule asks which client a member uses.
         """
         elected = self.context.elected
         lead = [
@@ -155,8 +156,10 @@ def next_action(look: Look) -> Actions:
 
 
 def _other_first(look: Look, made: Advice) -> Actions | None:
-    """Return the advice to restart another member first, where the coordinator would reject the
-    start that `made` is about; None where it would not, or where no such restart is admitted now.
+    """Return the advice to restart another member before the start that `made` is about.
+
+    That start would be rejected because of that member's list. Return None if it would not be
+    rejected, or if no such restart is admitted now.
     """
     barred = made.action in (Action.START, Action.WAIT) and made.verdict is Tri.NO
     if not (barred and made.assignors and look.context.stable) or any(
@@ -169,10 +172,11 @@ def _other_first(look: Look, made: Advice) -> Actions | None:
 
 
 def _changed_nothing(look: Look, made: Advice) -> bool:
-    """Return whether this remedy, which brings no list, was carried out and is needed still.
+    """Return whether the remedy `made` was carried out without effect: it only causes a rebalance.
 
-    A temporary member has joined and left since a look advised it, or one process has restarted,
-    and all others are the same. A look without the need ends it.
+    Since a look that advised it, a temporary member has joined and left, or one process has
+    restarted, and all others are the same. If a look in between did not advise it, it counts as
+    new.
     """
     if not (made.recommended and made.changes_nothing):
         return False
@@ -198,8 +202,10 @@ def _also(made: Advice, *more: str) -> Advice:
 
 
 def _instead(look: Look, made: Advice) -> Advice:
-    """Return what follows where a rebalance changed nothing: a plan that brings lists which nobody
-    saw, where all members are the same, or the end of an entry's session.
+    """Return the advice that replaces the remedy `made`, which had no effect.
+
+    If lists are still unknown, it is a new plan. If a static member may have stopped, it is to wait
+    until its session ends. Otherwise it is `made` again.
     """
     if look.open and made.action is Action.TEMPORARY and look.context.unsure:
         return advised.replan(
@@ -227,7 +233,7 @@ def _instead(look: Look, made: Advice) -> Advice:
 
 
 def start_rejected(look: Look) -> Advice | None:
-    """Start the rejected clients, and the missing members beside them."""
+    """Return the advice to start the rejected clients, with the missing members, or None."""
     rejected, context = look.out(OutsiderKind.REJECTED), look.context
     out = [one for one in rejected if one.was_member or not context.is_stranger(one.list)]
     if not out or wait_for_stable(look) or look.starts_alike or look.others_stop_first:
@@ -245,7 +251,7 @@ def start_rejected(look: Look) -> Advice | None:
 
 
 def heed_danger(look: Look) -> Advice | None:
-    """Restart nothing while a danger stands that no restart ends."""
+    """Return the advice to restart nothing during a danger that no start ends, or None."""
     first = next((each for each in look.dangers if each.kind is not DangerKind.REJECTED), None)
     if first is None:
         return None
@@ -257,7 +263,7 @@ def heed_danger(look: Look) -> Advice | None:
 
 
 def heed_finding(look: Look) -> Advice | None:
-    """Stop for a blocking finding, or make a new plan where it shuts this path."""
+    """Return the advice to stop or to make a new plan because of a blocking finding, or None."""
     for finding in look.findings:
         if decides(finding, Tri.YES) and not has(finding, Trait.ADMISSION):
             stays = rules()[finding.rule].stays
@@ -268,8 +274,10 @@ def heed_finding(look: Look) -> Advice | None:
 
 
 def plan_again(look: Look) -> Advice | None:
-    """Make a new plan where this one has no step for the group; where a new one has none either,
-    say what must be settled first, unless it is the start of members that have assignor lists.
+    """Return the advice that replaces a plan without steps whose goal is not reached, or None.
+
+    It is to make a new plan if that plan has steps or is done. Otherwise it is the new plan's own
+    advice, or to wait for missing members (to COOPERATIVE or EAGER: see `start_missing`).
     """
     fresh, context = look.fresh, look.context
     if fresh is None or look.open is None:
@@ -283,7 +291,7 @@ def plan_again(look: Look) -> Advice | None:
 
 
 def start_missing(look: Look) -> Advice | None:
-    """Start missing members, or wait for them: most of them are just restarting."""
+    """Return the advice to start the missing members or to wait for them, or None."""
     context, step = look.context, look.step
     if look.open is None or look.others_stop_first or not context.missing:
         return None
@@ -304,7 +312,7 @@ def start_missing(look: Look) -> Advice | None:
 
 
 def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[str, ...]]:
-    """Return the lists for missing members of `step`; an empty one is the list that each has."""
+    """Return the lists for missing members of `step`; an empty one: each keeps its own list."""
     if look.change and step.kind is StepKind.CUT_OVER:
         return []
     # A restart of another step may have left it with a list that is not admitted now.
@@ -316,10 +324,7 @@ def _lists_for(look: Look, step: Step, out: Sequence[Outsider]) -> list[tuple[st
 
 
 def _may_hold_another(look: Look) -> bool:
-    """Return whether a list that a missing member may hold is not known to be admitted now.
-
-    It may hold a list that the plan gives out, or be the client that was rejected.
-    """
+    """Return whether a missing member may have a list that is not known to be admitted now."""
     context = look.context
     given = {one.target_list for one in look.plan.steps if one.target_list}
     starts = [advised.start_of(context, ["it"], [names]).verdict for names in given]
@@ -331,9 +336,7 @@ def _may_hold_another(look: Look) -> bool:
 
 
 def _counted(context: Context, made: Advice, out: Sequence[Outsider] = ()) -> Advice:
-    """Return the advice on missing members with the option that corrects their number; where that
-    was given, with the time from which it shows that none of `out` is missing.
-    """
+    """Return `made` with a clause on what to do if no more members belong to the service."""
     if not context.members:
         return made
     settled = [one.until for one in out if one.until]
@@ -379,15 +382,17 @@ def _start(look: Look, out: Sequence[Outsider], lists: Sequence[tuple[str, ...]]
 
 
 def wait_for_stable(look: Look) -> Advice | None:
-    """Wait while the group rebalances."""
+    """Return the advice to wait while a group with members is not Stable, or None."""
     if not look.context.members or look.context.stable:
         return None
     return advised.wait(f"the group is {look.context.group.state}, not Stable")
 
 
 def settle_rejection(look: Look) -> Advice | None:
-    """Settle when a client was rejected, whether it belongs to the service, or whether a stopped
-    static member's entry fills its place: it may be out although nobody is missing.
+    """Return the advice that settles an open question on a rejected client, or None.
+
+    The question is when it was rejected, whether it belongs to the service, or whether the entry of
+    a stopped static member fills its place: it may be out although no member is missing.
     """
     if look.open is not None:
         return None
@@ -408,7 +413,7 @@ def settle_rejection(look: Look) -> Advice | None:
 
 
 def settle_question(look: Look) -> Advice | None:
-    """Settle what a rule asks before a member is restarted."""
+    """Return the advice to answer a question of a rule before a member is restarted, or None."""
     asked = [
         one
         for one in look.findings
@@ -424,7 +429,10 @@ def settle_question(look: Look) -> Advice | None:
 
 
 def restart_next(look: Look) -> Actions | None:
-    """Restart the next member of the step, or one whose file is newer than its process."""
+    """Return the advice to restart the step's next member, with the withheld restarts, or None.
+
+    If no member is left to restart, it is one whose configuration file is newer than its process.
+    """
     now, step = look.open, look.step
     left = look.members(now.to_do or now.changed_since) if now is not None else []
     if not left:
@@ -433,7 +441,7 @@ def restart_next(look: Look) -> Actions | None:
 
 
 def _or_outdated(look: Look, found: Actions) -> Actions:
-    """Return the plan's action, or a new plan where the elected assignor has outdated its lists."""
+    """Return `found`, or a new plan if none of the plan's lists holds the elected assignor."""
     made, withheld = found
     planned = {step.target_list for step in look.plan.steps} | {()}
     change = elected_since(look.plan, look.context.elected)
@@ -443,7 +451,11 @@ def _or_outdated(look: Look, found: Actions) -> Actions:
 
 
 def plan_for_kip848(look: Look) -> Advice | None:
-    """Make a new plan where lists prove the step, and members of a KIP-848 group have none."""
+    """Return the advice to make a new plan for members of a KIP-848 group, or None.
+
+    It is needed if a member has no assignor list although lists prove the step, or if all members
+    returned to the classic protocol but the group was not converted.
+    """
     now, context = look.open, look.context
     if now is None or context.group.type is not GroupType.CONSUMER:
         return None
@@ -458,9 +470,7 @@ def plan_for_kip848(look: Look) -> Advice | None:
 
 
 def confirm_by_hand(look: Look) -> Advice | None:
-    """Ask the operator to confirm what no evidence shows, where nothing else is open, or to restart
-    a member of which it is not so.
-    """
+    """Return the advice to confirm by hand what no evidence shows, if nothing else is open."""
     now = look.open
     if now is None or not now.by_hand or len(now.by_hand) != len(now.unknown):
         return None
@@ -475,7 +485,7 @@ def confirm_by_hand(look: Look) -> Advice | None:
 
 
 def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who: str) -> Advice:
-    """Return the advice with the restart of the step, where that is admitted, as another way."""
+    """Return the advice `made` with the step's restart as an alternative, if it is admitted."""
     restart, _ = step_action(look.plan, look.step, look.context, left, ignore=look.ignore)
     if not restart.recommended:
         return made
@@ -484,7 +494,7 @@ def _or_restart(look: Look, made: Advice, left: Sequence[Facts], when: str, *who
 
 
 def show_lists(look: Look) -> Advice | None:
-    """Add the evidence of members whose list is not known."""
+    """Return the advice to add evidence on members whose list is not known, or None."""
     now = look.open
     if now is None or not now.unknown:
         return None
@@ -506,8 +516,10 @@ def show_lists(look: Look) -> Advice | None:
 
 
 def begin_next_step(look: Look) -> Actions | None:
-    """Restart the first member of the next step, once the gate of this one holds; or do what that
-    step needs, where it drops the old assignor and this alone keeps the gate open.
+    """Return the advice to begin the next step, with the withheld restarts, or None.
+
+    The gate of the current step holds, or the next step drops the old assignor and an action that
+    it needs may be all that the gate lacks.
     """
     context, later = look.context, look.later
     at_odds = {None, *context.by_id} & {one.member_id for one in context.snapshot.contradictions}
@@ -547,13 +559,13 @@ def _wait_for_entry(look: Look, hidden: Sequence[Outsider]) -> Advice:
 
 
 def wait_for_commits(look: Look) -> Advice | None:
-    """Wait until each owner was seen to commit what it is behind with."""
+    """Return the advice to wait at the end until owners with lag have committed, or None."""
     reason = None if look.later or look.fresh else unread(look.plan, look.seen, look.context)
     return advised.wait(reason) if reason else None
 
 
 def end(look: Look) -> Advice:
-    """Say that nothing is left to do."""
+    """Return the advice that nothing is left to do."""
     vouched = [facts.name for facts in look.members(look.current.vouched)]
     rows = (
         (look.later is not None, "no member is left to restart in this step"),

@@ -1,9 +1,10 @@
-"""Clients that should be in the group and are not: `outsiders_of`, one record for each.
+"""Clients that should be in the group and are not (`Outsider`); `outsiders_of` finds them.
 
-Logs show who was rejected; the plan and its journal show who was there before. A log is rotated,
-its times may have no zone, and the coordinator counts a member that stopped without leaving until
-its session ends. So a client may be out without being missing in the count: such an outsider is in
-doubt (`Doubt`), and the end of a plan waits for what decides.
+Logs show which clients were rejected; the plan and its journal show which members were in the group
+before. Both can mislead: a log is rotated, its times may have no zone, and the coordinator counts a
+member that stopped without leaving until its session ends. So a client may be out although the
+count shows no missing member. Such an outsider is in doubt (`Doubt`), and the end of a plan waits
+until the doubt is settled.
 """
 
 from collections import Counter
@@ -43,18 +44,22 @@ from rebal.planner.verification.journal import (
 
 
 class OutsiderKind(StrEnum):
-    """rejected: a log shows that the coordinator rejected it; missing: it was a member before."""
+    """The reason why a client counts as an outsider.
+
+    rejected: a log shows that the coordinator rejected it; missing: it was a member before.
+    """
 
     REJECTED = "rejected"
     MISSING = "missing"
 
 
 class Doubt(StrEnum):
-    """Reason why it is not known whether, or which, client is out.
+    """The reason why it is not known whether a client is out, or which client is.
 
-    time: a log shows its rejection, and not when; count: nobody gave the number of members; entry:
-    a stopped static member's entry may fill its place; name: it is one of several; past: the group
-    was complete since, or its rejection is older than the plan.
+    none: it is known to be out; time: a log shows that it was rejected, but not when; count: the
+    user did not give the number of members; entry: the entry of a stopped static member may fill
+    its place in the count; name: it is one of several clients, of which fewer are missing; past:
+    the group was complete since it was rejected, or its rejection is older than the plan.
     """
 
     NONE = "none"
@@ -68,12 +73,13 @@ class Doubt(StrEnum):
 class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One client that should be in the group and is not.
 
-    `name` names the process to start: with its address where the client id does not. `list` is the
-    list that was rejected, or that the missing member had (empty: not known), `error` Kafka's name
-    of the rejection. `takes_mixed`: its client starts with eager and cooperative assignors in one
-    list. `since` is when it was rejected. `until` ends the doubt about a stopped member's entry, or
-    a rejection's weight in a group that has the given number of members. `behind` are the static
-    members that may be such an entry. `was_member`: it is a missing member.
+    `name` is the process to start, with its address if the client id alone is ambiguous. `list` is
+    the list that was rejected, or that the missing member had (empty: not known); `error` is
+    Kafka's name of the rejection. `takes_mixed`: its client starts with eager and cooperative
+    assignors in one list. `since` is when it was rejected. `behind` are the static members that may
+    have stopped, so that their entry fills its place. `until` is when that doubt ends, or when the
+    given number of members shows that the client is not missing. `was_member`: it was a member
+    before, so it is missing.
     """
 
     kind: OutsiderKind
@@ -102,11 +108,11 @@ class Outsider(Record, frozen=True, kw_only=True, omit_defaults=False):
 def outsiders_of(
     plan: Plan, seen: Sequence[JournalEntry], context: Context, *, estimated: bool
 ) -> tuple[Outsider, ...]:
-    """Return the clients that are out, or may be: the rejected ones first, those of the service
-    before others.
+    """Return the clients that are out or may be: first the rejected ones, then the missing ones.
 
-    `seen` are the earlier looks, oldest first. `estimated`: no user gave the number of members. A
-    missing member that is a rejected client is listed once, as that.
+    Rejected clients that were members come before the others. A missing member that is also a
+    rejected client is returned once, as rejected. `seen` are the earlier looks, oldest first.
+    `estimated`: no user gave the number of members.
     """
     left = {one.instance_id or one.client_id for one in context.snapshot.departed}
 
@@ -171,7 +177,7 @@ def outsiders_of(
 
 
 def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
-    """Return the clause that names the missing members."""
+    """Return the clause that says how many members are missing, with their names."""
     gone = [one for one in outsiders if one.was_member]
     named = f": {', '.join(one.label for one in gone)}" if gone else ""
     if len(gone) > context.missing:
@@ -183,8 +189,10 @@ def missing_text(context: Context, outsiders: Sequence[Outsider]) -> str:
 
 
 def _paired(one: Outsider, missing: Sequence[Outsider]) -> Outsider | None:
-    """Return the missing member that this rejected client was: by its instance id, else by its
-    client id, at its address first.
+    """Return the missing member that this rejected client was, or None.
+
+    It has the same instance id, or, if there is none, the same client id; one at the same address
+    is preferred.
     """
     same = [
         each
@@ -196,7 +204,10 @@ def _paired(one: Outsider, missing: Sequence[Outsider]) -> Outsider | None:
 
 
 def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iterator[Outsider]:
-    """Yield the missing members; they are in doubt where more are gone than are missing."""
+    """Yield the missing members.
+
+    They are in doubt (`Doubt.NAME`) if more clients left the group than are missing from the count.
+    """
     gone = _gone(plan, seen, context)
     if not gone:
         return
@@ -229,9 +240,10 @@ def _missing(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> Iter
 def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Member]:
     """Return the members of the last complete look that match no member of the group now.
 
-    A restarted member has a new id. It is recognised by instance id, then by client id and host,
-    then by client id, one for one: equal clients at other addresses tell their number alone. The
-    host alone counts while more are gone than are missing: processes of a service may share it.
+    A restarted member has a new member id. It is matched by instance id, then by client id and
+    host, then by client id, each member once; so of equal clients at other addresses, only their
+    number is known. If more are unmatched than are missing, they are matched by host alone too: it
+    counts last, because several processes of a service may share a host.
     """
     if not context.missing:
         return []
@@ -246,10 +258,12 @@ def _gone(plan: Plan, seen: Sequence[JournalEntry], context: Context) -> list[Me
 
 
 def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Member]:
-    """Return the members of the plan or of a look that had the number given until then: the newest
-    one of those with the most members, and of those with the most processes, up to `expected`.
+    """Return the members of the most complete earlier look, or of the plan's baseline.
 
-    A killed member's old entry beside its new one fills the number, and not another's place.
+    A look is considered only if it had the number of members that was expected then. The look with
+    the most members is taken, then the one with the most processes (both up to `expected`), then
+    the newest. Processes count because the old entry of a killed member beside its new one fills
+    the number, but not the place of another process.
     """
     first, *later = looks_of(plan, seen)
     full = [
@@ -266,11 +280,11 @@ def _roster(plan: Plan, seen: Sequence[JournalEntry], expected: int) -> list[Mem
 def _rejections(
     plan: Plan, seen: Sequence[JournalEntry], context: Context, *, estimated: bool
 ) -> Iterator[Outsider]:
-    """Yield the rejected clients that are not known to be back, with their doubt.
+    """Yield the rejected clients that are not known to have rejoined, each with its doubt.
 
-    A rejection is no later than the first look that showed it. Where this machine's clock was not
-    compared with the brokers' (`clock_compared`), the time of its log says more only if it is a day
-    older than the plan.
+    A rejection happened at the latest at the first look that showed it. If this machine's clock was
+    not compared with the brokers' (`clock_compared`), the log's time is used only if it is more
+    than a day older than the plan.
     """
     static = {f.member.instance_id for f in context.members if f.static}
     now = context.snapshot.captured_at
@@ -318,18 +332,23 @@ def _rejections(
 
 
 def _was_there(member: Member, one: Outsider) -> bool:
-    """Return whether this member had joined before the client was rejected: it is another one."""
+    """Return whether this member had joined before the client was rejected.
+
+    If so, it is another process than that client.
+    """
     return bool(member.first_joined_at and one.since and member.first_joined_at <= one.since)
 
 
 def _settled(
     plan: Plan, seen: Sequence[JournalEntry], context: Context, one: Refusal
 ) -> Iterator[datetime]:
-    """Yield a time for each earlier look at a Stable group that no member was missing from: a
-    client that was rejected before it had rejoined, as no stopped member's entry is that old.
+    """Yield times; a client that was rejected before one of them is known to have rejoined.
 
-    An entry outlasts its member: the plan's number may include static members that are gone since,
-    and the client itself. While a group rebalances, it holds entries of those who are gone.
+    Each time is that of an earlier look at a Stable group with no member missing, less the longest
+    session: no entry of a stopped member is older than that. The plan's baseline counts too, but
+    its number of members may include entries of static members that have left since, and of the
+    client itself. A group that rebalances proves nothing, because it still holds entries of members
+    that left.
     """
     if (
         len(plan.baseline.members) >= (plan.expected_members or 0)
@@ -362,12 +381,14 @@ def _hidden_until(
     at: datetime,
     counted: int | None,
 ) -> tuple[datetime | None, tuple[str, ...]]:
-    """Return when stopped static members can no longer fill the place of a client that was
-    rejected at that time (None: none can), and the names of those that were there then.
+    """Return when stopped static members can no longer fill a rejected client's place, and who.
 
-    Each completed rebalance begins a session anew (KIP-345), as each load does, and a group of
-    another number of members says nothing of now. A rejection that was older than a session when
-    the plan was made is not in doubt.
+    `at` is the time of the rejection. The names are those of the static members that were there
+    then. The time is None if no static member can fill its place: there is none, their sessions are
+    over, or the rejection was older than a session when the plan was made. A session is counted
+    from `at`, or from the oldest look since which the members, their number and the coordinator are
+    the same, if that is later: each completed rebalance (KIP-345) and each coordinator load
+    restarts it.
     """
     static = [facts for facts in context.members if facts.static]
     lasts = longest_session(facts.member for facts in static)

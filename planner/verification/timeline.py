@@ -1,7 +1,7 @@
-"""A roll-out as its journal tells it: who restarted when, what each step took, the dangers.
+"""A roll-out as its journal shows it: who restarted when, the time of each step, the dangers.
 
-A journal has looks, not events. A moment here is the first look that shows a thing, so it may have
-happened any time since the look before.
+A journal has looks, not events. A time here is that of the first look that shows a thing, so it may
+have happened at any time since the look before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from rebal.planner.verification.journal import JournalEntry, SeenMember, looks_o
 
 
 class Made(Record, frozen=True, kw_only=True):
-    """A step that a member has completed; `confirmed`: by the operator's word alone."""
+    """A step that a member has completed; `confirmed`: the operator said so, without evidence."""
 
     step: int
     at: Moment
@@ -61,9 +61,7 @@ class StepTimeline(Record, frozen=True, kw_only=True):
 
 
 class Event(Record, frozen=True, kw_only=True):
-    """Something that the roll-out must be remembered for: a danger, a blind time, a person's
-    word.
-    """
+    """An event of the roll-out: a danger, a failed look, or a confirmation by the operator."""
 
     at: Moment
     kind: str
@@ -71,9 +69,9 @@ class Event(Record, frozen=True, kw_only=True):
 
 
 class Timeline(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """A whole roll-out; `rebalances` is the growth of the generation between the looks.
+    """A whole roll-out; None: no look shows it.
 
-    None stands for what no look shows.
+    `rebalances` is the growth of the group's generation between the looks.
     """
 
     group_id: str
@@ -123,7 +121,7 @@ def _steps(plan: Plan, looks: Sequence[JournalEntry]) -> Iterator[StepTimeline]:
 
 
 def _events(entries: Sequence[JournalEntry]) -> Iterator[Event]:
-    """Yield what happened, once where it goes on from look to look."""
+    """Yield the events; a danger that goes on from look to look is yielded once."""
     before: tuple[str, ...] = ()
     for entry in entries:
         word = entry.confirmed
@@ -137,7 +135,10 @@ def _events(entries: Sequence[JournalEntry]) -> Iterator[Event]:
 
 
 def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
-    """Yield each place of the service; a new id takes the place of one that has left."""
+    """Yield the timeline of each member of the service.
+
+    A new member id continues the timeline of a member that has left and has the same identity.
+    """
     places: dict[str, list[Tenure]] = {}
     known: dict[str, SeenMember] = {}
     for look in looks:
@@ -158,8 +159,9 @@ def _members(looks: Sequence[JournalEntry]) -> Iterator[MemberTimeline]:
 
 
 def _made(before: Sequence[Made], member: SeenMember, look: JournalEntry) -> tuple[Made, ...]:
-    """Return the steps that the member has completed: those `before`, what this look shows, and
-    what the operator confirmed, as long as no evidence contradicts the word.
+    """Return the steps that the member has completed: those in `before`, and those of this look.
+
+    A step that the operator confirmed counts unless evidence contradicts it.
     """
     word = look.confirmed
     said = [word.step] if word is not None and member.member_id in word.members else []

@@ -1,9 +1,10 @@
-"""The standing of a roll-out: `verify(plan, entries, snapshot)`; pure.
+"""The standing of a roll-out: `verify` compares a snapshot with the plan and its journal.
 
-The group is in the last step that has begun: a member is proven to have completed it, the journal
-records it, or a new member id appeared after the previous gate had held. A gate holds only where
-every expected member is in the group and proven; cannot tell is never a yes. The rules that made
-the plan are evaluated again on the live group, since new dangers can come after the plan.
+It does no I/O. The group is in the last step that has begun: a member is proven to have completed
+it, the journal records it, its gate and the gate before it hold, or a new member id appeared after
+the previous gate had held. A gate holds only if every expected member is in the group and proven;
+cannot tell never counts as yes. The rules that made the plan are evaluated again on the live group,
+since new dangers can arise after the plan was made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,18 +96,19 @@ class AnsweredError(RebalError):
 
 
 class Standing(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The live group against its plan.
+    """The live group compared with its plan, at one look.
 
     `step` is the step that the group is in (None: the plan has none), `gate` the answer of its
-    gate, `why` the reasons why the gate does not hold. `advice` is what to do, `next` its text,
-    `withheld` are the restarts that are not recommended. `config` is the configuration text of the
-    step that a recommended restart carries out. `drift` lists facts of the plan's baseline that
-    have changed. `counted`: the user gave the number of `expected` members; `departed` are the
-    clients that left for good, by the user's word. `findings` are the rules' findings for the next
-    restart. `unverified` are the names of the members that have completed the step by the
-    operator's statement alone. `client_log` are the members that this look's client logs show.
-    `exit_code` is 0 where the gate holds, 3 for a danger, 4 otherwise. `blind_since` is the time of
-    the last successful look, while the group cannot be read.
+    gate, `why` the reasons why the gate does not hold. `advice` is the action to take, `next` its
+    text; `withheld` are restarts that are not recommended. `config` is the configuration text for a
+    recommended restart of the step. `drift` are the facts of the plan's baseline that have changed.
+
+    `counted`: the user gave the number of `expected` members. `departed` are the clients that left
+    for good, by the user's statement. `findings` are the rules' findings for the next restart.
+    `unverified` are the names of members that have completed the step only by the operator's
+    statement. `client_log` says which members this look's client logs show. `exit_code` is 0 if the
+    gate holds and the next step may start, 3 for a danger, 4 otherwise. While the group cannot be
+    read, `blind_since` is the time of the last successful look.
     """
 
     group_id: str
@@ -152,11 +154,12 @@ def verify(
     accepted: Accepted | None = None,
     given: Given | None = None,
 ) -> Standing:
-    """Return the standing of `snapshot` in `plan`; `entries` are the journal's looks, oldest first.
+    """Return the standing of the group in `snapshot` against `plan`.
 
-    `step` selects the gate of that step instead of the current one's. `expect_members` replaces the
-    plan's number, `accepted` is added to the risks that the plan records as accepted. `given` are
-    the words of this command line; without them printed commands repeat the plan's.
+    `entries` are the journal's looks, oldest first. `step` selects the gate of that step instead of
+    the current step's. `expect_members` replaces the plan's number of members. `accepted` is added
+    to the risks that the plan records as accepted. `given` are the options of this command line;
+    without them, printed commands repeat the plan's.
     """
     ahead = [entry for entry in entries if entry.at > snapshot.captured_at]
     seen = [one for one in entries if one.blind is None and one.at <= snapshot.captured_at]
@@ -265,7 +268,7 @@ def verify(
 
 
 def _made_now(plan: Plan, context: Context, accepted: Accepted) -> Plan:
-    """Return the plan that would be made now in the place of one without steps."""
+    """Return the plan that would be made now in place of a plan without steps."""
 
     def planned(group: GroupSnapshot, goal: str, count: int | None) -> Plan:
         return make_plan(
@@ -286,7 +289,10 @@ def _made_now(plan: Plan, context: Context, accepted: Accepted) -> Plan:
 
 
 def _still_done(plan: Plan, fresh: Plan) -> StepStanding:
-    """Return the goal of a plan without steps as a step of its own (0)."""
+    """Return the standing of a plan without steps, as if its goal were a step (0).
+
+    The gate holds if the plan and a plan made now, `fresh`, are both done.
+    """
     done = plan.verdict is fresh.verdict is Verdict.DONE
     left = plan.verdict is Verdict.DONE
     why = f"a new plan says: {fresh.summary}" if left else "the plan has no step to verify"
@@ -301,11 +307,11 @@ def _still_done(plan: Plan, fresh: Plan) -> StepStanding:
 def _config(
     plan: Plan, advice: Advice, standings: Mapping[int, StepStanding], context: Context
 ) -> tuple[Setting, ...]:
-    """Return the configuration of the advised step, where the advice carries out that step: that of
-    the advised members' clients, where all are proven.
+    """Return the configuration for the advised members, if the advice carries out a step.
 
-    A restart that prepares the step, or brings a rejected client back, takes another list, and a
-    missing member may start with its current one.
+    It is that of their client families if all are proven, else that of all families. Empty for
+    another advice: a restart that prepares the step, or a start of a rejected client, has another
+    list, and a missing member may start with its current list.
     """
     step = plan.step(advice.step)
     joins = advice.action in (Action.RESTART, Action.CUT_OVER) or (
@@ -331,16 +337,16 @@ def confirm(
     members: Sequence[str] = (),
     names: tuple[str, ...] = (),
 ) -> Confirmation:
-    """Return the operator's confirmation of `step` for `members`, by name, instance id or member
-    id.
+    """Return the operator's confirmation of `step` for `members`.
 
-    `now` is the standing of the current step, `asked` that of `step`. `names` is the assignor list
-    that the members run, where the step brings one; a step that changes another setting is
-    confirmed for every member that it concerns, if none is named. The confirmation holds for the
-    present member ids; a member that joins later needs a new confirmation.
+    `members` are names, instance ids or member ids. `now` is the standing of the current step,
+    `asked` that of `step`. `names` is the assignor list that the members run, if the step changes
+    the list; the members must then be named. A step that changes another setting is confirmed for
+    every member that it concerns, unless some are named. The confirmation holds for the present
+    member ids; a member that joins later needs another one.
 
     Raises:
-        NothingToConfirmError: the step is not begun, or the options do not fit it.
+        NothingToConfirmError: the step has not begun, or the options do not fit it.
         AnsweredError: evidence shows the answer, or missing evidence could.
     """
     standing = next(each for each in asked.steps if each.id == step)
@@ -388,10 +394,10 @@ def confirm(
 
 
 def _chosen(asked: Standing, members: Sequence[str]) -> list[MemberStanding]:
-    """Return the members that these texts name; without any, those that the step concerns.
+    """Return the members with these names or ids; all that the step concerns if none is given.
 
     Raises:
-        NothingToConfirmError: a text names no member, or several.
+        NothingToConfirmError: a name or id matches no member, or several.
     """
     if not members:
         return [one for one in asked.members if one.concerned]
@@ -414,7 +420,7 @@ def entry_of(
     entries: Sequence[JournalEntry] = (),
     accepted: Sequence[str] = (),
 ) -> JournalEntry:
-    """Return the journal entry of this look; `entries` are those that the journal has already.
+    """Return the journal entry of this look; `entries` are the entries already in the journal.
 
     `accepted` are the risks that the user accepted at this look, a sentence each.
     """
@@ -471,9 +477,9 @@ def entry_of(
 
 
 def _notes(plan: Plan, snapshot: GroupSnapshot, late: int, *said: str | None) -> tuple[str, ...]:
-    """Return what was `said` of this look, and what makes the plan or the journal less sure.
+    """Return the notes of this look: `said`, the doubts on plan and journal, the snapshot's.
 
-    `late` is the number of the journal's entries that are later than this look.
+    `late` is the number of journal entries that are later than this look.
     """
     age = snapshot.captured_at - plan.baseline.captured_at
     rows = (

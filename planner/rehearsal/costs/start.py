@@ -1,7 +1,7 @@
-"""The group with which a step begins, as a scene; what is not known has a stand-in, which is named.
+"""The group at the beginning of a plan's step, as the scene in which the step's cost is rehearsed.
 
-A step is priced before the steps in front of it are done, so members get the lists that those steps
-would leave behind.
+Facts that are not known are replaced by stand-ins, and notes name them. A step is priced before the
+steps in front of it are done, so members get the assignor lists that those steps would leave.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _T = TypeVar("_T")
 
 
 class Pricing:
-    """Amount of rehearsal for the costs of plans.
+    """Setting for the rehearsals that price a plan's steps: complete or rough.
 
-    `rough`: one restart of a step is rehearsed and counts for all, at the step's own pace and
-    without a worst case. Groups that share a rough pricing share the figures of equal shapes.
+    With `rough` one restart of a step stands for all of them, at one pace and without a worst case.
+    Groups that share a rough pricing share the figures of roll-outs of equal shape (`shape_of`).
     """
 
     def __init__(self, *, rough: bool = False) -> None:
@@ -66,7 +66,7 @@ class Pricing:
         self._known: dict[Hashable, object] = {}
 
     def once(self, shape: Hashable, make: Callable[[], _T]) -> _T:
-        """Return what `make` returns, or what it returned for an equal shape."""
+        """Return the result of `make`; call it only once for equal values of `shape`."""
         if shape not in self._known:
             self._known[shape] = make()
         return cast(_T, self._known[shape])
@@ -77,7 +77,10 @@ FULL: Final = Pricing()
 
 
 def batches(count: int, asked: int) -> Iterator[tuple[int, str]]:
-    """Yield the paces to compare: how many members restart at a time, and the pace's name."""
+    """Yield the paces to compare: how many processes restart at a time, and the pace's name.
+
+    They are one by one, `asked` at a time, and all `count` at once.
+    """
     yield 1, "one by one"
     if 1 < asked < count:
         yield asked, f"{asked} at a time"
@@ -93,13 +96,14 @@ _NOTICED: Final = 0.7
 
 
 class Roll(Record, frozen=True, kw_only=True):
-    """Restarts to price: `order` are the ids of those that restart, in order.
+    """Restarts of a group's members, to be priced.
 
-    `snapshot` is the group when it begins, `target` the list of a restarted member (empty: its
-    own), `protocol` its group.protocol (empty: its own), and `server_side` the coordinator's
-    assignor of a KIP-848 group. `eager` are the ids of those that run EAGER when it begins;
-    `eager_after` says whether a restarted member does. `together`: all of `order` stop before the
-    first starts again. Without a `pricing` there is no cost.
+    `snapshot` is the group before the restarts; `order` are the ids of the members to restart, in
+    order. `target` is the assignor list of a restarted member and `protocol` its group.protocol
+    (each empty: unchanged). `server_side` is the coordinator's assignor, if the group is a KIP-848
+    group. `eager` are the ids of the members that run EAGER before the restarts; `eager_after` says
+    whether restarted members run EAGER. With `together` all of `order` stop before the first starts
+    again. Without a `pricing` no cost is computed.
     """
 
     snapshot: GroupSnapshot
@@ -119,7 +123,11 @@ class Roll(Record, frozen=True, kw_only=True):
         return self.protocol == _CONSUMER or self.snapshot.group.type is GroupType.CONSUMER
 
     def shrunk(self, share: int) -> Roll:
-        """Return the roll-out of a group in which one member owns what so many own here."""
+        """Return this roll-out for a smaller group, in which one member stands for `share` members.
+
+        That member owns the partitions of all of them. Members that restart and members that stay
+        are merged separately.
+        """
         here = {member.member_id: member for member in self.snapshot.members}
         stay = tuple(id_ for id_ in here if id_ not in set(self.order))
         kept = {
@@ -136,10 +144,10 @@ class Roll(Record, frozen=True, kw_only=True):
 
 
 def shape_of(roll: Roll) -> Hashable:
-    """Return what decides a roll-out's cost, but for names and the number of partitions.
+    """Return a key for a roll-out: roll-outs with equal keys have the same cost per partition.
 
-    Where members own unequal shares that number counts too. Each group of Connect workers has a
-    shape of its own, because connectors count by name.
+    The key leaves out names, and also the number of partitions if all members own equal shares.
+    Every group of Connect workers has a key of its own, because connectors are assigned by name.
     """
     snapshot = roll.snapshot
     group = snapshot.group
@@ -176,15 +184,16 @@ def _shape(member: Member, numbers: Mapping[str, int]) -> tuple[Hashable, ...]:
 
 
 def size_of(roll: Roll) -> int:
-    """Return how many partitions the group has."""
+    """Return the number of partitions of all topics in the snapshot."""
     return sum(topic.partitions for topic in roll.snapshot.topics)
 
 
 class CostStart:
-    """The group of a roll-out at any point of it.
+    """The group of a roll-out at any point of the restarts, with stand-ins for facts not known.
 
-    `lists` are the members' assignor lists when it begins, by name; `then` is that of a restarted
-    member (empty: its own). `notes` are sentence parts on what stands in for what is not known.
+    `lists` are the assignor lists of the members before the restarts, by member name. `then` is the
+    list of a restarted member (empty: unchanged). `notes` are sentence parts that name the
+    stand-ins.
     """
 
     def __init__(self, roll: Roll) -> None:
@@ -213,18 +222,26 @@ class CostStart:
 
     @cached_property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Every partition of the topics, or everything that workers can run."""
+        """Every partition of the topics, or every connector and task of Connect workers."""
         pairs = ((topic, n) for topic, count in self.topics.items() for n in range(count))
         return (*pairs, *work_of(self.connectors))
 
     def heartbeat(self, member: Member) -> float:
-        """Return the seconds between heartbeats; a short session has more of them."""
+        """Return the seconds between the member's heartbeats.
+
+        With the classic protocol this is at most a third of the member's session timeout.
+        """
         if self._protocols[self._called[member.member_id]] == _CONSUMER:
             return self._roll.speed.reconcile
         return min(self._roll.speed.rebalance, waits(member).session / 3)
 
     def scene(self, done: Collection[str], killed: bool) -> Scene:
-        """Return the group when these have been restarted; `killed`: its members are slow."""
+        """Return the scene with the group after the members named in `done` have restarted.
+
+        In a roll-out that stops all members together, those that have not started again are left
+        out. With `killed` members join each rebalance as late as their timeout allows (the worst
+        case).
+        """
         roll, ready = self._roll, set(done)
         later = {self._called[id_] for id_ in roll.order} - ready if roll.together and done else ()
         here = [m for m in roll.snapshot.members if self._called[m.member_id] not in later]
@@ -268,7 +285,10 @@ class CostStart:
         )
 
     def process(self, name: str, *, done: bool, killed: bool) -> Process:
-        """Return a member's process, as it is or (`done`) restarted; `killed`: it is slow."""
+        """Return the process of the member `name`, as it runs before or (`done`) after its restart.
+
+        With `killed` it joins each rebalance as late as its timeout allows (the worst case).
+        """
         member = self._members[name]
         made = replace(
             process_of(member, self._subscribed(member), self._roll.speed),
@@ -317,7 +337,7 @@ class CostStart:
     def _shared(
         self, members: Sequence[Member], elected: str, *, kip848: bool
     ) -> dict[str, tuple[TopicPartition, ...]]:
-        """Return what the group's assignor gives to members of which some have not started yet."""
+        """Return the assignment, by member id, while only `members` of the group have started."""
         if self.connectors:
             return eager((member.member_id for member in members), self.partitions)
         custom = self.assignors.get(elected)
@@ -327,7 +347,10 @@ class CostStart:
         return {id_: tuple(owned) for id_, owned in made.items()}
 
     def stand_in_for_leader(self) -> None:
-        """Assign by range: the elected assignor fails for these members, as Java's sticky may."""
+        """Replace every assignor by range, because the elected assignor fails for this group.
+
+        Java's sticky assignor can fail so.
+        """
         self.assignors = dict.fromkeys({*chain(*self.lists.values()), *self.then}, get(_EAGER))
         self.notes.append(f"the leader's assignor would fail; {_EAGER} stands in for it")
 
@@ -377,7 +400,11 @@ class CostStart:
         self.notes.append(f"{other} stands in for {these}, which is not modelled")
 
     def _as(self, found: tuple[str, ...], *, eager: bool) -> tuple[str, ...]:
-        """Return the list with which a Java consumer is EAGER, or COOPERATIVE."""
+        """Return assignor list `found`, changed so that Java consumers run EAGER or COOPERATIVE.
+
+        With `eager` range is added to a list that would run COOPERATIVE. Without it a list that
+        would run EAGER becomes cooperative-sticky alone.
+        """
         now = fixed_protocol(Process(name="", assignors=found), {}) is RebalanceProtocol.EAGER
         if now is eager or eager:
             return found if now is eager else (*found, _EAGER)
@@ -395,7 +422,7 @@ def _merged(members: Sequence[Member]) -> Member:
 
 
 def _target(member: Member) -> TopicPartitions:
-    """Return what it owns, in a KIP-848 group what it is to own."""
+    """Return the member's assignment; in a KIP-848 group, its target assignment."""
     target = member.target_assignment
     return member.assignment if target is None else target
 
@@ -403,9 +430,10 @@ def _target(member: Member) -> TopicPartitions:
 def _owned(
     snapshot: GroupSnapshot,
 ) -> tuple[dict[str, int], dict[str, tuple[TopicPartition, ...]]]:
-    """Return the topics' partition counts, and who owns what; the first of two owners keeps it.
+    """Return each topic's partition count, and the partitions that each member owns, by member id.
 
-    Connect workers own what they run.
+    If two members own a partition, the first keeps it. Connect workers own connectors and tasks,
+    and no topics are returned.
     """
     work = work_by_worker(snapshot)
     if work is not None:

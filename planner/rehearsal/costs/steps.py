@@ -1,22 +1,23 @@
-"""Costs of a plan's steps: restarts of a group's members, rehearsed by the engine at each pace.
+"""Costs of a plan's steps: restarts of a group's members, rehearsed at several paces.
 
-As expected each member stops cleanly and is back when the restart is over. At worst it is killed
-and counts until its session ends, and the others join a rebalance as late as they may. Of a large
-group one restart of each kind is rehearsed and counts for the others.
+The expected cost assumes that each member stops cleanly and is back when its restart is over. The
+worst case assumes that each member is killed and counts until its session ends, and that the other
+members join a rebalance as late as they may. In a large group one restart of each kind is rehearsed
+and stands for the others.
 
-In batches: members restart, each batch after the one before (`by_assignors`, `by_workers`).
+In batches (`by_assignors`, `by_workers`): each batch of members restarts after the one before.
 
-Online, to KIP-848 or back (`move_online`). Up: the first stop is a rebalance of the classic group,
-the first join converts it; from then on each leave and each join gives it a new target, by the
-coordinator's own assignor. Down: the same, until the last member with group.protocol=consumer
-leaves; what is left then rebalances as a classic group. A static member that is back in time takes
-the place of its old self: no new target. All of this was seen on 4.1.1
-(tests/live/test_kip848_costs_live.py).
+Online, to KIP-848 or back (`move_online`). Upgrade: the first stop is a rebalance of the classic
+group, and the first join converts the group. From then on each leave and each join gives the group
+a new target, computed by the coordinator's assignor. Downgrade: the same, until the last member
+with group.protocol=consumer leaves; the remaining members then rebalance as a classic group. A
+static member that is back in time takes over its old assignment, and no new target is computed. All
+of this was observed on 4.1.1 (tests/live/test_kip848_costs_live.py).
 
-Together (`stop_and_start`, `stop_some`, `stop_workers`): they stop together at any pace; the pace
-is that of the start. Where the whole group stops, nothing is consumed until the first have been
-given their partitions: all of them, until the next come. Where some stop, the others take over what
-these owned in one rebalance, and give it back when they come.
+Together (`stop_and_start`, `stop_some`, `stop_workers`): the members stop together at every pace;
+only the start has a pace. If the whole group stops, nothing is consumed until the first members
+start; they own all partitions until the next members start. If some members stop, the others take
+over their partitions in one rebalance, and give them back when those members start.
 """
 
 from __future__ import annotations
@@ -74,9 +75,10 @@ _MOST: Final = 500_000
 
 
 class Paced(NamedTuple):
-    """One pace's cost, and the partitions that stopped, summed over all rebalances.
+    """Cost of restarts at one pace, such as one by one.
 
-    `rehearsed` of `batches` batches were rehearsed, with members of which each stands for `share`.
+    `stopped` counts the times that a partition loses its owner, over all rebalances. `rehearsed` of
+    `batches` batches were rehearsed, in a group in which one member stands for `share` members.
     """
 
     pace: Pace
@@ -86,7 +88,7 @@ class Paced(NamedTuple):
     share: int = 1
 
     def scaled(self, times: float) -> Paced:
-        """Return the cost of a group with so many times the partitions."""
+        """Return the cost for a group that has `times` as many partitions."""
         pace = replace(
             self.pace,
             partition_seconds=round(times * self.pace.partition_seconds, 1),
@@ -97,7 +99,7 @@ class Paced(NamedTuple):
 
     @property
     def left_out(self) -> str:
-        """A sentence part on what was not rehearsed; empty where everything was."""
+        """A sentence part on how much of the restarts was rehearsed; empty if all of them were."""
         what = "restarts" if self.pace.batch == 1 else "batches"
         unseen = self.pace.kinds_left_out
         parts = []
@@ -110,7 +112,7 @@ class Paced(NamedTuple):
 
 
 class RehearsedRoll:
-    """A roll-out with its stand-ins; `notes` name what stands in for what is not known."""
+    """A roll-out that is rehearsed at each pace to compute its cost."""
 
     def __init__(self, roll: Roll, *, rough: bool = False) -> None:
         members = with_brokers_sessions(roll.snapshot)
@@ -130,12 +132,12 @@ class RehearsedRoll:
 
     @property
     def notes(self) -> list[str]:
-        """Sentence parts on stand-ins for what is not known, and on work that is held back."""
+        """Sentence parts on stand-ins for unknown facts, and on work a Connect leader delays."""
         held_back = [held_back_in_words(self._roll.snapshot.members)] if self._held_back else []
         return held_back + self._start.notes
 
     def paces(self) -> list[Paced]:
-        """Return the cost of each pace: one by one, in the batch asked for, all at once."""
+        """Return the cost at each pace: one by one, in batches of the given size, all at once."""
         asked = list(batches(len(self._units), self._roll.speed.batch))
         if self._rough:
             asked = asked[-1:] if self._roll.together else asked[:1]
@@ -178,9 +180,10 @@ class RehearsedRoll:
         return chosen(list(restart_kinds(before, after)), each=each, most=2 * most)
 
     def _share(self, batch: int, places: int) -> int:
-        """Return how many members one stands for: each join of a KIP-848 group has a target made.
+        """Return how many members one simulated member stands for, to limit the work.
 
-        With the classic protocol all that join together have one generation.
+        It is more than 1 only for large batches in KIP-848 groups, where each join computes a new
+        target. In a classic group all members that join together get one generation.
         """
         roll = self._roll
         if not roll.kip848 or (roll.protocol != "consumer" and batch == len(self._start.lists)):
@@ -197,7 +200,7 @@ class RehearsedRoll:
         return fewer._replace(pace=pace, share=share * fewer.share)
 
     def _sum(self, cut: Sequence[tuple[str, ...]], some: Chosen, *, killed: bool) -> Measures:
-        """Return the sum over all batches, of which `some` are rehearsed."""
+        """Return the sum of the measures of all batches `cut`; only `some` are rehearsed."""
         if some.whole:
             return self._run(cut, 0, killed, last=False)
         # The restarts before let the members' heartbeats fall together as a rebalance does; those
@@ -212,7 +215,7 @@ class RehearsedRoll:
     def _run(
         self, cut: Sequence[tuple[str, ...]], begin: int, killed: bool, *, last: bool = True
     ) -> Measures:
-        """Return the measures of the batches from `begin` on, or of the last one alone."""
+        """Rehearse batches from `begin` on; return their measures, or (`last`) the last batch's."""
         scene = self._start.scene([*chain(*cut[:begin])], killed)
         together, all_stop = self._roll.together, not self._stay and len(cut[0]) == len(self._order)
         events: list[ScriptEvent] = []
@@ -241,7 +244,7 @@ class RehearsedRoll:
         return replace(made.measures, rebalances=sum(p.measures.rebalances for p in made.phases))
 
     def _stop(self, members: Sequence[str], killed: bool) -> list[ScriptEvent]:
-        """Return the end of these; what comes next begins at the earliest after a restart."""
+        """Return the events that stop or kill `members`, then wait as long as a restart takes."""
         return [
             ScriptEvent(do=Deed.KILL if killed else Deed.STOP, members=tuple(members)),
             ScriptEvent(do=Deed.WAIT, after=0.0, seconds=self._roll.speed.restart),
@@ -261,7 +264,12 @@ class RehearsedRoll:
         ]
 
     def _each(self, some: Sequence[str], killed: bool, after: float | None) -> list[ScriptEvent]:
-        """Return the restart of these, so long `after` the event before."""
+        """Return the events that restart the members `some`.
+
+        A clean restart begins `after` seconds after the event before (None: once the group is at
+        rest). With `killed` static members that can be back in time return just before their
+        sessions end, and the other members are killed.
+        """
         if not killed:
             return [replace(self._back(some, self._roll.speed.restart), after=after)]
         quiet = [name for name in some if name in self._quiet]
@@ -287,9 +295,10 @@ class RehearsedRoll:
 
 
 def priced(roll: Roll, text: str) -> Cost | None:
-    """Return the cost of a roll-out; `text` says what its figures rest on.
+    """Return the cost of a roll-out; None if the roll-out has no pricing.
 
-    They are those of the slowest pace, or of all at once where all stop before the first starts.
+    The cost's own figures are those of the slowest pace, or of all at once if all members stop
+    before the first starts; its `paces` has each pace. `text` says on what the figures depend.
     """
     if roll.pricing is None:
         return None
@@ -332,12 +341,12 @@ def _roughly(roll: Roll) -> tuple[list[Paced], list[str], int]:
 
 
 def _stragglers(some: Sequence[str], apart: bool) -> list[Sequence[str]]:
-    """Return these, or (`apart`) without the last one, which comes after the first rebalance."""
+    """Return `some` as one batch, or (`apart`) as two, with the last member alone in the second."""
     return [some[:-1], some[-1:]] if apart and len(some) > 1 else [some]
 
 
 def by_assignors(roll: Roll) -> Cost | None:
-    """Return the cost of these restarts, rehearsed."""
+    """Return the cost of restarting the members in batches; None without a pricing."""
     if roll.snapshot.group.protocol_type == "connect":
         return by_workers(roll)
     if roll.eager_after and len(roll.eager) == len(roll.snapshot.members):
@@ -369,7 +378,10 @@ def _counts_on(members: Sequence[Member]) -> str:
 
 
 def move_online(roll: Roll) -> Cost | None:
-    """Return the cost at each pace; the figures are those of one restart after another."""
+    """Return the cost of moving the group to KIP-848 or back while it runs; None without a pricing.
+
+    The cost's own figures are those of restarts one by one.
+    """
     up = roll.protocol == "consumer"
     members = with_brokers_sessions(roll.snapshot)
     static = sum(m.member_id in roll.order and back_in_time(m, roll.speed.restart) for m in members)
@@ -408,8 +420,8 @@ def move_online(roll: Roll) -> Cost | None:
 def empty_after(members: Sequence[Member], *, killed: bool = False) -> float:
     """Return the seconds from the last stop until the group is Empty.
 
-    A static member does not leave when it stops, a Kafka Streams one neither, and a killed one
-    cannot: they count until their sessions end.
+    Static members and Kafka Streams members do not leave when they stop, and killed members cannot.
+    The coordinator counts them until their sessions end.
     """
     return max((waits(m).session for m in members if killed or not leaves(m)), default=0)
 
@@ -422,11 +434,12 @@ def stop_and_start(
     speed: Speed,
     pricing: Pricing | None = FULL,
 ) -> Cost | None:
-    """Return the cost when all members stop and start at once, beside the other paces.
+    """Return the cost when all members stop together and then start; None without a pricing.
 
-    `kip848`: they start with group.protocol=consumer, and `assignor` is the coordinator's.
-    `rebalances` and `partitions_moved` are those of the start: what happens while the members stop
-    one after the other depends on who is the quickest.
+    The cost's own figures are those of all members starting at once; its `paces` has the other
+    paces. With `kip848` they start with group.protocol=consumer, and `assignor` is the
+    coordinator's. `rebalances` counts those of the start alone: those during the stops depend on
+    the order in which members leave.
     """
     ids = tuple(member.member_id for member in snapshot.members)
     roll = Roll(
@@ -445,10 +458,11 @@ def stop_and_start(
 
 
 def stop_some(roll: Roll) -> Cost | None:
-    """Return the cost when all of `order` start at once, beside the other paces.
+    """Return the cost when the members `order` stop together, then start; None without a pricing.
 
-    `eager` are the others that run EAGER. The target is one assignor, elected as soon as `order`
-    have left: every other member's list holds it, and these start again with it alone.
+    The cost's own figures are those of all of them starting at once. `eager` are the members that
+    run EAGER among the others. `target` is the one assignor with which `order` start again. Every
+    other member's list has it, so that it is elected as soon as `order` have left.
     """
     how = "members that run EAGER stop all they own" if roll.eager else "only what moves stops"
     text = (
@@ -495,7 +509,7 @@ def _stop_text(roll: Roll) -> str:
 
 
 def _set(setting: str, roll: Roll) -> str:
-    """Return the name of a broker's setting, and that its default counts where it was not read."""
+    """Return a broker setting's name, with ", by default" added if the snapshot lacks its value."""
     return setting + ("" if setting in roll.snapshot.cluster.settings else ", by default")
 
 
@@ -506,10 +520,10 @@ def see_it_empty(members: Sequence[Member]) -> str:
 
 
 def by_workers(roll: Roll) -> Cost | None:
-    """Return the cost of these restarts, rehearsed.
+    """Return the cost of restarting Connect workers in batches; None without a pricing.
 
-    What stops and moves are connectors and tasks: `unit` is `task`, and a connector counts as one.
-    Where it is not known what the workers run, only rebalances and times are predicted.
+    Its unit is `task`, and a connector counts as one. If the snapshot does not show what every
+    worker runs, only rebalances and times are predicted.
     """
     snapshot, speed = roll.snapshot, roll.speed
     now, then = snapshot.group.assignor == EAGER, roll.eager_after
@@ -540,7 +554,11 @@ def by_workers(roll: Roll) -> Cost | None:
 
 
 def stop_workers(roll: Roll) -> Cost | None:
-    """Return the cost where all that restart stop before the first of them starts again."""
+    """Return the cost if all Connect workers of `order` stop before the first of them starts again.
+
+    If the snapshot does not show what every worker runs, only the rebalance is predicted. None
+    without a pricing.
+    """
     text = "nothing runs from the first stop to the end of the one rebalance"
     if work_by_worker(roll.snapshot) is None:
         return Cost(
@@ -559,7 +577,7 @@ def stop_workers(roll: Roll) -> Cost | None:
 
 
 def work_of_all(snapshot: GroupSnapshot) -> int:
-    """Return how many connectors and tasks the workers run."""
+    """Return the number of connectors and tasks that all Connect workers run; 0 if not known."""
     return sum(map(len, (work_by_worker(snapshot) or {}).values()))
 
 

@@ -1,4 +1,4 @@
-"""Time and chance of a simulation: what happens next, how long things took, what is drawn."""
+"""Simulated time and randomness: scheduled events, latencies, and values drawn at random."""
 
 import heapq
 import math
@@ -16,10 +16,10 @@ _DRIFT: Final = 0.004
 
 
 class Agenda:
-    """Events in the order of their time; those of one time in the order in which they were added.
+    """Scheduled events in the order of their time; at the same time, in the order of scheduling.
 
-    Times are seconds since the simulation began. Nothing here reads a clock or draws a number, so
-    two agendas that are given the same events run alike.
+    Times are seconds since the simulation began. The agenda reads no clock and draws no random
+    number, so two agendas with the same events run alike.
     """
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class Agenda:
         heapq.heappush(self._events, (self.now + seconds, next(self._numbers), event, args))
 
     def run(self, until: float, done: Callable[[], bool] | None = None) -> bool:
-        """Let events happen up to the time `until`, and return whether `done` ended it before.
+        """Run events up to the time `until`, and return whether `done` ended the run earlier.
 
-        `done` is asked before each event. Where it never holds, the time afterwards is `until`.
+        `done` is called before each event. If it never returns True, `now` is `until` afterwards.
         """
         events = self._events
         while True:
@@ -53,7 +53,7 @@ class Agenda:
 
 
 class Timer:
-    """One appointment in an agenda, which the next one replaces."""
+    """At most one scheduled event of an agenda; scheduling another one replaces it."""
 
     def __init__(self, agenda: Agenda) -> None:
         self._agenda, self._number = agenda, 0
@@ -68,7 +68,7 @@ class Timer:
         self.at(self._agenda.now + seconds, event, *args)
 
     def cancel(self) -> None:
-        """Drop what was scheduled."""
+        """Cancel the scheduled event, if there is one."""
         self._number += 1
 
     def _happen(self, number: int, event: Callable[..., None], args: tuple[Any, ...]) -> None:
@@ -77,13 +77,16 @@ class Timer:
 
 
 class Latency:
-    """Times of one kind: how many, their sum and the longest, in seconds (KIP-429's metrics)."""
+    """Count, sum and maximum of one kind of latency, in seconds (KIP-429's metrics).
+
+    `last` is the time at which the last of these latencies ended (-1.0: none yet).
+    """
 
     def __init__(self) -> None:
         self.count, self.total, self.longest, self.last = 0, 0.0, 0.0, -1.0
 
     def add(self, seconds: float, now: float) -> None:
-        """Count one more, which ended now."""
+        """Count a latency of `seconds` that ends at the time `now`."""
         self.count += 1
         self.total += seconds
         self.longest = max(self.longest, seconds)
@@ -109,7 +112,7 @@ class Chance:
         return urlsafe_b64encode(self._random.getrandbits(128).to_bytes(16)).decode().rstrip("=")
 
     def phase(self, heartbeat: float) -> float:
-        """Return how long ago the last heartbeat of a member was that is in the group already."""
+        """Return the seconds since the last heartbeat of a member when the simulation begins."""
         return self._random.random() * heartbeat
 
     def interval(self, heartbeat: float) -> float:
@@ -117,24 +120,27 @@ class Chance:
         return math.ceil(heartbeat / _TICK - _DRIFT) * _TICK * (1 + self._random.random() * _DRIFT)
 
     def poll(self, client_id: str, beat: float, every: float, now: float) -> float:  # noqa: ARG002
-        """Return when a member polls that learns of a rebalance at its heartbeat `beat`.
+        """Return the time of a member's first poll after its heartbeat at `beat` finds a rebalance.
 
         It polls every `every` seconds; 0 for clients that join again without a poll.
         """
         return beat + self._random.random() * every if every else beat
 
     def last_beat(self, member_id: str, usual: float, session: float) -> float:  # noqa: ARG002
-        """Return when a member that ends has sent its last heartbeat, by its rhythm at `usual`."""
+        """Return the time of the last heartbeat of a member that ends.
+
+        `usual` is that time by the member's heartbeat interval.
+        """
         return usual
 
     def retry(self, client_id: str, after: float, now: float) -> float:  # noqa: ARG002
-        """Return when a client joins again that waits `after` seconds for it."""
+        """Return the time of a client's next join, for which it waits `after` seconds."""
         return now + after
 
     def assigned(self, client_id: str, after: float, now: float) -> float:  # noqa: ARG002
-        """Return when a leader sends an assignment that takes it `after` seconds."""
+        """Return the time at which a leader sends its assignment, which takes `after` seconds."""
         return now + after
 
     def metadata(self, client_id: str, within: float, now: float) -> float:  # noqa: ARG002
-        """Return when a client reads its metadata the next time, `within` so many seconds."""
+        """Return the time of a client's next metadata refresh, at most `within` seconds later."""
         return now + self._random.random() * within

@@ -1,9 +1,9 @@
-"""A member with the classic protocol, as the clients really implement KIP-429.
+"""A simulated member with the classic protocol, as clients implement KIP-429.
 
-Source: ConsumerCoordinator and AbstractCoordinator of kafka-clients 2.4 to 4.1; what differs by
-client family is in `process`. A member learns of a rebalance at a heartbeat and joins again in its
-next poll. Its heartbeats are not simulated one by one: the coordinator wakes it when its next one
-would find something new.
+Source: ConsumerCoordinator and AbstractCoordinator of kafka-clients 2.4 to 4.1; differences between
+client families are in `engine.member`. A member learns of a rebalance from a heartbeat and joins
+again in its next poll. Its heartbeats are not simulated one by one: the coordinator wakes the
+member if its next heartbeat would find something new.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ _METADATA_AGE: Final = 300.0
 
 
 class Consumer(SimulatedMember):
-    """One consumer object: from the start of its process to its end. It is started once."""
+    """A simulated consumer with the classic protocol, from the start of its process to its end."""
 
     def __init__(self, process: Process, around: Surroundings) -> None:
         super().__init__(process, around, interval=process.heartbeat, session=process.session)
@@ -59,7 +59,7 @@ class Consumer(SimulatedMember):
         self._read: set[str] = set()
 
     def seat(self, running: RunningProcess, elected: str) -> JoinRequest:
-        """Be a member already, with its partitions; return the join that it came by."""
+        """Make the consumer a member with its partitions, and return the JoinGroup that it sent."""
         self.member_id = self.last_id = running.member_id
         owned, generation = running.owned, running.generation
         if self._fixed is None:
@@ -78,15 +78,15 @@ class Consumer(SimulatedMember):
     # What a person or a machine does to it
 
     def start(self) -> None:
-        """Begin to join."""
+        """Send the first JoinGroup."""
         self._set_moving(True)
         self._join()
 
     def enforce_rebalance(self) -> bool:
-        """KIP-568: ask for a rebalance at the next poll, and return whether one will come.
+        """Rejoin at the next poll (KIP-568), and return whether the member joins again.
 
-        Nothing is revoked before. While a rebalance goes on this does nothing; a member that is
-        not in the group joins anyway.
+        Nothing is revoked before that poll. It returns False while a join is under way, or if the
+        process has ended. A member that is not in the group joins again anyway.
         """
         if not self.alive or self._joining:
             return False
@@ -97,10 +97,10 @@ class Consumer(SimulatedMember):
         return True
 
     def commit(self) -> Error:
-        """Commit offsets now, and return the error; the note has the exception of Java's client.
+        """Commit offsets now, and return the error code; a note has the Java client's exception.
 
-        A client that is joining does not ask the coordinator: it throws
-        RebalanceInProgressException by itself (KIP-429).
+        A client that is joining sends no commit: it throws RebalanceInProgressException itself
+        (KIP-429).
         """
         if self._joining and self.generation >= 0:
             error = Error.REBALANCE_IN_PROGRESS
@@ -123,7 +123,7 @@ class Consumer(SimulatedMember):
     # What the coordinator says
 
     def joined(self, answer: JoinAnswer) -> None:
-        """Take in the answer to a JoinGroup."""
+        """Process the answer to a JoinGroup."""
         if not self.alive or self._reads_later(self.joined, answer):
             return
         error = answer.error
@@ -141,7 +141,7 @@ class Consumer(SimulatedMember):
             self._rejected(error)
 
     def synced(self, answer: SyncAnswer) -> None:
-        """Take in the answer to a SyncGroup."""
+        """Process the answer to a SyncGroup."""
         if not self.alive or self._reads_later(self.synced, answer):
             return
         error = answer.error
@@ -165,7 +165,7 @@ class Consumer(SimulatedMember):
                 self._again_in(wait, self._rejoin)
 
     def wake(self) -> None:
-        """Find out at the next heartbeat what there is to know."""
+        """Schedule the next heartbeat and poll, because the heartbeat will find something new."""
         if not self.alive or self._woken:
             return
         self._missed, self._woken = self._joining, not self._joining
@@ -207,7 +207,11 @@ class Consumer(SimulatedMember):
         self._group.join(self._request(), self)
 
     def _rejoin(self, slow: float = 0.0) -> None:
-        """Prepare and join (`slow` s later): EAGER revokes all it owns, COOPERATIVE keeps it."""
+        """Prepare for a rebalance and join again, at least `slow` seconds later.
+
+        EAGER revokes all partitions first. COOPERATIVE keeps them, except those of topics to which
+        the member no longer subscribes.
+        """
         self._set_moving(True)
         # A COOPERATIVE member revokes topics that it no longer subscribes to.
         dropped = self.owned if self.protocol is _EAGER else self._unsubscribed()
@@ -277,11 +281,11 @@ class Consumer(SimulatedMember):
             self._step.at(at, self._group.sync, self.member_id, self.generation, self, made)
 
     def _read_metadata_for(self, members: Sequence[JoinRequest]) -> None:
-        """Take note of the topics to assign; where metadata changes after that it joins again.
+        """Store the topics of `members` as the leader's metadata; join again if it was outdated.
 
-        ConsumerCoordinator keeps what it has read until the next time: topics to which nobody
-        subscribes any more are in it for metadata.max.age.ms. kafka-python reads other members'
-        topics only after it has assigned.
+        ConsumerCoordinator keeps topics to which nobody subscribes any more until its next metadata
+        refresh (metadata.max.age.ms), and then joins again. kafka-python reads the topics of other
+        members only after it has assigned partitions, and then joins again.
         """
         topics = {topic for member in members for topic in member.subscription.topics}
         added = topics - self._read - {*self._subscription.topics}
@@ -298,7 +302,7 @@ class Consumer(SimulatedMember):
             self.enforce_rebalance()
 
     def _receive(self, partitions: Owned) -> None:
-        """Take over what was assigned; a COOPERATIVE member revokes the rest and joins again."""
+        """Take over the assigned partitions; a COOPERATIVE member revokes others and rejoins."""
         now = self._beats_from = self._agenda.now
         self.rejected = 0
         self._interval = self._chance.interval(self.process.heartbeat)
@@ -338,7 +342,11 @@ class Consumer(SimulatedMember):
             self._taken(self.generation, added, revoked)
 
     def _taken(self, generation: int, added: frozenset[int], revoked: bool) -> None:
-        """Consume what was added: poll() returns records when its listeners are done."""
+        """Start to consume the partitions `added`, now that the listeners have returned.
+
+        The member then joins again if a COOPERATIVE member has revoked partitions, or if a
+        rebalance was requested.
+        """
         if not self.alive or generation != self.generation:
             return
         if added:
@@ -371,9 +379,9 @@ class Consumer(SimulatedMember):
         self._step.at(self._chance.retry(self._client_id, wait, self._agenda.now), join)
 
     def _forget(self, error: Error) -> float:
-        """Lose membership and with it what it owned (KIP-429, onPartitionsLost).
+        """Lose the membership and all partitions (KIP-429, onPartitionsLost).
 
-        Returns the seconds that the listener takes; the process may have ended by its exception.
+        Returns the seconds that the listener takes. If the listener throws, the process has ended.
         """
         if error is Error.UNKNOWN_MEMBER_ID:
             self.member_id = ""
@@ -390,11 +398,11 @@ class Consumer(SimulatedMember):
     # Partitions
 
     def _let_go(self) -> tuple[float, bool]:
-        """Revoke all partitions; the client may leave the group then.
+        """Revoke all partitions; return (listener's seconds, whether the client then leaves).
 
-        A listener that throws here (ConsumerCoordinator.onLeavePrepare) prevents the LeaveGroup:
-        the coordinator counts the member until its session is over. Offsets are committed before
-        (ConsumerCoordinator.close, enable.auto.commit), which counts as a heartbeat.
+        A listener that throws prevents the LeaveGroup (ConsumerCoordinator.onLeavePrepare): the
+        coordinator then counts the member until its session ends. Before that the client commits
+        its offsets, which counts as a heartbeat (ConsumerCoordinator.close, enable.auto.commit).
         """
         leaves, fails_in = leaves_on_close(self.process), self.process.fails_in
         if not self.owned:
@@ -441,7 +449,7 @@ class Consumer(SimulatedMember):
             self._hear()
 
     def _reads_later(self, read: Callable[[Any], None], answer: object) -> bool:
-        """Return whether the process is frozen: it reads the answer when it runs again."""
+        """Return whether the process is frozen; if so, call `read(answer)` when it runs again."""
         frozen = self._frozen_until > self._agenda.now
         if frozen:
             self._agenda.at(self._frozen_until, read, answer)

@@ -1,8 +1,8 @@
 """Coordinator of a KIP-848 group: epochs, targets, reconciliation, members of both protocols.
 
 Written from Kafka's GroupMetadataManager and ConsumerGroup (4.1), KIP-848 and KIP-1099. Members
-with the classic protocol join, sync and send heartbeats as in a classic group, and each gets its
-answer at once: nobody waits for anybody but for partitions that another member still holds.
+with the classic protocol join, sync and send heartbeats as in a classic group, but get each answer
+at once. A member waits only for partitions that another member still holds.
 """
 
 from collections import Counter
@@ -34,15 +34,15 @@ from rebal.planner.rehearsal.engine.memory import (
 
 
 class Server(Protocol):
-    """Settings and assignors with which the brokers compute targets.
+    """Interface of the brokers' assignors, which compute target assignments.
 
-    `with_user_data` are the assignors whose assignments carry user data.
+    `with_user_data` names the assignors whose assignments carry user data.
     """
 
     with_user_data: Collection[str]
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
-        """Return each member's new target; `owned` holds the one that it has now."""
+        """Return the new targets by member id; a member's `owned` is its current target."""
 
 
 class Seat(NamedTuple):
@@ -54,7 +54,11 @@ class Seat(NamedTuple):
 
 
 class Handover:
-    """Partitions on their way: who has not released each of them, and who (id) is to get it."""
+    """Holders of a KIP-848 group's partitions, and the members that are to get the partitions.
+
+    `holders` has, for each partition, the member that has not released it. `takers` has the id of
+    the member whose target contains it.
+    """
 
     def __init__(self, members: Mapping[str, ReconcilingMember]) -> None:
         self._members = members
@@ -62,17 +66,17 @@ class Handover:
         self.takers: dict[TopicPartition, str] = {}
 
     def aim(self, member: ReconcilingMember, target: Owned) -> None:
-        """Let a member have this target."""
+        """Set the target assignment of `member`."""
         if target != member.target:
             member.target, member.wanted = target, frozenset(target)
         self.takers.update(dict.fromkeys(target, member.member_id))
 
     def hold(self, member: ReconcilingMember) -> None:
-        """Let nobody else have what this member holds."""
+        """Record `member` as holder of the partitions that it has not released."""
         self.holders.update(dict.fromkeys(member.held, member))
 
     def release(self, pairs: Iterable[TopicPartition]) -> None:
-        """Let other members have these, and have those that wait for them ask."""
+        """Free the partitions `pairs` for other members, and wake the members waiting for them."""
         waiting = set()
         for pair in pairs:
             self.holders.pop(pair, None)
@@ -84,10 +88,11 @@ class Handover:
 
 
 class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
-    """One KIP-848 group at its coordinator.
+    """A KIP-848 group at its coordinator.
 
-    `left` is asked when a member with group.protocol=consumer has gone, and returns True where the
-    coordinator has converted the group. `first` is the wait before the first target (KIP-1071).
+    `left` is called with the id of a member with group.protocol=consumer that has gone; it returns
+    True if the coordinator has converted the group to a classic one. `first` is the delay of the
+    first target in seconds (KIP-1071).
     """
 
     leader: str | None = None
@@ -118,7 +123,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
 
     @property
     def phase(self) -> GroupState:
-        """State of the group."""
+        """State of the group: Empty, Assigning, Reconciling or Stable."""
         if not self._members:
             return GroupState.EMPTY
         if self.number > self._made_for:
@@ -134,7 +139,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
 
     @property
     def members(self) -> Iterable[ReconcilingMember]:
-        """The members, in the order in which they came."""
+        """The members, in the order in which they joined."""
         return self._members.values()
 
     def in_table_order(self, members: Iterable[ReconcilingMember]) -> list[ReconcilingMember]:
@@ -146,7 +151,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         return {id_: tuple(sorted(member.assigned)) for id_, member in self._members.items()}
 
     def seat(self, seats: Iterable[Seat]) -> None:
-        """Begin with these members, each at its target of the group's epoch."""
+        """Begin with the members `seats`; each has reached its target of the group's epoch."""
         for request, client, partitions in seats:
             member = self._add(request.member_id, request.instance_id, client)
             self._update(member, request)
@@ -157,7 +162,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
             self._behind.discard(member.member_id)
 
     def dissolve(self) -> list[ReconcilingMember]:
-        """End as a KIP-848 group, and return its members."""
+        """Remove and return all members, because the group becomes a classic group."""
         members = list(self._members.values())
         self._members = MemberTable()
         return members
@@ -165,7 +170,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
     # ConsumerGroupHeartbeat
 
     def beat(self, request: Beat, client: Client) -> BeatAnswer:
-        """ConsumerGroupHeartbeat; checks in the order of the coordinator's source."""
+        """Handle a ConsumerGroupHeartbeat, with the checks in the order of Kafka's source."""
         if self.away:
             return BeatAnswer(Error.NOT_COORDINATOR)
         if request.epoch < 0:
@@ -215,7 +220,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
     # The classic protocol
 
     def join(self, request: JoinRequest, client: ClassicClient) -> None:
-        """JoinGroup of a member with the classic protocol; it is answered at once."""
+        """Handle a JoinGroup of a member with the classic protocol, and answer it at once."""
         error = self._refuses_classic(request)
         if error:
             client.joined(JoinAnswer(error))
@@ -260,7 +265,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         client: ClassicClient,
         assigned: Assigned | None = None,  # noqa: ARG002 - the coordinator assigns
     ) -> None:
-        """SyncGroup: the partitions that the member has by now."""
+        """Answer a SyncGroup with the member's current assignment, or with an error code."""
         member = self._in_step(member_id, generation, client)
         if isinstance(member, Error):
             client.synced(SyncAnswer(member))
@@ -272,7 +277,11 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
             client.synced(SyncAnswer(Error.NONE, tuple(sorted(member.assigned))))
 
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
-        """Heartbeat of a member with the classic protocol: it joins again for each step."""
+        """Handle a Heartbeat of a classic member, and return the error code.
+
+        REBALANCE_IN_PROGRESS makes the member join again: for a new epoch, to revoke partitions, or
+        to get partitions that other members have released.
+        """
         member = self._in_step(member_id, generation, client)
         if isinstance(member, Error):
             return member
@@ -296,7 +305,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         return Error.ILLEGAL_GENERATION
 
     def commit(self, member_id: str, generation: int, client: Client) -> Error:
-        """OffsetCommit: the member's own epoch counts."""
+        """Return the error code of an OffsetCommit: `generation` must be the member's own epoch."""
         member = self._found(member_id, client)
         if isinstance(member, Error):
             return member
@@ -304,7 +313,11 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         return Error.NONE if generation == member.epoch else stale
 
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
-        """LeaveGroup; of a member that is not known nothing comes, and without a coordinator."""
+        """Handle a LeaveGroup; nothing happens if the member is unknown.
+
+        While another broker loads the group, the request is lost: the member counts until its
+        session ends.
+        """
         member = self._members.get(member_id)
         if self.away:
             self.silent(member_id, self._agenda.now, client)
@@ -314,7 +327,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
     # Members that fall silent, and the coordinator
 
     def refresh(self) -> None:
-        """Learn that topics changed: the next heartbeat gives the group a new epoch."""
+        """Note that topics have changed: the next join or heartbeat gives the group a new epoch."""
         self._refresh = True
         self._wake_all()
 
@@ -333,7 +346,10 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
     # Inside
 
     def _enter(self, member_id: str, instance_id: str | None, client: Client) -> ReconcilingMember:
-        """Return the member, a new one where it is not known, or a static one in its old place."""
+        """Return the member that sent a request; add it if it is new.
+
+        A static member with a new member id replaces its old self.
+        """
         place = self._members.static.get(instance_id)
         if place is not None and (place != member_id or self._members[place].epoch == COMES_BACK):
             return self._replace(self._members[place], member_id, client)
@@ -362,7 +378,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         return member
 
     def _update(self, member: ReconcilingMember, request: JoinRequest | Beat) -> str:
-        """Take in what a request says, and return why it gives the group a new epoch (or not)."""
+        """Store a request's data in the member; return the reason for a new epoch (empty: none)."""
         before = member.topics
         if isinstance(request, Beat):
             member.request, member.session = None, self._brokers.consumer_session
@@ -390,9 +406,9 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         self._reconcile(member, owned)
 
     def _bump(self, why: str, but: ReconcilingMember | None = None) -> None:
-        """Give the group a new epoch: the next that joins or sends a heartbeat has a target made.
+        """Give the group a new epoch; new targets are computed at the next join or heartbeat.
 
-        `but` is the member whose request this is.
+        `why` is the reason. All members but `but`, which sent the current request, are woken.
         """
         self.number += 1
         self._unsettled, self._refresh = True, False
@@ -449,7 +465,7 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
                 self._watcher.stable(self.number)
 
     def _fence(self, member: ReconcilingMember, why: str) -> None:
-        """Remove a member, which gives the group a new epoch or converts it."""
+        """Remove a member; the group gets a new epoch, or is converted to a classic group."""
         if member.request is not None or not self._left(member.member_id):
             self._members.remove(member)
             self._behind.discard(member.member_id)
@@ -468,7 +484,10 @@ class ConsumerGroup(MovingCoordinator[ReconcilingMember]):
         self._fence(member, f"a member was removed: {why}")
 
     def _expect(self, member: ReconcilingMember, to: str) -> None:
-        """Give a member its rebalance timeout to revoke what is not in its target, or to join."""
+        """Start the member's rebalance timeout, after which the member is removed.
+
+        `to` is the action that the member must take before (revoke or join).
+        """
         member.late.after(member.rebalance, self._too_late, member, f"it did not {to} in time")
 
     def _too_late(self, member: ReconcilingMember, why: str) -> None:

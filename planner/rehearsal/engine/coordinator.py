@@ -1,7 +1,7 @@
 """Coordinator of a classic group: members, generations, the vote, session and rebalance timeouts.
 
 Written from Kafka's GroupMetadataManager and ClassicGroup (4.1) and GroupCoordinator.scala (2.3 to
-3.9), apart from `planner/admission` on purpose: each is the other's check. Sources of single rules:
+3.9). It is written independently of `planner/admission`, so that each checks the other. Sources:
 KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-389
 (group.max.size), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (skipAssignment).
 """
@@ -37,29 +37,32 @@ _NEW_MEMBER: Final = 300.0
 
 
 class ClassicTable(MemberTable[ClassicMember]):
-    """Members of a classic group, and what their last joins say together."""
+    """Members of a classic group, with the facts that follow from all of their JoinGroups."""
 
     # Different assignor lists among the members'; None where one of them may have changed.
     _lists: frozenset[tuple[str, ...]] | None = None
 
     def add(self, member: ClassicMember) -> None:
-        """Add a member, with its list."""
+        """Add a member, with its assignor list."""
         super().add(member)
         self._lists = None
 
     def remove(self, member: ClassicMember) -> None:
-        """Remove a member, and its list."""
+        """Remove a member, with its assignor list."""
         super().remove(member)
         self._lists = None
 
     def join_again(self, member: ClassicMember, request: JoinRequest) -> None:
-        """Let a member wait for the next generation by this request."""
+        """Store a member's new JoinGroup; the member waits for the next generation."""
         if member.request.assignors != request.assignors:
             self._lists = None
         member.request, member.joining = request, True
 
     def admits(self, assignors: tuple[str, ...]) -> bool:
-        """Return whether every remembered list holds one of these, the joiner's own old one too."""
+        """Return whether one of `assignors` is in every remembered assignor list.
+
+        The remembered list of the joining member itself counts too.
+        """
         if self._lists is None:
             self._lists = frozenset(member.request.assignors for member in self.values())
         known = self._lists
@@ -71,13 +74,14 @@ class ClassicTable(MemberTable[ClassicMember]):
 
     @property
     def patience(self) -> float:
-        """The longest rebalance timeout."""
+        """The longest rebalance timeout of the members, in seconds."""
         return max((member.request.rebalance for member in self.values()), default=0.0)
 
     def has_room(self, member_id: str, most: int, *, preparing: bool) -> bool:
-        """Return whether a member may join where there are to be `most`.
+        """Return whether a member may join a group of at most `most` members (group.max.size).
 
-        While the group is `preparing` a rebalance those count that have joined.
+        A full group admits only members that it knows. While it is `preparing` a rebalance, it
+        admits members until `most` have joined.
         """
         known = self.get(member_id)
         if len(self) < most or not preparing:
@@ -86,7 +90,7 @@ class ClassicTable(MemberTable[ClassicMember]):
         return joins or sum(member.joining for member in self.values()) < most
 
     def next_leader(self, leader: str | None) -> str | None:
-        """Return the leader if it has joined again, or the first of the table that has."""
+        """Return `leader` if it has joined again, else the first member in the table that has."""
         now = self.get(leader or "")
         if now is not None and now.joining:
             return leader
@@ -94,9 +98,10 @@ class ClassicTable(MemberTable[ClassicMember]):
 
 
 class ClassicGroup(MovingCoordinator[ClassicMember]):
-    """One group and its coordinator.
+    """A classic group at its coordinator.
 
-    Requests are methods; their answers go to the client, at once or when a rebalance has gone on.
+    Requests are methods. JoinGroup and SyncGroup are answered by a call of the client, at once or
+    later in the rebalance.
     """
 
     def __init__(
@@ -124,7 +129,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         return {id_: member.partitions for id_, member in self._members.items()}
 
     def seat(self, stable: Iterable[ClassicSeat], assignor: str, leader: str | None) -> None:
-        """Begin with a Stable group of these members, as a snapshot shows it."""
+        """Begin as a Stable group with the members `stable`, as a snapshot shows them."""
         for request, client, partitions in stable:
             member = self._add(request, client)
             member.new, member.partitions = False, partitions
@@ -133,7 +138,10 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         self._store()
 
     def delete(self) -> Error:
-        """DeleteGroups: only an Empty group can be deleted; the next join makes it anew."""
+        """Handle a DeleteGroups, and return the error code: only an Empty group is deleted.
+
+        The next join creates the group again.
+        """
         if self.away:
             return Error.NOT_COORDINATOR
         if self.phase is GroupState.DEAD:
@@ -146,7 +154,10 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         return Error.NONE
 
     def dissolve(self) -> list[ClassicMember]:
-        """End as a classic group (KIP-848), have its members join again, and return them."""
+        """Remove and return all members, because the group becomes a KIP-848 group.
+
+        Members that wait for an answer get REBALANCE_IN_PROGRESS, so that they join again.
+        """
         members = list(self._members.values())
         self._answer_waiting(Error.REBALANCE_IN_PROGRESS)
         self._pending, self._members = {}, ClassicTable(self._brokers.kind)
@@ -155,7 +166,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
     # Requests
 
     def join(self, request: JoinRequest, client: ClassicClient) -> None:
-        """JoinGroup; checks in the order of the coordinators' source."""
+        """Handle a JoinGroup, with the checks in the order of the coordinators' source."""
         error = self._refuses(request)
         if error:
             client.joined(JoinAnswer(error))
@@ -247,7 +258,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
     def sync(
         self, member_id: str, number: int, client: ClassicClient, assigned: Assigned | None = None
     ) -> None:
-        """SyncGroup of that generation; `assigned` is the leader's."""
+        """Handle a SyncGroup of the generation `number`; `assigned` is the leader's assignment."""
         member = self._found(member_id, client)
         if isinstance(member, Error):
             client.synced(SyncAnswer(member))
@@ -264,7 +275,7 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
                 self._hand_out(assigned)
 
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
-        """Heartbeat."""
+        """Handle a Heartbeat, and return the error code."""
         member = self._found(member_id, client)
         if isinstance(member, Error):
             return member
@@ -275,9 +286,10 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         return Error.REBALANCE_IN_PROGRESS if preparing else Error.NONE
 
     def commit(self, member_id: str, generation: int, client: Client) -> Error:
-        """OffsetCommit: rejected while members wait for the leader's assignment.
+        """Handle an OffsetCommit, and return the error code.
 
-        One that is taken counts as a heartbeat.
+        Commits are rejected while members wait for the leader's assignment. An accepted commit
+        counts as a heartbeat.
         """
         if self.away:
             return Error.NOT_COORDINATOR
@@ -292,9 +304,10 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
         return Error.NONE
 
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
-        """LeaveGroup; of a member that is not known nothing comes.
+        """Handle a LeaveGroup; nothing happens if the member is unknown.
 
-        Without a coordinator the request is lost: clients do not send it again when they close.
+        While another broker loads the group, the request is lost: clients do not repeat it when
+        they close, and the member counts until its session ends.
         """
         if self.away:
             self.silent(member_id, self._agenda.now, client)
@@ -310,19 +323,20 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self.prepare(why)
 
     def silent(self, member_id: str, last: float, client: Client) -> str:
-        """Learn that a member sends no heartbeat any more; its last one was at `last`.
+        """Record that a member has stopped its heartbeats; the last one was at the time `last`.
 
-        A static one whose first join waits does not know its id yet.
+        Returns its member id; empty if the coordinator does not count it. A static member whose
+        first join is not answered yet does not know its id, and is found by its `client`.
         """
         waiting = (id_ for id_, one in self._members.items() if one.client is client)
         return super().silent(member_id or next(waiting, ""), last, client)
 
     def waits_for(self, member_id: str) -> bool:
-        """Return whether the coordinator still counts this member."""
+        """Return whether the coordinator counts this member, or expects it to join with this id."""
         return member_id in self._members or member_id in self._pending
 
     def move(self, seconds: float) -> None:
-        """Let another broker take over the group; it loads the group in `seconds`."""
+        """Move the group to another broker, which takes `seconds` to load it."""
         self._answer_waiting(Error.NOT_COORDINATOR)
         super().move(seconds)
 
@@ -333,7 +347,10 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
                 member.turn_away(error)
 
     def _load(self) -> None:
-        """Know only what the record in __consumer_offsets holds: of each list the elected name."""
+        """Restore the group from its record in __consumer_offsets.
+
+        Of each assignor list the record has the elected assignor alone.
+        """
         stored, self.away = self.stored, 0.0
         silent = {id_ for id_, member in self._members.items() if member.silent}
         here = self._members
@@ -357,9 +374,9 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
     # Rebalances
 
     def prepare(self, why: str, *, expired: bool = False) -> None:
-        """Begin a rebalance, or go on with the one that waits for its members.
+        """Begin a rebalance, or complete the one that waits for members if all have joined.
 
-        `expired`: a member that it waited for has expired.
+        `why` is its reason. `expired` is True if a member that it waited for has expired.
         """
         if self.phase is GroupState.PREPARING_REBALANCE:
             self._complete_if_all_joined(expired=expired)
@@ -390,7 +407,11 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._complete_if_all_joined()
 
     def _first_join_over(self, left: float) -> None:
-        """KIP-134: an Empty group waits on while members come, up to the rebalance timeout."""
+        """Extend the initial delay if members have joined in it; otherwise complete the rebalance.
+
+        `left` is the time in seconds until the rebalance timeout, at which the extensions end
+        (KIP-134).
+        """
         if self._more and left > 0:
             self._more = False
             delay = min(self._brokers.initial_delay, left)
@@ -429,7 +450,10 @@ class ClassicGroup(MovingCoordinator[ClassicMember]):
             self._answer_joins()
 
     def _answer_joins(self) -> None:
-        """Answer all joins; who is static and did not join has a new session, and must sync too."""
+        """Answer all joins that wait.
+
+        A static member that has not joined gets a new session, and must send a SyncGroup too.
+        """
         for member in list(self._members.values()):
             member.new, member.unsynced, member.heard = False, True, self._agenda.now
             if member.silent:

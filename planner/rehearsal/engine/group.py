@@ -1,4 +1,4 @@
-"""One group id at its coordinator: a classic group or a KIP-848 one, converted online.
+"""A consumer group at its coordinator, classic or KIP-848, with the online conversion between both.
 
 Source: GroupMetadataManager of Kafka's group coordinator (4.1), `convertToConsumerGroup` and
 `convertToClassicGroup` (KIP-848 "Upgrade/Downgrade", group.consumer.migration.policy).
@@ -29,7 +29,7 @@ _EMPTY: Final = (GroupState.EMPTY, GroupState.DEAD)
 
 
 class SimulatedGroup:
-    """The group that members speak to; `now` is it, of whichever type it is now."""
+    """The group to which members send requests; `now` is its current classic or KIP-848 form."""
 
     def __init__(
         self,
@@ -53,7 +53,11 @@ class SimulatedGroup:
         return isinstance(self.now, ConsumerGroup)
 
     def seat(self, seats: Sequence[Seat], assignor: str, leader: str | None) -> None:
-        """Begin with these members in a Stable group; it is KIP-848's if one of them is."""
+        """Make `seats` the members of a Stable group that elected `assignor`.
+
+        It is a KIP-848 group if one of them comes with a ConsumerGroupHeartbeat. Otherwise `leader`
+        is the leader's member id (None: the first member leads).
+        """
         if any(isinstance(seat.request, Beat) for seat in seats):
             self.now = group = self._consumer(self.now.number)
             group.seat(seats)
@@ -68,7 +72,7 @@ class SimulatedGroup:
     # Requests
 
     def beat(self, request: Beat, client: Client) -> BeatAnswer:
-        """ConsumerGroupHeartbeat: the first that joins a classic group converts it."""
+        """Handle a ConsumerGroupHeartbeat; the first that a classic group accepts converts it."""
         if isinstance(self.now, ClassicGroup):
             error = self._refuses(self.now, request)
             if error:
@@ -78,7 +82,7 @@ class SimulatedGroup:
         return self.now.beat(request, client)
 
     def join(self, request: JoinRequest, client: ClassicClient) -> None:
-        """JoinGroup: an Empty KIP-848 group is replaced by a classic one."""
+        """Handle a JoinGroup; it replaces an Empty KIP-848 group by a classic group."""
         if self.kip848 and self.now.phase is GroupState.EMPTY and not self.now.away:
             self.now = self._classic(0)
         self.now.join(request, client)
@@ -90,26 +94,26 @@ class SimulatedGroup:
         client: ClassicClient,
         assigned: Assigned | None = None,
     ) -> None:
-        """SyncGroup; `assigned` is that of a classic group's leader."""
+        """Handle a SyncGroup; `assigned` is the assignment that a classic group's leader sends."""
         self.now.sync(member_id, generation, client, assigned)
 
     def heartbeat(self, member_id: str, generation: int, client: Client) -> Error:
-        """Heartbeat of the classic protocol."""
+        """Handle a Heartbeat of the classic protocol, and return the error code."""
         return self.now.heartbeat(member_id, generation, client)
 
     def leave(self, member_id: str, client: Client, why: str = "a member left") -> None:
-        """LeaveGroup."""
+        """Handle a LeaveGroup of the classic protocol."""
         self.now.leave(member_id, client, why)
 
     def silent(self, member_id: str, last: float, client: Client) -> str:
-        """Learn that a member sends no heartbeat any more; its last one was at `last`.
+        """Record that a member has stopped its heartbeats; the last one was at the time `last`.
 
-        Returns its id; empty if it is not counted.
+        Returns its member id; empty if the coordinator does not count it as a member.
         """
         return self.now.silent(member_id, last, client)
 
     def delete(self) -> Error:
-        """DeleteGroups: only a group without members can be deleted; the next join makes it."""
+        """Handle a DeleteGroups, and return the error code; the group must have no members."""
         if isinstance(self.now, ClassicGroup):
             return self.now.delete()
         if self.now.away or self.now.phase is not GroupState.EMPTY:
@@ -118,16 +122,20 @@ class SimulatedGroup:
         return made.delete()
 
     def subscribes(self, topic: str) -> bool:
-        """Return whether a member subscribes to this topic (as of the last classic generation)."""
+        """Return whether a member subscribes to the topic.
+
+        In a classic group the subscriptions are those of the last stored generation.
+        """
         if isinstance(self.now, ConsumerGroup):
             return any(topic in member.topics for member in self.now.members)
         return any(topic in seat.request.subscription.topics for seat in self.now.stored.members)
 
     def refresh(self, topic: str) -> bool:
-        """Learn that a topic changed; a classic group's leader has to find that out itself.
+        """Handle a change of a topic, and return whether the group is a KIP-848 group.
 
-        A KIP-848 group that does not subscribe to it stays as it is
-        (GroupMetadataManager.onNewMetadataImage).
+        A KIP-848 group that subscribes to the topic gets a new epoch
+        (GroupMetadataManager.onNewMetadataImage). In a classic group the leader's client has to
+        notice the change.
         """
         if isinstance(self.now, ConsumerGroup) and self.subscribes(topic):
             self.now.refresh()
@@ -167,9 +175,7 @@ class SimulatedGroup:
         return Error.NONE if converts and fits and not loses else Error.GROUP_ID_NOT_FOUND
 
     def _convert_up(self, group: ClassicGroup, *, streams: bool) -> None:
-        """Convert the classic group to KIP-848, or to a Streams group; its members keep their
-        assignment.
-        """
+        """Convert the classic group to KIP-848 or Streams; its members keep their assignment."""
         resting = group.phase is GroupState.STABLE
         epoch = self._brokers.first_epoch if group.phase in _EMPTY else group.number
         self.now = made = self._consumer(epoch, self._brokers.streams_delay if streams else 0.0)
@@ -184,8 +190,9 @@ class SimulatedGroup:
     def _convert_down(self, leaving: str) -> bool:
         """Convert the KIP-848 group to a classic one if only classic members are left.
 
-        `leaving` is the last other member; without one a static member has just taken its place,
-        and nothing is to be rebalanced.
+        Returns whether it is converted. `leaving` is the id of the last member with
+        group.protocol=consumer. If it is empty, a static member with the classic protocol has just
+        replaced that member, and no rebalance follows.
         """
         group = self.now
         assert isinstance(group, ConsumerGroup)

@@ -1,10 +1,11 @@
-"""A member with group.protocol=consumer: heartbeats, reconciliation, callbacks (KIP-848).
+"""A simulated member with group.protocol=consumer: heartbeats, reconciliation, callbacks (KIP-848).
 
 Source: AsyncKafkaConsumer's ConsumerMembershipManager and ConsumerHeartbeatRequestManager (4.1).
-A callback that throws ends the reconciliation: the member acknowledges nothing, and poll() throws.
-Heartbeats go out in the background, callbacks run in poll(). What a member revokes it acknowledges
-at once; what another one revoked it gets with its own next heartbeat. As with the classic protocol
-a heartbeat that would find nothing new is not simulated.
+Heartbeats go out in the background, callbacks run in poll(). A member acknowledges at once that it
+has revoked partitions. It gets partitions that another member has revoked with its own next
+heartbeat. A callback that throws ends the reconciliation: the member acknowledges nothing, and
+poll() throws. As with the classic protocol, a heartbeat that would find nothing new is not
+simulated.
 """
 
 from rebal.groups.assignors import TopicPartition
@@ -27,7 +28,7 @@ from rebal.planner.rehearsal.engine.memory import (
 
 
 class Kip848Consumer(SimulatedMember):
-    """One consumer object: from the start of its process to its end. It is started once."""
+    """A simulated KIP-848 or Streams consumer, from the start of its process to its end."""
 
     def __init__(self, process: Process, around: Surroundings, brokers: Brokers) -> None:
         interval, session = brokers.consumer_heartbeat, brokers.consumer_session
@@ -46,7 +47,7 @@ class Kip848Consumer(SimulatedMember):
         self._heartbeat = Timer(self._agenda)
 
     def seat(self, running: RunningProcess, elected: str) -> Beat:  # noqa: ARG002 - it elects none
-        """Be a member already, with its partitions; return the heartbeat that it came by."""
+        """Make the consumer a member with its partitions; return a heartbeat that reports it."""
         self.member_id = self.last_id = running.member_id
         self._epoch = running.generation or 0
         self._current = self._target = self._told = frozenset(running.owned)
@@ -58,7 +59,7 @@ class Kip848Consumer(SimulatedMember):
     # What a person or a machine does to it
 
     def start(self) -> None:
-        """Begin to join: the client makes up its member id (KIP-1082)."""
+        """Send the first heartbeat, with a member id that the client generates (KIP-1082)."""
         self.member_id = self.last_id = self._chance.kip848_member_id(
             self._client_id, self._agenda.now
         )
@@ -66,23 +67,23 @@ class Kip848Consumer(SimulatedMember):
         self._beat()
 
     def enforce_rebalance(self) -> bool:
-        """KIP-568 is not supported with group.protocol=consumer: the client logs a warning."""
+        """Write a note and return False: the client ignores KIP-568 requests with a warning."""
         self._around.tell(self, "enforceRebalance ignored")
         return False
 
     def commit(self) -> Error:
-        """Commit offsets now."""
+        """Commit offsets now, and return the error code; a note has the Java client's exception."""
         return self._tell_commit(self._group.now.commit(self.member_id, self._epoch, self))
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
-        """Subscribe to other topics from now on: its next heartbeat says so."""
+        """Change the subscription to `topics`; the next heartbeat sends them."""
         self._topics, self._topics_told = topics, False
         self.wake()
 
     # What the coordinator says
 
     def wake(self) -> None:
-        """Find out at the next heartbeat what there is to know."""
+        """Schedule the next heartbeat, because it will find something new."""
         if self.alive and not (self._woken or self._stale):
             self._woken = True
             self._set_moving(True)
@@ -160,7 +161,10 @@ class Kip848Consumer(SimulatedMember):
         self._step.after(took, self._assign, target, bool(revoked))
 
     def _assign(self, target: frozenset[TopicPartition], had: bool) -> None:
-        """Run the listener again, unless it threw for the partitions that were revoked (`had`)."""
+        """Run onPartitionsAssigned for `target`, unless onPartitionsRevoked throws.
+
+        `had` is True if partitions were revoked.
+        """
         if not (had and self._throws_in("revoked")):
             took = self._in_application(self.process.on_assigned)
             self.assigned.add(took, self._agenda.now)
@@ -174,7 +178,7 @@ class Kip848Consumer(SimulatedMember):
             self._beat()
 
     def _lose(self) -> None:
-        """Be fenced: what it owned is lost, and it joins again with epoch 0."""
+        """Lose all partitions after being fenced (onPartitionsLost), and rejoin with epoch 0."""
         self._epoch, self._reconciling = 0, False
         self._current = self._target = self._told = None
         had = bool(self.owned)
@@ -183,7 +187,7 @@ class Kip848Consumer(SimulatedMember):
         self._step.after(took, self._join_again, had)
 
     def _join_again(self, had: bool) -> None:
-        """Join with epoch 0, though the listener threw for the partitions that were lost (`had`).
+        """Join with epoch 0, even if onPartitionsLost throws (`had`: partitions were lost).
 
         The background thread joins before the application closes the consumer.
         """
@@ -195,10 +199,11 @@ class Kip848Consumer(SimulatedMember):
     # Partitions
 
     def _let_go(self) -> tuple[float, bool]:
-        """Revoke all partitions; it leaves when the listener has returned.
+        """Revoke all partitions; return (listener's seconds, True: the client then leaves).
 
-        A listener that throws here does not prevent the heartbeat that leaves, unlike with the
-        classic protocol (AsyncKafkaConsumer.close). A static member says that it will return.
+        A listener that throws does not prevent the heartbeat that leaves, unlike with the classic
+        protocol (AsyncKafkaConsumer.close). A static member's heartbeat says that the member will
+        return.
         """
         if self._stale:
             return self._drop_all(), True

@@ -1,15 +1,14 @@
-"""Assignments in a rebalance: what members send, leaders assign, and members remember of it.
+"""Assignments in a rebalance: the members' subscriptions, the leader's assignor and its result.
 
-The timed members and their world use the same functions as `Rounds`, a group whose members all join
-at once with one assignor, so that only the assignments take part in the result.
+The timed simulation uses the same functions as `Rounds`, a group without timing whose members all
+join at once with one assignor.
 
-Assigned otherwise than by Java's consumers, as far as it is modelled: by Connect workers, and by
-other clients that have a name of their own, or another result under a name of Kafka's. Workers
-assign connectors and tasks with the exact assignors (WorkerCoordinator and DistributedHerder of
-Kafka 4.1, KIP-415). A connector is a partition here whose number is `CONNECTOR`, and each task one
-of its connector. `default` is EAGER: a worker stops everything before it joins. `compatible` and
-`sessioned` are COOPERATIVE: a worker that has to stop something joins again, and what a lost worker
-ran waits for scheduled.rebalance.max.delay.ms.
+This module also has assignors that differ from Java's: those of Connect workers, kafkajs and
+segmentio/kafka-go. Workers assign connectors and tasks exactly as WorkerCoordinator and
+DistributedHerder of Kafka 4.1 do (KIP-415). A connector is modelled as the partition `CONNECTOR` of
+a topic, and its tasks as the other partitions. `default` is EAGER: a worker stops everything before
+it joins. `compatible` and `sessioned` are COOPERATIVE: a worker that has to stop something joins
+again, and the work of a lost worker waits for scheduled.rebalance.max.delay.ms.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,10 +26,11 @@ from rebal.planner.rehearsal.engine.memory import JoinRequest
 
 
 def sent(assignor: Assignor, member: SpecMember, *, eager: bool) -> SpecMember:
-    """Return what the leader reads of a member: an EAGER one owns nothing when it joins (KIP-429).
+    """Return the member as the leader reads it; an EAGER member joins without partitions (KIP-429).
 
-    User data is what the assignor made of its last assignment. Kafka's own assignors compute it
-    when they assign; `sticky` computes it from `owned`, which stays for it.
+    The user data is computed by the assignor from the member's last assignment. Kafka's own
+    assignors compute it when they assign; `sticky` computes it from `owned`, which an EAGER member
+    therefore keeps here.
     """
     if isinstance(assignor, KafkaAssignor):
         forgets = eager and member.owned and assignor.name != "sticky"
@@ -40,7 +40,9 @@ def sent(assignor: Assignor, member: SpecMember, *, eager: bool) -> SpecMember:
 
 
 def assigned(assignor: Assignor, spec: Spec) -> tuple[Assignment, Undecided]:
-    """Return what the leader, or a KIP-848 coordinator, assigns to members that sent `spec`.
+    """Return the assignment that the leader, or a KIP-848 coordinator, computes for `spec`.
+
+    The second item names topics and members whose unknown order could change the assignment.
 
     Raises:
         LeaderWouldFail: the real leader throws or never ends.
@@ -56,14 +58,17 @@ def assigned(assignor: Assignor, spec: Spec) -> tuple[Assignment, Undecided]:
 def received(
     assignor: Assignor | None, member: SpecMember, partitions: Owned, generation: int
 ) -> SpecMember:
-    """Return the member with its assignment of this generation (None: as most assignors do)."""
+    """Return the member after it has received `partitions` as its assignment of `generation`.
+
+    A custom `assignor` decides what the member keeps; otherwise (None too) it owns `partitions`.
+    """
     if assignor is None or isinstance(assignor, KafkaAssignor):
         return replace(member, owned=tuple(partitions), generation=generation)
     return assignor.on_assignment(member, partitions, None, generation)
 
 
 def rejoins(protocol: str, revoked: int) -> bool:
-    """Return whether members that revoked so many partitions join again (KIP-429).
+    """Return whether members join again after they have revoked `revoked` partitions (KIP-429).
 
     EAGER members revoke before they join, and need no second rebalance.
     """
@@ -71,10 +76,10 @@ def rejoins(protocol: str, revoked: int) -> bool:
 
 
 class Rounds:
-    """A group whose members join at once.
+    """A group without timing, whose members all join each rebalance at once.
 
-    `spec` is the group as its members joined the last time. `undecided` are topics and members
-    whose order in a KIP-848 coordinator's tables decides, and is not known.
+    `spec` is the group as its members joined the last time. `undecided` names topics and members
+    whose order in a KIP-848 coordinator's tables is not known and could change the assignment.
     """
 
     def __init__(self, spec: Spec, assignor: Assignor, protocol: RebalanceProtocol) -> None:
@@ -84,14 +89,14 @@ class Rounds:
         self.undecided = Undecided()
 
     def change(self, apply: Callable[[Spec], Spec]) -> tuple[SpecMember, ...]:
-        """Let members or topics come and go; return the members before."""
+        """Change members or topics with `apply`, and return the members before the change."""
         self._receive()
         before = self.spec.members
         self.spec = apply(self.spec)
         return before
 
     def rebalance(self) -> tuple[Spec, Assignment]:
-        """Rebalance once, and return what the members sent and what was assigned.
+        """Rebalance once, and return the input that the assignor got and its assignment.
 
         Raises:
             LeaderWouldFail: the real leader throws or never ends.
@@ -101,7 +106,7 @@ class Rounds:
         return read, self._result
 
     def next(self) -> tuple[Spec, Assignment]:
-        """Return what `rebalance` would, without doing it."""
+        """Return the result of the next `rebalance`, without giving members the assignment."""
         self._receive()
         spec, assignor = self.spec, self._assignor
         if not isinstance(assignor, ServerAssignor):
@@ -114,7 +119,7 @@ class Rounds:
         return spec, result
 
     def _receive(self) -> None:
-        """Take over the last assignment; all members are of one generation then."""
+        """Give members their last assignment; all of them have the same generation afterwards."""
         result, self._result, members = self._result, None, self.spec.members
         if result is None:
             return
@@ -142,20 +147,23 @@ PROTOCOLS: Final[Mapping[str, frozenset[RebalanceProtocol]]] = {
 
 
 def work_of(connectors: Mapping[str, int]) -> Iterable[connect.Item]:
-    """Return the connectors, each with its number of tasks, as what workers can run."""
+    """Return all connectors and tasks; `connectors` has the number of tasks of each connector."""
     for name, tasks in connectors.items():
         yield from ((name, number) for number in (CONNECTOR, *range(tasks)))
 
 
 class WorkerLeaders:
-    """The memory of each worker of the rebalances it led; a new process has none."""
+    """Memory that each Connect worker has of the rebalances it led; a new process has none."""
 
     def __init__(self, connectors: Mapping[str, int]) -> None:
         self._configured = frozenset(work_of(connectors))
         self._memories: dict[str, connect.Memory] = {}
 
     def seat(self, leader: str, generation: int, running: Mapping[str, Owned]) -> None:
-        """Begin with a leader that has led this generation."""
+        """Set the memory of the worker `leader`, which led `generation`.
+
+        `running` has the connectors and tasks of each worker, by member id.
+        """
         self._memories[leader] = connect.Memory(
             generation=generation,
             members=frozenset(running),
@@ -172,10 +180,10 @@ class WorkerLeaders:
         now: float,
         max_delay: float,
     ) -> tuple[Assignment, float]:
-        """Return what each worker runs then, and in how many seconds all have to join again.
+        """Return each worker's new work, and the seconds after which all workers must join again.
 
-        0.0 where nothing is held back. `now` and `max_delay` (the leader's own
-        scheduled.rebalance.max.delay.ms) are seconds.
+        The seconds are 0.0 if no work is held back. `now` and `max_delay` (the leader's
+        scheduled.rebalance.max.delay.ms) are in seconds.
         """
         if protocol == EAGER:
             dealt = connect.eager((one.member_id for one in members), self._configured)
@@ -204,12 +212,13 @@ class WorkerLeaders:
 
 
 def kafkajs_round_robin(spec: Spec) -> Assignment:
-    """Return the result of kafkajs's only assignor (src/consumer/assigners/roundRobinAssigner).
+    """Return the assignment of kafkajs's only assignor (src/consumer/assigners/roundRobinAssigner).
 
-    It deals all partitions of the leader's own topics in turn to the members sorted by id, and does
-    not look at who is subscribed to what: here all members have the topics of the leader. Their
-    order is that of the leader's metadata, in which brokers name a topic's partitions as it comes;
-    here it is by number. So how many partitions a member gets is exact, and which ones is not.
+    It deals all partitions of the leader's own topics in turn to the members, sorted by id, without
+    regard to their subscriptions. Here it deals the topics of all members; the simulated world
+    gives every member the leader's topics. The real order of a topic's partitions is that of the
+    leader's metadata, which is arbitrary; here it is by number. So the number of a member's
+    partitions is exact, but not which ones it gets.
     """
     ids = sorted((member.member_id for member in spec.members), key=utf16)
     topics = dict.fromkeys(topic for member in spec.members for topic in member.topics)
@@ -218,10 +227,10 @@ def kafkajs_round_robin(spec: Spec) -> Assignment:
 
 
 def kafka_go_range(spec: Spec) -> Assignment:
-    """Return the result of segmentio/kafka-go's range (RangeGroupBalancer): other borders than
-    Java's.
+    """Return the assignment of the range assignor of segmentio/kafka-go (RangeGroupBalancer).
 
-    Of a topic with P partitions the member i of M gets those from iP/M to (i + 1)P/M, rounded down.
+    It divides a topic differently from Java's range: of P partitions, member i of M gets those from
+    iP/M to (i + 1)P/M, rounded down.
     """
     members = sorted(spec.members, key=lambda member: member.member_id)
     made: Assignment = {member.member_id: [] for member in members}

@@ -1,6 +1,4 @@
-"""Records of a group: rebalances, notes, and the owners of each partition over time, with the sums
-of gaps and overlaps.
-"""
+"""Records of a simulated group: rebalances, notes, and the owners of each partition over time."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -13,9 +11,11 @@ _NEVER: Final = math.inf
 
 
 class Rebalance(Record, frozen=True, kw_only=True):
-    """One rebalance; times in seconds since the start, counts in partitions.
+    """One rebalance; times in seconds since the start.
 
-    `ended` is None where it has not ended. `members` were in its generation.
+    `ended` is None if it has not ended. `members` is the number of members in its generation.
+    `stopped` counts the times that a partition lost its owner since the rebalance before, `moved`
+    the times that one got another owner.
     """
 
     why: str
@@ -29,7 +29,7 @@ class Rebalance(Record, frozen=True, kw_only=True):
 
 
 class Note(Record, frozen=True, kw_only=True):
-    """Something that happened to a member (`who` empty: to the group)."""
+    """An event of the member `who` (empty: of the group), `at` seconds since the start."""
 
     at: float
     who: str
@@ -38,7 +38,10 @@ class Note(Record, frozen=True, kw_only=True):
 
 
 class Ownership(Record, frozen=True, kw_only=True):
-    """One partition's owners in order; `end` is None while it lasts. Spans may overlap."""
+    """A span of time in which one member owns a partition; `end` is None while it lasts.
+
+    Times are seconds since the start. Spans of different members may overlap.
+    """
 
     owner: str
     start: float
@@ -46,14 +49,15 @@ class Ownership(Record, frozen=True, kw_only=True):
 
 
 class Measures(Record, frozen=True, kw_only=True):
-    """Cost of a story or of one part of it.
+    """Cost of a rehearsal or of one of its phases.
 
-    `seconds` is how long it took, `unowned` how long partitions had no owner, `twice` how long they
-    had two, `twice_past` the part of that in which one owner was past its session or poll timeout
-    (it revokes its partitions at its next poll); all three in partition-seconds. `longest` is the
-    longest gap of one partition in seconds. `rebalances` counts generations that members joined,
-    `stopped` each time that a partition lost its owner, `moved` each time that it got another one.
-    `rejected` counts members whose join the coordinator rejected or fenced.
+    `seconds` is its duration. `unowned` is the time that partitions had no owner, `twice` the time
+    that they had two, and `twice_past` the part of `twice` in which one owner was past its session
+    or poll timeout (it revokes its partitions at its next poll); all three are in
+    partition-seconds. `longest` is the longest gap of one partition in seconds. `rebalances` counts
+    generations that members joined, `stopped` the times that a partition lost its owner, `moved`
+    the times that one got another owner. `rejected` counts members that the coordinator rejected or
+    fenced; rejections in a row count once.
     """
 
     seconds: float
@@ -68,9 +72,10 @@ class Measures(Record, frozen=True, kw_only=True):
 
 
 class _OwnedPartition:
-    """One partition: its owners since when, its last one, how long it had none (at the longest).
+    """One partition: its owners, its last owner, and its gaps without an owner in seconds.
 
-    `since` is never where its topic has been deleted.
+    `since` is the time of the last change of owners (infinite if the topic is deleted). `gaps` is
+    the sum of the gaps that have ended, `longest` the longest of them.
     """
 
     __slots__ = ("gaps", "last", "longest", "owners", "since")
@@ -81,10 +86,11 @@ class _OwnedPartition:
 
 
 class Ledger:
-    """Partitions by number, 0 to n-1 in their order, and their owners by name.
+    """Owners of all partitions over time: partitions by number, owners by name.
 
-    Who owned what is kept only where `keep` asks for it: a large group has millions of changes.
-    `stopped` counts how often partitions have lost their owner, `moved` how often they got another.
+    `numbers` has the number of each partition, from 0 in their order. The history of owners is
+    recorded only with `keep`: a large group has millions of changes. `stopped` counts the times
+    that a partition lost its owner, `moved` the times that one got another owner.
     """
 
     def __init__(self, pairs: Iterable[TopicPartition], *, keep: bool) -> None:
@@ -105,7 +111,7 @@ class Ledger:
                 self._partitions.append(_OwnedPartition(now))
 
     def drop(self, topic: str, now: float) -> None:
-        """Count no more of a deleted topic."""
+        """Release the partitions of a deleted topic, and ignore them from now on."""
         for pair, number in self.numbers.items():
             if pair[0] == topic:
                 share = self._partitions[number]
@@ -157,7 +163,7 @@ class Ledger:
                 )
 
     def past(self, owner: str, *, now: float, over: bool) -> None:
-        """Learn that an owner is past its session or poll timeout, or (`over`) no longer."""
+        """Record that `owner` is past its session or poll timeout, or (`over`) is no longer."""
         for share in self._partitions:
             if len(share.owners) > 1 and owner in share.owners:
                 self._close_overlap(share, now)
@@ -172,9 +178,10 @@ class Ledger:
         return {pair: self._partitions[number].owners for pair, number in self.numbers.items()}
 
     def totals(self, now: float) -> Measures:
-        """Return the sums up to now, open gaps and overlaps included; no rebalance is counted.
+        """Return the measures up to the time `now`, with current gaps and overlaps.
 
-        The longest gap is that since the last time, and measured anew from here on.
+        `longest` is the longest gap that has ended since the last call or still lasts. `rebalances`
+        and `rejected` are 0, because the ledger does not record them.
         """
         unowned, longest = sum(share.gaps for share in self._partitions), self._longest_since
         twice, past, self._longest_since = self._twice, self._twice_past, 0.0
@@ -203,8 +210,9 @@ class Ledger:
     def stories(
         self, now: float
     ) -> Iterator[tuple[TopicPartition, float, float, tuple[Ownership, ...]]]:
-        """Yield each partition, how long it had no owner, in all and at the longest, and its owners
-        over time, those of now included.
+        """Yield (partition, seconds without an owner, longest gap in seconds, owners over time).
+
+        Current gaps and owners are included.
         """
         spans = {number: list(found) for number, found in self._spans.items()}
         for (number, owner), start in self._open.items():

@@ -1,5 +1,6 @@
-"""A consumer's process: its settings, what its client family makes of them, and its life as a
-member, whichever protocol it speaks: its partitions, its habits, its end.
+"""A simulated consumer process: its settings, its client family's behaviour, and its membership.
+
+`SimulatedMember` has what the classic protocol and KIP-848 have in common.
 """
 
 from __future__ import annotations
@@ -26,18 +27,19 @@ CALLBACKS: Final = ("revoked", "assigned", "lost")
 
 
 class Process(Record, frozen=True, kw_only=True):
-    """One consumer: its settings, its client and its habits; times in seconds.
+    """One consumer process: its settings, its client and its timing; times in seconds.
 
-    `name` is what scripts and results call it. `assignors` is partition.assignment.strategy,
+    `name` is its name in scripts and results. `assignors` is partition.assignment.strategy;
     `session`, `rebalance` and `heartbeat` are session.timeout.ms, max.poll.interval.ms and
-    heartbeat.interval.ms. It polls every `poll` seconds. It joins again `slow` seconds after it
-    has prepared for a rebalance that it was told of (with KIP-848: says so late that it has revoked
-    partitions). Its listener takes `on_revoked`,
-    `on_assigned` and `on_lost` seconds; `fails_in` names those of `CALLBACKS` that throw.
-    `protocol` is group.protocol: classic, consumer or streams; with consumer, `remote_assignor` is
-    group.remote.assignor (empty: the brokers' default), and the brokers decide `session` and
-    `heartbeat`.
-    `held_back` is scheduled.rebalance.max.delay.ms of a Connect worker (family `connect`).
+    heartbeat.interval.ms. It polls every `poll` seconds. After a heartbeat reports a rebalance, it
+    takes at least `slow` seconds to prepare before it joins again (KIP-848: before it acknowledges
+    that it revoked partitions). Its listener takes `on_revoked`, `on_assigned` and `on_lost`
+    seconds; `fails_in` names the callbacks (see `CALLBACKS`) that throw.
+
+    `protocol` is group.protocol: classic, consumer or streams. With consumer, `remote_assignor` is
+    group.remote.assignor (empty: the brokers' default), and the brokers set the session timeout and
+    the heartbeat interval. `held_back` is scheduled.rebalance.max.delay.ms of a Connect worker
+    (family `connect`).
     """
 
     name: str
@@ -63,7 +65,7 @@ class Process(Record, frozen=True, kw_only=True):
 
 
 class RunningProcess(Record, frozen=True, kw_only=True):
-    """A process that is in the group when a simulation begins, and what it owns then."""
+    """A process that is a member when the simulation begins, with its partitions at that time."""
 
     process: Process
     member_id: str
@@ -72,7 +74,7 @@ class RunningProcess(Record, frozen=True, kw_only=True):
 
 
 def refusal(process: Process) -> str:
-    """Return why the client itself rejects these settings; empty if it starts."""
+    """Return the reason why the client itself rejects these settings; empty if it accepts them."""
     if process.protocol != "classic":
         return ""
     client = family(process.family)
@@ -87,9 +89,9 @@ def refusal(process: Process) -> str:
 
 
 def fixed_protocol(process: Process, own: Protocols) -> RebalanceProtocol | None:
-    """Return the rebalance protocol that the client fixes when it is built; None: by the vote.
+    """Return the rebalance protocol that the client fixes when it is built.
 
-    `own` are the protocols that custom assignors support, by name.
+    None if the elected assignor decides. `own` has the protocols of custom assignors, by name.
     """
     if process.family == "connect" or family(process.family).follows_vote:
         return None
@@ -98,7 +100,10 @@ def fixed_protocol(process: Process, own: Protocols) -> RebalanceProtocol | None
 
 
 def voted_protocol(process: Process, elected: str, own: Protocols) -> RebalanceProtocol:
-    """Return the protocol of a client that follows the vote."""
+    """Return the rebalance protocol of a client whose protocol the elected assignor decides.
+
+    `own` has the protocols of custom assignors, by name.
+    """
     return _COOPERATIVE if _COOPERATIVE in _supported(process, elected, own) else _EAGER
 
 
@@ -107,10 +112,10 @@ def _supported(process: Process, name: str, own: Protocols) -> frozenset[Rebalan
 
 
 def retries_after(process: Process, rejected: int) -> float:
-    """Return the seconds after which a client whose join was rejected tries again; 0.0: it ends.
+    """Return the seconds after which a client retries a rejected join; 0.0 if the client ends.
 
-    It was `rejected` so often in a row. librdkafka waits 2 s (captured), franz-go from 250 ms twice
-    as long each time, 5 s at the most (kgo.RetryBackoffFn), sarama about 1 s.
+    `rejected` is the number of rejections in a row. librdkafka waits 2 s (captured), sarama about 1
+    s, franz-go 250 ms and then twice as long each time, at most 5 s (kgo.RetryBackoffFn).
     """
     if process.family == "franz-go":
         return min(0.25 * 2.0 ** min(rejected - 1, 10), 5.0)
@@ -118,11 +123,12 @@ def retries_after(process: Process, rejected: int) -> float:
 
 
 def joins_for_topics(process: Process) -> bool:
-    """Return whether it joins again for topics that do not fit what it was assigned by.
+    """Return whether the client joins again if topics do not match its assignment.
 
-    As the leader where metadata lacks topics that it has assigned by, and as any member where it is
-    assigned a topic that it does not subscribe to (ConsumerCoordinator.onJoinComplete): a static
-    member that returns with another subscription is given the assignment of before.
+    Java clients do: as leader when their metadata no longer has all topics for which they assigned,
+    and as any member when they are assigned a topic to which they do not subscribe
+    (ConsumerCoordinator.onJoinComplete). The latter happens to a static member that returns with
+    another subscription and gets its old assignment.
     """
     return process.family in _JAVA
 
@@ -133,10 +139,10 @@ def leaves_on_close(process: Process) -> bool:
 
 
 def sends_generation(process: Process) -> bool:
-    """Return whether its JoinGroup holds the generation of its last assignment.
+    """Return whether the client's JoinGroup has the generation of its last assignment.
 
-    Versions 2 and later of the subscription do (KIP-792), and the user data of Kafka's two sticky
-    assignors: so it changes with each generation.
+    Versions 2 and later of the subscription have it (KIP-792), and so has the user data of Kafka's
+    two sticky assignors. Such a JoinGroup changes with each generation.
     """
     version = version_tuple(process.version)
     newer = process.family in _JAVA and (version is None or version >= (3, 4))
@@ -144,7 +150,7 @@ def sends_generation(process: Process) -> bool:
 
 
 def skips_assignment(process: Process) -> bool:
-    """Return whether it understands skipAssignment (JoinGroup v9, KIP-814)."""
+    """Return whether the client understands skipAssignment (JoinGroup v9, KIP-814)."""
     version = version_tuple(process.version)
     return process.family in _JAVA and (version is None or version >= (3, 2))
 
@@ -160,10 +166,10 @@ _THROWN: Final = {
 
 
 class Surroundings(Protocol):
-    """The world that one group's members share: coordinator, time, ledger, source of chance.
+    """Interface of the simulated world to a group's members: coordinator, time, owners, chance.
 
-    It has their assignors, and writes down what happens to them. `custom` are those assignors that
-    are not Java's own, by name, and `protocols` the protocols that they support.
+    It computes assignments and records events. `custom` has the assignors that are not Java's own,
+    by name, and `protocols` the rebalance protocols that they support.
     """
 
     group: SimulatedGroup
@@ -176,20 +182,20 @@ class Surroundings(Protocol):
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: SimulatedMember
     ) -> Assignment | str:
-        """Return the partitions by member id, or why the leader failed."""
+        """Return the leader's assignment by member id, or an error message if the leader fails."""
 
     def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
-        """Something happened to this member now."""
+        """Record the event `what` of a member at the current time."""
 
     def unrest(self, consumer: SimulatedMember, *, moving: bool) -> None:
-        """Note that the member is not at rest any more, or that it is again."""
+        """Record that a member has something under way (`moving`), or is at rest again."""
 
 
 class SimulatedMember(ABC):
-    """One consumer object from the start of its process to its end; it is started once.
+    """A simulated consumer of any protocol, from the start of its process to its end.
 
-    `interval` and `session` are seconds between its heartbeats and after the last of them for which
-    the coordinator counts it. Heartbeats that would find nothing new are not simulated.
+    `interval` is the seconds between its heartbeats, `session` the seconds after its last heartbeat
+    for which the coordinator counts it. Heartbeats that would find nothing new are not simulated.
     """
 
     protocol: str
@@ -220,19 +226,19 @@ class SimulatedMember(ABC):
 
     @abstractmethod
     def seat(self, running: RunningProcess, elected: str) -> JoinRequest | Beat:
-        """Be a member already, with its partitions; return the request that it came by."""
+        """Make the consumer a member with its partitions; return a request that reports it."""
 
     @abstractmethod
     def start(self) -> None:
-        """Begin to join."""
+        """Send the first request to join the group."""
 
     @abstractmethod
     def enforce_rebalance(self) -> bool:
-        """KIP-568: ask for a rebalance, and return whether there will be one."""
+        """Ask for a rebalance (KIP-568), and return whether the member joins again."""
 
     @abstractmethod
     def commit(self) -> Error:
-        """Commit offsets now, and return the error; the note has the exception of Java's client."""
+        """Commit offsets now, and return the error code; a note has the Java client's exception."""
 
     @abstractmethod
     def subscribe(self, topics: tuple[str, ...]) -> None:
@@ -240,7 +246,7 @@ class SimulatedMember(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Find out at the next heartbeat what there is to know."""
+        """Send the next heartbeat, because it will find something new."""
 
     def stop(self) -> None:
         """Close cleanly: revoke all partitions, and leave the group if the client does that."""
@@ -256,7 +262,7 @@ class SimulatedMember(ABC):
             self._end(leaves=False)
 
     def busy(self, seconds: float) -> None:
-        """Process records for so long without a poll; heartbeats go on."""
+        """Process records for `seconds` without a poll; heartbeats go on."""
         if self.alive:
             self._around.tell(self, "busy", f"{seconds:g} s")
             self._set_moving(True)
@@ -278,19 +284,22 @@ class SimulatedMember(ABC):
 
     @abstractmethod
     def _let_go(self) -> tuple[float, bool]:
-        """Revoke all partitions; return how long that takes, and whether the client leaves then."""
+        """Revoke all partitions; return (listener's seconds, whether the client then leaves)."""
 
     @abstractmethod
     def _depart(self, last: float, *, leaves: bool) -> None:
-        """Leave the group, or be silent in it since the heartbeat at `last`."""
+        """Leave the group (`leaves`), or stay in it without heartbeats after the one at `last`."""
 
     @abstractmethod
     def _poll_too_late(self, until: float) -> None:
-        """Leave the group by itself: the application has not polled (max.poll.interval.ms)."""
+        """Leave the group, because the application has not polled within max.poll.interval.ms.
+
+        `until` is the time until which the application does not poll.
+        """
 
     @abstractmethod
     def _under_way(self) -> bool:
-        """Return whether something else than a busy application keeps it from rest."""
+        """Return whether a heartbeat, join or reconciliation is pending."""
 
     @abstractmethod
     def _run_again(self) -> None:
@@ -340,7 +349,10 @@ class SimulatedMember(ABC):
         return frozenset(numbers[pair] for pair in pairs if pair in numbers)
 
     def _give_up(self, partitions: frozenset[int], kind: Latency, took: float) -> float:
-        """Release partitions and return how long the listener takes for it."""
+        """Release `partitions`; return the listener's `took` seconds, or 0.0 if there are none.
+
+        `kind` is the latency metric that counts the callback.
+        """
         if not partitions:
             return 0.0
         self._ledger.release(self.process.name, partitions, self._agenda.now)
@@ -349,7 +361,7 @@ class SimulatedMember(ABC):
         return took
 
     def _drop_all(self) -> float:
-        """Lose all partitions and return how long the listener takes for it."""
+        """Lose all partitions, and return the seconds that onPartitionsLost takes."""
         if self.owned:
             self._around.tell(self, "lost", f"{len(self.owned)}")
         took = self._give_up(self.owned, self.lost, self.process.on_lost)
@@ -357,7 +369,10 @@ class SimulatedMember(ABC):
         return took
 
     def _in_application(self, seconds: float) -> float:
-        """Let the application run for `seconds` without a poll; return the seconds."""
+        """Run the application for `seconds` without a poll, and return `seconds`.
+
+        The member leaves the group if this exceeds max.poll.interval.ms.
+        """
         now = self._agenda.now
         self._busy_until = max(self._busy_until, now + seconds)
         if seconds > self.process.rebalance and self._in_poll:
@@ -365,9 +380,10 @@ class SimulatedMember(ABC):
         return seconds
 
     def _throws_in(self, callback: str) -> bool:
-        """Return whether this callback of the listener throws: poll() throws, and the process ends.
+        """Return whether this listener callback throws; if it does, close the consumer.
 
-        Its application closes the consumer, as one with try and finally around its poll loop.
+        poll() throws then, and the application closes the consumer in the `finally` of its poll
+        loop.
         """
         if callback not in self.process.fails_in:
             return False

@@ -1,12 +1,13 @@
-"""A coordinator and its members: their messages, its table of them, the group's stored record.
+"""Messages between a coordinator and its members, its member table, and the group's stored record.
 
-How a member of a KIP-848 group goes on to its target: CurrentAssignmentBuilder and
+A member of a KIP-848 group reaches its target as in CurrentAssignmentBuilder and
 ConsumerGroupMember of Kafka's group coordinator (4.1), KIP-848 "Member State Machine".
 
-A classic coordinator takes a new leader from a hash table of its members, and sends them to the
-leader in its order. The Java one (ClassicGroup.members) has a java.util.HashMap, the Scala one
-(GroupMetadata) a scala.collection.mutable.HashMap of Scala 2.13, which sorts a bucket by hash. A
-KIP-848 group (ModernGroup.members) has an org.apache.kafka.timeline.TimelineHashMap. None shrinks.
+A classic coordinator takes a new leader from a hash table of its members, and sends the members to
+the leader in the table's order. The Java coordinator (ClassicGroup.members) has a
+java.util.HashMap. The Scala one (GroupMetadata) has a scala.collection.mutable.HashMap of Scala
+2.13, which sorts a bucket by hash. A KIP-848 group (ModernGroup.members) has an
+org.apache.kafka.timeline.TimelineHashMap. None of these tables shrinks.
 """
 
 from abc import ABC, abstractmethod
@@ -42,11 +43,11 @@ class Error(IntEnum):
 
 
 class JoinRequest(NamedTuple):
-    """JoinGroup: the assignor list in order of preference, and the subscription.
+    """A JoinGroup request, with the assignor list in order of preference and the subscription.
 
-    `subscription` holds what the member owned before; an `eager` member has given it up and sends
-    no owned partitions. `stamp` is what the coordinator compares to see whether the metadata of a
-    member changed. Timeouts are in seconds.
+    `subscription` has the partitions that the member owned before; an `eager` member has revoked
+    them and sends none. The coordinator compares `stamp` to see whether the member's metadata has
+    changed. `session` and `rebalance` are timeouts in seconds.
     """
 
     member_id: str
@@ -61,7 +62,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinAnswer(NamedTuple):
-    """Answer to a JoinGroup; `members` are the leader's alone (requests of the generation)."""
+    """Answer to a JoinGroup; for the leader, `members` has all JoinGroups of the generation."""
 
     error: Error
     member_id: str = ""
@@ -80,11 +81,12 @@ class SyncAnswer(NamedTuple):
 
 
 class Beat(NamedTuple):
-    """ConsumerGroupHeartbeat (KIP-848); None: as in the member's last one.
+    """A ConsumerGroupHeartbeat request (KIP-848).
 
-    `epoch` is the member epoch: 0 joins, -1 leaves, -2 is a static member that will return.
-    `owned` is what the member owns, `assignor` group.remote.assignor (empty: not set), `rebalance`
-    max.poll.interval.ms in seconds. `streams`: it is a StreamsGroupHeartbeat (KIP-1071), whose
+    `topics`, `owned` and `rack` are None if they have not changed since the last heartbeat. `epoch`
+    is the member epoch: 0 joins, -1 leaves, -2 is a static member that will return. `owned` is what
+    the member owns, `assignor` group.remote.assignor (empty: not set), `rebalance`
+    max.poll.interval.ms in seconds. `streams` is True for a StreamsGroupHeartbeat (KIP-1071), whose
     group assigns tasks.
     """
 
@@ -108,10 +110,13 @@ class BeatAnswer(NamedTuple):
 
 
 class Client(Protocol):
-    """A member's process, as its coordinator knows it."""
+    """Interface of a member's process to its coordinator."""
 
     def wake(self) -> None:
-        """Let its next heartbeat find something new; until then it need not send any."""
+        """Signal that the next heartbeat will find something new.
+
+        Heartbeats that would find nothing new are not simulated.
+        """
 
 
 class ClassicClient(Client, Protocol):
@@ -122,10 +127,10 @@ class ClassicClient(Client, Protocol):
         """True if it sends JoinGroup v9, whose answer may tell a leader not to assign."""
 
     def joined(self, answer: JoinAnswer) -> None:
-        """Take in the answer to its JoinGroup."""
+        """Process the answer to the client's JoinGroup."""
 
     def synced(self, answer: SyncAnswer) -> None:
-        """Take in the answer to its SyncGroup."""
+        """Process the answer to the client's SyncGroup."""
 
 
 Assigned = Mapping[str, Owned]
@@ -135,18 +140,19 @@ Assigned = Mapping[str, Owned]
 class Brokers(Record, frozen=True, kw_only=True):
     """Settings of the brokers; times in seconds.
 
-    `initial_delay` is group.initial.rebalance.delay.ms, `max_size` group.max.size; `min_session`
-    and `max_session` are group.min.session.timeout.ms and group.max.session.timeout.ms.
+    `kind` is the coordinator's implementation. `initial_delay` is group.initial.rebalance.delay.ms,
+    `max_size` group.max.size; `min_session` and `max_session` are group.min.session.timeout.ms and
+    group.max.session.timeout.ms.
 
     For KIP-848 groups: `consumer_heartbeat`, `consumer_session` and `consumer_max_size` are
     group.consumer.heartbeat.interval.ms, group.consumer.session.timeout.ms and
     group.consumer.max.size, `consumer_assignor` is the first of group.consumer.assignors, and
-    `migration` is group.consumer.migration.policy. `classic_joins`: they admit classic joins (not
-    where KAFKA-20640 rejects them). `static_returns`: a static member needs no free place to return
-    (KAFKA-20601). `streams_delay` is group.streams.initial.rebalance.delay.ms; a Streams group has
-    the times of a KIP-848 one otherwise, as by Kafka's defaults. `assignment_interval` is
-    group.consumer.assignment.interval.ms (KIP-1263, since Kafka 4.3), and `first_epoch` the epoch
-    that an empty group begins with (1 since 4.3, KAFKA-20268).
+    `migration` is group.consumer.migration.policy. `classic_joins` is False if the brokers reject
+    joins with the classic protocol (KAFKA-20640). With `static_returns` a static member may return
+    to a full group (KAFKA-20601). `streams_delay` is group.streams.initial.rebalance.delay.ms; for
+    other times a Streams group uses those of KIP-848 groups, which have the same defaults.
+    `assignment_interval` is group.consumer.assignment.interval.ms (KIP-1263, since Kafka 4.3).
+    `first_epoch` is the epoch of an empty group (1 since 4.3, KAFKA-20268).
     """
 
     kind: CoordinatorKind = CoordinatorKind.JAVA
@@ -170,16 +176,16 @@ class Watcher(Protocol):
     """An observer of the group's rebalances."""
 
     def preparing(self, why: str) -> None:
-        """Note that a rebalance has begun: the group waits for its members."""
+        """Note that a rebalance has begun for the reason `why`."""
 
     def generation(self, number: int, assignor: str | None, members: int) -> None:
-        """Every expected member has joined; `assignor` is None for an Empty group."""
+        """Note the new generation or epoch; `assignor` is None if a classic group is Empty."""
 
     def stable(self, number: int) -> None:
-        """Note that the leader's assignment has arrived."""
+        """Note that the leader's assignment has arrived, or that a KIP-848 group has reconciled."""
 
     def removed(self, member_id: str, why: str) -> None:
-        """Note that the coordinator has removed a member by itself."""
+        """Note that the coordinator has removed a member after a timeout."""
 
 
 class ClassicSeat(NamedTuple):
@@ -191,10 +197,11 @@ class ClassicSeat(NamedTuple):
 
 
 class CountedMember:
-    """One member in the coordinator's memory, of either kind of group.
+    """One member in the coordinator's memory, of a classic or a KIP-848 group.
 
-    `request` is the last JoinGroup of a member with the classic protocol, None of the others. A
-    `silent` member sends no heartbeat any more; its session ends at `deadline`.
+    `request` is the last JoinGroup of a member with the classic protocol, None for other members.
+    `heard` is the time from which its session timeout counts. A `silent` member has stopped its
+    heartbeats; its session ends at `deadline`.
     """
 
     def __init__(self, member_id: str, instance_id: str | None, client: Client, now: float) -> None:
@@ -204,7 +211,11 @@ class CountedMember:
 
 
 class ClassicMember(CountedMember):
-    """A member of a classic group; it is `new` until its first generation."""
+    """A member of a classic group; it is `new` until its first generation.
+
+    `joining` and `syncing` are True while it waits for the answer to a JoinGroup or SyncGroup.
+    `unsynced` is True until it sends the SyncGroup of its generation.
+    """
 
     client: ClassicClient
     request: JoinRequest
@@ -217,7 +228,10 @@ class ClassicMember(CountedMember):
         self.partitions: Owned = ()
 
     def turn_away(self, error: Error) -> None:
-        """Answer what it waits for, or have its next heartbeat find the error."""
+        """Answer the pending JoinGroup or SyncGroup with `error`; without one, wake the member.
+
+        Its next heartbeat then gets the error.
+        """
         if self.joining:
             self.client.joined(JoinAnswer(error))
         elif self.syncing:
@@ -227,7 +241,7 @@ class ClassicMember(CountedMember):
 
 
 class Stored(NamedTuple):
-    """The group's record in __consumer_offsets: what a coordinator that loads it knows."""
+    """The group's record in __consumer_offsets, from which a coordinator loads the group."""
 
     generation: int
     assignor: str | None
@@ -251,9 +265,10 @@ class MemberState(Enum):
 
 
 class ReconcilingMember(CountedMember):
-    """A member of a KIP-848 group: `assigned` and `revoking` are what nobody else can get.
+    """A member of a KIP-848 group; no other member can get its `assigned` or `revoking` partitions.
 
-    `target` is sorted. `late` removes it after its rebalance timeout. Times in seconds.
+    `target` is its target assignment, sorted, and `wanted` the same as a set. The timer `late`
+    removes the member after its rebalance timeout. Times are in seconds.
     """
 
     def __init__(
@@ -271,11 +286,11 @@ class ReconcilingMember(CountedMember):
 
     @property
     def held(self) -> frozenset[TopicPartition]:
-        """Partitions that it has not released."""
+        """Partitions that the member has not released: assigned ones and those being revoked."""
         return self.assigned | self.revoking if self.revoking else self.assigned
 
     def reconciled(self, epoch: int) -> bool:
-        """Return whether it has reached the target of that epoch."""
+        """Return whether the member has reached the target of `epoch`."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def advance(
@@ -284,10 +299,10 @@ class ReconcilingMember(CountedMember):
         owned: frozenset[TopicPartition] | None,
         taken: Container[TopicPartition],
     ) -> bool:
-        """Go on towards the target of `epoch`, and return whether what it holds changed.
+        """Move the member towards the target of `epoch`; return whether its partitions changed.
 
-        `owned` is what the member says that it owns (None: it says nothing), `taken` what a member
-        of the group has not released.
+        `owned` are the partitions that the member reports as owned (None: it reports nothing),
+        `taken` those that a member of the group has not released.
         """
         own = self.epoch
         if self.state is MemberState.UNREVOKED:
@@ -316,12 +331,13 @@ _FIBONACCI: Final = -7046029254386353131
 
 
 def table_size(size: int, members: int, kind: CoordinatorKind | None) -> int:
-    """Return the number of buckets after the table of `size` has got its last of `members`.
+    """Return the number of buckets of a hash table that has grown to `members` members.
 
-    Both classic ones double a table that is three quarters full: Java after the entry that is too
-    many, Scala before the one that fills it. A TimelineHashMap (`kind` None) doubles before an
-    element is put that may be one too many (BaseHashTable); each member is put more than once, the
-    last one too: its join, then its assignment.
+    `size` is the number before the last member was added. Java's table doubles after the entry that
+    exceeds three quarters of its buckets, Scala's before the entry that reaches three quarters. A
+    TimelineHashMap (`kind` None) doubles before an insertion that may exceed its limit
+    (BaseHashTable). Each member is inserted at its join and again at its assignment, so the last
+    member counts too.
     """
     count = members if kind is CoordinatorKind.JAVA else members + 1
     while count > (size * 4 // 3 if kind is None else size * 3 // 4):
@@ -330,11 +346,11 @@ def table_size(size: int, members: int, kind: CoordinatorKind | None) -> int:
 
 
 def table_order(member_ids: Sequence[str], size: int, kind: CoordinatorKind | None) -> list[str]:
-    """Return the ids in the order of a table with `size` buckets.
+    """Return the member ids in the order of a hash table with `size` buckets.
 
-    `member_ids` are in the order in which they were added; an iteration of a TimelineHashMap takes
-    each bucket from its end (BaseHashTable.findSlot). Buckets of more than eight members, which
-    Java turns into trees, are not modelled.
+    `member_ids` are in the order in which they were added. A TimelineHashMap iterates each bucket
+    from its end (BaseHashTable.findSlot). Buckets of more than eight members, which Java turns into
+    trees, are not modelled.
     """
     scala, shift = kind is CoordinatorKind.SCALA, 65 - size.bit_length()
 
@@ -351,10 +367,10 @@ def table_order(member_ids: Sequence[str], size: int, kind: CoordinatorKind | No
 
 
 class MemberTable(dict[str, _M]):
-    """Members by id, in the order in which they came.
+    """Members by member id, in the order in which they joined.
 
-    `static` has ids by instance id (None is never in it). `kind` is the classic coordinator's; a
-    KIP-848 group has None.
+    `static` maps instance ids to member ids; None is never a key. `kind` is the kind of a classic
+    coordinator, or None in a KIP-848 group.
     """
 
     def __init__(self, kind: CoordinatorKind | None = None) -> None:
@@ -365,27 +381,27 @@ class MemberTable(dict[str, _M]):
         self._size = 2 if kind is None else 16
 
     def add(self, member: _M) -> None:
-        """Add a member; a static one takes the place of its instance id."""
+        """Add a member; a static member takes over its instance id from its predecessor."""
         self[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         self._size = table_size(self._size, len(self), self._kind)
 
     def remove(self, member: _M) -> None:
-        """Remove a member, and its place if no other one has it."""
+        """Remove a member, and its instance id unless another member has taken that over."""
         del self[member.member_id]
         if self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]
 
     def ordered(self, member_ids: Iterable[str]) -> list[_M]:
-        """Return these members (ids in the order in which they came) in the table's order."""
+        """Return the members `member_ids` in the table's order; the ids are in order of joining."""
         return [self[id_] for id_ in table_order([*member_ids], self._size, self._kind)]
 
 
 class MovingCoordinator(ABC, Generic[_M]):
-    """The coordinator of one group: it counts the members' sessions, and can move.
+    """The coordinator of one group: it times members' sessions, and can move to another broker.
 
-    `number` is the group's generation or epoch; `away` is not 0 while a broker loads the group.
+    `number` is the group's generation or epoch. `away` is not 0 while a broker loads the group.
     """
 
     def __init__(
@@ -420,9 +436,9 @@ class MovingCoordinator(ABC, Generic[_M]):
         return member_id in self._members
 
     def silent(self, member_id: str, last: float, client: Client) -> str:
-        """Learn that a member sends no heartbeat any more; its last one was at `last`.
+        """Record that a member has stopped its heartbeats; the last one was at the time `last`.
 
-        Returns its id; empty if it is not counted.
+        Returns its member id; empty if the coordinator does not count it.
         """
         member = self._members.get(member_id)
         if member is None or member.client is not client:
@@ -432,18 +448,18 @@ class MovingCoordinator(ABC, Generic[_M]):
         return member_id
 
     def awake(self, member_id: str) -> None:
-        """Learn that a silent member sends heartbeats again."""
+        """Record that a silent member sends heartbeats again."""
         member = self._members.get(member_id)
         if member is not None:
             member.silent, member.heard = False, self._agenda.now
 
     def move(self, seconds: float) -> None:
-        """Let another broker take over the group; it loads the group in `seconds`."""
+        """Move the group to another broker, which takes `seconds` to load it."""
         self.away = max(seconds, 1e-9)
         self._loading.after(seconds, self._load)
 
     def _found(self, member_id: str, client: Client) -> _M | Error:
-        """Return the member, or the error that this process gets in its place."""
+        """Return the member, or the error code if this process is not that member."""
         member = self._members.get(member_id)
         if self.away:
             return Error.NOT_COORDINATOR
@@ -451,7 +467,7 @@ class MovingCoordinator(ABC, Generic[_M]):
 
     @abstractmethod
     def _load(self) -> None:
-        """Know what the records in __consumer_offsets hold, and no more."""
+        """Restore the group from its records in __consumer_offsets."""
 
     def _watch(self, member: _M) -> None:
         """Schedule the end of a silent member's session."""
@@ -465,13 +481,17 @@ class MovingCoordinator(ABC, Generic[_M]):
 
     @abstractmethod
     def _session(self, member: _M) -> float:
-        """Return the seconds for which it may be silent."""
+        """Return the seconds that the member may stay in the group without a heartbeat."""
 
     @abstractmethod
     def _expire(self, member: _M) -> None:
         """Remove a member whose session is over."""
 
     def _unknown(self, client: Client) -> Error:
-        """Return the answer to a process that is no member; another one may have its place."""
+        """Return the error code for a process that is not a member.
+
+        It is FENCED_INSTANCE_ID if another member has its instance id, and UNKNOWN_MEMBER_ID
+        otherwise.
+        """
         taken = getattr(client, "instance_id", None) in self._members.static
         return Error.FENCED_INSTANCE_ID if taken else Error.UNKNOWN_MEMBER_ID

@@ -1,4 +1,4 @@
-"""A whole group in simulated time: processes that start and stop, their coordinator, the ledger."""
+"""A simulated group: processes that start and stop, their coordinator, and partition owners."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
@@ -47,13 +47,12 @@ _REST: Final = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
 
 class World:
-    """A group whose members run, with all that happens to them.
+    """A simulated group with its members, its coordinator, and a record of all events.
 
     `topics` has partition counts, `replicas` and `racks` are as in `Spec`, `topic_ids` as in
-    `server_assignor`; a group of Connect workers has `connectors`, each with its number of tasks.
-    `user_data` names the assignors whose assignments carry user data.
-    One world is a function of what it is given: `random` is its only source of chance, and `chance`
-    what it draws from it.
+    `server_assignor`. A group of Connect workers has `connectors`, each with its number of tasks.
+    `user_data` names the assignors whose assignments carry user data. The same arguments give the
+    same results: all random values come from `random`, or from `chance` if it is given.
     """
 
     def __init__(
@@ -109,7 +108,10 @@ class World:
     def seat(
         self, running: Iterable[RunningProcess], assignor: str, leader: str | None = None
     ) -> None:
-        """Begin with these in a Stable group that elected `assignor`."""
+        """Begin with the members `running` in a Stable group that elected `assignor`.
+
+        `leader` is the leader's member id (None: the first member leads).
+        """
         running = tuple(running)
         spoken = {one.process.protocol for one in running}
         known = "consumer" in spoken or assignor in {*self.custom, *ASSIGNORS, *self._work}
@@ -125,15 +127,15 @@ class World:
             self._workers.seat(self.group.now.leader, self.group.now.number, owned)
 
     def run(self, seconds: float) -> None:
-        """Let so much time go by."""
+        """Simulate `seconds` of time."""
         self.agenda.run(self.agenda.now + seconds)
 
     def settle(self, most: float) -> bool:
-        """Let time go by until the group is at rest, and return whether it is within `most`."""
+        """Simulate until the group is at rest, for at most `most` seconds; return whether it is."""
         return self.agenda.run(self.agenda.now + most, self.at_rest)
 
     def at_rest(self) -> bool:
-        """Return whether nothing is under way: no rebalance, no start, no session that runs out."""
+        """Return whether nothing is pending: no rebalance, no start, no session timeout."""
         group = self.group.now
         if self._coming or self._moving or group.away or group.phase not in _REST:
             return False
@@ -152,7 +154,7 @@ class World:
         self.agenda.after(delay, self._start, process)
 
     def stop(self, name: str) -> None:
-        """Close a process cleanly; one that has not joined yet never does."""
+        """Close the process `name` cleanly; cancel its start if that is still pending."""
         self._due.pop(name, None)
         consumer = self.consumers.get(name)
         if consumer is not None:
@@ -160,25 +162,25 @@ class World:
             self._note_silent(consumer)
 
     def kill(self, name: str) -> None:
-        """End a process without a word; one that has not joined yet never does."""
+        """End the process `name` without a LeaveGroup; cancel its start if that is pending."""
         self._due.pop(name, None)
         consumer = self.consumers.get(name)
         if consumer is not None:
             consumer.kill()
 
     def restart(self, process: Process, takes: float) -> None:
-        """Close the process of this name, if one runs, and start this one `takes` seconds later."""
+        """Close any running process of the same name; start `process` after `takes` seconds."""
         consumer = self.consumers.get(process.name)
         if consumer is not None:
             consumer.stop()
         self.start(process, takes)
 
     def delete_group(self) -> None:
-        """Delete the group, as an administrator does; the note has the answer."""
+        """Delete the group, as an administrator does; a note has the error code."""
         self._note("", "group deleted", self.group.delete().name)
 
     def move_coordinator(self, seconds: float) -> None:
-        """Let another broker load the group in `seconds`."""
+        """Move the group to another broker, which takes `seconds` to load it."""
         self._note("", "coordinator moved")
         # The next coordinator knows nothing of it: members that go on begin another one.
         self._close(len(self.rebalances))
@@ -186,7 +188,7 @@ class World:
         self._loading.after(seconds, self._loaded)
 
     def add_partitions(self, topic: str, count: int, noticed: float = 0.0) -> None:
-        """Set a topic's partitions to `count`; leaders see it `noticed` seconds later."""
+        """Set a topic's partition count; classic leaders notice it `noticed` seconds later."""
         self._topics[topic] = count
         if not self.opaque:
             self.ledger.grow(topic, count, self.agenda.now)
@@ -194,7 +196,7 @@ class World:
         self._topic_changed(topic, noticed)
 
     def delete_topic(self, topic: str, noticed: float = 0.0) -> None:
-        """Delete a topic; leaders see it `noticed` seconds later."""
+        """Delete a topic; classic leaders notice it `noticed` seconds later."""
         self._topics.pop(topic, None)
         self.ledger.drop(topic, self.agenda.now)
         self._note("", "topic deleted", topic)
@@ -203,7 +205,7 @@ class World:
     # What the coordinator and the members report
 
     def preparing(self, why: str) -> None:
-        """Note that a rebalance has begun."""
+        """Note that a rebalance has begun for the reason `why`."""
         self._close(len(self.rebalances))
         self.rebalances.append(
             Rebalance(
@@ -219,7 +221,7 @@ class World:
         )
 
     def generation(self, number: int, assignor: str | None, members: int) -> None:
-        """All have joined."""
+        """Note the new generation or epoch `number`; without members the rebalance ends."""
         self.rebalances[-1] = replace(
             self.rebalances[-1], generation=number, assignor=assignor, members=members
         )
@@ -227,14 +229,17 @@ class World:
             self._close(len(self.rebalances))
 
     def stable(self, number: int) -> None:  # noqa: ARG002 - it is that of the last rebalance
-        """Note the assignment: members take it over at this moment, or in their polls."""
+        """Note that the assignment has arrived: the rebalance ends now.
+
+        In a KIP-848 group it ends when all members are at rest.
+        """
         if self.group.kip848 and self._moving:
             self._taking_over = True
         else:
             self.agenda.after(0.0, self._close, len(self.rebalances))
 
     def removed(self, member_id: str, why: str) -> None:
-        """Note that the coordinator has removed a member by itself: a timeout of it is over."""
+        """Note that the coordinator has removed a member after a timeout."""
         everyone = (*self.consumers.values(), *self.ended)
         mine = (one for one in everyone if member_id in (one.member_id, one.last_id))
         consumer = next(mine, None)
@@ -243,13 +248,13 @@ class World:
         self._note(consumer.process.name if consumer is not None else member_id, "removed", why)
 
     def tell(self, consumer: SimulatedMember, what: str, detail: str = "") -> None:
-        """Something happened to a member."""
+        """Record the event `what` of a member at the current time."""
         self._note(consumer.process.name, what, detail)
         if what == "ended":
             self._note_silent(consumer)
 
     def unrest(self, consumer: SimulatedMember, *, moving: bool) -> None:
-        """Note that a member is not at rest any more, or that it is again."""
+        """Record that a member has something under way (`moving`), or is at rest again."""
         if moving:
             self._moving.add(consumer)
         else:
@@ -260,7 +265,10 @@ class World:
     def assign(
         self, assignor: str, members: Sequence[JoinRequest], leader: SimulatedMember
     ) -> Assignment | str:
-        """Compute what the leader sends; the time that it takes is not modelled."""
+        """Return the leader's assignment by member id, or an error message if the leader fails.
+
+        The leader's computing time is not modelled.
+        """
         if self._workers is not None and assignor in self._work:
             return self._assign_work(self._workers, assignor, members, leader)
         of_family = OF_FAMILY.get((leader.process.family, assignor))
@@ -284,7 +292,10 @@ class World:
         return result
 
     def targets(self, assignor: str, members: Sequence[SpecMember]) -> Assignment:
-        """Compute the targets of a KIP-848 group as its brokers do; tasks are not modelled."""
+        """Return the target assignments that the brokers of a KIP-848 group compute, by member id.
+
+        Empty for a Streams group, whose tasks are not modelled.
+        """
         if self.opaque:
             return {}
         spec = replace(self._spec, members=tuple(members), partitions=self._topics)
@@ -317,7 +328,7 @@ class World:
         return made
 
     def _delay_over(self, leader: SimulatedMember, generation: int) -> None:
-        """Let the workers rejoin for delayed tasks if no rebalance came in between."""
+        """Make the Connect leader rejoin to assign delayed work, unless a rebalance came before."""
         self._coming -= 1
         if leader.generation == generation:
             leader.enforce_rebalance()
@@ -328,9 +339,10 @@ class World:
         self._silent |= self.group.now.lists().keys() - running
 
     def _count_no_partitions(self, assignor: str) -> None:
-        """Model no partitions from now on: Streams assigns tasks, an own class anything.
+        """Stop modelling partitions, because what `assignor` assigns is not modelled.
 
-        The vote and the admission need no assignment.
+        Kafka Streams assigns tasks, and a custom assignor class can do anything. The vote and the
+        admission need no assignment.
         """
         self.opaque.add(assignor)
         for topic in self._topics:
@@ -362,7 +374,7 @@ class World:
             self._silent.add(consumer.member_id)
 
     def _topic_changed(self, topic: str, noticed: float) -> None:
-        """Let whoever assigns see it: the brokers at once, a leader when it reads metadata."""
+        """Report a topic change: at once to brokers, `noticed` seconds later to classic leaders."""
         if not self.group.refresh(topic):
             self._coming += 1
             self.agenda.after(noticed, self._metadata_seen, topic)
@@ -376,7 +388,10 @@ class World:
             leader.enforce_rebalance()
 
     def _close(self, number: int) -> None:
-        """End the rebalance of this number (0: there was none); its counts are since the last."""
+        """End the rebalance `number` (counted from 1; 0 is none), and set its partition counts.
+
+        They count since the end of the rebalance before.
+        """
         if number and self.rebalances[number - 1].ended is None:
             self._taking_over = False
             stopped, moved = self.ledger.stopped, self.ledger.moved
@@ -390,7 +405,7 @@ class World:
 
 
 def _handed_over(members: Sequence[JoinRequest], result: Assignment) -> tuple[str, int] | None:
-    """Return a partition that goes to a member while another one has not revoked it."""
+    """Return a partition assigned to a member that another has not revoked; None if none is."""
     owner = {
         pair: request.member_id
         for request in members

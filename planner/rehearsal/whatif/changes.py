@@ -1,9 +1,9 @@
-"""Input of a simulation: an assignor by its name, and the changes of a what-if.
+"""Input of a simulation: the assignor by its name, and the changes of a what-if.
 
-The assignor is one of Kafka's own, the coordinator's, or a custom one; `assumes` is what its
-simulation takes for granted, and `leader_time` how long the leader's client computes. `course`
-turns `Changes` (members, partitions and topics that are added or removed) into what the group goes
-through one after the other, each of which makes it rebalance.
+`chosen` returns the assignor: one of Kafka's own, the coordinator's, or a custom one. `course`
+turns `Changes` (members, partitions and topics that are added or removed) into steps, each of which
+makes the group rebalance. `assumes` returns the simulation's assumptions, and `leader_time`
+estimates how long the leader computes.
 """
 
 from collections import Counter
@@ -27,7 +27,11 @@ SERVER_SIDE: Final = ("uniform", *(_PREFIX + name for name in SERVER_NAMES if na
 
 
 class Choice(NamedTuple):
-    """An assignor and what it is; `name` is how it is called here."""
+    """An assignor and its properties.
+
+    `name` is its name in the results. `server_side` is True if a KIP-848 coordinator runs it,
+    `custom` if it is not one of Kafka's own.
+    """
 
     name: str
     assignor: Assignor
@@ -45,7 +49,7 @@ def chosen(name: str, snapshot: GroupSnapshot, custom: CustomAssignors) -> Choic
     """Return the assignor called `name`; in a KIP-848 group `range` means the coordinator's.
 
     Raises:
-        UnknownAssignorError: nobody is called so; the message names those there are.
+        UnknownAssignorError: no assignor has this name; the message names those that exist.
     """
     bare = name.removeprefix(_PREFIX)
     kip848 = snapshot.group.type is GroupType.CONSUMER
@@ -68,10 +72,11 @@ def assumes(
     changes: tuple[str, ...],
     spec: Spec,
 ) -> tuple[str, ...]:
-    """Return the assumptions of one simulation, the most important first; `changes` have theirs.
+    """Return the assumptions of one simulation as sentence parts, the most important first.
 
-    `spec` is the group when all has happened. `undecided` is whose order in the coordinator's
-    tables matters and is not known; its members by name.
+    `changes` are the assumptions of the simulated changes, and `spec` is the group after them.
+    `undecided` names the topics and members whose order in the coordinator's tables is not known
+    and could change the result.
     """
     if choice.server_side:
         made = _server_side(snapshot, choice, undecided)
@@ -168,7 +173,10 @@ DEFAULT_TIMEOUT: Final = 300.0
 
 
 class LeaderTime(Record, frozen=True, kw_only=True):
-    """Range of the leader's computing time in seconds; `near_timeout` from half of it on."""
+    """Estimated range of the leader's computing time for one rebalance, in seconds.
+
+    `near_timeout` is True if `at_most` is at least half the rebalance timeout.
+    """
 
     at_least: float
     at_most: float
@@ -177,11 +185,13 @@ class LeaderTime(Record, frozen=True, kw_only=True):
 
 
 def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTime | None:
-    """Return the estimate for one rebalance of this group; None where it is not worth a word.
+    """Return the estimated time that the leader computes in one rebalance; None if it is below 5 s.
 
-    The general algorithm of `sticky` and `cooperative-sticky` looks at all partitions again and
-    again: its time grows with the square of their number, and hardly with the number of members.
-    While the leader computes, the group waits; past the rebalance timeout its members are evicted.
+    The estimate is for `sticky` and `cooperative-sticky` if subscriptions differ; None otherwise.
+    Their general algorithm iterates over all partitions many times: its time grows with the square
+    of the number of partitions, and hardly with the number of members. While the leader computes,
+    the group waits; members that have not sent their SyncGroup by the rebalance timeout, such as
+    this leader, are evicted.
 
     The figures are measured, with kafka-clients 4.1.1 on OpenJDK 17 on one core of a small server,
     on groups whose members each subscribe to a random half of the topics
@@ -200,10 +210,10 @@ def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTi
             20,000       200      200     9.3
             40,000       100      100    82.6
 
-    All lie between `_LEAST` and `_MOST` seconds a squared partition, which are a factor of nine
-    apart: on a server that is shared the same case takes three times as long in one hour as in
-    another. Other subscriptions can lie outside, and a group that is balanced already takes next to
-    nothing: it is an estimate of the order of magnitude, no promise.
+    All lie between `_LEAST` and `_MOST` seconds per squared partition, a factor of nine apart. On a
+    shared server the same case can take three times as long an hour later. Other subscriptions can
+    lie outside this range, and a balanced group takes almost no time. The estimate is an order of
+    magnitude.
     """
     subscriptions = {member.topics for member in spec.members}
     general = len(set(map(frozenset, subscriptions))) > 1
@@ -222,16 +232,16 @@ def leader_time(spec: Spec, assignor: str, rebalance_timeout: float) -> LeaderTi
 
 
 class WhatIfError(RebalError):
-    """A change that this group cannot undergo; says why and what to type instead."""
+    """Error for a what-if change that is not possible in this group; the message says why."""
 
 
 class Changes(Record, frozen=True, kw_only=True):
-    """Changes of the group besides the assignor.
+    """Changes of the group that a what-if simulates, besides the assignor.
 
-    Members are named by member id, instance id, client id or short name; `add_member_topics` are
-    what added members subscribe to (empty: what most members do). `add_partitions` are how many
-    more by topic, `add_topics` how many by new topic. `racks` are by member; the key `new` stands
-    for all added ones.
+    Members are named by member id, instance id, client id or short name. Added members subscribe to
+    `add_member_topics` (empty: to the topics of most members). `add_partitions` maps topics to the
+    number of partitions to add, `add_topics` new topics to their number of partitions. `racks` maps
+    members to racks; the key `new` means all added members.
     """
 
     add_members: int = 0
@@ -244,9 +254,10 @@ class Changes(Record, frozen=True, kw_only=True):
 
 
 class ChangeStep(NamedTuple):
-    """One thing that makes the group rebalance: what it is, and the group after it.
+    """One change that makes the group rebalance.
 
-    `renamed` maps the new member id of a member that came back to the one it had in the snapshot.
+    `why` describes the change, and `apply` returns the group after it. `renamed` maps the new
+    member id of a restarted member to its id in the snapshot.
     """
 
     why: str
@@ -255,7 +266,11 @@ class ChangeStep(NamedTuple):
 
 
 class Course(NamedTuple):
-    """The group before anything happens, what happens, short names of added members, and notes."""
+    """The steps of a what-if, in order.
+
+    `start` is the group before the first step, `added` maps the ids of added members to short
+    names, and `notes` are assumptions of the steps.
+    """
 
     start: Spec
     steps: tuple[ChangeStep, ...]
@@ -264,10 +279,11 @@ class Course(NamedTuple):
 
 
 def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
-    """Return the steps of `changes`, in the order: topics, restarts one by one, leave, join.
+    """Return the steps of `changes`, in the order: topics, restarts one by one, leaves, joins.
 
     Raises:
-        WhatIfError: a member or topic that is not there, or nobody would be left.
+        WhatIfError: a member, topic or rack does not exist, changes contradict each other, or no
+            member would be left.
     """
     find = Finder(snapshot)
     notes: list[str] = []
@@ -322,16 +338,16 @@ def course(snapshot: GroupSnapshot, spec: Spec, changes: Changes) -> Course:
 
 
 class Finder:
-    """Members by whatever a person calls them."""
+    """Lookup of members by member id, instance id, short name or client id."""
 
     def __init__(self, snapshot: GroupSnapshot) -> None:
         self.labels, self._members = names(snapshot.members), snapshot.members
 
     def __call__(self, text: str) -> str:
-        """Return the one member that is called so.
+        """Return the member id of the member that `text` names.
 
         Raises:
-            WhatIfError: none is, or several are.
+            WhatIfError: `text` names no member, or several.
         """
         ways: dict[str, Callable[[Member], str | None]] = {
             "member id": lambda member: member.member_id,

@@ -1,12 +1,13 @@
 """Simulation of an assignor: `simulate` takes a snapshot and returns a `Simulation`.
 
 All members of the snapshot run the assignor and report to the leader the partitions they own now.
-Then the what-if's changes happen (`changes`), and the group rebalances until it is at rest, as the
-engine's `Rounds` give it. EAGER: one rebalance a step, in which everything stops. COOPERATIVE
-(KIP-429): each member that had to give something up rejoins, until nobody has to. A KIP-848
-coordinator computes one target, which the members reach one by one.
+Then the changes of the what-if happen one after the other (`whatif.changes`), and after each the
+group rebalances until it is at rest (`engine.leaders.Rounds`). EAGER: one rebalance for each
+change, in which every partition stops. COOPERATIVE (KIP-429): members rejoin until no member has to
+revoke partitions. KIP-848: the coordinator computes one target, and each member reaches it on its
+own.
 
-`simulate_workers` has restarts of Connect workers under each connect.protocol.
+`simulate_workers` simulates restarts of Connect workers under each connect.protocol.
 """
 
 from collections import Counter
@@ -58,7 +59,7 @@ MOST_ROUNDS: Final = 100
 
 
 class RoundMember(Record, frozen=True, kw_only=True):
-    """Partitions that one member loses and gets in one round; unchanged members are left out."""
+    """Partitions that one member loses and gets in one rebalance."""
 
     member_id: str
     revoked: TopicPartitions
@@ -66,12 +67,13 @@ class RoundMember(Record, frozen=True, kw_only=True):
 
 
 class Round(Record, frozen=True, kw_only=True):
-    """One rebalance (or one new target of a KIP-848 group); counts are partitions.
+    """One rebalance, or one new target of a KIP-848 group; counts are partitions.
 
-    `why` is what set it off (empty: a follow-up of the round before, or the change of assignor).
-    `gone` had an owner that has left; `revoked` are taken from members that stay (under EAGER:
-    everything); `assigned` reach an owner that did not have them when the round began; members
-    `still_owned` the rest. Under EAGER `members` is empty.
+    `why` is its cause (empty: it follows from the rebalance before, or from the change of
+    assignor). `gone` counts partitions whose owner has left the group, `revoked` those taken from
+    members that stay, `assigned` those that get a new owner, and `still_owned` those that keep
+    their owner. `members` are the members whose partitions change. Under EAGER all partitions are
+    revoked and assigned, and `members` is empty.
     """
 
     number: int
@@ -84,13 +86,14 @@ class Round(Record, frozen=True, kw_only=True):
 
 
 class Walk:
-    """The group on its way through the steps, and what has come of it so far.
+    """A group that goes through the steps of a what-if, with the results so far.
 
-    `numbers` has every member that takes part. It stops after `most_rounds`, over all steps.
-    `before` and `after` are the owners at the start and now. `eager_stops` is what stops when each
-    step is one EAGER rebalance; `stops` what stops the way the assignor works. `settled` is False
-    where the last step did not come to rest; `again` is what the next rebalance would take from
-    its owners all the same. `violations` are by rule.
+    `numbers` maps every member that takes part to its number; a restarted member keeps its number.
+    The walk ends after `most_rounds` rebalances in all. `before` and `after` are the partition
+    owners at the start and now. `stops` counts the partitions that stop, `eager_stops` those that
+    would stop if each step were one EAGER rebalance. `settled` is False if the group did not come
+    to rest after the last step. `again` counts the partitions that one more rebalance would take
+    from their owners. `violations` has one case of each rule that a custom assignor breaks.
     """
 
     def __init__(
@@ -111,10 +114,10 @@ class Walk:
         self.violations: dict[str, Violation] = {}
 
     def take(self, step: ChangeStep) -> None:
-        """Go one step, until the group is at rest again.
+        """Apply one step to the group, and rebalance until the group is at rest.
 
         Raises:
-            LeaderWouldFail: the real leader throws or never ends on the way.
+            LeaderWouldFail: the real leader would throw or never end.
             CustomAssignorError: a custom assignor fails.
         """
         self._apply(step)
@@ -123,9 +126,10 @@ class Walk:
             self.settled, why = not self._rebalance(why), ""
 
     def _apply(self, step: ChangeStep) -> None:
-        """Change the group, and count the partitions that lose their owner by it.
+        """Apply one step to the group, and count the partitions of the members that leave.
 
-        Those of a group that is left empty count at the rebalance of whoever joins next.
+        If no member is left, these partitions are reported with the rebalance of the next member to
+        join.
         """
         before = self.group.change(step.apply)
         spec = self.group.spec
@@ -154,10 +158,13 @@ class Walk:
         return not choice.server_side and rejoins(choice.protocol, made.revoked)
 
     def look_ahead(self) -> None:
-        """Compute `again`; only Kafka's own take away again, and only where subscriptions differ.
+        """Compute `again`, the partitions that one more rebalance would take from their owners.
+
+        It is computed for Kafka's own cooperative assignors if subscriptions differ, and stays 0
+        otherwise.
 
         Raises:
-            LeaderWouldFail: as `take` does.
+            LeaderWouldFail: the real leader would throw or never end.
         """
         choice, spec = self._choice, self.group.spec
         asked = isinstance(choice.assignor, KafkaAssignor) and choice.cooperative and self.settled
@@ -196,7 +203,10 @@ class Walk:
 
 
 class Spread(Record, frozen=True, kw_only=True):
-    """The fewest and the most partitions that one member has, now and then."""
+    """The fewest and the most partitions of one member, before and after the simulation.
+
+    `now_min` and `now_max` are before, `then_min` and `then_max` after.
+    """
 
     now_min: int
     now_max: int
@@ -205,7 +215,10 @@ class Spread(Record, frozen=True, kw_only=True):
 
 
 class TopicSpread(Record, frozen=True, kw_only=True):
-    """One topic's `Spread`, over the members that subscribe to it; `partitions` is as it ends."""
+    """The fewest and the most partitions of one topic that a subscriber of the topic owns.
+
+    Owners without a subscription count too. `partitions` is the topic's final partition count.
+    """
 
     topic: str
     partitions: int
@@ -213,13 +226,14 @@ class TopicSpread(Record, frozen=True, kw_only=True):
 
 
 class MemberShift(Record, frozen=True, kw_only=True):
-    """One member, now and then; `name` is short and for people. Counts are partitions.
+    """One member's partitions before and after the simulation; counts are partitions.
 
-    `then` is what it owns when the group is at rest again. What it `keeps` is in both, what it
-    `gives` only in `now`, what it `gets` only in `then`. `not_subscribed` are those of `then` in
-    topics that it did not subscribe to (a known oddity of the sticky assignors). `change` is
-    `joins` or `leaves` where it is not in the group all the time; a member that is restarted is
-    one member, by the id that it has now.
+    `name` is its short name for display. `now` is what it owns before, `then` what it owns when the
+    group is at rest again. `keeps` counts partitions in both, `gives` those only in `now`, `gets`
+    those only in `then`. `not_subscribed` has the partitions in `then` of topics to which the
+    member does not subscribe (a known oddity of the sticky assignors). `change` is `joins` for an
+    added member, `leaves` for a removed one, and empty otherwise. A restarted member appears once,
+    with its id in the snapshot.
     """
 
     member_id: str
@@ -234,7 +248,10 @@ class MemberShift(Record, frozen=True, kw_only=True):
 
 
 class Failure(Record, frozen=True, kw_only=True):
-    """The real leader would throw or never end: no assignment goes out, nobody reads on."""
+    """Failure of the real leader: it would throw or never end, and no member gets partitions.
+
+    `members` and `topics` are those that the failure concerns.
+    """
 
     message: str
     never_ends: bool
@@ -243,18 +260,20 @@ class Failure(Record, frozen=True, kw_only=True):
 
 
 class Simulation(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The answer. Partition counts: `moved` change their owner, `stays` do not, `started` have no
-    owner now and one then, `lost` the other way round.
+    """Result of a simulation; counts are partitions unless stated otherwise.
 
-    `stops` is how many partitions stop, each time counted, the way the assignor works;
-    `eager_stops` when all members run EAGER and `cooperative_stops` when all run COOPERATIVE
-    (None: the assignor cannot). `rebalances` is until the group is at rest, `eager_rebalances` the
-    same under EAGER; `stable` is False where it does not come to rest in so many. `again` is how
-    many partitions the next rebalance takes from their owners though nothing has changed by then
-    (COOPERATIVE, subscriptions that differ). With a `failure` there is no result: members are as
-    now. `order` says in which order the members were handed to the assignor. `server_side`: a
-    KIP-848 coordinator computes it, each new target counting as a rebalance. `what_if` are the
-    changes in words; `violations` what a custom assignor does wrong.
+    `moved` change their owner, `stays` keep it, `started` have an owner only afterwards, and `lost`
+    only before. `stops` counts each time that a partition stops under the assignor's own protocol,
+    `eager_stops` if all members run EAGER, `cooperative_stops` if all run COOPERATIVE (None: the
+    assignor does not support it). `again` counts the partitions that the next rebalance takes from
+    their owners although nothing has changed (COOPERATIVE, if subscriptions differ).
+
+    `rebalances` is the number of rebalances until the group is at rest, `eager_rebalances` the same
+    under EAGER. `stable` is False if the group does not come to rest. With a `failure` there is no
+    result, and members keep their partitions. `order` is the order in which members are passed to
+    the assignor. `server_side` is True if a KIP-848 coordinator computes the assignment; each new
+    target then counts as a rebalance. `what_if` describes the changes. `violations` are the rules
+    that a custom assignor breaks.
     """
 
     group_id: str
@@ -299,11 +318,12 @@ def simulate(
 ) -> Simulation:
     """Simulate `assignor` on the group in `snapshot` while `changes` happen.
 
-    `custom` are assignors by name that are not Kafka's own; `rebalance_timeout` is in seconds.
+    `custom` are assignors by name that are not Kafka's own. `most_rounds` limits the number of
+    rebalances. `rebalance_timeout` is in seconds.
 
     Raises:
         UnknownAssignorError: there is no such assignor.
-        CannotSimulateError: the snapshot does not hold what is needed; the message says what.
+        CannotSimulateError: the snapshot lacks data that is needed; the message says which.
         WhatIfError: the group cannot undergo one of the changes.
         CustomAssignorError: a custom assignor fails.
     """
@@ -361,7 +381,7 @@ def simulate(
 
 
 def _named(made: Walk, labels: Mapping[str, str], numbers: Mapping[str, int]) -> Undecided:
-    """Return the topics and members of unknown table order, members by displayed name."""
+    """Return the topics and members whose table order is not known, members by displayed name."""
     by_number = {numbers[member_id]: label for member_id, label in labels.items()}
     undecided = made.group.undecided
     members = (by_number[numbers[member_id]] for member_id in undecided.members)
@@ -378,7 +398,10 @@ def _numbers(spec: Spec, plan: Course) -> Mapping[str, int]:
 
 
 def _walked(plan: Course, begin: Callable[[], Walk]) -> tuple[Walk, Failure | None]:
-    """Take every step; where the leader would fail, return the group unchanged."""
+    """Apply all steps, and return the resulting walk and the leader's failure (None: no failure).
+
+    After a failure the walk is at its start, with the group unchanged.
+    """
     walk = begin()
     try:
         for step in plan.steps:
@@ -433,7 +456,7 @@ def _spread(now: Iterable[int], then: Iterable[int]) -> Spread:
 
 
 def _topic_spreads(start: Spec, made: Walk, numbers: Mapping[str, int]) -> tuple[TopicSpread, ...]:
-    """Over a topic's subscribers, and whoever owns some of it all the same."""
+    """Return each topic's balance over its subscribers and other members that own some of it."""
     spec, counts = made.group.spec, made.group.spec.partitions
     states = [
         (owners.by_topic, _takers((numbers[member.member_id], member) for member in of.members))
@@ -468,9 +491,10 @@ class WorkersRun(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class WorkersSimulation(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The restarts of `restarted` (names for people, in order), one by one or as its paces say.
+    """Simulated restarts of Connect workers, with their cost under each connect.protocol.
 
-    `assignor_now` is the elected protocol as it is called on the wire.
+    `restarted` has the workers' display names in the order of their restarts. `assignor_now` is the
+    elected protocol by its name on the wire (`default`, `compatible` or `sessioned`).
     """
 
     group_id: str
@@ -485,13 +509,14 @@ class WorkersSimulation(Record, frozen=True, kw_only=True, omit_defaults=False):
 def simulate_workers(
     snapshot: GroupSnapshot, protocols: Sequence[str], restarted: Sequence[str] = ()
 ) -> WorkersSimulation:
-    """Restart the workers in `restarted` (none named: each of them) and count the cost.
+    """Simulate restarts of the workers `restarted` (empty: all workers), and return their costs.
 
-    Each of `protocols` (values of connect.protocol) starts from what the workers run now. Workers
-    are named by member id, client id or short name.
+    The simulation of each of `protocols` (values of connect.protocol) starts from the connectors
+    and tasks that the workers run now. Workers are named by member id, client id or short name.
 
     Raises:
-        WhatIfError: no Connect workers, not known what they run, or no such worker.
+        WhatIfError: the group has no Connect workers, the snapshot does not show what every worker
+            runs, or a worker does not exist.
     """
     group = snapshot.group
     running = [m.worker for m in snapshot.members if m.worker is not None]
