@@ -251,11 +251,11 @@ def _described(kind: type) -> Schema:
 
 def _missed(before: Schema, after: Schema, path: str) -> Iterator[str]:
     """Yield each place where `after` lacks what `before` promises, descriptions left aside."""
-    for key, kept in before.items():
-        if key in ("description", "$schema", "$id", "title"):
-            continue
-        now = after.get(key)
+    for key in sorted(before.keys() - {"description", "$schema", "$id", "title"}):
+        kept, now = before[key], after.get(key)
         here = f"{path}/{key}"
+        if key == "oneOf" and isinstance(now, list):
+            kept, now = ({str(at): one for at, one in enumerate(each)} for each in (kept, now))
         if isinstance(kept, dict) and isinstance(now, dict):
             yield from _missed(kept, now, here)
         elif key in ("required", "enum") and isinstance(now, list):

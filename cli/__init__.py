@@ -1,1 +1,1 @@
-"""The command line: parse, call, render."""
+"""The command line: parse the options, call planner and inspectors, render the result."""

@@ -6,15 +6,15 @@
     plan-upgrade  commands/plan_cmd.py          the steps to another rebalance protocol
     verify        commands/verify_cmd.py        the state of a roll-out, and the gate of its step
     show          commands/show_cmd.py          a kept plan, or the configuration of a step
-    check         commands/check_cmd.py         what a change of a repository does to its groups
+    check         commands/check_cmd.py         the next starts that a change of files alters
     diff          commands/diff_cmd.py          two snapshots, or a plan and the live group
-    simulate      commands/simulate_cmd.py      an assignor, offline, on a snapshot
+    simulate      commands/simulate_cmd.py      the result of an assignor, offline
     rehearse      commands/rehearse_cmd.py      a plan or a script, second by second, offline
     explain       commands/explain_cmd.py       the documentation of a rule
     fleet scan    commands/fleet_scan_cmd.py    a cluster's history, into tables
-    fleet report  commands/fleet_report_cmd.py  its groups, in the order to take them
+    fleet report  commands/fleet_report_cmd.py  its groups, in the order to upgrade them
     fleet metrics commands/fleet_metrics_cmd.py its groups as metrics for Prometheus
-    fleet compact commands/fleet_compact_cmd.py a lake without what no kept scan needs
+    fleet compact commands/fleet_compact_cmd.py removal of files that no kept scan needs
     schema        commands/schema_cmd.py        the JSON Schema of a document
     completion    commands/completion_cmd.py    the script that completes command lines
     demo          commands/demo_cmd.py          the main commands on bundled groups
@@ -140,7 +140,7 @@ def _root(
 
 
 def build() -> "TyperGroup":
-    """Return the whole command line, with no command's module loaded."""
+    """Return the root group of all commands; no command's module is imported yet."""
     return lazy_group(_root, _root.__doc__ or "", COMMANDS)
 
 
@@ -187,7 +187,10 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _fault(error: BaseException) -> int:
-    """Report an error that nobody expected, or a stdout that did not take typer's own text."""
+    """Report an unexpected error, or a failed write of typer's own text; return the exit code.
+
+    With REBAL_DEBUG set, an unexpected error is raised again.
+    """
     if isinstance(error, OSError) and _is_of_echo(error):
         try:
             unwritten(error)
@@ -208,7 +211,7 @@ def _fault(error: BaseException) -> int:
 
 
 def _is_of_echo(error: OSError) -> bool:
-    """Return whether `error` was raised by typer's function that prints help and versions."""
+    """Return whether `typer.echo`, which prints help and version texts, raised `error`."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,7 +1,8 @@
-"""The two versions that `rebal check` compares: their files, as the next starts of consumers.
+"""Comparison of two versions of a repository for `rebal check`, by the next start of each consumer.
 
-A consumer's library is that of its own image, else of the manifests in its folder and the folders
-above. A library that no configuration file belongs to stands for the groups of its folder.
+Configuration files declare how a consumer starts next. Its client library is the one in its
+container image, else the one in the build manifests of its folder and the folders above. A library
+without a configuration file counts as the start of the groups of its folder.
 """
 
 import re
@@ -71,8 +72,10 @@ _OF_ITSELF: Final = (".yaml", ".yml")
 
 
 class CheckedVersion(Record, frozen=True, kw_only=True):
-    """One version: its files, the next starts that they declare, and notes with relative names,
-    each with its file. `unread` are those on manifests.
+    """One version of a checked repository: its files, and the consumer starts that they declare.
+
+    `notes` are (file, note) pairs on configuration files, `unread` are those on build manifests.
+    File names are relative to the folder of the version.
     """
 
     tree: Tree
@@ -90,8 +93,11 @@ class CheckedVersion(Record, frozen=True, kw_only=True):
 def check(
     before: str | None, after: str | None, base: str | None, source: GroupSource
 ) -> CheckDocument:
-    """Return what the change from one version to the other does, to the groups that `source` shows
-    as they run too. With `base`, a git revision, the first one is what it has of the folder.
+    """Return the consumer groups whose next start differs between two versions, with verdicts.
+
+    The versions are the paths `before` and `after`. With `base`, a git revision, they are the
+    folder `before` at that revision and as it is now. If `source` names a broker, snapshot or scan,
+    the verdict is also on the group as it runs now.
 
     Raises:
         UsageError: an option adds evidence, but none names a group to add it to.
@@ -113,7 +119,10 @@ def check(
 def _compared(
     one: CheckedVersion, two: CheckedVersion, source: GroupSource, names: tuple[str, str]
 ) -> CheckDocument:
-    """Return what the change from `one` to `two` does; `names` are those of the two versions."""
+    """Return the judged differences of consumer starts between the versions `one` and `two`.
+
+    `names` are the names of the two versions in the document.
+    """
     differ = list(worlds(one.starts, two.starts))
     live = _live_groups(source, list(dict.fromkeys(w.group_id for w in differ if w.group_id)))
     unknown = dict(_unknown(one, two))
@@ -163,7 +172,10 @@ def _compared(
 
 
 def _live_groups(source: GroupSource, names: Sequence[str]) -> dict[str, GroupSnapshot]:
-    """Return those of the groups that a broker, a snapshot or a scan shows, by id."""
+    """Return group id → snapshot of the groups `names` that a broker, snapshot or scan shows.
+
+    Empty if `source` names none of these.
+    """
     words, lake = source.evidence.words, source.evidence.lake
     named = source.snapshot is not None or source.connection.names_broker() or lake
     if words and not named:
@@ -211,16 +223,19 @@ def _read(tree: Tree) -> CheckedVersion:
 
 
 def _file_of(where: str, names: Collection[str]) -> str:
-    """Return the file of a place such as `a.yaml (profile x)` or `a.yaml: Deployment b`, or of a
-    note that begins with one.
+    """Return the file name that begins a place or note, such as `a.yaml: Deployment b`.
+
+    `names` are the known files. A text that begins with none of them is returned unchanged.
     """
     ends = [found.start() for found in re.finditer(r"[: ]|\Z", where)]
     return next((where[:end] for end in reversed(ends) if where[:end] in names), where)
 
 
 def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, str]]:
-    """Yield each file, with a note, of which a reader does not understand what decides a consumer's
-    assignor list, group or protocol, where that may differ between the two versions.
+    """Yield (file, note) for each changed file that may alter a consumer start in an unknown way.
+
+    The readers do not understand a text in it that may set the consumer's assignor list, group or
+    protocol.
     """
     changed = {
         file: (was, now)
@@ -293,20 +308,20 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
 
 
 def _images(text: str, file: str) -> list[tuple[str, str]]:
-    """Return the names and versions of a file's images; none of one that is no document."""
+    """Return (name, version) of each container image in a file; empty if it cannot be parsed."""
     with suppress(DocumentError):
         return [(image.name, image.version) for image in read_images(text, file)]
     return []
 
 
 def _settings(pattern: re.Pattern[str], text: str) -> list[str]:
-    """Return the settings that a pattern finds, without comments, spaces and quotes."""
+    """Return the settings in `text` that `pattern` finds, without comments, spaces and quotes."""
     plain = re.sub(r"(?m)^[ \t]*(?:#|//)[^\n]*|[ \t]#[^\n]*", "", text)
     return [re.sub(r"[\s\"']", "", each) for each in pattern.findall(plain)]
 
 
 def _sets(names: Collection[str], text: str) -> bool:
-    """Return whether the text has one of these settings, in any of Spring's spellings."""
+    """Return whether `text` sets one of the settings `names`, in any of Spring's spellings."""
     loose = ("[._-]?".join(re.findall("[A-Za-z0-9]+", name)) for name in names)
     return any(re.search(rf"(?<!\w){each}\s*[:=,'\"\n]", text, re.IGNORECASE) for each in loose)
 
@@ -314,7 +329,7 @@ def _sets(names: Collection[str], text: str) -> bool:
 def _line(
     change: StartChange, group_id: str | None, one: CheckedVersion, two: CheckedVersion
 ) -> int:
-    """Return the line of the changed setting that is nearest to the group's own; 0: none."""
+    """Return the line number of the changed setting that is nearest to the group's id; 0: none."""
     letters = {"assignor list": "strateg", "consumer": "groupid"}.get(
         change.what, change.what.replace(".", "").removesuffix("ms")
     )
@@ -327,7 +342,7 @@ def _line(
 
 
 def _with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> list[Start]:
-    """Return the starts with their libraries, and one for each library that none of them has."""
+    """Return the starts with their client libraries, and one start for each library left over."""
     by_folder: dict[PurePosixPath, list[Library]] = defaultdict(list)
     for one in libraries:
         by_folder[PurePosixPath(scope_of(one.where))].append(one)
@@ -353,9 +368,10 @@ def _with_libraries(starts: Sequence[Start], libraries: Sequence[Library]) -> li
 def _near(
     file: str, family: str | None, by_folder: Mapping[PurePosixPath, Sequence[Library]]
 ) -> list[Library]:
-    """Return the libraries of the consumers in `file`, the nearest first: those of one family.
+    """Return the client libraries that apply to the consumers in `file`, the nearest folder first.
 
-    Empty where the nearest folder has several, and nothing says which one is meant.
+    All are of one client family. Empty if the nearest folder has several, and nothing shows which
+    one applies.
     """
     found = sorted(
         (
@@ -380,7 +396,10 @@ def _near(
 
 
 def _together(near: Sequence[Library]) -> Library:
-    """Return one library of several facts: the version that is written beats that of a product."""
+    """Return one library from several facts about it, such as its package and its product.
+
+    A version that is written for the client library beats the version that a product brings.
+    """
     itself = next((one for one in near if not one.product and one.version), None)
     product = next((one for one in near if one.product), None)
     known = itself or next((one for one in near if one.version), next(iter(near), Library()))

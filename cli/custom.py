@@ -1,4 +1,4 @@
-"""Custom assignors: those that installed packages register in the entry point group `GROUP`."""
+"""Custom assignors: Python packages register them in the entry point group `rebal.assignors`."""
 
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -12,16 +12,16 @@ GROUP: Final = "rebal.assignors"
 
 
 def custom_names() -> tuple[str, ...]:
-    """Return the sorted names of installed assignors, without importing them."""
+    """Return the sorted names of the installed custom assignors, without importing them."""
     return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
 
 
 def custom_assignors(wanted: Sequence[str]) -> dict[str, Assignor]:
-    """Return the installed assignors named in `wanted`.
+    """Return name → assignor for the custom assignors in `wanted` that are installed.
 
     Raises:
-        CustomAssignorError: one cannot be imported or is no assignor, two packages bring the same
-            name, or one takes a name of Kafka's own.
+        CustomAssignorError: one cannot be imported or is not an assignor, two packages register the
+            same name, or the name is one of Kafka's own.
     """
     made: dict[str, Assignor] = {}
     for name in dict.fromkeys(wanted):

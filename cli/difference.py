@@ -1,5 +1,7 @@
-"""`rebal diff`: its two sides, which are a plan's baseline, a snapshot file or the live group, and
-what came, left, restarted and changed between them, as text and as a document.
+"""The comparison of two sides for `rebal diff`, as a text view and as a document.
+
+A side is a plan's baseline, a snapshot file or the live group. The comparison shows the members
+that joined, left, restarted or changed, and changes of the group and the cluster.
 """
 
 import re
@@ -45,7 +47,10 @@ _LONG: Final = 60
 
 
 class SideDocument(Document, frozen=True, kw_only=True):
-    """One of the two sides: `source` is plan (its baseline), snapshot or live; `name` the file."""
+    """One side of a comparison: `source` is plan (its baseline), snapshot or live.
+
+    `name` is the file, or the group's name if the side is live.
+    """
 
     source: str
     name: str
@@ -74,7 +79,7 @@ class DiffDocument(Document, frozen=True, kw_only=True):
 
 
 class Side(NamedTuple):
-    """One side: the group as it was, and the plan where this is its baseline."""
+    """One side of a comparison: the group `seen`, and the plan if `seen` is its baseline."""
 
     source: str
     name: str
@@ -83,7 +88,7 @@ class Side(NamedTuple):
 
     @property
     def document(self) -> SideDocument:
-        """The side as a document has it, without its members."""
+        """This side for the document: the members are counted, not listed."""
         return SideDocument(
             source=self.source,
             name=self.name,
@@ -99,11 +104,13 @@ def is_plan(path: Path) -> bool:
 
 
 def side_of(path: Path, plan: Plan | None = None) -> Side:
-    """Return the plan or the snapshot in a file; `plan` is what was read from it before.
+    """Return the side that a plan file or snapshot file holds.
+
+    `plan` is the file's plan, if it has been read already.
 
     Raises:
         FileError: the file cannot be read.
-        DocumentError: it is neither; names the field and the line.
+        DocumentError: the file is neither; the message names the field and the line.
     """
     if plan is None and is_plan(path):
         plan = read_plan(path)
@@ -113,10 +120,12 @@ def side_of(path: Path, plan: Plan | None = None) -> Side:
 
 
 def other_side(first: Side, word: str | None, live: GroupSource) -> Side:
-    """Return what `first` is compared with: a file, or a live group (None: that of `first`).
+    """Return the side to compare `first` with: the file or live group `word`.
+
+    If `word` is None, it is the live group of `first`.
 
     Raises:
-        UsageError: a file that does not exist.
+        UsageError: `word` is the name of a file that does not exist.
         FileError: the live group is another one, or only one side has pseudonyms.
         RebalError: the group or a file cannot be read.
     """
@@ -140,7 +149,7 @@ def other_side(first: Side, word: str | None, live: GroupSource) -> Side:
 
 
 def compare(first: Side, second: Side) -> tuple[Difference, tuple[Change, ...]]:
-    """Return what differs, and for a plan what has changed since it was made."""
+    """Return the differences of two sides, and the changes since the plan if `first` is a plan."""
     drift: tuple[Change, ...] = ()
     if first.plan is not None:
         drift = changes_since(first.plan, second.seen, PlanContext(first.plan, second.seen).elected)
@@ -156,7 +165,7 @@ def diff_view(
     now: datetime,
     wide: bool = False,
 ) -> View:
-    """Return the screen of one difference; ages are relative to `now`."""
+    """Return the text view of a comparison; ages are relative to `now`, `wide` cuts no value."""
     before, after, found, drift = shown(before), shown(after), shown(found), shown(list(drift))
     view: View = [
         Text.assemble((before.group_id, "bold"), f": {_side(before, now)} → {_side(after, now)}"),

@@ -1,8 +1,7 @@
-"""The process: `main` is what the installed command `rebal` runs.
+"""Start of the process: the installed command `rebal` runs `main`.
 
-It is imported before anything else, and imports next to nothing: from here on, Ctrl-C ends the
-process with one line, also while modules are being imported, and the three standard streams are
-open.
+This module is imported first and imports almost nothing. From then on Ctrl-C ends the process with
+one line, also during the import of other modules, and the three standard streams are open.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 class _Interrupt:
-    """The handler of Ctrl-C.
+    """The handler of Ctrl-C (SIGINT).
 
-    It raises KeyboardInterrupt where the function with the code `catcher` catches it, so that files
-    and terminals are left as they should be. Elsewhere it ends the process: an exception raised in
-    the middle of an import or of the interpreter's own end shows as a traceback, or is lost.
+    While the function with the code `catcher` runs, it raises KeyboardInterrupt, which that
+    function catches after files and terminals are cleaned up. Otherwise, and during an import, it
+    ends the process at once: there an exception would show as a traceback, or be lost.
     """
 
     def __init__(self) -> None:
@@ -64,13 +63,16 @@ class _Interrupt:
         raise KeyboardInterrupt
 
     def unraisable(self, problem: Any) -> None:
-        """Stop where KeyboardInterrupt was raised in code that cannot raise, such as `__del__`."""
+        """End the process if Python drops a KeyboardInterrupt, as one raised in `__del__`."""
         if issubclass(problem.exc_type, KeyboardInterrupt):
             self.stop()
         sys.__unraisablehook__(problem)
 
     def stop(self) -> NoReturn:
-        """End the process at once; a forked child leaves the message to its parent."""
+        """Print `rebal: stopped.` and end the process at once with exit code 130.
+
+        A forked child prints nothing: its parent does.
+        """
         if os.getpid() == self._process:
             try:  # noqa: SIM105 - contextlib would be one more import
                 os.write(2, b"rebal: stopped.\n")
@@ -80,10 +82,10 @@ class _Interrupt:
 
 
 def _open_standard_streams() -> None:
-    """Open each standard stream that the caller closed (`>&-`), so that no file takes its number.
+    """Open each standard stream that the caller closed (`>&-`), to keep its descriptor from files.
 
-    A closed stdout stays one that cannot be written: the command says so. Nobody reads a closed
-    stderr, so what is written to it is dropped.
+    A closed stdout is opened for reading only, so a write to it fails and is reported. What is
+    written to a closed stderr is dropped.
     """
     for number, mode in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:

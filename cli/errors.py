@@ -7,9 +7,10 @@
 
 The codes that judge a group or a plan, 3 and 4, are derived in planner/verdict.py.
 
-A secret may stand in what was typed, which sentences, printed commands and kept files repeat. A
-value of `-X`, `--lake-option`, `--spark-conf` or a variable REBAL_X_… is repeated only where the
-setting's name and the value's form are both known to be harmless. Sentences name the setting.
+Messages, printed commands and kept files repeat what the user typed, which may hold a secret. A
+value of `-X`, `--lake-option`, `--spark-conf` or a variable REBAL_X_… is repeated only if the
+setting's name and the value's form are both known to be harmless. Otherwise only the setting's name
+is repeated.
 """
 
 import os
@@ -46,7 +47,7 @@ class FileError(RebalError):
 
 
 def check_text(args: Sequence[str], env: Mapping[str, str]) -> None:
-    """Check that the arguments and rebal's own variables are text, which no other place does.
+    """Check that the arguments and the variables REBAL_… are valid UTF-8.
 
     Raises:
         UsageError: bytes that are not UTF-8; Python reads each as a lone surrogate.
@@ -67,7 +68,7 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
 
 @contextmanager
 def as_usage(kind: type[RebalError]) -> Iterator[None]:
-    """Report an error of this kind as one of the words that were typed."""
+    """Turn an error of class `kind` in the `with` block into a UsageError with the same message."""
     try:
         yield
     except kind as error:
@@ -75,10 +76,10 @@ def as_usage(kind: type[RebalError]) -> Iterator[None]:
 
 
 def refuse(cases: Mapping[str, object]) -> None:
-    """Check that options fit each other: `cases` are answers, each with what makes it true.
+    """Check that options fit each other; `cases` is error message → True if it applies.
 
     Raises:
-        UsageError: the first answer that is true.
+        UsageError: the first message that applies.
     """
     for answer, wrong in cases.items():
         if wrong:
@@ -89,18 +90,18 @@ def check_known(word: str, known: Collection[str], message: str) -> None:
     """Check that `word` is one of the `known` names.
 
     Raises:
-        UsageError: it is not; the `message`, and the names nearest to it.
+        UsageError: `word` is not known; the text is `message` and the nearest known names.
     """
     if word not in known:
         raise UsageError(f"{message}{did_you_mean(word, known)}")
 
 
 def check_family(word: str, known: Collection[str], message: str) -> None:
-    """Check that `word` is one of the `known` families.
+    """Check that `word` is one of the `known` client families.
 
     Raises:
-        UsageError: it is not; the `message`, and the family that a package of this name belongs to,
-            else the names nearest to it.
+        UsageError: `word` is not known; the text is `message` and a suggestion: the family that has
+            a package named `word`, else the nearest known names.
     """
     from rebal.groups.clients import families, family_of
 
@@ -135,7 +136,8 @@ _FORMS: Final = re.compile(
 def is_harmless(pair: str) -> bool:
     """Return whether KEY=VALUE may be printed: its name and its value's form hold no secret.
 
-    Harmless values are Kafka's own words, switches, addresses, regions, files that exist, and none.
+    Harmless values are Kafka's own words, true and false, addresses, cloud regions, paths of files
+    that exist, and the empty value.
     """
     key, equals, value = pair.partition("=")
     if not equals or not _NAMES.search(key.strip()):
@@ -148,7 +150,7 @@ def is_harmless(pair: str) -> bool:
 def without_values(message: str, args: Sequence[str], env: Mapping[str, str]) -> str:
     """Return an error's message without the typed values that may be secret.
 
-    rebal's own sentences repeat none; those of Kafka's clients, Spark and delta-rs may.
+    rebal's own messages repeat no such value; messages of Kafka's clients, Spark and delta-rs may.
     """
     hidden = sorted(_values(args, env), key=len, reverse=True)
     if hidden:
@@ -158,9 +160,10 @@ def without_values(message: str, args: Sequence[str], env: Mapping[str, str]) ->
 
 
 def without_typed(message: str, args: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return typer's message, which repeats what was typed, without what may be a secret.
+    """Return typer's usage message without the typed values that may be secret.
 
-    Beside a setting, a word too many may be its value (`-X sasl.password= VALUE`).
+    If a setting was typed, an extra argument is hidden too, because it may be the setting's value:
+    `-X sasl.password= VALUE`.
     """
     if any(word.startswith(_SETTINGS) for word in args):
         message = _EXTRA.sub(r"\1", message)

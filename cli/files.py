@@ -1,4 +1,4 @@
-"""The only place where rebal writes files, and the way it reads snapshot files."""
+"""File access: rebal writes files only here (except scan tables), and reads snapshot files here."""
 
 import fcntl
 import os
@@ -20,7 +20,8 @@ ENDING: Final = ".rebal.yaml"
 def write_text(path: Path, text: str) -> None:
     """Write `text` (UTF-8) to `path` atomically; an existing file is replaced.
 
-    A device or a pipe (`/dev/stdout`, `>(command)`) is written to and never replaced.
+    If `path` is a device or a pipe (`/dev/stdout`, `>(command)`), the text is written to it
+    instead.
 
     Raises:
         FileError: the file cannot be written; an existing file stays as it was.
@@ -52,15 +53,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def next_name(path: Path, more: str) -> Path:
-    """Return the first of `name.1.ending`, `name.2.ending`, … beside `path` that is free, and free
-    with `more` after it.
+    """Return the first free path of `name.1.ending`, `name.2.ending`, … beside `path`.
+
+    It is free if neither that file exists nor the one with `more` added to its name.
     """
     names = (path.with_name(f"{path.stem}.{number}{path.suffix}") for number in count(1))
     return next(one for one in names if not (one.exists() or Path(f"{one}{more}").exists()))
 
 
 def move(path: Path, target: Path) -> None:
-    """Give a file another name in its folder.
+    """Rename a file in its folder; an existing `target` is not replaced.
 
     Raises:
         FileError: it cannot be renamed, or `target` exists.
@@ -77,8 +79,8 @@ def move(path: Path, target: Path) -> None:
 def locked(path: Path, *, appending: bool) -> Iterator[IO[bytes]]:
     """Open a file that several commands append to, and lock it until it is closed.
 
-    With `appending` it is created where it is missing, and every write goes to its end; else it is
-    shared with others that read it.
+    With `appending` the lock is exclusive, a missing file is created, and every write goes to its
+    end. Otherwise the file is opened for reading, and the lock is shared with other readers.
 
     Raises:
         FileError: the file cannot be opened, read or written.
@@ -118,7 +120,7 @@ def read_text(path: Path) -> str:
     """Return the text of `path`.
 
     Raises:
-        FileError: missing, a folder, not readable, endless or not UTF-8 text.
+        FileError: the file is missing, a folder, not readable, endless or not UTF-8 text.
     """
     try:
         return text_files.read_text(path)
@@ -135,13 +137,16 @@ def read_snapshot(path: Path) -> GroupSnapshot:
 
     Raises:
         FileError: the file cannot be read.
-        DocumentError: it is not a snapshot; names the field and the line.
+        DocumentError: the file is not a snapshot; the message names the field and the line.
     """
     return load_snapshot(read_text(path), format_of(str(path)), str(path))
 
 
 def save_snapshot(snapshot: GroupSnapshot, path: Path) -> Path:
-    """Write `snapshot` to `path` (or into that folder) by its ending, and return the path."""
+    """Write `snapshot` to the file `path`, or into the folder `path`; return the file's path.
+
+    The file's ending decides the format.
+    """
     made = path / f"{file_stem(snapshot.group.group_id)}{ENDING}" if path.is_dir() else path
     write_text(made, dump_snapshot(snapshot, format_of(str(made))))
     return made
@@ -151,7 +156,7 @@ def the_one_snapshot(folder: Path) -> Path:
     """Return the only `*.rebal.yaml` file in `folder`.
 
     Raises:
-        UsageError: there is none, or more than one; says what to do.
+        UsageError: there is none, or more than one; the message says what to type.
     """
     found = sorted(path for path in folder.glob("*" + ENDING) if path.is_file())
     if len(found) == 1:
@@ -168,7 +173,7 @@ def the_one_snapshot(folder: Path) -> Path:
 
 
 def _mode(target: Path) -> int:
-    """Return the permissions of the file that is replaced, else those of a new file."""
+    """Return the permissions of `target`; if it does not exist, those of a new file."""
     try:
         return target.stat().st_mode & 0o777
     except FileNotFoundError:
@@ -178,7 +183,7 @@ def _mode(target: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the rename survives a power failure."""
+    """Sync the folder to the disk, so that a rename in it survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,17 +1,18 @@
-"""A scan's groups, each with its history and its readiness: what `rebal fleet report` prints.
+"""The groups of a scan, each with its history and readiness, for `rebal fleet report`.
 
-Here the tables and the planner meet: tables → snapshots → plans → the order to take the groups in.
+The scan's tables become snapshots, the snapshots plans, and the plans the order to upgrade the
+groups in.
 
-A group's rebalances are compared with those before an earlier scan: better, worse, or no clear
-change. A rebalance belongs before or after that scan by its generation, which no clock changes:
-those up to that scan's generation came before it, the others since. Both sides must be whole
-(generations without a gap), else there is no trend: a topic that the log cleaner has compacted
-lacks old rebalances, and would make every group look worse.
+A group's rebalances before an earlier scan are compared with those since: better, worse, or no
+clear change. The generation decides on which side a rebalance is, because no clock changes it:
+generations up to the earlier scan's generation are before, later ones since. Both sides must be
+complete (no generation is missing), else there is no trend. The log cleaner removes old rebalances
+from the topic, which would make every group look worse.
 
-A difference is clear where it is at least three standard errors. The error is the larger of two
+A difference is clear if it is at least three standard errors. The error is the larger of two
 estimates for a sum of independent events (a compound Poisson process): one from each side's own
 events, one from both together. So a single rebalance in a short time is no trend, and neither is a
-short time without one.
+short time without a rebalance.
 """
 
 from collections import Counter
@@ -60,7 +61,11 @@ _MINUTE: Final = 60_000_000
 
 
 class Measure(Record, frozen=True, kw_only=True):
-    """A rate per hour before the earlier scan and since; `own` and `common` are its variances."""
+    """A rate per hour before the earlier scan and since, and two estimates of the variance.
+
+    The variance is that of the difference: `own` is estimated from each side's own events, `common`
+    from the events of both sides together.
+    """
 
     before: float
     since: float
@@ -69,17 +74,18 @@ class Measure(Record, frozen=True, kw_only=True):
 
     @property
     def change(self) -> str:
-        """Return `worse`, `better`, or `unclear` where the difference may be chance."""
+        """Return `worse`, `better`, or `unclear` if the difference may be chance."""
         more, error = self.since - self.before, sqrt(max(self.own, self.common))
         clear = abs(more) >= _ERRORS * error and more != 0
         return UNCLEAR if not clear else WORSE if more > 0 else BETTER
 
 
 class Trend(Record, frozen=True, kw_only=True):
-    """Rebalances per hour and downtime in partition-seconds per hour (None: not comparable).
+    """The change of a group's rebalances and downtime since an earlier scan.
 
-    `seconds_before` and `seconds_since` are the lengths of the two times; of a fleet, the shortest
-    among its groups. `groups` is the number of groups.
+    `rebalances` are per hour, `downtime` is in partition-seconds per hour (None: not comparable).
+    `seconds_before` and `seconds_since` are the lengths of the two compared times. In a sum of
+    several trends, `groups` is their number, and each length is the shortest.
     """
 
     rebalances: Measure
@@ -90,25 +96,25 @@ class Trend(Record, frozen=True, kw_only=True):
 
     @property
     def change(self) -> str:
-        """Return the change of both measures: `mixed` where one is better and one worse."""
+        """Return `worse`, `better`, `unclear`, or `mixed` if one measure is better, one worse."""
         measures = (self.rebalances, self.downtime)
         found = {one.change for one in measures if one is not None} - {UNCLEAR}
         return MIXED if len(found) > 1 else next(iter(found), UNCLEAR)
 
 
 class NoTrend(Record, frozen=True, kw_only=True):
-    """Two scans of a group that cannot be compared, and why."""
+    """The reason why a group's rebalances in two scans cannot be compared."""
 
     why: str
 
 
 def trend_of(history: GroupHistory, earlier: ScanStanding | None, until: int) -> Trend | NoTrend:
-    """Return how often the group rebalanced before an earlier scan, and since.
+    """Return the change of the group's rebalances and downtime since an earlier scan.
 
     Args:
         history: The group in the later scan.
         earlier: The group in the earlier scan (None: it was not there).
-        until: End of what the earlier scan saw, in microseconds since 1970.
+        until: End of the time that the earlier scan covers, in microseconds since 1970.
     """
     now = history.observed_until
     if earlier is None:
@@ -140,9 +146,9 @@ def trend_of(history: GroupHistory, earlier: ScanStanding | None, until: int) ->
 
 
 def sum_of(trends: Iterable[Trend]) -> Trend | None:
-    """Return the trend of all these groups together; None where there are none.
+    """Return the sum of the groups' trends; None if there are none.
 
-    Its downtime is that of the groups whose downtime is known, None where it is of none.
+    The downtime is the sum over the groups whose downtime is known (None: no group's is).
     """
     every = list(trends)
     if not every:
@@ -158,7 +164,10 @@ def sum_of(trends: Iterable[Trend]) -> Trend | None:
 
 
 def _first_of_run(known: Sequence[int], last: int) -> int | None:
-    """Return the lowest generation from which all up to `last` are known."""
+    """Return the lowest generation from which every generation up to `last` is known.
+
+    `known` is sorted. None if `last` is not the newest known generation.
+    """
     if known[-1] != last:
         return None
     at = len(known) - 1
@@ -168,10 +177,11 @@ def _first_of_run(known: Sequence[int], last: int) -> int | None:
 
 
 def _downtime(lengths: tuple[int, int], halves: Sequence[Sequence[RebalanceRow]]) -> Measure | None:
-    """Return the downtime; each rebalance has the assumed length where the length of none is known.
+    """Return the downtime per hour before the earlier scan and since; None if not comparable.
 
-    `halves` are the rebalances before the earlier scan, and those since. Where only some lengths
-    are known, one side would be measured and the other assumed: None.
+    `lengths` are the two times in microseconds, `halves` the rebalances in each. If the length of
+    no rebalance is known, an assumed one is used for all. The result is None if only some lengths
+    are known, or if the number of stopped partitions of a rebalance is not known.
     """
     every = [one for half in halves for one in half]
     timed = [one for one in every if one.latency_ms is not None]
@@ -232,10 +242,10 @@ _HARMLESS: Final = frozenset(
 
 
 class FleetGroup(Record, frozen=True, kw_only=True):
-    """One group: its history and its readiness (None: the group was deleted).
+    """One group of a scan: its history and its readiness (None: the group was deleted).
 
-    `trend` compares it with an earlier scan (None: there is none), `before` is its verdict there
-    (None: not asked for, or the group was not there).
+    `trend` compares the group with an earlier scan (None: there is none, or the group was deleted).
+    `before` is the verdict by the earlier scan (None: not requested, or the group was not in it).
     """
 
     history: GroupHistory
@@ -250,22 +260,22 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """The plan's verdict, or `gone`."""
+        """The verdict of the group's plan, or `gone` for a deleted group."""
         return GONE if self.readiness is None else self.readiness.plan.verdict.value
 
     @property
     def held(self) -> tuple[str, ...]:
-        """Members that must be back before the roll-out of a group that is ready by its plan."""
+        """Sentences on missing members that must rejoin before the roll-out of a ready group."""
         return () if self.readiness is None else self.readiness.held
 
     @property
     def change(self) -> str | None:
-        """`worse`, `mixed`, `better` or `unclear`; None where nothing can be compared."""
+        """`worse`, `mixed`, `better` or `unclear`; None if the scans cannot be compared."""
         return self.trend.change if isinstance(self.trend, Trend) else None
 
     @property
     def observed_seconds(self) -> float | None:
-        """Length of the history that its rates per hour are computed from; None if not known."""
+        """Length of the history for rates per hour, in seconds; None if it is not known."""
         since, until = self.history.observed_from, self.history.observed_until
         return None if since is None or until is None else (until - since) / 1e6
 
@@ -280,7 +290,7 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
     @property
     def troubles(self) -> tuple[str, ...]:
-        """Kinds of its harmful incidents in the last hour of the history, each once."""
+        """Kinds of the group's harmful incidents in the last hour of the history, each once."""
         since = (self.history.observed_until or 0) - _HOUR
         kinds = (
             incident.kind
@@ -291,10 +301,11 @@ class FleetGroup(Record, frozen=True, kw_only=True):
 
 
 class FleetReport(Record, frozen=True, kw_only=True):
-    """The requested groups: in the order to take them, then done groups, then deleted ones.
+    """The requested groups, in the order to upgrade them; finished and deleted ones are last.
 
-    `earlier` is the scan that they are compared with (None: none can be read). With `baseline` the
-    user named it, and verdicts are compared too; `vanished` are groups that only it has.
+    `earlier` is the scan to compare the groups with (None: none can be read). `baseline` is True if
+    the user named that scan; verdicts are compared then too. `vanished` are the names of groups
+    that only the earlier scan has.
     """
 
     lake: Lake
@@ -307,19 +318,19 @@ class FleetReport(Record, frozen=True, kw_only=True):
 
     @property
     def trend(self) -> Trend | None:
-        """The trend of all groups that can be compared; None where none can."""
+        """The summed trend of all groups that can be compared; None if there are none."""
         return sum_of(one.trend for one in self.groups if isinstance(one.trend, Trend))
 
     @property
     def changed(self) -> tuple[FleetGroup, ...]:
-        """Groups with a clear change of their rebalances, the most urgent first."""
+        """Groups whose rebalances or downtime clearly changed, the most urgent first."""
         return tuple(
             sorted((one for one in self.groups if one.change not in (None, UNCLEAR)), key=_urgency)
         )
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The number of groups with each verdict; verdicts without a group are left out."""
+        """Verdict → number of groups; verdicts without a group are left out."""
         found = Counter(group.verdict for group in self.groups)
         return {verdict: found[verdict] for verdict in VERDICTS if found[verdict]}
 
@@ -337,19 +348,19 @@ class FleetReport(Record, frozen=True, kw_only=True):
 
     @property
     def to_take(self) -> tuple[FleetGroup, ...]:
-        """Groups that can start now, in the order to take them; held ones cannot."""
+        """Groups whose upgrade can start now, in order; groups with missing members cannot."""
         return tuple(
             group for group in self.groups if group.verdict == Verdict.READY and not group.held
         )
 
     @property
     def to_hold(self) -> tuple[FleetGroup, ...]:
-        """Groups that are ready by their plan, with a member down or rejected."""
+        """Groups that are ready by their plan but have a member that is down or rejected."""
         return tuple(group for group in self.groups if group.held)
 
     @property
     def worst(self) -> tuple[FleetGroup, ...]:
-        """Groups in trouble now: those with incidents first, then by downtime per hour."""
+        """Groups with current incidents or downtime: incidents first, then by downtime per hour."""
         hurt = [
             group
             for group in self.groups
@@ -374,10 +385,11 @@ def make_fleet_report(
     group: str | None = None,
     to: str = "cooperative",
 ) -> FleetReport:
-    """Return the report of the groups whose whole name matches, of the one named, or of all.
+    """Return the report on the groups that match, on one named group, or on all groups.
 
-    The costs are the plans' own; where there is too much to rehearse, only the groups to take first
-    have those, and the others an estimate.
+    A cost is the one that the group's own plan predicts by rehearsal. If there is too much to
+    rehearse, only the first groups in the order are rehearsed, and the costs of the others are
+    estimated.
 
     The groups are compared with the scan `baseline`, or with the scan before the last one.
 
@@ -385,7 +397,7 @@ def make_fleet_report(
         folder: The lake, or LAKE#CLUSTER.
         options: Settings of the lake's store that are not in the environment.
         baseline: Number of the scan to compare with; None for the one before.
-        match: Pattern of whole names.
+        match: Regular expression for whole group names.
         group: One group's name.
         to: Goal of the plans.
 
@@ -457,7 +469,7 @@ def hurts(kind: str) -> bool:
 
 
 def pauses_of(history: GroupHistory) -> Pauses:
-    """Return the group's rebalance rate, length and size for the planner."""
+    """Return the group's measured rebalances: rate per hour, length and partitions."""
     metrics = history.metrics
     average = metrics["rebalance-latency-avg"]
     return Pauses(
@@ -477,9 +489,10 @@ def _ready(plan: Plan, history: GroupHistory) -> Readiness:
 
 
 class _Compared(Record, frozen=True, kw_only=True):
-    """Groups at an earlier scan (`manifest` is None: there is none that can be read).
+    """The groups as an earlier scan saw them, for a comparison.
 
-    `scanned` is there where their verdicts are compared too.
+    `manifest` is None if no earlier scan can be read. `scanned` is set if verdicts are compared
+    too.
     """
 
     manifest: Manifest | None = None
@@ -496,7 +509,10 @@ class _Compared(Record, frozen=True, kw_only=True):
         return trend_of(history, self.standings.get(history.group_id), micros(until))
 
     def verdict(self, name: str, to: str) -> str | None:
-        """Return the verdict that the earlier scan gives; None where it has no such group."""
+        """Return the group's verdict by the earlier scan.
+
+        None if that scan has no such group, or if verdicts are not compared.
+        """
         if self.scanned is None or name not in self.standings:
             return None
         gone = self.standings[name].is_gone

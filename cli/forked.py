@@ -1,4 +1,4 @@
-"""A map over all processors: `mapped` forks where the system allows it."""
+"""A parallel map: `mapped` forks up to four child processes on Linux."""
 
 import os
 import signal
@@ -16,10 +16,11 @@ _items: Sequence[Any]
 
 
 def mapped(work: Callable[[_T], _R], items: Sequence[_T], *, worth_it: bool = True) -> list[_R]:
-    """Return the results of `work` for the items, in order; the results must be picklable.
+    """Return `work` of each item, in order, computed in child processes if `worth_it`.
 
-    Child processes inherit the data read so far and send back only results. If one fails, this
-    process computes everything, so errors are raised as without a fork.
+    The children inherit the data that was read so far and send back only the results, which must be
+    picklable. If a child fails, this process computes everything again, so errors are raised as
+    without a fork.
     """
     # Children inherit both: only numbers are sent to them.
     global _work, _items

@@ -1,4 +1,7 @@
-"""The journal beside a plan: one JSON line for each look, so that a watch can be resumed."""
+"""The journal beside a plan: one JSON line for each check of the group by `rebal verify`.
+
+A later command continues the roll-out from it.
+"""
 
 import json
 import os
@@ -20,14 +23,15 @@ _Version: TypeAlias = tuple[int, int, int, int] | None
 
 
 class Journal:
-    """The entries of a journal, oldest first, and its file (None: nothing is written).
+    """A plan's journal: its entries, oldest first, and its file (None: nothing is written).
 
-    `notes` say what could not be read. Several commands may add to one file at the same time. One
-    that is cut off, moved or replaced meanwhile ends the command: a new plan does that too.
+    `notes` name the lines that could not be read. Several commands may append to one file at the
+    same time. If the file is cut off, moved or replaced meanwhile (as by --new-attempt), the next
+    access raises FileError.
     """
 
     def __init__(self, path: Path | None, plan: Plan) -> None:
-        """Read what is there.
+        """Read the journal's file, if it exists.
 
         Raises:
             FileError: the file cannot be read, or is the journal of another plan.
@@ -44,7 +48,7 @@ class Journal:
         """Read the file again if it has changed.
 
         Raises:
-            FileError: the file cannot be read, is another plan's, or lacks lines that it had.
+            FileError: the file cannot be read, is another plan's, or lacks lines read before.
         """
         if self.path is not None and self.path.exists():
             with locked(self.path, appending=False) as file:
@@ -70,7 +74,7 @@ class Journal:
         self.entries.append(entry)
 
     def _read(self, path: Path, file: IO[bytes]) -> None:
-        """Read the locked file, if it is not as it was."""
+        """Read the entries from the locked file, if it has changed since the last read."""
         version = _version_of(file)
         if version == self._version:
             return
@@ -127,7 +131,7 @@ class Journal:
 
 
 def _version_of(file: IO[bytes]) -> _Version:
-    """Return what changes when the open file is written or replaced."""
+    """Return the open file's device, inode, size and time, to notice writes and replacement."""
     found = os.fstat(file.fileno())
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -135,7 +139,7 @@ def _version_of(file: IO[bytes]) -> _Version:
 def journal_path(plan_file: Path) -> Path:
     """Return the path of a plan's journal: `a.plan.yaml` → `a.plan.yaml.journal.jsonl`.
 
-    It stands beside the file itself, not beside a link to it.
+    If `plan_file` is a link, the journal is beside the file that it points to.
     """
     file = Path(os.path.realpath(plan_file)) if plan_file.is_symlink() else plan_file
     return file.with_name(file.name + JOURNAL)

@@ -22,7 +22,7 @@ _OPTIONAL: Final = re.compile(r"\[\w+\]")
 class CommandEntry(NamedTuple):
     """A command's name, its module in `rebal.cli.commands`, and one line of help.
 
-    An entry with commands `under` it has no module.
+    An entry with subcommands (`under`) has no module.
     """
 
     name: str
@@ -34,7 +34,10 @@ class CommandEntry(NamedTuple):
 def lazy_group(
     root: Callable[..., None], about: str, commands: tuple[CommandEntry, ...]
 ) -> TyperGroup:
-    """Return a group of commands, none of them loaded; `about` is its help."""
+    """Return the typer group of `commands`; their modules are not imported yet.
+
+    `root` declares the group's own options, `about` is its help text.
+    """
     app = typer.Typer(
         cls=LazyGroup,
         rich_markup_mode=None,
@@ -52,10 +55,10 @@ def lazy_group(
 
 
 class LazyGroup(TyperGroup):
-    """A group that offers the nearest names where a command does not exist."""
+    """A command group that suggests the nearest names for an unknown command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the first word names, and the words after it."""
+        """Return the name and command that the first word names, and the words after it."""
         name = args[0]
         if name not in self.commands and not ctx.resilient_parsing and not name.startswith("-"):
             ctx.fail(f"there is no command {name}.{did_you_mean(name, self.commands)}")
@@ -63,7 +66,7 @@ class LazyGroup(TyperGroup):
 
 
 class LazyCommand(TyperCommand):
-    """An entry that becomes the real command when it is typed."""
+    """A placeholder for a command, which imports the command's module when it is typed."""
 
     def __init__(self, entry: CommandEntry) -> None:
         super().__init__(
@@ -74,20 +77,21 @@ class LazyCommand(TyperCommand):
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
-        """Return the real command's context: it is parsed and run from here on."""
+        """Return the context of the real command, which parses and runs from here on."""
         return self.load().make_context(info_name, args, parent, **extra)
 
     def load(self) -> Any:
-        """Return the real command, whose module is imported now."""
+        """Import the command's module and return the real command."""
         single = typer.Typer(rich_markup_mode=None, add_completion=False)
         single.command(self.name, cls=GreedyCommand)(expanded(import_module(self._module).command))
         return get_command(single)
 
 
 def expanded(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command as typer reads it: in place of a record of options, each of its options.
+    """Return the command with each parameter that is a record of options replaced by its options.
 
-    A record is a dataclass. `Annotated[Record, "name"]` leaves the option `name` out: it keeps its
+    typer needs each option as a parameter. A record of options is a dataclass. A parameter
+    annotated with `Annotated[Record, "name"]` leaves out the option `name`, which keeps its
     default.
     """
     own = signature(command, eval_str=True).parameters
@@ -107,7 +111,10 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def _record_of(annotation: Any) -> tuple[Any, list[Parameter]]:
-    """Return a record of options, and its options as parameters; none where it is no record."""
+    """Return a parameter's record of options (a dataclass) and its options as parameters.
+
+    The options are empty if the parameter is not a dataclass.
+    """
     record, *left_out = get_args(annotation) or [annotation]
     if not is_dataclass(record):
         return record, []
@@ -120,18 +127,18 @@ def _record_of(annotation: Any) -> tuple[Any, list[Parameter]]:
 
 
 class GreedyCommand(TyperCommand):
-    """A command whose options that take `FILE...` or `PATH...` also take what follows their value.
+    """A command whose options `FILE...` and `PATH...` take several values, as a shell expands them.
 
     A shell turns `--client-log pods/*.log` into one option and many words, and each word after the
     first would be read as a group's name. Here `FILE...` takes all following words that are
     existing files. `PATH...`, in commands without a group argument, takes all following words.
 
-    An option whose metavar is in brackets, as `[SECONDS]`, may stand without its value: the value
-    is then empty.
+    An option with a metavar in brackets, such as `[SECONDS]`, may be typed without a value; its
+    value is then empty.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat options before each of their values, give bare ones an empty value, then parse."""
+        """Parse the words, with an option before each of its values, and empty values filled in."""
         bare = {
             name
             for param in self.params
@@ -149,7 +156,7 @@ class GreedyCommand(TyperCommand):
         return super().parse_args(ctx, list(_repeat(_filled(args, bare), several)))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, the command's own options, then those of each panel."""
+        """Write the help: arguments, the command's own options, then the options of each panel."""
         panels: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         for param in self.get_params(ctx):
             name = getattr(param, "rich_help_panel", None) or (
@@ -164,7 +171,7 @@ class GreedyCommand(TyperCommand):
 
 
 def _filled(args: Sequence[str], bare: Collection[str]) -> Iterator[str]:
-    """Yield the words; an empty value follows an option of `bare` that has none."""
+    """Yield the words, with an empty value after each option of `bare` that has no value."""
     for arg, following in zip_longest(args, args[1:]):
         yield arg
         if arg in bare and (following is None or following.startswith("-")):
@@ -172,7 +179,10 @@ def _filled(args: Sequence[str], bare: Collection[str]) -> Iterator[str]:
 
 
 def _repeat(args: Iterable[str], several: Mapping[str, bool]) -> Iterator[str]:
-    """Repeat options before their values; `several` is True for one that takes any path."""
+    """Yield the words, with an option of `several` repeated before each of its values.
+
+    `several` is option → True if it takes any word, False if it takes existing files only.
+    """
     option = None
     valued = False
     for arg in args:

@@ -1,7 +1,7 @@
-"""Options that state facts for a plan, and its means: what it was made with is the default later.
+"""The options that a plan keeps as defaults for later commands, and the options that state facts.
 
-The connection without its secrets, the probe and the paths of evidence stand in the plan's file.
-An option that is given again takes the place of the plan's own; `-X` adds one setting to others.
+A plan's file keeps the connection without its secrets, the probe, and the paths of evidence. An
+option that is typed again replaces the kept one; `-X` adds a setting to the kept ones.
 """
 
 import os
@@ -30,10 +30,10 @@ _STDIN: Final = "-"
 
 
 def kept_plan(context: typer.Context, name: str) -> str:
-    """Make what the plan in the file was made with the defaults of this command's options.
+    """Make the options that the plan was made with the defaults of this command; return `name`.
 
-    The plan itself becomes the context's object. It is the callback of the argument PLAN, which is
-    read before the options.
+    `name` is the plan's file. The plan becomes the context's object. This is the callback of the
+    argument PLAN, which is read before the options.
     """
     if context.resilient_parsing:
         return name
@@ -59,7 +59,7 @@ def kept_plan(context: typer.Context, name: str) -> str:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """The options by which an operator states what no evidence shows, as they were typed."""
+    """The options by which an operator states facts that no evidence shows, as they were typed."""
 
     expect_members: Annotated[
         int | None,
@@ -104,7 +104,9 @@ class Assumptions:
     ] = None
 
     def accepted(self, reasons: Sequence[str] | None) -> "Accepted":
-        """Return what is accepted for a plan; `reasons` are those of the rules to ignore.
+        """Return the stated client families, ignored rules and departed clients.
+
+        `reasons` are the texts of --reason, for the ignored rules.
 
         Raises:
             UsageError: no such family or rule, or a reason is missing.
@@ -157,20 +159,23 @@ KeptPlan = Annotated[
 
 
 def _from(folder: Path, value: str | list[str]) -> Any:
-    """Return a path, or several, of the folder that the plan was made in; stdin is not kept."""
+    """Return a kept path (or list of paths) with `folder` in front; None for standard input.
+
+    A URL is returned unchanged.
+    """
     if isinstance(value, list):
         return [_from(folder, each) for each in value if each != _STDIN] or None
     return None if value == _STDIN else value if "://" in value else str(folder / value)
 
 
 def is_typed(context: typer.Context, name: str) -> bool:
-    """Return whether the option stands on this command line."""
+    """Return whether the user typed this option on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def typed(context: typer.Context, *names: str) -> tuple[str, ...]:
-    """Return the options of these parameters as they were typed, without secrets."""
+    """Return the words of the options `names` that the user typed, without secrets."""
     words: list[str] = []
     for param in context.command.params:
         if param.name not in names or not is_typed(context, param.name):
@@ -186,13 +191,17 @@ def typed(context: typer.Context, *names: str) -> tuple[str, ...]:
 
 
 def piped(context: typer.Context) -> tuple[str, ...]:
-    """Return the options that read stdin, as they were typed: no file keeps what a pipe sent."""
+    """Return the words of the typed log options that read standard input; no plan keeps them."""
     values = ((name, context.params.get(name) or ()) for name in _LOGS)
     return typed(context, *(name for name, paths in values if _STDIN in map(str, paths)))
 
 
 def reaching(context: typer.Context, connection: Connection) -> Connection:
-    """Return the connection, with the variables that the plan needs for it and that are not set."""
+    """Return the connection, with the plan's environment variables that are missing here.
+
+    They are variables that the plan's connection needs and that are not set. If a connection option
+    was typed, none is needed. If typed options name brokers, the kept `bootstrap` is dropped.
+    """
     if context.obj is None or any(is_typed(context, name) for name in CONNECTION):
         return replace(connection, bootstrap=None) if _names_brokers(context) else connection
     given = context.obj.given
@@ -208,7 +217,7 @@ def reaching(context: typer.Context, connection: Connection) -> Connection:
 
 
 def _names_brokers(context: typer.Context) -> bool:
-    """Return whether typed settings, and not -b, name the brokers: they replace the plan's own."""
+    """Return whether typed options other than -b name the brokers, which replaces the plan's."""
     if context.obj is None or is_typed(context, "bootstrap"):
         return False
     from rebal.inspectors.connection.config import names_brokers
@@ -222,10 +231,10 @@ def _names_brokers(context: typer.Context) -> bool:
 def source_of(
     context: typer.Context, connection: Connection, *, live: bool
 ) -> tuple[Path | None, bool]:
-    """Return the file to read the group from, and whether to probe.
+    """Return the snapshot file to read the group from (None: read it live), and whether to probe.
 
-    Without a typed file it is the plan's own where no broker is named; a file is not probed. Say
-    which options stand in place of those that the plan keeps.
+    The plan's own file is used if none is typed, no broker is named and `live` is False. A file is
+    not probed, unless --probe is typed. Typed options that replace kept ones are named on stderr.
     """
     kept = context.default_map or {}
     again = [

@@ -1,9 +1,9 @@
-"""Metrics of a lake for Prometheus: those of the last finished scan of each of its clusters.
+"""Metrics of a lake for Prometheus, from the last finished scan of each of its clusters.
 
-`FAMILIES` holds their names and labels, which dashboards and alerts rely on. What a scan did not
-see has no sample. A deleted group counts in `rebal_groups` and has no series of its own.
-`LakeMetrics.collect` is what prometheus_client calls. It looks for a scan that was finished since
-the last call, and reads the tables of a cluster only where there is one.
+`FAMILIES` holds the names and labels of the metrics, which dashboards and alerts rely on. A value
+that the scan did not see has no sample. A deleted group counts in `rebal_groups` and has no series
+of its own. prometheus_client calls `LakeMetrics.collect`. It looks for scans that were finished
+since the last call, and reads the tables only of clusters that have a new one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OF_CLUSTER: Final = ("cluster",)
 
 
 class MetricFamily(NamedTuple):
-    """A metric's name, the text of its HELP line, and its labels; `_total` names a counter."""
+    """A metric's name (a counter's ends in `_total`), the text of its HELP line, and its labels."""
 
     name: str
     text: str
@@ -146,9 +146,10 @@ FAMILIES: Final = (
 
 
 class ClusterMetrics(Record, frozen=True, kw_only=True):
-    """The last finished scan of one cluster, with what its report does not hold.
+    """The fleet report of a cluster's last finished scan, and values that the report does not have.
 
-    `members` is each existing group's number of members by protocol, `lag` each group's lag.
+    `members` is group → protocol → number of members, `lag` is group → lag. Deleted groups have no
+    entry in `members`.
     """
 
     report: FleetReport
@@ -163,7 +164,7 @@ _LOOPBACK: Final = "127.0.0.1"
 class LakeMetrics:
     """The metrics of a lake, or of one cluster of it (LAKE#CLUSTER).
 
-    `match` selects groups by their whole names, `to` is the goal that readiness is judged for.
+    `match` is a regular expression for whole group names, `to` is the goal of the readiness.
     """
 
     def __init__(self, lake: Lake, *, match: str | None = None, to: str = "cooperative") -> None:
@@ -178,7 +179,7 @@ class LakeMetrics:
     def collect(self) -> Iterable[Metric]:
         """Return the metrics of the last finished scans.
 
-        While the lake cannot be read, they are those of the last scans that could be, and
+        While the lake cannot be read, they are those of the last scans that were read, and
         `rebal_lake_readable` is 0.
         """
         # A server answers each request in a thread of its own.
@@ -193,13 +194,13 @@ class LakeMetrics:
             return _families(self._known.values(), readable=not self._trouble).values()
 
     def serve(self, listen: str) -> None:
-        """Answer requests at `listen` (`address_of`) until Ctrl-C, and say the URL on stderr.
+        """Serve the metrics over HTTP at `listen` until Ctrl-C, and print the URL on stderr.
 
-        Any path gives the metrics: OpenMetrics, or Prometheus's text format to those who do not ask
-        for it.
+        Every path returns the metrics: in the OpenMetrics format if the request asks for it, else
+        in Prometheus's text format.
 
         Raises:
-            UsageError: `listen` is no address, or as `require_groups`.
+            UsageError: `listen` is no address (`address_of`), or as `require_groups`.
             RebalError: the port is in use or not allowed, or the host is not one of this machine.
         """
         from prometheus_client import CollectorRegistry, start_http_server
@@ -230,7 +231,7 @@ class LakeMetrics:
         return made.decode()
 
     def read(self) -> None:
-        """Read the clusters that have a scan which was not read yet.
+        """Read the clusters that have a finished scan that was not read yet.
 
         Raises:
             TablesError: no scan in the lake is finished, or its files cannot be read.
@@ -248,10 +249,10 @@ class LakeMetrics:
         self._known = dict(sorted(known.items()))
 
     def require_groups(self) -> None:
-        """Read the lake, and check that `match` is the name of some group.
+        """Read the lake, and check that the name of at least one group matches `match`.
 
         Raises:
-            UsageError: it is not; or as `read`.
+            UsageError: no name matches, or as `read`.
             TablesError: as `read`.
         """
         self.read()
@@ -275,10 +276,10 @@ class LakeMetrics:
 def address_of(listen: str) -> tuple[str, int]:
     """Return the host and port of `HOST:PORT`, `[HOST]:PORT`, `:PORT` or `PORT`.
 
-    Without a host it is loopback.
+    Without a host it is the loopback address.
 
     Raises:
-        UsageError: it is none of them.
+        UsageError: `listen` has none of these forms.
     """
     host, _, port = listen.rpartition(":")
     plain = host.removeprefix("[").removesuffix("]")

@@ -3,8 +3,8 @@
 A view is a list of rich renderables made from records that went through `shown`, which turns
 control, bidirectional and other invisible characters into visible escapes. Rich's markup, emoji
 codes and highlighting are off. Colour is used on a terminal only, and never with NO_COLOR. A
-terminal or a locale that has nothing else gets ASCII: symbols become their usual spelling (`->`,
-`...`, `>=`), other characters escapes such as `\\xe9`.
+terminal or a locale that shows ASCII only gets ASCII: symbols become their usual spelling (`->`,
+`...`, `>=`), other characters become escapes such as `\\xe9`.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def escape(text: str) -> str:
 
 
 def shown(record: _R) -> _R:
-    """Return a copy of `record` (a record of the model, or a list) with all text escaped.
+    """Return a copy of `record` (a record, list or mapping) with all its text escaped.
 
-    Ids stay consistent with each other, so a finding still names its members.
+    Equal ids stay equal, so a finding still names its members.
     """
     import msgspec
 
@@ -80,7 +80,7 @@ def shown(record: _R) -> _R:
 def say(message: str, *commands: Command) -> None:
     """Print `rebal: message` on stderr, and each command on a line of its own.
 
-    An empty message is none; a stderr that cannot be written gets nothing.
+    An empty message prints nothing. An error in writing to stderr is ignored.
     """
     if not message:
         return
@@ -108,15 +108,15 @@ def write(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Write `text` to stdout as `write` does, in ASCII where stdout shows nothing else.
+    """Write `text` to stdout, spelled in ASCII if stdout can show nothing else.
 
-    Documents are written as they are, with `write`.
+    Documents are written with `write`, which does not change their characters for a terminal.
     """
     write(spelled(text) if is_ascii_only(sys.stdout) else text)
 
 
 def stream(pieces: Iterable[str]) -> None:
-    """Write a text piece by piece, so that the whole text is never in memory.
+    """Write a text to stdout piece by piece, so that the whole text is never in memory.
 
     Raises:
         FileError: stdout is closed, or its disk is full.
@@ -134,7 +134,7 @@ def stream(pieces: Iterable[str]) -> None:
 
 
 def unwritten(error: OSError) -> None:
-    """Drop what stdout did not take; a reader that closed the pipe is no error.
+    """Handle a failed write to stdout: drop the rest; a closed pipe (`| head`) is no error.
 
     Raises:
         FileError: stdout is closed, or its disk is full.
@@ -147,7 +147,7 @@ def unwritten(error: OSError) -> None:
 
 
 def has_reader() -> bool:
-    """Return whether stdout is still read, as far as the last `write` showed."""
+    """Return whether stdout still has a reader: False once a write to it has failed."""
     return sys.stdout not in _ABANDONED
 
 
@@ -157,9 +157,10 @@ def envelope(
     code: int,
     form: str,
 ) -> str:
-    """Return `rebal.<kind>/1` as JSON or YAML: the schema first, `exit_code` last.
+    """Return the document `rebal.<kind>/1` as JSON or YAML text (`form`).
 
-    `body` may be a record and hold records; keys keep their order, and each None is written.
+    `schema` is its first key, and `exit_code` (`code`) its last. `body` may be a record and hold
+    records; its keys keep their order, and None is written as null.
     """
     import msgspec
 
@@ -175,7 +176,7 @@ def envelope(
 
 
 def page(view: Iterable[RenderableType], *, wide: bool = False) -> None:
-    """Print a text view to stdout, as wide as the terminal (off a terminal, or wide: as it is)."""
+    """Print a view to stdout at the terminal's width; off a terminal, or wide, without a limit."""
     stream(paged(view, wide=wide))
 
 
@@ -201,9 +202,9 @@ def render(
     colour: bool = False,
     plain: bool = False,
 ) -> str:
-    """Return the text of a view at `width` cells; without `colour` it holds no escape sequence.
+    """Return the text of a view, laid out to `width` columns.
 
-    `plain`: in ASCII.
+    `colour` adds terminal escape sequences; `plain` writes ASCII only.
     """
     return "".join(_rendered(view, width, colour=colour, plain=plain))
 
@@ -211,7 +212,7 @@ def render(
 def _rendered(
     view: Iterable[RenderableType], width: int, *, colour: bool, plain: bool
 ) -> Iterable[str]:
-    """Return the text in pieces. Rendering errors are raised here, before any piece is printed."""
+    """Return the text of a view in pieces; rendering errors are raised before any is printed."""
     from rich.console import Console
     from rich.segment import Segments
 
@@ -258,7 +259,7 @@ _ABANDONED: Final[list[IO[str]]] = []
 
 
 def _abandon(stream: IO[str]) -> None:
-    """Discard what is still to be written, so that the process ends without an error."""
+    """Send all further output of `stream` to /dev/null, so that the process ends cleanly."""
     _ABANDONED.append(stream)
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -280,14 +281,14 @@ def is_ascii_only(stream: TextIO) -> bool:
 
 
 def spelled(text: str) -> str:
-    """Return `text` in ASCII."""
+    """Return `text` in ASCII: symbols as their usual spelling (`->`), the others as escapes."""
     return text if text.isascii() else "".join(map(_spelling, text))
 
 
 def spelled_line(line: str) -> str:
-    """Return a laid-out line in ASCII; blanks between its columns make room for longer spellings.
+    """Return a line of columns in ASCII, aligned: longer spellings use the blanks between columns.
 
-    The mark of a cut takes the place of what it cut.
+    The `...` at the end of a cut line replaces its last characters, so that the line does not grow.
     """
     if line.endswith("…"):
         line = line[: -len("...")] + "..."

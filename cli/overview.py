@@ -1,7 +1,7 @@
-"""The groups of a cluster, one line each: what `rebal groups` prints.
+"""The groups of a cluster, one line each, for `rebal groups`.
 
-Each line's verdict is that of the group's plan (`planned`); here the snapshots and the planner
-meet. Costs are not rehearsed: the list shows none.
+The verdict in a line is that of the group's plan (`planned`). The plans' costs are not rehearsed,
+because the list does not show them.
 """
 
 from collections import Counter
@@ -67,13 +67,13 @@ class Overview(Document, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of groups with each verdict; verdicts without a group are left out."""
+        """Verdict → number of groups; verdicts without a group are left out."""
         found = Counter(line.verdict for line in self.groups)
         return {verdict.value: found[verdict] for verdict in ORDER if found[verdict]}
 
     @property
     def exit_code(self) -> int:
-        """The worst code: 1 a group was not read, 3 one is blocked, 4 one is not proven yet."""
+        """The worst exit code: 1 a group was not read, 3 one is blocked, 4 one is not proven."""
         return worst_code([one.exit_code for one in self.groups] + [FAILED] * len(self.failures))
 
 
@@ -86,7 +86,9 @@ def overview_of(
     fail_on: FailOn,
     exit_zero: bool,
 ) -> Overview:
-    """Return a line for each group; `to` is the goal of the plans that give the verdicts.
+    """Return the overview, with a line for each group.
+
+    `to` is the goal of the plans that give the verdicts.
 
     Raises:
         UsageError: there is no such goal.
@@ -135,12 +137,15 @@ def _protocol(snapshot: GroupSnapshot) -> str:
 
 
 def blinded(overview: Overview, why: str, _: timedelta) -> Overview:
-    """Return the overview before a look that failed, with the failure as its only note."""
+    """Return the last overview after a failed read, with the failure `why` as its only note."""
     return replace(overview, notes=[f"not read since {overview.at:%H:%M:%SZ}: {why}"])
 
 
 def changes(before: Overview, after: Overview) -> Iterator[str]:
-    """Yield what has changed between two looks, a line for each group; lag alone is no change."""
+    """Yield a sentence for each group that differs between two overviews, and for each new note.
+
+    A change of lag alone does not count.
+    """
     yield from (note for note in after.notes if note not in before.notes)
     unread = {one.message for one in before.failures}
     yield from (f"not read: {f.message}" for f in after.failures if f.message not in unread)

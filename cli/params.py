@@ -1,8 +1,8 @@
 """The options that several commands share, each declared once, and the parsing of their texts.
 
-A command takes a whole record of them as one parameter, such as `connection: params.Connection`:
-`rebal.cli.lazy.expanded` shows its fields to typer. This module reads no file and no cluster;
-`sources` does.
+A command takes a whole record of options as one parameter, such as `connection: params.Connection`;
+`rebal.cli.lazy.expanded` shows its fields to typer. Groups and their evidence are read by
+`sources`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ NAMING: Final = re.compile("REBAL_(BOOTSTRAP|COMMAND_CONFIG|PROFILE|CONFIG|X_.+)
 
 
 def _with_kept(context: typer.Context, settings: list[str] | None) -> list[str] | None:
-    """Return the settings of -X after those that a plan keeps, which they may replace."""
+    """Return the -X settings that a plan keeps, followed by the typed ones, which override them."""
     kept = (context.default_map or {}).get("overrides")
     return settings if not kept or settings == kept else [*kept, *(settings or ())]
 
 
 def finite(value: float | None) -> float | None:
-    """Return `value`; reject `nan` and `inf`, which a range lets pass."""
+    """Return `value`; reject `nan` and `inf`, which typer's range check lets pass."""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter("expected a number of seconds.")
     return value
@@ -107,8 +107,8 @@ ExitZero = Annotated[
 class Connection:
     """The options that name a cluster, as they were typed.
 
-    `overrides` are KEY=VALUE texts, `timeout` is in seconds. `missing` are variables that a plan
-    was made with and that are not set now.
+    `overrides` are KEY=VALUE texts, `timeout` is in seconds. `missing` are environment variables
+    that a plan's connection needs and that are not set.
     """
 
     bootstrap: Annotated[
@@ -164,7 +164,7 @@ class Connection:
     missing: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Reject at once what may be a secret in the wrong place: commands to paste repeat these.
+        """Reject values that may be a misplaced secret, because printed commands repeat them.
 
         Raises:
             SettingError: a login in an address, or a text of -X that is no setting.
@@ -232,7 +232,10 @@ class Connection:
         plan: Path | None = None,
         left: Path | None = None,
     ) -> Given:
-        """Return what a printed command repeats: these options without secrets, and the others."""
+        """Return what printed commands repeat: these options without secrets, and the arguments.
+
+        The arguments are the fields of `Given` with the same names.
+        """
         beside = Path.cwd() if plan is None else Path(os.path.realpath(plan)).parent
         folder = os.path.relpath(Path.cwd(), beside)
         from rebal.planner.commands import OFFLINE, Given
@@ -269,7 +272,7 @@ class Connection:
         )
 
     def _settings(self) -> list[str]:
-        """Return the settings of -X that have an effect, as KEY=VALUE."""
+        """Return the -X settings that are in effect, as KEY=VALUE."""
         if not self.overrides:
             return []
         from rebal.inspectors.connection.config import in_effect
@@ -277,9 +280,10 @@ class Connection:
         return [f"{key}={value}" for key, value in in_effect(self.overrides).items()]
 
     def _reached(self) -> tuple[str | None, tuple[str, ...] | None]:
-        """Return the bootstrap servers, wherever they are named, and kafka-python's words for them.
+        """Return the bootstrap servers, and kafka-python's command-line options to reach them.
 
-        None where nothing names the servers, and where kafka-python's command line has no words.
+        The servers are None if nothing names them. The options are None if kafka-python has none
+        that fit.
         """
         if not self.names_broker():
             return None, None
@@ -294,7 +298,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Lake:
-    """The lake of a scan to read: a folder or a URL, and settings of its store."""
+    """A lake: the folder or URL with the tables of scans (`text`), and settings of its store."""
 
     text: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -304,18 +308,18 @@ class Lake:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Return the `--lake-option` words that a printed command repeats: those of no secret."""
+        """Return the `--lake-option` words for a printed command, without possible secrets."""
         pairs = [f"{key}={value}" for key, value in self.options.items()]
         return options("--lake-option", list(filter(is_harmless, pairs)))
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the options that add the scan's evidence, for a printed command."""
+        """Return the words that add this lake's evidence to a printed command."""
         return (*option("--evidence", self.text), *self.settings)
 
 
 def lake_options(pairs: Sequence[str] | None) -> dict[str, str]:
-    """Return the settings of `--lake-option`.
+    """Return the settings of `--lake-option`, key → value.
 
     Raises:
         UsageError: one is not KEY=VALUE.
@@ -325,7 +329,7 @@ def lake_options(pairs: Sequence[str] | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class EvidenceOptions:
-    """The options that add evidence to what brokers say, as they were typed."""
+    """The options that add evidence to what the brokers report, as they were typed."""
 
     probe: Annotated[
         bool,
@@ -385,10 +389,10 @@ class EvidenceOptions:
     lake_option: LakeOption = None
 
     def __post_init__(self) -> None:
-        """Check that they fit each other.
+        """Check that the evidence options fit each other.
 
         Raises:
-            UsageError: they do not, such as two that read standard input.
+            UsageError: they do not; for example, two of them read standard input.
         """
         stdin = " - and ".join(name for name, paths in self._files().items() if "-" in paths)
         refuse(
@@ -407,7 +411,7 @@ class EvidenceOptions:
 
     @property
     def lake(self) -> Lake | None:
-        """Return the lake of --evidence, with its settings.
+        """Return the lake of --evidence, with its settings; None without --evidence.
 
         Raises:
             UsageError: a setting is not KEY=VALUE.
@@ -417,10 +421,10 @@ class EvidenceOptions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the assignors to probe for beside Kafka's own.
+        """Return the names of the assignors to probe for besides Kafka's own.
 
         Raises:
-            UsageError: one is empty.
+            UsageError: a name is empty.
         """
         return tuple(map(assignor_name, self.assignors or ()))
 
@@ -448,10 +452,10 @@ class EvidenceOptions:
 
 
 def key_and_value(name: str, text: str) -> tuple[str, str]:
-    """Return the two sides of KEY=VALUE, as the option `name` takes it.
+    """Return the key and the value of a text KEY=VALUE, typed for the option `name`.
 
     Raises:
-        UsageError: it has no key, or no equals sign.
+        UsageError: the key, the equals sign or the value is missing.
     """
     key, _, value = text.partition("=")
     if not key.strip() or not value.strip("="):
@@ -461,7 +465,10 @@ def key_and_value(name: str, text: str) -> tuple[str, str]:
 
 
 def goals() -> tuple[str, ...]:
-    """Return the goals that --to accepts of every group; custom assignors come from evidence."""
+    """Return the goals that --to accepts for every group.
+
+    A custom assignor is a goal too, if the group's evidence shows it.
+    """
     from rebal.groups.clients import assignors
 
     # Assignors that depend belong to Connect workers and Streams.
@@ -470,7 +477,7 @@ def goals() -> tuple[str, ...]:
 
 
 def assignor_name(text: str) -> str:
-    """Return the assignor's name where `text` is one of Kafka's classes, else `text` itself.
+    """Return the assignor's name if `text` is one of Kafka's assignor classes, else `text` itself.
 
     Raises:
         UsageError: the text is empty.
@@ -485,7 +492,7 @@ def assignor_name(text: str) -> str:
 
 
 def check_ending(out: Path | None) -> None:
-    """Check that the name of a plan's file says its format.
+    """Check that a plan file's name ends with its format: .yaml, .yml or .json.
 
     Raises:
         UsageError: it does not.
@@ -510,10 +517,12 @@ def batch_of(text: str) -> int:
 
 
 def duration(text: str, option: str = "--for") -> float:
-    """Return `90s`, `30m`, `1h`, `7d` or a plain number in seconds; errors name the `option`.
+    """Return the seconds of a time such as `90s`, `30m`, `1h`, `7d` or a plain number.
+
+    `option` is the option to name in an error.
 
     Raises:
-        UsageError: anything else.
+        UsageError: the text has another form.
     """
     try:
         return seconds_of(text)
@@ -522,10 +531,10 @@ def duration(text: str, option: str = "--for") -> float:
 
 
 def time_zone(text: str | None) -> tzinfo | None:
-    """Return the time zone that --log-timezone names.
+    """Return the time zone that --log-timezone names; None without a name.
 
     Raises:
-        UsageError: it is neither one of the IANA database nor an offset.
+        UsageError: it is neither a name of the IANA database nor an offset.
     """
     if text is None:
         return None

@@ -43,7 +43,11 @@ ORDER: Final = (Verdict.BLOCKED, Verdict.UNPROVEN, Verdict.READY, Verdict.DONE)
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """The plan that the options ask for; `lists` are texts of --assume, `batch` 0 is all."""
+    """The options that shape a plan: its goal `to`, what the user states, and the pace of restarts.
+
+    `lists` are the texts of --assume. `batch` is the number of members that restart at a time (0:
+    all).
+    """
 
     to: str = COOPERATIVE
     expect_members: int | None = None
@@ -55,10 +59,10 @@ class Wishes:
 
 
 def goal_named(to: str, client: str | None) -> str:
-    """Return the goal that --to names, or the library of --to-client.
+    """Return the goal that --to names, or the client library that --to-client names.
 
     Raises:
-        UsageError: --to names a library, or --to-client none.
+        UsageError: --to names a client library, or --to-client names none.
     """
     if client is None and to not in libraries():
         return assignor_name(to)
@@ -75,7 +79,9 @@ def goal_named(to: str, client: str | None) -> str:
 
 
 def planned(seen: GroupSnapshot, to: str, pricing: Pricing | None) -> Plan:
-    """Return the plan of a group to the goal `to`, as it is without an option.
+    """Return the plan of a group to the goal `to`, with every option at its default.
+
+    `pricing` is how much is rehearsed for the costs (None: the plan has no costs).
 
     Raises:
         UsageError: there is no such goal.
@@ -93,7 +99,7 @@ def plan_of(
 ) -> Plan:
     """Return the plan that `wishes` ask for.
 
-    `before` is what the group ran when the plan was made that this one leads back from.
+    `before` is for a plan back to an earlier state: the group at the time of the plan to abandon.
 
     Raises:
         UsageError: there is no such goal, or an assumption or a departed client does not fit the
@@ -124,11 +130,11 @@ def plan_of(
 
 
 def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[int, list[str]]:
-    """Return the exit code under `--max-downtime`, and a sentence for each step that passes it.
+    """Return the exit code under `--max-downtime`, and a sentence for each step that fails it.
 
-    Of each step that is left, the longest time that one partition is not consumed counts, as it is
-    predicted for this pace. A step of which it is not predicted, or not for every kind of restart,
-    makes it 4.
+    Each remaining step counts by the longest time that one partition is predicted not to be
+    consumed; a rough prediction counts 1.5 times. A step above the limit makes the code 3. A step
+    without a prediction for every kind of restart makes it 4.
 
     Args:
         plan: The plan.
@@ -159,10 +165,10 @@ def too_long(plan: Plan, limit: float | None, batch: int, code: int) -> tuple[in
 
 
 def _longest(cost: Cost, batch: int) -> tuple[float | None, bool, int]:
-    """Return how long one partition stops at the longest, whether that is about right, and how many
-    kinds of restart were not rehearsed.
+    """Return the longest predicted stop of one partition, whether it is rough, and a count.
 
-    Where nothing restarts it is 0 seconds.
+    The stop is in seconds: None if it is not predicted, 0 if nothing restarts. The count is the
+    number of kinds of restart that were not rehearsed.
     """
     if not cost.paces:
         return (None if cost.rebalances or cost.seconds else 0.0), False, 0
@@ -179,12 +185,12 @@ def way_back(
 ) -> Plan:
     """Return the plan from `seen` back to what the group ran when `plan` was made.
 
-    What the plan's journal has proven of members that are still there counts, and so do the rules
-    that the plan ignores. A risk that was accepted for the plan's own restarts is not accepted for
-    those of the way back.
+    What the journal has proven of members that are still in the group counts as evidence. Rules
+    that the plan ignores stay ignored, except those that accept a risk: a risk that was accepted
+    for the plan's own restarts is not accepted for these.
 
     Raises:
-        UsageError: that state cannot be planned for.
+        UsageError: no plan back to that state can be made.
     """
     stated = wishes.accepted
     departed = {**departed_since(plan, entries), **dict.fromkeys(stated.departed)}
@@ -213,8 +219,9 @@ def way_back(
 
 
 def _still_stated(plan: Plan, seen: GroupSnapshot) -> dict[str, str]:
-    """Return the client families that the plan states; where it replaces the library, those of the
-    clients that have not been restarted since.
+    """Return client id → client family, as stated for `plan` and still valid.
+
+    If the plan replaces the client library, the clients that were restarted since are left out.
     """
     stated = plan.accepted.families
     if plan.to not in libraries() or not seen.members:
@@ -226,9 +233,10 @@ def _still_stated(plan: Plan, seen: GroupSnapshot) -> dict[str, str]:
 
 
 def check_free(out: Path | None, going_on: Command, *, new_attempt: bool) -> None:
-    """Check that no roll-out rests on the plan in the file `out`, or that it may be set aside.
+    """Check that a new plan in the file `out` does not replace the plan of a roll-out.
 
-    `going_on` is the command that goes on with it, and records what was stated for a new plan.
+    With `new_attempt` it may: `keep` sets the old plan aside. `going_on` is the command that
+    continues that roll-out; the error shows it.
 
     Raises:
         UsageError: the plan has a journal; the message names the step and the last look.
@@ -253,9 +261,10 @@ def check_free(out: Path | None, going_on: Command, *, new_attempt: bool) -> Non
 
 
 def keep(plan: Plan, out: Path) -> None:
-    """Write the plan to `out`; an earlier plan with a journal is kept beside it, with its journal.
+    """Write the plan to `out`; keep an earlier plan and its journal under new names beside it.
 
-    The journal is moved last: until then a look with the new plan says that it belongs to another.
+    The earlier plan is kept only if it has a journal. The journal is renamed last: until then
+    `rebal verify` reports that the journal belongs to another plan.
     """
     journal, history = journal_path(out), _history(out)
     attempt = journal.exists()
@@ -270,7 +279,7 @@ def keep(plan: Plan, out: Path) -> None:
 
 
 def _history(out: Path) -> Path:
-    """Return the name under which the plan in `out` is kept, beside the file itself."""
+    """Return the free name under which the earlier plan in `out` is kept, as `a.plan.1.yaml`."""
     return next_name(Path(os.path.realpath(out)) if out.is_symlink() else out, JOURNAL)
 
 
@@ -284,7 +293,11 @@ def print_plan(
     wide: bool = False,
     kept: bool = False,
 ) -> None:
-    """Print one plan; `file` is the snapshot that was read, ages are relative to `now`."""
+    """Print a plan in the format `form` of -o.
+
+    `file` is the snapshot that was read, `kept` is True for a plan read from its file. Ages are
+    relative to `now`.
+    """
     if form == "text":
         output.page(plan_view(plan, now=now, details=details, wide=wide, kept=kept), wide=wide)
     elif form == "markdown":

@@ -1,4 +1,4 @@
-"""Rehearsals as the options of `rebal rehearse` ask for them: what is read, run and printed."""
+"""Rehearsals as the options of `rebal rehearse` ask for them: reading, running and printing."""
 
 import os
 import sys
@@ -63,7 +63,9 @@ _MOST_KEPT: Final = 1_000_000
 
 
 class Asked(Record, frozen=True, kw_only=True):
-    """Options of one rehearsal, as typed. `batch`: processes in a bounce (None: the script's own
+    """The options of one rehearsal, as typed.
+
+    `batch` is the number of processes that restart together (0: all, None: the script's own
     default).
     """
 
@@ -76,7 +78,7 @@ class Asked(Record, frozen=True, kw_only=True):
     parameters: tuple[str, ...] = ()
 
     def words(self) -> tuple[str, ...]:
-        """Return these options for a printed command, the number of runs left out."""
+        """Return these options as words of a printed command, without the plan and --runs."""
         return (
             *(option("--script", self.script) if self.script else ()),
             *(option("--compare", ",".join(self.compare)) if self.compare else ()),
@@ -146,7 +148,7 @@ def rehearse_group(
 
 
 def check(asked: Asked) -> None:
-    """Check the options that need no group.
+    """Check the options as far as that is possible without the group.
 
     Raises:
         UsageError: one of them is wrong.
@@ -181,7 +183,7 @@ def check(asked: Asked) -> None:
 
 
 def is_file(script: str) -> bool:
-    """Return whether `--script` names a file: by its ending, or because there is one."""
+    """Return whether the value of `--script` is a file: by its ending, or because it exists."""
     return Path(script).suffix.lower() in ENDINGS or Path(script).is_file()
 
 
@@ -228,9 +230,9 @@ def rehearsed(
     *,
     keep: bool,
 ) -> RehearsalDocument:
-    """Rehearse the plan, or the script, under every variant that is asked for.
+    """Rehearse the plan or the script in each variant of --compare, and return the results.
 
-    Partitions' owners over time are kept where they are not too many, or where `keep` asks for it.
+    The owners of partitions over time are kept if they are not too many, or if `keep` is True.
 
     Raises:
         UsageError: nothing is left to rehearse, or the script does not fit the group.
@@ -309,9 +311,10 @@ def _run(
     *,
     keep: bool,
 ) -> tuple[Rehearsal, Distribution | None]:
-    """Return the rehearsal with the first seed, and the figures of all seeds if there are more.
+    """Return the rehearsal with the first seed, and the distribution over all seeds if several.
 
-    Where all restarts take too long one of each kind counts for the others.
+    If all restarts would take too long, one restart of each kind is rehearsed and counts for the
+    others of that kind.
     """
     whole = Rollout(scene, script)
     if whole.too_long:
@@ -341,7 +344,10 @@ def _ready(found: GroupSnapshot, scene: Scene, asked: Asked) -> Script:
 
 
 def _of_members(script: Script, scene: Scene) -> Script:
-    """Return the script for the members that the group has: another one may lack some."""
+    """Return the script without members that are not in the group.
+
+    A plan's script may be rehearsed on another group, or on the group at another time.
+    """
     there = {one.process.name for one in scene.running}
     events = [
         replace(event, members=tuple(name for name in event.members if name in there))
@@ -381,7 +387,10 @@ def _kept(scene: Scene, script: Script) -> bool:
 def _next(
     found: GroupSnapshot, plan: Plan | None, given: Given, asked: Asked, *, named: bool
 ) -> Command:
-    """Return the distribution's command after one run, then the plan's check, or a plan."""
+    """Return the command to print last: --runs 100 after one run, else a check or a new plan.
+
+    The check is `rebal verify` of the rehearsed plan; without a plan it is `rebal plan-upgrade`.
+    """
     group = found.group.group_id
     if asked.runs == 1:
         return given.rehearse(group if named else None, *asked.words(), "--runs", "100")

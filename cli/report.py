@@ -18,10 +18,11 @@ from rebal.planner.verdict import code_as_it_runs
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """A group and what follows from its evidence; `member_runs` is by member id.
+    """A group with its rebalance protocol, common assignors and findings.
 
-    `runs` is the rebalance protocol, `why` the reason for that answer and `evidence` its evidence.
-    `of_each` is True if `why` is the same for each member taken alone.
+    `runs` is the group's rebalance protocol, `why` is the reason for it, and `evidence` proves it.
+    `of_each` is True if `why` is the reason for each single member too. `member_runs` is member id
+    → protocol.
     """
 
     snapshot: GroupSnapshot
@@ -35,14 +36,17 @@ class Report(Record, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """3 where a finding blocks the group as it runs now, 4 for a Dead group, else 0."""
+        """The exit code: 3 if a finding blocks the group as it runs now, 4 if it is Dead, else 0.
+
+        An urgent finding that is not proven gives 4 too.
+        """
         return code_as_it_runs(self.findings, self.snapshot.group.state)
 
 
 def make_report(snapshot: GroupSnapshot, given: Given | None = None) -> Report:
-    """Return `snapshot` with the protocol it runs, its common assignors and its findings.
+    """Return the report on a group: its protocol, common assignors and findings.
 
-    The commands of the findings repeat what was `given` on the command line.
+    The commands of the findings repeat the options in `given`.
     """
     runs = group_protocol(snapshot)
     borrowed = borrowed_names(snapshot)

@@ -26,10 +26,12 @@ def simulate_restarts(
     form: output.Format,
     wide: bool,
 ) -> int:
-    """Print what restarts of Connect workers cost, for each value of connect.protocol.
+    """Print the simulated cost of restarts of Connect workers, and return the exit code 0.
+
+    The cost is simulated for each value of connect.protocol in `protocols`.
 
     Raises:
-        UsageError: they are no workers, or a worker to restart is not in the group.
+        UsageError: the members are not workers, or a worker to restart is not in the group.
     """
     with as_usage(WhatIfError):
         made = simulate_workers(found, protocols, restarted)
@@ -59,7 +61,9 @@ def simulate_assignors(
     custom: Mapping[str, Assignor],
     rebalance_timeout: float,
 ) -> int:
-    """Print what each assignor does with the group, and return the exit code of the worst.
+    """Print the simulated result of each assignor, and return the exit code.
+
+    It is 3 if an assignor fails, breaks its contract or never becomes stable, else 0.
 
     Raises:
         UsageError: a change does not fit the group.

@@ -49,15 +49,19 @@ _NO_PROBE: Final = "--probe reads a live group: give GROUP and -b HOST:PORT."
 
 @dataclass
 class EvidenceFiles:
-    """The logs and configuration files that the options name; notes of the readers go to stderr."""
+    """The logs and configuration files that the options name.
+
+    Notes of their readers are printed on stderr.
+    """
 
     options: EvidenceOptions
     _read_of: object = field(default=None, init=False)
     _observations: tuple[Observation, ...] = field(default=(), init=False)
 
     def observations(self) -> tuple[Observation, ...]:
-        """Return the observations in the files; the files are read again only when a log has
-        changed.
+        """Return the facts about members (observations) in the files.
+
+        The files are read again only if a log has changed.
 
         Raises:
             UsageError: `log_timezone` is no time zone.
@@ -101,10 +105,10 @@ class EvidenceFiles:
     def added_to(
         self, found: Sequence[GroupSnapshot], scan: Sequence[Observation] | None = None
     ) -> list[GroupSnapshot]:
-        """Return the groups with the evidence of the options, and with what `scan` saw of them.
+        """Return the groups with the evidence of the files and of a scan merged into them.
 
-        None: what the lake holds. They were merged with what they prove themselves when they were
-        read: without observations nothing is added to it.
+        `scan` are the observations of the scan (None: those in the lake of the options). Without
+        any observation the groups are returned unchanged.
         """
         if scan is None:
             scan = scan_observations(self.options.lake, [one.group.group_id for one in found])
@@ -114,8 +118,9 @@ class EvidenceFiles:
         return merged
 
     def _tell_coverage(self, groups: Sequence[GroupSnapshot]) -> None:
-        """Say which members of a group the client logs show, and which they do not; of several
-        groups, of how many they show a member.
+        """Print the members of a group whose start the client logs show, and the other members.
+
+        For several groups, print the number of groups of which the logs show a member.
         """
         groups = [one for one in groups if one.members]
         if not self.options.client_log or not groups:
@@ -143,7 +148,10 @@ class EvidenceFiles:
 
 @dataclass(frozen=True)
 class GroupSource:
-    """The group that the options name, and the evidence that they add to it."""
+    """The source of the group that the options name, and the evidence to add to it.
+
+    `group` is read live or from a scan, `snapshot` from a file.
+    """
 
     group: str | None = None
     snapshot: Path | None = None
@@ -152,7 +160,7 @@ class GroupSource:
 
     @property
     def scanned(self) -> Lake | None:
-        """Return the lake whose groups are read as the scan saw them, because no broker is named.
+        """Return the lake to read the group from because no broker is named; None otherwise.
 
         Raises:
             UsageError: no broker is named, but --probe needs one.
@@ -165,7 +173,7 @@ class GroupSource:
         return lake
 
     def named(self) -> GroupSource:
-        """Return the source with the file that is read where nothing names a group."""
+        """Return the source, with the default snapshot file if it names no group and no file."""
         known = self.group is not None or self.snapshot is not None
         return self if known else replace(self, snapshot=default_snapshot())
 
@@ -206,7 +214,7 @@ class GroupSource:
         return merged
 
     def added_to(self, found: GroupSnapshot) -> GroupSnapshot:
-        """Return a group that was read before, with the evidence of the options.
+        """Return the group `found`, read before, with the evidence of the options merged in.
 
         Raises:
             UsageError: --probe, which needs a live group.
@@ -224,11 +232,11 @@ def read_several(
     seen_only: bool = False,
     meanwhile: Callable[[], object] | None = None,
 ) -> tuple[list[GroupSnapshot], Sequence[GroupFailure]]:
-    """Return the named or matching groups of a cluster or scan, or the one of a snapshot, with all
-    evidence merged into them, and why others could not be read.
+    """Return the requested groups with all evidence, and the failures of unreadable groups.
 
-    `seen_only` leaves out those that the scan did not see. `meanwhile` is called while the brokers
-    are asked.
+    The groups are named or matched in a cluster or a scan, or the group is that of a snapshot file.
+    `seen_only` leaves out named groups that the scan does not have. `meanwhile` is called while the
+    brokers are asked.
     """
     if source.snapshot is not None:
         return [source.read()], ()
@@ -279,7 +287,7 @@ def _read_live(
 
 
 def _hinted(failures: Sequence[GroupFailure], config: ClusterConfig) -> list[GroupFailure]:
-    """Return the failures; one of a group that does not exist offers the nearest names."""
+    """Return the failures, with the nearest names added where a group does not exist."""
     if not any(failure.kind == "not-found" for failure in failures):
         return list(failures)
     from rebal.inspectors.kafka.listing import group_names
@@ -299,9 +307,9 @@ def _hinted(failures: Sequence[GroupFailure], config: ClusterConfig) -> list[Gro
 def survey_of(
     source: GroupSource, match: str | None
 ) -> tuple[list[GroupSnapshot], list[GroupFailure], tuple[str, ...]]:
-    """Return all or the matching groups, why others could not be read, and notes on all of them.
+    """Return all groups (or those that match), the failures of others, and notes on the reading.
 
-    With a scan and no broker named, they are the groups that the scan saw and that still existed.
+    With a scan and no broker named, the groups are those that existed at the end of the scan.
     """
     if source.scanned:
         seen = scan_snapshots(source.scanned, match=match, all_groups=match is None)
@@ -314,7 +322,9 @@ def survey_of(
 
 
 def scan_observations(lake: Lake | None, groups: Sequence[str]) -> tuple[Observation, ...]:
-    """Return what the scan in `lake` saw of these groups' members; say how old it is.
+    """Return what the last scan in `lake` saw of the members of `groups`; print the scan's age.
+
+    Empty if `lake` is None.
 
     Raises:
         TablesError: no finished scan is in the lake.
@@ -345,9 +355,9 @@ def scan_snapshots(
     all_groups: bool = False,
     seen_only: bool = False,
 ) -> list[GroupSnapshot]:
-    """Return these groups as the scan in `lake` last saw them; say how old that is.
+    """Return the requested groups as the last scan in `lake` saw them; print the scan's age.
 
-    `seen_only` leaves out those that it did not see.
+    `seen_only` leaves out groups that the scan did not see.
 
     Raises:
         TablesError: no finished scan is in the lake.
@@ -381,7 +391,7 @@ def scan_snapshots(
 
 
 def whole_name(match: str | None) -> re.Pattern[str]:
-    """Return the pattern of --match; without one, a pattern that every name matches.
+    """Return the pattern of --match, for whole group names; None gives one that matches all.
 
     Raises:
         UsageError: it is no regular expression.
@@ -403,7 +413,7 @@ def _age(manifest: Manifest) -> str:
 
 
 def _version(path: Path) -> object:
-    """Return what differs when a file has grown."""
+    """Return a value that changes when the file is written: its path, size and time."""
     try:
         found = path.stat()
     except OSError:
@@ -412,7 +422,9 @@ def _version(path: Path) -> object:
 
 
 def default_snapshot() -> Path:
-    """Return the snapshot file to read if neither a group nor a file is named, and print its name.
+    """Return the snapshot file to read if neither a group nor a file is named; print its name.
+
+    It is the file that REBAL_SNAPSHOT names, else the only snapshot in the working folder.
 
     Raises:
         UsageError: REBAL_SNAPSHOT is not set, and the folder has no snapshot or several.
@@ -439,15 +451,19 @@ def watch(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> _Made:
-    """Return what was made of the last look, within `seconds` or when it is `decided`.
+    """Read, judge and show a group every few seconds (`every`), and return the last result.
 
-    If the first look fails, its error is raised, so that a wrong address is reported at once. Of a
-    later one that fails `blind` makes what is shown, out of what was made before, the error and the
-    time since then. Each look opens new connections, so brokers may restart and tokens may be
-    replaced. The watch ends when `watched` says that nobody reads what `show` prints any longer.
+    `look` reads the group, `judge` makes a result from it, `show` prints the result. The watch ends
+    after `seconds`, when `decided` is True for a result, or when `watched` is False: nobody reads
+    the output any longer.
+
+    If the first reading fails, its error is raised, so that a wrong address is reported at once. If
+    a later one fails, `blind` makes the result from the last result, the error's text and the time
+    since the last reading. Each reading opens new connections, so brokers may restart and tokens
+    may be replaced.
 
     Raises:
-        RebalError: the first look failed, or one cannot be judged.
+        RebalError: the first reading failed, or a reading cannot be judged.
     """
     end, at = clock() + seconds, 0.0
     made: _Made | None = None

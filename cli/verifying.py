@@ -1,4 +1,4 @@
-"""A plan checked against the live group, look by look: `Verifying`."""
+"""The verification of a plan against the group, reading by reading: `Verifying`."""
 
 import getpass
 from collections.abc import Sequence
@@ -45,13 +45,15 @@ def read_plan(path: Path) -> Plan:
 
     Raises:
         FileError: the file cannot be read.
-        DocumentError: it is not a plan; names the field and the line.
+        DocumentError: the file is not a plan; the message names the field and the line.
     """
     return load_plan(read_text(path), format_of(str(path)), str(path))
 
 
 def check_same(plan: Plan, seen: GroupSnapshot, *, file: Path | None = None) -> None:
-    """Check that the snapshot is of the plan's group and cluster; say how old that in a file is.
+    """Check that the snapshot is of the plan's group and cluster.
+
+    If the snapshot is from `file`, its time is printed on stderr.
 
     Raises:
         FileError: the snapshot is of another group or cluster.
@@ -72,7 +74,7 @@ def check_same(plan: Plan, seen: GroupSnapshot, *, file: Path | None = None) -> 
 
 
 def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
-    """Print one standing in the format of `-o`."""
+    """Print the state of a roll-out in the format `form` of `-o`."""
     if form == "text":
         view = [
             *verify_view(standing, wide=wide),
@@ -86,13 +88,11 @@ def print_standing(standing: Standing, form: str, *, wide: bool) -> None:
 
 
 class Verifying:
-    """The verification of one plan: `judge` and `confirm` add each look and each confirmation to
-    the journal.
+    """The verification of one plan, which journals each reading of the group and confirmation.
 
-    `step` and `expected` replace the plan's values; `accepted` and `lists` (texts of --assume) are
-    added to those that the plan records. `watching`: only changes go into the journal, and a gate
-    that held at an earlier look does not end the watch. `fail_on`: with warning, a warning counts
-    as a danger.
+    `step` and `expected` replace the plan's values. `accepted` and `lists` (texts of --assume) are
+    added to those of the plan. With `watching`, only changes go into the journal, and a gate that
+    held before the watch does not end it. `fail_on` is `warning` if a warning counts as a danger.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Verifying:
         self._first = next((each.id for each in plan.steps if each.id not in over), None)
 
     def judge(self, seen: GroupSnapshot) -> Standing:
-        """Return the standing of this look against the plan, and journal it."""
+        """Return the state of the roll-out that the snapshot `seen` shows, and journal it."""
         self._book.refresh()
         seen = self._with_lists(seen)
         standing = self._verify(seen, self._step)
@@ -150,7 +150,7 @@ class Verifying:
     def confirm(
         self, seen: GroupSnapshot, step: int, reason: str, members: Sequence[str], listed: str
     ) -> Standing:
-        """Return the standing after the operator confirmed `step`.
+        """Return the state of the roll-out after the operator confirmed `step`, and journal it.
 
         `members` and `listed` are the texts of --member and --list.
 
@@ -185,7 +185,10 @@ class Verifying:
         return self._strict(standing)
 
     def blind(self, standing: Standing, why: str, since: timedelta) -> Standing:
-        """Return the standing after a look that failed, and journal the first one that does."""
+        """Return the state of the roll-out after a failed reading of the group.
+
+        Of several failures in a row, only the first is journaled.
+        """
         made = blinded(standing, why, since)
         if standing.blind_since is None:
             self._book.append(
@@ -200,11 +203,11 @@ class Verifying:
         return made
 
     def timeline(self) -> Timeline:
-        """Return the roll-out so far, as the journal tells it."""
+        """Return the timeline of the roll-out, from the plan and its journal."""
         return timeline_of(self._plan, self._book.entries)
 
     def _strict(self, standing: Standing) -> Standing:
-        """Return the standing; a warning that --fail-on counts is a danger."""
+        """Return `standing`, as a danger (exit code 3) if --fail-on counts one of its warnings."""
         code = judged(standing.exit_code, standing.findings, self._fail_on, exit_zero=False)
         if code == standing.exit_code:
             return standing
@@ -235,7 +238,11 @@ class Verifying:
         )
 
     def _with_lists(self, seen: GroupSnapshot) -> GroupSnapshot:
-        """Return the snapshot with the lists that were assumed for members of the first look."""
+        """Return the snapshot with the assignor lists that --assume states.
+
+        They belong to the member ids of the first snapshot. A list that evidence shows exactly is
+        kept.
+        """
         if self._assumed is None:
             with as_usage(AssumptionError):
                 made, said = apply_assumptions(seen, self._lists)
@@ -258,7 +265,7 @@ class Verifying:
 
 
 def _user() -> str:
-    """Return the operator's user name; empty where the system has none (a container's bare id)."""
+    """Return the operator's user name; empty if the system has none for the user id."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -266,7 +273,11 @@ def _user() -> str:
 
 
 def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
-    """Return the entry without fields that differ at each look or are written once."""
+    """Return `entry` for a comparison, without facts that change at each reading or appear once.
+
+    The time and the offsets (`behind`) are taken from `other`; the members' assignor lists and
+    software are left out.
+    """
     return replace(
         entry,
         at=other.at,
@@ -276,15 +287,19 @@ def _plain(entry: JournalEntry, other: JournalEntry) -> JournalEntry:
 
 
 def reached(standing: Standing, until: Until | None) -> int:
-    """Return the exit code of a watch that waits for the next gate, or for the end."""
+    """Return the exit code of `--until`: 4 if it waits for the plan's end and steps are left.
+
+    Otherwise it is the exit code of `standing`.
+    """
     under_way = until == "done" and standing.exit_code == SAFE and not standing.finished
     return UNPROVEN if under_way else standing.exit_code
 
 
 def blinded(standing: Standing, why: str, since: timedelta) -> Standing:
-    """Return the last known standing without its verdict and its advice: it never decides.
+    """Return the last known state of a roll-out, without verdict or advice, for a failed reading.
 
-    Its time is the brokers', as the look's before it.
+    The advice is to restart nothing, and the exit code is 4. Its time is the last reading's, by the
+    brokers' clock, plus `since`.
     """
     advice = wait("the group cannot be read; restart nothing until a look succeeds")
     return replace(

@@ -1,10 +1,10 @@
 """`rebal completion`: the script that completes rebal's command lines in a shell.
 
-typer's own scripts complete neither `host:port` nor names from a cluster safely (its script for zsh
-evaluates them), so the scripts in `data/completion` ask for the `candidates` of the word at the end
-of a line, and the shell quotes what they print. The command's own parser reads what is typed so
-far, and forgives what is missing or wrong. Nothing here raises: without an answer the shell offers
-files.
+typer's own scripts do not complete `host:port`, and its script for zsh evaluates the names that
+come from a cluster, which is not safe. The scripts in `data/completion` therefore ask rebal for the
+`candidates` of the last word of a line, and the shell quotes what they print. The command's own
+parser reads the line and ignores what is missing or wrong in it. Nothing here raises an error:
+without candidates the shell offers files.
 """
 
 import os
@@ -60,7 +60,7 @@ def command(
 
 
 class Candidate(NamedTuple):
-    """One possible word, and a few words on it."""
+    """One possible completion of a word, and a short text about it."""
 
     value: str
     help: str = ""
@@ -70,7 +70,7 @@ _Source: TypeAlias = Callable[[Context, str], Iterator[Candidate]]
 
 
 def candidates(line: str) -> list[Candidate]:
-    """Return the words that may stand at the end of `line`, which ends at the cursor."""
+    """Return the possible completions of the last word of `line`, which ends at the cursor."""
     *before, last = _split(line)
     entry, rest = _entry(before[1:])
     if not isinstance(entry, CommandEntry):
@@ -92,7 +92,7 @@ def candidates(line: str) -> list[Candidate]:
 
 
 def _split(line: str) -> list[str]:
-    """Return the words of a command line that may end in an open quote; the last may be empty."""
+    """Return the words of an unfinished command line: a quote may be open, the last be empty."""
     reader = shlex.shlex(line, posix=True, punctuation_chars=False)
     reader.whitespace_split = True
     reader.commenters = ""
@@ -128,7 +128,7 @@ def _by_option(typed: Context) -> dict[str, Any]:
 
 
 def _open_option(by_name: Mapping[str, Any], words: Sequence[str]) -> Any:
-    """Return the option whose value comes next; None where none waits for one."""
+    """Return the option that takes the next word as its value; None if there is no such option."""
     options = [n for n, word in enumerate(words) if word.startswith("-")]
     found = by_name.get(words[options[-1]]) if options else None
     if found is None or found.is_flag:
@@ -146,7 +146,7 @@ def _open_argument(typed: Context) -> Any:
 
 
 def _options(typed: Context) -> Iterator[Candidate]:
-    """Yield the options that are not given yet, the repeatable ones always."""
+    """Yield the options that may still be typed: those not typed yet, and the repeatable ones."""
     for param in dict.fromkeys(_by_option(typed).values()):
         if param.multiple or not is_typed(typed, param.name):
             yield Candidate(max(param.opts, key=len), param.help or "")
@@ -154,8 +154,9 @@ def _options(typed: Context) -> Iterator[Candidate]:
 
 
 def _values(typed: Context, param: Any, prefix: str) -> list[Candidate]:
-    """Return the values of the parameter that begin with `prefix`, without those of an argument
-    that are typed already.
+    """Return the values of the option or argument `param` that begin with `prefix`.
+
+    Values that a repeatable argument already has are left out.
     """
     choices = getattr(param.type, "choices", None)
     if choices:
@@ -168,12 +169,12 @@ def _values(typed: Context, param: Any, prefix: str) -> list[Candidate]:
 
 
 def _matching(found: Iterable[Candidate], prefix: str) -> list[Candidate]:
-    """Return the candidates that begin with `prefix`; names that cannot be printed are left out."""
+    """Return the candidates that begin with `prefix` and are printable."""
     return [one for one in found if one.value.startswith(prefix) and one.value.isprintable()]
 
 
 def _names(module: str, function: str) -> _Source:
-    """Return a source of the names that a function gives; its module is loaded when asked."""
+    """Return a source of the names that a function returns; its module is imported when asked."""
     return lambda _, __: map(Candidate, getattr(import_module(f"rebal.{module}"), function)())
 
 
@@ -207,7 +208,10 @@ def _scripts(typed: Context, prefix: str) -> Iterator[Candidate]:
 
 
 def _variants(_: Context, prefix: str) -> Iterator[Candidate]:
-    """Yield the names of --compare, after those that are typed already."""
+    """Yield the completions of the comma-separated names of --compare.
+
+    The names that are typed already stay in front, and are not offered again.
+    """
     from rebal.planner.rehearsal.scene import VARIANTS
 
     typed = prefix[: prefix.rfind(",") + 1]
@@ -230,7 +234,7 @@ def _schemas(_: Context, __: str) -> Iterator[Candidate]:
 
 
 def _rules(_: Context, __: str) -> Iterator[Candidate]:
-    """Yield the ids of the rules from their texts: the rules themselves load slowly."""
+    """Yield the ids of the rules, found in their source texts: importing the rules is slow."""
     folder = Path(str(files("rebal.planner") / "rules"))
     texts = (file.read_text("utf-8") for kind in ("*.py", "*.yaml") for file in folder.rglob(kind))
     yield from map(Candidate, sorted({rule for text in texts for rule in _RULE.findall(text)}))
@@ -255,7 +259,7 @@ def _profiles(_: Context, __: str) -> Iterator[Candidate]:
 
 
 def _groups(typed: Context, _: str) -> Iterator[Candidate]:
-    """Yield the groups of the cluster that the options typed so far name; none if it is slow."""
+    """Yield the groups of the cluster that the typed options name; none if it answers too late."""
     names: list[str] = []
     thread = threading.Thread(target=lambda: names.extend(_listed(typed.params)), daemon=True)
     thread.start()

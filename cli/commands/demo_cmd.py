@@ -1,4 +1,4 @@
-"""`rebal demo`: the main job in four chapters, on groups that come with rebal."""
+"""`rebal demo`: the main commands in four chapters, on groups that come with rebal."""
 
 import contextlib
 import io
@@ -35,7 +35,7 @@ MEANING: Final = {
 class Chapter(NamedTuple):
     """One chapter: a bundled group, what it shows, and the command (after `rebal`) to run on it.
 
-    The command `before` it is shown, but its answer is not.
+    `before` is a command that is run first; the demo shows it without its output.
     """
 
     file: str
@@ -85,10 +85,10 @@ def command(
 
 
 def walk(folder: Path, *, pause: bool = False) -> int:
-    """Run the demo's chapters on the snapshots of `folder`.
+    """Run the demo's chapters on the snapshots in `folder`, and return the exit code.
 
-    It runs in a copy of the folder, so that plans and journals stay out of the original. `pause`
-    waits for Enter after each chapter but the last.
+    The commands run in a copy of the folder, so that plans and journals stay out of the original.
+    `pause` waits for Enter after each chapter but the last.
     """
     _print([ABOUT, f"To repeat any of this: cd {shlex.quote(str(folder))}"])
     codes: list[int] = []
@@ -119,7 +119,7 @@ def walk(folder: Path, *, pause: bool = False) -> int:
 
 @contextlib.contextmanager
 def _without_brokers() -> Iterator[None]:
-    """Leave out the variables that name the user's own brokers: the demo asks none."""
+    """Unset the variables that name the user's own brokers: the demo must not ask them."""
     named = {name: os.environ.pop(name) for name in filter(NAMING.match, list(os.environ))}
     try:
         yield

@@ -1,4 +1,4 @@
-"""`rebal fleet compact`: a lake without the files that no kept scan needs."""
+"""`rebal fleet compact`: removal of the files in a lake that no kept scan needs."""
 
 from typing import Annotated
 
@@ -17,9 +17,9 @@ class _Cluster(Document, frozen=True, kw_only=True):
 class CompactDocument(Document, frozen=True, kw_only=True):
     """The body of `rebal.fleet-compact/1`; with `dry_run`, what would be done.
 
-    `removed_files` are those that no kept scan has, `removed_log_entries` old ones of the tables'
-    logs, and `freed_bytes` the size of both. `not_done` says of which clusters a scan that ran at
-    the same time came first.
+    `removed_files` counts files that no kept scan has, `removed_log_entries` old entries of the
+    tables' logs, and `freed_bytes` is the size of both. `not_done` has a sentence for each cluster
+    that was left because a scan ran at the same time.
     """
 
     lake: str

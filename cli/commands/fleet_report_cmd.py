@@ -1,4 +1,4 @@
-"""`rebal fleet report`: a scan's groups, how ready each is, and in which order to take them."""
+"""`rebal fleet report`: a scan's groups, how ready each is, and the order to upgrade them in."""
 
 from __future__ import annotations
 

@@ -34,12 +34,13 @@ _GROUPED: Final = (
 
 
 class SummaryDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.fleet-summary/1`; counts are of the whole history in the tables.
+    """The body of `rebal.fleet-summary/1`; record counts cover all scans up to this one.
 
-    `records` says by kind what became of the `records_read`, and adds up to it; `skipped` counts
-    what a source holds beside records, `request_log` its lines; `tables` is rows by table. Each
-    of `last_offsets` is the last one read of a partition of `__consumer_offsets`, `breaks` are the
-    offsets after which the log cleaner took records away between two scans.
+    `records` splits `records_read` by the kind of record. `skipped` counts, in this scan only,
+    entries of the sources that are no records; `request_log` counts lines of request logs by kind;
+    `tables` is table → number of rows. `last_offsets` is the last offset read of each partition of
+    `__consumer_offsets`. `breaks` are the offsets after which the log cleaner removed records
+    between two scans.
     """
 
     folder: str
@@ -200,7 +201,7 @@ def command(
 
 
 def _lines(manifest: Manifest, out: str) -> Iterator[str]:
-    """Yield one sentence each: the records read, the rows written, the next command."""
+    """Yield the sentences of the summary: records read, lines read, rows written, next command."""
     if manifest.read:
         others = "".join(
             f", {number:,} {name}" for name, number in manifest.skipped.items() if number
@@ -237,7 +238,10 @@ def _kinds(records: Mapping[str, int]) -> str:
 
 @contextmanager
 def _progress() -> Iterator[tuple[Say, Tasks | None]]:
-    """Show progress: one line for each step, on a terminal a bar of its running tasks too."""
+    """Yield a function that prints a step of the scan, and one that shows its running Spark tasks.
+
+    The second is None if stderr is not a terminal, where a bar cannot be drawn.
+    """
     if not sys.stderr.isatty():
         yield output.say, None
         return

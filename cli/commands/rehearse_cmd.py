@@ -1,4 +1,4 @@
-"""`rebal rehearse`: a whole roll-out, or another story, second by second as Kafka would."""
+"""`rebal rehearse`: a whole roll-out or a script, simulated second by second."""
 
 from pathlib import Path
 from typing import Annotated, Final

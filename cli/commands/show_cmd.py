@@ -111,7 +111,7 @@ def command(
 
 
 def _waits_for(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str:
-    """Return what must come before the step, as the plan and its journal show; empty: nothing."""
+    """Return the reason why a step must wait, by the plan and its journal; empty if it need not."""
     held = {entry.step for entry in entries if entry.gate == "yes"}
     # A step before the next one was over already.
     first = plan.next_step or len(plan.steps) + 1
@@ -155,7 +155,11 @@ def _step(plan: Plan, number: int | None, file: Path) -> Step:
 
 
 def _family(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str | None:
-    """Return the family that all members of the last look are proven to run; None for several."""
+    """Return the client family that every member at the last reading is proven to run.
+
+    None if they run several, if one is not proven, or if the step has no configuration for the
+    family.
+    """
     from rebal.groups.clients import proven_family
     from rebal.planner.verification.journal import known_before, looks_of
 
@@ -167,7 +171,13 @@ def _family(plan: Plan, step: Step, entries: Sequence[JournalEntry]) -> str | No
 
 
 def _setting(step: Step, family: str | None, form: str | None, file: Path) -> Setting:
-    """Return the one configuration that is asked for; of a family, the first is the usual one."""
+    """Return the configuration of `step` for a client family and a format.
+
+    Without a format it is the family's first configuration, which is the usual one.
+
+    Raises:
+        UsageError: there is no such configuration, or --family is needed to choose one.
+    """
     families = list(dict.fromkeys(setting.family for setting in step.config))
     if not families:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""`rebal simulate`: another assignor on a group, computed as Kafka would."""
+"""`rebal simulate`: the assignment that another assignor computes for a group."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final

@@ -1,4 +1,4 @@
-"""`rebal verify`: where a roll-out stands on the live group, and whether its step's gate holds."""
+"""`rebal verify`: the state of a roll-out on the live group, and the gate of its step."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Text views: model in, lines for the terminal out."""
+"""Views of results: text for the terminal, Markdown, HTML pages, and documents."""

@@ -1,4 +1,4 @@
-"""`rebal check` as text, Markdown, SARIF and workflow commands, and its document."""
+"""Output of `rebal check`: screen, Markdown, SARIF, GitHub workflow commands and document."""
 
 from collections.abc import Iterator
 from hashlib import sha256
@@ -35,10 +35,10 @@ _NOTES: Final = 5
 
 
 class CheckDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.check/1`: the groups that start differently, the worst first.
+    """The body of `rebal.check/1`: the groups whose next start changes, the worst verdict first.
 
-    `before` and `after` name the versions, `declared` counts the groups of both. `notes` are on
-    files of the later version.
+    `before` and `after` name the two versions. `declared` is the number of groups that either
+    version declares. `notes` say what could not be read in files of the later version.
     """
 
     before: str
@@ -49,7 +49,7 @@ class CheckDocument(Document, frozen=True, kw_only=True):
 
 
 def check_view(found: CheckDocument) -> View:
-    """Return the screen: the answer, then a block for each group that starts differently."""
+    """Return the screen of a check: the answer, then a block for each group that changes."""
     found = shown(found)
     view: View = [Text(_headline(found), style="bold")]
     for one in found.groups:
@@ -63,8 +63,11 @@ def check_view(found: CheckDocument) -> View:
 
 
 def check_text(found: CheckDocument, form: str, code: int) -> str:
-    """Return the answer for machines: Markdown for a comment on the pull request, one workflow
-    command for each group at the line of its first change, SARIF, or its document.
+    """Return the result of a check as text in the format `form`.
+
+    `markdown` is a comment for a pull request. `github` is one workflow command for each group, at
+    the line of its first change. `sarif` is a SARIF document. `json` and `yaml` are the document.
+    `code` is the exit code to write into it.
     """
     if form == "markdown":
         return _markdown(shown(found))
@@ -143,12 +146,12 @@ def _rows(one: Judgement) -> Rows:
 
 
 def _lines(one: Judgement) -> Iterator[str]:
-    """Yield the rows of one group, where no column has their labels."""
+    """Return the lines of one group, each as `label: text`; a line without a label is indented."""
     return (f"{label}: {text}" if str(label) else f"  {text}" for label, text in _rows(one))
 
 
 def _result(one: Judgement) -> dict[str, Any]:
-    """Return the result of one group, with the first change of each file as its places."""
+    """Return the SARIF result of one group; its locations are the first change in each file."""
     first = {change.file: change for change in reversed(one.changes)}
     where = {"fullyQualifiedName": f"consumer-groups/{one.group}", "kind": "resource"}
     return {

@@ -24,7 +24,10 @@ _STYLES: Final = {Tri.YES: "green", Tri.NO: "bold red", Tri.CANNOT_TELL: "yellow
 
 
 class SourceDocument(Document, frozen=True, kw_only=True):
-    """One source of evidence."""
+    """One source of evidence: whether it is available, why, and what it adds.
+
+    `grant` is the command that grants the missing right (null: no right is missing).
+    """
 
     null_if_empty: ClassVar = ("grant",)
     source: str
@@ -35,7 +38,7 @@ class SourceDocument(Document, frozen=True, kw_only=True):
 
 
 class ManagedDocument(Document, frozen=True, kw_only=True):
-    """The managed service that the host names look like, and what its documents say it allows."""
+    """The managed service that the host names point to, and what its documentation allows."""
 
     name: str
     allows: tuple[Allowance, ...]
@@ -64,9 +67,9 @@ def doctor_view(
     *,
     switch: Sequence[NamedCommand] = (),
 ) -> View:
-    """Return the screen of one examination; `settings` say where the connection came from.
+    """Return the screen of `rebal doctor`; `settings` names the sources of the connection settings.
 
-    `next_command` is None where the login was rejected: no other command would do better.
+    `next_command` is None if the login was rejected, because any other command would fail too.
     `switch` are the commands that switch the coordinator's request log on and off again.
     """
     view: View = [
@@ -113,7 +116,7 @@ def doctor_view(
 
 
 def _settings(settings: Origins) -> str:
-    """Return the options, files and variables that were read, without their values."""
+    """Return the options, files and variables that set the connection, without their values."""
     found = [name for name in settings.options if name not in ("--profile", "--command-config")]
     if settings.profile:
         found.append(f"profile {settings.profile} of {settings.config_file}")

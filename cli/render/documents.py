@@ -1,8 +1,8 @@
-"""The records that JSON and YAML documents are built from: each field becomes a key, in order.
+"""Records that JSON and YAML documents are built from; each field becomes a key, in order.
 
 `document_of` fills such a record from a record of the model: it copies the fields that have the
-same name in both. The caller gives the others as keyword arguments. `mirror` makes the document's
-record from a record of the model, where the two differ only in what is written.
+same name in both, and the caller gives the other fields as keyword arguments. `mirror` makes the
+class of such a record from a class of the model, given the names of the fields to write.
 """
 
 from collections.abc import Iterable
@@ -15,14 +15,15 @@ from rebal.groups.model import Evidence, Moment, Source, TopicPartitions
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of a document's records; an empty text is written as null if `null_if_empty` names its
-    field.
+    """Base class of the records in documents.
+
+    A field that `null_if_empty` names is written as null if it is empty or 0.
     """
 
     null_if_empty: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        """Write what is not known as null."""
+        """Set the fields that `null_if_empty` names to None if they are empty or 0."""
         for name in self.null_if_empty:
             if not getattr(self, name):
                 msgspec.structs.force_setattr(self, name, None)
@@ -32,7 +33,7 @@ _D = TypeVar("_D", bound=Document)
 
 
 def document_of(kind: type[_D], source: object, **given: Any) -> _D:
-    """Return a record of `kind`: its fields are copied from `source` by name, or are in `given`."""
+    """Return a record of `kind`; each field comes from `given`, or else by name from `source`."""
     fields = {
         key: given[name] if name in given else getattr(source, name)
         for key, name in zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
@@ -41,7 +42,7 @@ def document_of(kind: type[_D], source: object, **given: Any) -> _D:
 
 
 class EvidenceDocument(Document, frozen=True, kw_only=True):
-    """One reason to believe a fact."""
+    """One piece of evidence for a fact: its source, time and detail."""
 
     null_if_empty: ClassVar = ("detail",)
     source: Source
@@ -53,10 +54,11 @@ _MIRRORS: Final[dict[type, type[Document]]] = {Evidence: EvidenceDocument}
 
 
 def mirror(name: str, kind: type[msgspec.Struct], *written: str, **others: Any) -> type[Document]:
-    """Return the document's record of `kind`: the fields `written`, each of them always a key.
+    """Return the document's class for the model class `kind`, with the fields named in `written`.
 
-    A text or a number that is empty where it is not known is null. `others` are the types of fields
-    that the document has in another form. A record of the model in a type stands for its mirror.
+    Each of these fields is always a key of the document. `others` gives the types of fields that
+    have another type in the document. Every other field whose default is an empty text or 0 is null
+    if it has that value. In the types, a class of the model is replaced by its document class.
     """
     known = {field.name: field for field in msgspec.structs.fields(kind)}
     fields: list[tuple[str, Any]] = []
@@ -93,7 +95,7 @@ class OwnedDocument(Document, frozen=True, kw_only=True):
 
 
 class FailureDocument(Document, frozen=True, kw_only=True):
-    """Why a group could not be read; `group_id` is null where a broker did not list its groups."""
+    """A failure to read a group; `group_id` is null if a broker did not list its groups."""
 
     group_id: str | None
     broker_id: int | None
@@ -102,12 +104,12 @@ class FailureDocument(Document, frozen=True, kw_only=True):
 
 
 def failures_of(failures: Iterable[object]) -> list[FailureDocument]:
-    """Return the failures of reading groups as a document has them."""
+    """Return failures to read groups as records of a document."""
     return [document_of(FailureDocument, failure) for failure in failures]
 
 
 def owned_of(owned: TopicPartitions | None) -> list[OwnedDocument] | None:
-    """Return partitions by topic as a document has them; None stays None."""
+    """Return partitions by topic as records of a document, one for each topic; None stays None."""
     if owned is None:
         return None
     return [

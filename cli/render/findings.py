@@ -1,7 +1,7 @@
-"""Findings for machines that show them: SARIF 2.1.0, and GitHub's workflow commands.
+"""Findings in formats that other tools display: SARIF 2.1.0 and GitHub's workflow commands.
 
-Levels: a blocking finding is an error; a blocking rule that is not verified, one that blocks only a
-later step of the plan, and a warning are warnings; a question to the operator is a note. An ignored
+A blocking finding is an error. It is only a warning if it is not verified, or if it blocks a step
+after the next one. A warning is a warning, and a question to the operator is a note. An ignored
 finding is a suppressed result in SARIF and is left out for GitHub.
 """
 
@@ -35,7 +35,7 @@ def exported(
     failures: Failures = MappingProxyType({}),
     file: Path | None = None,
 ) -> str:
-    """Return what `-o sarif` or `-o github` prints; `file` is the snapshot that was read."""
+    """Return the output of `-o sarif` or `-o github`; `file` is the snapshot file that was read."""
     if form == "sarif":
         return to_sarif(*sources, failures=failures, file=file)
     return to_github(*sources, failures=failures)
@@ -46,10 +46,10 @@ def to_sarif(
 ) -> str:
     """Return one SARIF document with one run: the findings of plans, or of groups as they run.
 
-    `failures` are groups that could not be read, and why. A result is located in its group and its
-    members, which are logical locations, and in the snapshot `file` where one was read. A group
-    that was read live lies in no file: viewers that show only files (GitHub's code scanning) show
-    findings of snapshots alone.
+    `failures` maps each group that could not be read to the reason. A result has its group and its
+    members as logical locations, and the snapshot `file`, if one was read, as its physical
+    location. Findings of a live group have no file, so viewers that show only files (GitHub's code
+    scanning) do not show them.
     """
     known = rules()
     found = [(source, finding) for source in sources for finding in source.findings]
@@ -80,7 +80,7 @@ def to_sarif(
 
 
 def sarif_of(run: Mapping[str, Any]) -> str:
-    """Return the SARIF document of one run."""
+    """Return the text of a SARIF document that contains the SARIF run `run`."""
     made = {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -90,8 +90,9 @@ def sarif_of(run: Mapping[str, Any]) -> str:
 
 
 def to_github(*sources: Source, failures: Failures = MappingProxyType({})) -> str:
-    """Return one workflow command for each line (`::error title=…::…`); a plan's verdict comes
-    first.
+    """Return the findings and failures as GitHub workflow commands, one a line.
+
+    A command begins with `::error title=…::`. The verdict of a plan comes before its findings.
     """
     lines = [line for source in sources for line in _commands(source)]
     lines += [github_command("error", f"rebal {name}", why) for name, why in failures.items()]
@@ -188,20 +189,24 @@ def _location(group: str, members: Iterable[str], file: Path | None) -> dict[str
 
 
 def uri_of(file: Path) -> str:
-    """Return the file as SARIF names it."""
+    """Return the file's URI for SARIF: `file://…` for an absolute path, else the quoted path."""
     return file.as_uri() if file.is_absolute() else quote(file.as_posix())
 
 
 def _fingerprint(finding: Finding, group: str, members: Sequence[Member]) -> str:
-    """Return a hash of rule, group and clients; member ids change at each restart."""
+    """Return a hash that stays the same when members restart.
+
+    It covers the rule, the group, and the instance ids or client ids of the finding's members.
+    """
     lasting = {member.member_id: member.instance_id or member.client_id for member in members}
     named = sorted({lasting.get(member, "") for member in finding.members})
     return sha256("\0".join([finding.rule, group, *named]).encode()).hexdigest()[:32]
 
 
 def github_command(level: str, title: str, message: str, file: str = "", line: int = 0) -> str:
-    """Return a workflow command; text from a cluster or a file is escaped, so that it starts no
-    other. `file` is relative to the repository, `line` 0 where it is not known.
+    """Return one GitHub workflow command; its texts are escaped, so they start no other command.
+
+    `file` is relative to the repository. `line` is 0 if it is not known.
     """
     shown_values = {
         key: _escaped(value).replace(":", "%3A").replace(",", "%2C")

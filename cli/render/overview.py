@@ -1,4 +1,4 @@
-"""The text of `rebal groups`: one line a group, what needs attention first."""
+"""The text of `rebal groups`: one line a group, the groups that need attention first."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -44,9 +44,9 @@ def overview_view(
     wide: bool = False,
     rows: int | None = None,
 ) -> output.View:
-    """Return the screen of many groups; at most `rows` of them (None: all).
+    """Return the screen of `rebal groups` with at most `rows` groups (None: all).
 
-    The printed command plans the first one to `to`, with the options that were `given`.
+    The printed command plans the first group, with the goal `to` and the options that were `given`.
     """
     names = [line.group_id for line in overview.groups]
     overview = output.shown(overview)
@@ -65,7 +65,7 @@ def overview_view(
 
 
 def headline(overview: Overview) -> str:
-    """`4 groups: 2 blocked, 1 unproven, 1 ready · 1 not read`."""
+    """Return the summary line: `4 groups: 2 blocked, 1 unproven, 1 ready · 1 not read`."""
     listed = (
         ", ".join(f"{number:,} {verdict}" for verdict, number in overview.counts.items())
         or "only those that this user may describe are listed"
@@ -76,9 +76,9 @@ def headline(overview: Overview) -> str:
 
 
 class _Table:
-    """A line for each group; columns that do not fit are left out, the least needed first.
+    """Table of groups, one line each; columns that do not fit are left out, the least needed first.
 
-    `FittingTable` would take seconds for thousands of rows.
+    It is used because a `FittingTable` takes seconds for thousands of rows.
     """
 
     def __init__(self, rows: Sequence[Sequence[str | Text]], *, wide: bool) -> None:
@@ -86,7 +86,7 @@ class _Table:
         self._wide = wide
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the columns that fit, and the names of the others."""
+        """Yield the table with the columns that fit, and a line with the names of the others."""
         widths = WideTable(_COLUMNS, self._rows, _LONG).widths()
         for most in range(max(column.rank for column in _COLUMNS), -1, -1):
             kept = [n for n, column in enumerate(_COLUMNS) if column.rank <= most]
@@ -119,8 +119,10 @@ def _row(line: GroupLine) -> tuple[str | Text, ...]:
 def overview_shower(
     seconds: float, given: Given, *, to: str, wide: bool
 ) -> Iterator[Callable[[Overview], None]]:
-    """Yield a function that shows one look: it redraws a terminal, and elsewhere prints the first
-    look and a line for each change.
+    """Yield a function that shows each overview of a watch of `seconds`.
+
+    On a terminal it redraws the screen. Elsewhere, or if `wide`, it prints the first overview and
+    then a line for each change.
     """
     if output.is_screen() and not wide:
         yield from _live(datetime.now(UTC) + timedelta(seconds=seconds), given, to)

@@ -1,4 +1,4 @@
-"""HTML pages that need no other file, and the times on the axes of a roll-out."""
+"""Self-contained HTML pages, and the labels of their time axes."""
 
 from collections.abc import Iterator
 from importlib.resources import files
@@ -15,7 +15,9 @@ _STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 
 
 
 def html_page(name: str, **values: Any) -> str:
-    """Return the page of `data/NAME`, its style and its program in it; all values are escaped.
+    """Return the HTML page of the templates in `data/NAME`, with its style and script inlined.
+
+    All `values` are escaped.
 
     Raises:
         UsageError: jinja2 is not installed.

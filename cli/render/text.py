@@ -39,9 +39,10 @@ LONG: Final = 20
 
 
 class Column(NamedTuple):
-    """A table column; `rank` 0 is always shown, higher ranks go first when the width is short.
+    """A table column; `rank` 0 is always shown, and the highest rank is left out first.
 
-    `under` names the column below whose text this one goes, on a line of its own, instead.
+    `under` is the header of another column. In a narrow table this column's text stands on a second
+    line below the text of that column.
     """
 
     header: str
@@ -51,11 +52,11 @@ class Column(NamedTuple):
 
 
 class FittingTable:
-    """A table without lines that takes another form rather than fold its rows.
+    """A borderless table that takes another form if it is wider than the terminal.
 
-    Where the width is short, columns go under others (`Column.under`), else the least needed ones
-    are left out and named below the table. In the narrowest form each row is a block of lines.
-    `rows` hold one cell a column.
+    Columns move under others (`Column.under`). If no column has `under`, those of the highest rank
+    are left out and named below the table. In the narrowest form each row is a block of lines. Each
+    of `rows` has one cell for each column.
     """
 
     def __init__(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Text]]) -> None:
@@ -65,7 +66,7 @@ class FittingTable:
         self._widest = [max(map(_cells, column)) for column in zip(heads, *self._rows, strict=True)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the widest form that fits."""
+        """Yield the widest form of the table that fits."""
         width = options.max_width
         if self._width() <= width:
             yield WideTable(self._columns, self._rows)
@@ -76,7 +77,7 @@ class FittingTable:
             yield from self._cut(width)
 
     def _cut(self, width: int) -> Iterator[RenderableType]:
-        """Yield the table without its least needed columns, or in blocks."""
+        """Yield the table without the columns of the highest ranks, or as blocks if none fits."""
         for limit in sorted({column.rank for column in self._columns}, reverse=True):
             part = self._of([n for n, column in enumerate(self._columns) if column.rank <= limit])
             if part._width() <= width or (limit == 0 and part._least() <= width):
@@ -92,7 +93,7 @@ class FittingTable:
         return FittingTable([self._columns[n] for n in kept], rows)
 
     def _folded(self) -> "FittingTable":
-        """Return the table with each column under the one that it names."""
+        """Return the table with each column that has `under` moved below the column it names."""
         by_header = {column.header: n for n, column in enumerate(self._columns)}
         lower = {
             by_header[column.under]: n
@@ -114,11 +115,11 @@ class FittingTable:
         return FittingTable(columns, rows)
 
     def _width(self) -> int:
-        """Return the cells of the table where nothing is folded."""
+        """Return the width of the table in cells if no cell is wrapped."""
         return sum(self._widest) + GAP * (len(self._widest) - 1)
 
     def _least(self) -> int:
-        """Return the cells of the table where its long columns are folded."""
+        """Return the least width of the table in cells: columns above `LONG` cells are wrapped."""
         return sum(min(n, LONG) for n in self._widest) + GAP * (len(self._widest) - 1)
 
     def _made(self) -> Table:
@@ -135,9 +136,7 @@ class FittingTable:
         return made
 
     def _blocks(self) -> Group:
-        """Return each row as a block: the first cell, and the others below it with their
-        headers.
-        """
+        """Return each row as a block of lines; cells after the first follow their headers."""
         parts: list[RenderableType] = []
         label = max((cell_len(column.header) for column in self._columns[1:]), default=0)
         for first, *rest in self._rows:
@@ -151,17 +150,17 @@ class FittingTable:
 
 
 class Forms:
-    """A line in the first of its forms that fits the width; the last one wraps."""
+    """A line with several forms: the first that fits the width is shown, else the last, wrapped."""
 
     def __init__(self, *forms: str | Text) -> None:
         self._forms = tuple(map(Text.assemble, forms))
 
     def at(self, width: int) -> Text:
-        """Return the form that fits in `width` cells."""
+        """Return the first form that fits in `width` cells, else the last form."""
         return next((form for form in self._forms if form.cell_len <= width), self._forms[-1])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the form that fits."""
+        """Yield the first form that fits, else the last."""
         yield self.at(options.max_width)
 
 
@@ -176,9 +175,10 @@ def _above(upper: str | Text, lower: str | Text) -> Text:
 
 
 class Labelled:
-    """Lines of a label and a text; a long text wraps under itself.
+    """Lines of a label and a text; a long text wraps within its own column.
 
-    `wide` are the cells of the labels, which `gap` and, on the left, `indent` blanks surround.
+    `wide` is the width of the label column in cells. `indent` blanks stand before it and `gap`
+    blanks after it.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Labelled:
         self._indent = indent
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield line by line; a table of rich takes ten times as long."""
+        """Yield the lines one by one, because a table of rich takes ten times as long."""
         before = self._indent + self._wide + self._gap
         inner = options.update(width=max(1, options.max_width - before), overflow="fold")
         for name, text in self._rows:
@@ -204,7 +204,7 @@ class Labelled:
 def _lines(
     console: Console, text: RenderableType, options: ConsoleOptions
 ) -> Iterable[Iterable[Segment]]:
-    """Return the lines of `text`; one that fits is not searched for where it could be folded."""
+    """Return the lines of `text`, wrapped to the width; a text that fits skips slow wrapping."""
     if isinstance(text, Forms):
         text = text.at(options.max_width)
     if isinstance(text, str | Text):
@@ -215,7 +215,7 @@ def _lines(
 
 
 def drawn(console: Console, text: str | Text) -> Iterable[Segment]:
-    """Return a text of one line; no style is looked up where the console shows none."""
+    """Return the segments of a one-line text; styles are skipped if the console has no colours."""
     if isinstance(text, str) or console.color_system is None:
         return [Segment(str(text))]
     # `render` leaves out the style of a text without spans.
@@ -225,7 +225,10 @@ def drawn(console: Console, text: str | Text) -> Iterable[Segment]:
 def facts(
     rows: Iterable[tuple[str | Text, RenderableType]], *, label: int = FACTS, indent: int = 0
 ) -> Labelled:
-    """Return lines of a label and a text; a long text wraps under itself, a command never."""
+    """Return lines of a label and a text; a long text wraps within its column, a command never.
+
+    `label` is the least width of the label column in cells.
+    """
     kept = [
         (Text.assemble(name), to_paste(text, 0, "bold") if isinstance(text, Command) else text)
         for name, text in rows
@@ -234,7 +237,7 @@ def facts(
 
 
 def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Labelled:
-    """`text` after its mark, going on under itself."""
+    """Return `text` after `mark`; its further lines are aligned with the first."""
     name = Text.assemble(mark)
     return Labelled([(name, text)], name.cell_len, gap)
 
@@ -242,9 +245,9 @@ def hanging(mark: str | Text, text: RenderableType, gap: int = GAP) -> Labelled:
 def urgent_view(
     findings: Iterable[Finding], dangers: Iterable[tuple[str, str]] = ()
 ) -> list[RenderableType]:
-    """Return the first lines of a screen where a client is kept out of the group, else nothing.
+    """Return a screen's first lines on clients that are kept out of the group; empty if none is.
 
-    `dangers` say the same of a roll-out, each with its fix.
+    `dangers` are (message, fix) pairs on clients that a roll-out keeps out.
     """
     found = [one for one in findings if one.urgent and not one.ignored]
     rows: list[tuple[str | Text, RenderableType]] = []
@@ -266,14 +269,14 @@ def asks_of_a_fact(finding: Finding) -> bool:
 
 
 def labelled(label: str | Text, texts: Iterable[RenderableType]) -> Rows:
-    """Yield the texts as lines of their own; the first has the label."""
+    """Yield one row for each text; only the first row has the label."""
     for text in texts:
         yield label, text
         label = ""
 
 
 def to_run(found: Iterable[NamedCommand]) -> Rows:
-    """Yield each command on a line of its own, below its use."""
+    """Yield two rows for each command: its use, then the command."""
     for one in found:
         yield "", f"{one.use}:"
         yield "", Command.read(one.line)
@@ -285,19 +288,19 @@ def count(number: int, noun: str) -> str:
 
 
 def listing(names: Sequence[str], most: int = 6) -> str:
-    """Return `a, b and c`, cut after `most` names."""
+    """Return `a, b and c`, or `a, b and 4 more` if there are more than `most` names."""
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most:,} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def cut(text: str, most: int) -> str:
-    """Return a text of one line in at most so many cells; `…` stands for what is cut off."""
+    """Return a one-line text cut to `most` cells; `…` stands for the rest."""
     return text if cell_len(text) <= most else f"{text[: most - 1]}…"
 
 
 def when(at: datetime, now: datetime) -> str:
-    """Return a moment in short: `just now`, `4 min ago`, `09:12Z`, `Nov 20 09:12Z`."""
+    """Return a time in short form: `just now`, `4 min ago`, `09:12Z`, `Nov 20 09:12Z`."""
     age = now - at
     if timedelta(seconds=-5) <= age < timedelta(minutes=1):
         return "just now"
@@ -310,20 +313,20 @@ def when(at: datetime, now: datetime) -> str:
 
 
 def read_from(where: str, at: datetime) -> str:
-    """Return where a group was read, and unless it was read live, when it was captured."""
+    """Return where a group was read; if it was not read live, also when it was captured."""
     captured = "" if where == "live" else f", captured {when(at, datetime.now(UTC))}"
     return f"{escape(where)}{captured}"
 
 
 def moment(seconds: float) -> str:
-    """Return a moment of a simulated time: `2:05`, `1:02:05`."""
+    """Return a time since the start of a simulation: `2:05`, `1:02:05`."""
     minutes, second = divmod(int(seconds), 60)
     hours, minute = divmod(minutes, 60)
     return f"{hours}:{minute:02d}:{second:02d}" if hours else f"{minute}:{second:02d}"
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `3 min 20 s`, `1 h 5 min`, `4 d 17 h`: two units at most."""
+    """Return a duration in at most two units: `45 s`, `3 min 20 s`, `1 h 5 min`, `4 d 17 h`."""
     left, words = round(seconds), []
     for name, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
         number, left = divmod(left, size)
@@ -335,7 +338,7 @@ def duration(seconds: float) -> str:
 
 
 def span_text(span: timedelta) -> str:
-    """Return a duration with one number: `40 s`, `12 min`, `5 h`, `9 days`."""
+    """Return a duration in one unit: `40 s`, `12 min`, `5 h`, `9 days`."""
     seconds = max(0, round(span.total_seconds()))
     for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:
@@ -355,7 +358,7 @@ def software_text(software: Software | None) -> str:
 
 
 def assignors_text(known: AssignorList) -> str:
-    """Return a member's assignor list: in order where it is exact, else its known bounds."""
+    """Return a member's assignor list as text: exact, declared for the next start, or bounds."""
     if known.knowledge is Knowledge.EXACT:
         return ", ".join(known.list) or "(none)"
     if known.knowledge is Knowledge.DECLARED:
@@ -380,23 +383,23 @@ def evidence_text(evidence: Sequence[Evidence], now: datetime) -> str:
 
 
 def partitions_text(owned: TopicPartitions) -> str:
-    """Return `orders 0-3,7 · payments 1`."""
+    """Return partitions by topic as text: `orders 0-3,7 · payments 1`."""
     return " · ".join(f"{topic} {numbers}" for topic, numbers in owned.items())
 
 
 def severity_style(severity: str) -> str:
-    """Return the colour of a finding's label."""
+    """Return the style of the labels of findings with this severity."""
     return {"block": "bold red", "warn": "yellow"}.get(severity, "cyan")
 
 
 def spread(counts: Iterable[int]) -> str:
-    """Return `6`, or `2–6` where the counts differ."""
+    """Return the range of the counts: `6`, or `2–6` if they differ."""
     found = sorted(set(counts))
     return str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
 
 
 def known_lag(snapshot: GroupSnapshot) -> dict[tuple[str, int], int]:
-    """Return (topic, partition) → lag in records, where both offsets are known."""
+    """Return (topic, partition) → lag in records, if committed and end offset are both known."""
     return {
         (lag.topic, lag.partition): lag.records for lag in snapshot.lag if lag.records is not None
     }
@@ -405,7 +408,7 @@ def known_lag(snapshot: GroupSnapshot) -> dict[tuple[str, int], int]:
 def lag_by_member(
     members: Sequence[Member], lag: Mapping[tuple[str, int], int]
 ) -> dict[str, int | None]:
-    """Return member id → lag over its partitions; None where one of them has no known lag."""
+    """Return member id → total lag of its partitions; None if the lag of one is not known."""
     made: dict[str, int | None] = {}
     for member in members:
         found = [
@@ -419,14 +422,14 @@ def lag_by_member(
 
 
 def to_paste(line: str, indent: int = 2, style: str = "") -> Text:
-    """Return a line to copy; it is never folded, so a terminal still copies one line."""
+    """Return a line to copy; it is never wrapped, so that it stays one line when copied."""
     return Text(" " * indent + line, style, no_wrap=True, overflow="ignore")
 
 
 class WideTable:
-    """A table of one line for each row, whatever the width; nothing is left out or folded.
+    """A table of one line for each row, whatever the width; nothing is left out or wrapped.
 
-    A cell that is longer than `longest` lengthens its own line alone.
+    A cell longer than `longest` lengthens its own line only, not the column.
     """
 
     def __init__(
@@ -440,13 +443,13 @@ class WideTable:
         self._longest = longest
 
     def widths(self) -> list[int]:
-        """Return the width of each column."""
+        """Return the width of each column in cells."""
         sizes = ([cell_len(str(row[n])) for row in self._rows] for n in range(len(self._columns)))
         most = self._longest
         return [max(n for n in column if most is None or n <= most) for column in sizes]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the header, then line by line."""
+        """Yield the header line, then a line for each row."""
         widths = self.widths()
         for row in self._rows:
             for column, cell, width in zip(self._columns, row, widths, strict=True):

@@ -17,7 +17,10 @@ _OLD, _AWAY = "·", " "
 
 
 class Bar(Record, frozen=True, kw_only=True):
-    """A part of a member's bar, in hundredths of the whole time; `step` is the last one made."""
+    """A segment of a member's bar; `left` and `width` are percentages of the whole roll-out.
+
+    `step` is the last step that the member has completed (0: none).
+    """
 
     left: float
     width: float
@@ -26,7 +29,7 @@ class Bar(Record, frozen=True, kw_only=True):
 
 
 def timeline_view(timeline: Timeline) -> View:
-    """Return the roll-out as text: what it took, its steps, its members, what happened."""
+    """Return the roll-out as text: its duration, steps, members and events."""
     timeline = shown(timeline)
     view: View = [Text.assemble((timeline.group_id, "bold"), f": {headline(timeline)}")]
     if timeline.began is None:
@@ -39,7 +42,7 @@ def timeline_view(timeline: Timeline) -> View:
 
 
 def headline(timeline: Timeline) -> str:
-    """`roll-out finished, Nov 22 14:02Z to 14:31Z (29 min), 41 looks`."""
+    """Return the summary line: `roll-out finished, Nov 22 14:02Z to 14:31Z (29 min), 41 looks`."""
     if timeline.began is None or timeline.ended is None:
         return "no look is in the journal yet"
     state = "roll-out finished" if timeline.finished else "roll-out under way"
@@ -68,7 +71,7 @@ def timeline_html(timeline: Timeline) -> str:
 
 
 def bars(timeline: Timeline, member: MemberTimeline) -> Iterator[Bar]:
-    """Yield the parts of a member's bar: a new part for each restart and each step made."""
+    """Yield the segments of a member's bar: each restart or completed step begins a new one."""
     began, ended = timeline.began, timeline.ended
     whole = max((ended - began).total_seconds(), 1e-9) if began and ended else 1e-9
     for tenure in member.tenures:
@@ -120,7 +123,7 @@ def _members(timeline: Timeline) -> FittingTable:
 
 
 def _line(timeline: Timeline, member: MemberTimeline) -> str:
-    """Return the bar as text: one character for each part of the time."""
+    """Return a member's bar as text: one character for each equal part of the time."""
     cells = [_AWAY] * _CELLS
     for bar in bars(timeline, member):
         first = min(_CELLS - 1, int(bar.left * _CELLS / 100))

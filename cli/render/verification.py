@@ -1,4 +1,4 @@
-"""The text of `rebal verify`: the answer, the members, what keeps the gate, what to do next."""
+"""The text of `rebal verify`: the answer, the members, the gate's obstacles, the next action."""
 
 import json
 import sys
@@ -47,7 +47,10 @@ _LINES: Final = 8
 
 
 def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) -> output.View:
-    """Return the standing as text; at most `rows` members, open ones first, unless `wide`."""
+    """Return the screen of `rebal verify` with at most `rows` members, those not done first.
+
+    `wide` shows all members.
+    """
     standing = output.shown(standing)
     kept_out = (one for one in standing.dangers if one.kind is DangerKind.REJECTED)
     view: output.View = [
@@ -70,7 +73,10 @@ def verify_view(standing: Standing, *, wide: bool = False, rows: int = _ROWS) ->
 
 
 def verdict(standing: Standing) -> str:
-    """`gate holds`, `not yet`, `DANGER`, `blind` or `done`."""
+    """Return the answer: `gate holds`, `not yet`, `DANGER`, `blind` or `done`.
+
+    It is `blind` while the group cannot be read, `done` when the whole roll-out is finished.
+    """
     if standing.blind_since is not None:
         return "blind"
     if standing.finished and standing.exit_code == SAFE:
@@ -79,7 +85,10 @@ def verdict(standing: Standing) -> str:
 
 
 def changes(before: Standing | None, after: Standing) -> list[str]:
-    """Return the changes since the previous look, a line each."""
+    """Return the changes from one reading of the group to the next, a line each.
+
+    If `before` is None, return a summary of `after`, its dangers and its findings.
+    """
     after = output.shown(after)
     if before is None:
         return [f"{_where(after)}: {verdict(after)}, {_progress(after)}", *_told(after).values()]
@@ -131,7 +140,7 @@ def _said(finding: Finding, more: int) -> str:
 
 
 def _spoken(standing: Standing) -> list[tuple[Finding, int]]:
-    """Return the first finding of each rule, and how many more there are of it."""
+    """Return the first finding of each rule, with the number of further findings of that rule."""
     found: dict[str, list[Finding]] = {}
     for finding in standing.findings:
         found.setdefault(finding.rule, []).append(finding)
@@ -261,7 +270,7 @@ def _rows(standing: Standing) -> Rows:
 
 
 def next_command(standing: Standing) -> Labelled:
-    """Return the command that comes after the advice; it is printed last, to be copied."""
+    """Return the command to run after the advised action; it is printed last, to be copied."""
     advice = output.shown(standing).advice
     rows: list[tuple[str, str]] = []
     if advice.command:
@@ -271,7 +280,10 @@ def next_command(standing: Standing) -> Labelled:
 
 
 def _missing(standing: Standing) -> str:
-    """Return the missing members, `(1 of these)` where they are not told apart; empty for none."""
+    """Return the names of the missing members; empty if there are none.
+
+    `(1 of these)` follows if it is not known which of the named members are missing.
+    """
     short = standing.expected - standing.present
     known = (Doubt.NONE, Doubt.NAME) if short > 0 else ()
     found = [one for one in standing.outsiders if one.was_member and one.doubt in known]
@@ -281,13 +293,16 @@ def _missing(standing: Standing) -> str:
 
 
 class Watched(Standing, frozen=True, kw_only=True):
-    """The body of `rebal.verify/1`; a watch adds the changes since the look before."""
+    """The body of `rebal.verify/1`; a watch adds `changes`.
+
+    These are the changes since the previous reading of the group, a line each.
+    """
 
     changes: list[str] | UnsetType = UNSET
 
 
 def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str:
-    """Return the document on one line, with the changes since the previous look."""
+    """Return the document `rebal.verify/1` as one line of JSON, with `changes` if not None."""
     body = standing if changes is None else Watched(**asdict(standing), changes=list(changes))
     text = output.envelope("verify", body, standing.exit_code, "json")
     return json.dumps(json.loads(text), separators=(",", ":")) + "\n"
@@ -295,8 +310,10 @@ def verify_line(standing: Standing, changes: Sequence[str] | None = None) -> str
 
 @contextmanager
 def shower(seconds: float, *, jsonl: bool, plain: bool) -> Iterator[Callable[[Standing], None]]:
-    """Yield a function that prints one look: it redraws a terminal, and elsewhere, or if `plain`,
-    prints a line for each change.
+    """Yield a function that shows each new `Standing` of a watch of `seconds`.
+
+    On a terminal it redraws the screen. Elsewhere, or if `plain`, it prints a line for each change.
+    With `jsonl` it prints the document on one line whenever something has changed.
     """
     before: Standing | None = None
 

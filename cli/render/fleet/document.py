@@ -1,4 +1,4 @@
-"""`rebal.fleet/1`: a scan's groups in order."""
+"""The document `rebal.fleet/1`: the groups of a scan, in the order to upgrade them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -36,7 +36,11 @@ class _Rate(Document, frozen=True, kw_only=True):
 
 
 class _Trend(Document, frozen=True, kw_only=True):
-    """Rates per hour before the earlier scan and since it; `change` is of both together."""
+    """Rebalances and downtime per hour, before an earlier scan and since.
+
+    `scan` is the number of that scan. `change` is worse, mixed, better or unclear, over both rates.
+    `seconds_before` and `seconds_since` are the lengths of the compared times.
+    """
 
     scan: int
     change: str
@@ -53,7 +57,10 @@ class _FleetTrend(_Trend, frozen=True, kw_only=True):
 
 
 class _Baseline(Document, frozen=True, kw_only=True):
-    """The scan that the groups are compared with; `vanished` are groups that only it has."""
+    """The earlier scan that the user named for the comparison.
+
+    `vanished` are the groups that this scan has and the later one does not.
+    """
 
     scan: int
     finished_at: datetime
@@ -71,7 +78,7 @@ class _Incident(Document, frozen=True, kw_only=True):
 
 
 class _Group(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
-    """One group; the fields of its plan are left out where it was deleted."""
+    """One group of the scan; the fields of its plan are left out if the group was deleted."""
 
     group_id: str
     verdict: str
@@ -113,7 +120,7 @@ class _Group(Document, frozen=True, kw_only=True, rename={"runs": "from"}):
 
 
 class FleetDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.fleet/1`."""
+    """The body of `rebal.fleet/1`: the scan, its trend, and the groups in upgrade order."""
 
     scan: _Scan
     trend: _FleetTrend | None
@@ -125,7 +132,7 @@ class FleetDocument(Document, frozen=True, kw_only=True):
 
 
 def fleet_document(report: FleetReport, *, whole: bool) -> FleetDocument:
-    """Return the report's document; `whole`: with each rebalance and each assignor list."""
+    """Return the report's document; `whole` adds every rebalance and every assignor list."""
     return FleetDocument(
         scan=document_of(
             _Scan,

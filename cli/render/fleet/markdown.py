@@ -34,7 +34,7 @@ _MOST: Final = 20
 
 
 def fleet_markdown(report: FleetReport, code: int, now: datetime) -> str:
-    """Return the whole report. Names from the cluster are escaped: no part of them is markup."""
+    """Return the whole report as Markdown; names from the cluster are never markup."""
     return "\n".join(_lines(report, code, now)) + "\n"
 
 

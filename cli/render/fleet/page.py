@@ -1,9 +1,9 @@
-"""The fleet report as one HTML page that needs nothing else: no network, no other file.
+"""The fleet report as one self-contained HTML page: no network, no other file.
 
 The templates in `data/fleet` escape every value, and a content security policy lets nothing run but
-the page's own script. The table, the lists and (in fleets of up to `INLINE` groups) each group's
-history stand in the page itself; in a larger fleet the histories stand in it as deflated data, and
-are shown when asked for, so that the page is small and opens at once.
+the page's own script. The page contains the table and the lists of groups. In fleets of up to
+`INLINE` groups it also contains each group's history as HTML. In a larger fleet the histories are
+embedded as deflated data and shown on request, so that the page is small and opens at once.
 """
 
 import json
@@ -56,7 +56,7 @@ INLINE: Final = 100
 
 
 def fleet_html(report: FleetReport, now: datetime) -> str:
-    """Return the page."""
+    """Return the fleet report as one HTML page; ages are relative to `now`."""
     return _template("page.html").render(
         report=report,
         now=now,
@@ -89,7 +89,7 @@ def fleet_html(report: FleetReport, now: datetime) -> str:
 
 
 def group_html(group: FleetGroup, report: FleetReport) -> str:
-    """Return one group's part of the page."""
+    """Return the HTML fragment with one group's details."""
     # Its template has no line break: the whole part is checked at once, which is quicker.
     return escape(_template("group.html").render(group=group, report=report))
 
@@ -162,7 +162,7 @@ def _is_hurt(group: FleetGroup) -> bool:
 
 
 def _details(report: FleetReport) -> str:
-    """Return each group's part, in the order of the rows: JSON, deflated, in base64."""
+    """Return the HTML fragments of all groups, in the table's order, as base64 of deflated JSON."""
     found = mapped(lambda group: group_html(group, report), report.groups)
     made = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     return b64encode(zlib.compress(made.encode(), 6)).decode()

@@ -1,4 +1,4 @@
-"""The text of `rebal fleet report`: the answer, the groups to take first, the groups in trouble."""
+"""The text of `rebal fleet report`: the answer, the groups to upgrade first, groups in trouble."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -68,9 +68,10 @@ _SPARED: Final = ("TREND", "EXTRAPOLATED")
 def fleet_view(
     report: FleetReport, *, now: datetime, one: str | None = None, wide: bool = False
 ) -> list[RenderableType]:
-    """Return the report, or the history of `one` group. Up to 25 groups (or wide) are all listed.
+    """Return the screen of the fleet report, or of one group with its history if `one` names it.
 
-    Ages are relative to `now`.
+    The fleet's screen lists every group if there are at most 25 groups or `wide` is set. Ages are
+    relative to `now`.
     """
     view: list[RenderableType] = [
         Text(verdicts_text(report), style="bold"),
@@ -230,7 +231,10 @@ _LISTS: Final = (
 def group_view(
     group: FleetGroup, report: FleetReport, *, now: datetime, wide: bool
 ) -> Iterator[RenderableType]:
-    """Yield its reasons, metrics, incidents, rebalances and assignor lists, the newest first."""
+    """Yield one group's plan, trend, metrics, incidents, rebalances and assignor lists.
+
+    The newest rebalances and assignor lists come first.
+    """
     ready, history = group.readiness, group.history
     rows: list[tuple[str | Text, str | Text]] = []
     if ready is not None:
@@ -278,9 +282,7 @@ def plain_table(
     rows: Iterable[Sequence[str | Text]],
     spared: Collection[str] = (),
 ) -> FittingTable:
-    """Return a table without the `spared` columns; no cell holds a line break or a control
-    character.
-    """
+    """Return a table without the columns named in `spared`; control characters are escaped."""
     kept = [n for n, column in enumerate(columns) if column.header not in spared]
     return FittingTable(
         [columns[n] for n in kept], ([_plain(row[n]) for n in kept] for row in rows)

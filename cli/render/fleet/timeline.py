@@ -1,8 +1,9 @@
-"""One group's time line: rebalances, elected assignors, clients' assignor lists.
+"""The timeline of one group: its rebalances, elected assignors and clients' assignor lists.
 
-Time runs from left to right over what the scan saw. Colours say EAGER, both, COOPERATIVE or other;
-the texts in the bars say the same, so that no fact is shown by colour alone. `group.html` draws
-these shapes as SVG; the page's style sheet, and nothing else, styles them.
+Time runs from left to right over the history that the scan read. The colour of a bar shows eager
+assignors, cooperative ones, both, or others. The text in the bar says the same, so that no fact is
+shown by colour alone. `group.html` draws these shapes as SVG; only the page's style sheet styles
+them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,9 +48,10 @@ class Lane(NamedTuple):
 
 
 class ListBar(NamedTuple):
-    """One assignor list in a line, or a rejected join (`no`).
+    """One bar of a line: a client's assignor list, the elected assignor, or a rejected join.
 
-    `title` is its text where `label` cannot hold it all.
+    `kind` is `no` for a rejected join. `title` is the full text if `label` is cut. `x`, `width` and
+    `label_x` are in units of the SVG.
     """
 
     kind: str
@@ -68,7 +70,10 @@ class Line(NamedTuple):
 
 
 class DrawnTimeline:
-    """The shapes of a group's time line; `group.html` has the same width, margins and heights."""
+    """The shapes of one group's timeline; the template `group.html` assumes the same sizes.
+
+    `low` and `high` are the ends of the time axis, in microseconds since 1970.
+    """
 
     def __init__(self, history: GroupHistory, low: int, high: int) -> None:
         self.low = low
@@ -148,7 +153,10 @@ class DrawnTimeline:
             )
 
     def _rejected(self, one: ListSeen) -> Iterator[ListBar]:
-        """Draw a cross, with its text where there is room: on the right, else on the left."""
+        """Yield a cross for a rejected join; nothing if its time is not known.
+
+        Its text is on the right, or on the left if there is no room on the right.
+        """
         if one.at is None:
             return
         x, times = self._x(one.at), f" ×{one.times}" if (one.times or 0) > 1 else ""
@@ -173,7 +181,7 @@ class DrawnTimeline:
 
 
 def timeline(history: GroupHistory) -> DrawnTimeline | None:
-    """Return the group's time line; None where the history has no time."""
+    """Return the drawn timeline of a group's history; None if the history contains no time."""
     times = [one.at for one in history.rebalances] + [one.at for one in history.lists]
     known = [at for at in (*times, history.observed_from, history.observed_until) if at is not None]
     return DrawnTimeline(history, min(known), max(known)) if known else None
@@ -181,12 +189,15 @@ def timeline(history: GroupHistory) -> DrawnTimeline | None:
 
 @lru_cache(1024)
 def kind_of(names: tuple[str, ...]) -> str:
-    """Return the class of an assignor list: `eager`, `coop`, `both` or `other`."""
+    """Return the kind of an assignor list: `eager`, `coop`, `both` or `other`."""
     return _SORTS.get(frozenset(map(cooperative, names)), "other")
 
 
 def lanes_of(lists: Sequence[ListSeen]) -> tuple[list[Lane], str]:
-    """Return the lanes to draw, those with most changes first, and a line for the others."""
+    """Return the lanes to draw, and a line of text on the clients that have no lane.
+
+    Clients with the most different assignor lists come first. The text is empty if all have a lane.
+    """
     by_client: dict[str, list[ListSeen]] = {}
     for one in lists:
         if not one.refused:
@@ -206,7 +217,10 @@ def lanes_of(lists: Sequence[ListSeen]) -> tuple[list[Lane], str]:
 
 
 def ticks_of(low: int, high: int) -> Iterator[tuple[int, str, str]]:
-    """Yield the x, anchor and text of each time on an axis from `low` to `high`."""
+    """Yield the x, SVG text anchor and text of each label of a time axis.
+
+    `low` and `high` are the ends of the axis, in microseconds since 1970.
+    """
     span, hour = high - low, 3_600_000_000
     shape = "%H:%M:%S" if span < hour else "%H:%M" if span < 48 * hour else "%b %d %H:%M"
     last = _TICKS - 1

@@ -1,6 +1,6 @@
 """Short texts that the terminal, Markdown and HTML forms of the fleet report share.
 
-They say what a group is and costs, how it changed since an earlier scan, and what a term means.
+They describe a group's state and cost and its change since an earlier scan, and explain terms.
 """
 
 from collections import Counter
@@ -112,7 +112,7 @@ COSTS: Final = {
 
 
 def row_texts(group: FleetGroup) -> tuple[str, ...]:
-    """Return place, verdict, group, runs, path, members, cost, savings, payback and obstacles."""
+    """Return the cells of one group's row, one for each column in `GROUP_COLUMNS`."""
     ready = group.readiness
     place = saves = pays_in = ""
     if ready is not None:
@@ -127,9 +127,9 @@ def row_texts(group: FleetGroup) -> tuple[str, ...]:
 
 
 def worst_texts(group: FleetGroup) -> tuple[str, ...]:
-    """Return group, incidents, trend, rebalances/h, duration, failed, rejected, downtime/h, note.
+    """Return the cells of one group's row, one for each column in `WORST_COLUMNS`.
 
-    The note says where the rates were observed for less than an hour.
+    The last cell says how long the rates were observed, if that is less than an hour.
     """
     metrics = group.history.metrics
     return (
@@ -146,7 +146,7 @@ def worst_texts(group: FleetGroup) -> tuple[str, ...]:
 
 
 def shown_counts(report: FleetReport) -> Mapping[str, int]:
-    """Return the number of groups with each verdict as shown: held groups apart from ready ones."""
+    """Return verdict → number of groups; a ready group with a missing member counts as `held`."""
     found = Counter(map(verdict_text, report.groups))
     return {
         verdict: found[verdict]
@@ -156,13 +156,13 @@ def shown_counts(report: FleetReport) -> Mapping[str, int]:
 
 
 def verdicts_text(report: FleetReport) -> str:
-    """Return `12 groups: 4 ready, 1 held, 2 blocked, 5 done`."""
+    """Return the number of groups by verdict: `12 groups: 4 ready, 1 held, 2 blocked, 5 done`."""
     said = ", ".join(f"{number:,} {verdict}" for verdict, number in shown_counts(report).items())
     return f"{count(len(report.groups), 'group')}: {said}" if said else "no group"
 
 
 def answer_texts(report: FleetReport) -> Iterator[tuple[str, str]]:
-    """Yield how many groups run EAGER, and which can move now, hurt, or wait and for what."""
+    """Yield (label, text): groups that run EAGER, can move now, are in trouble, or must wait."""
     alive = [group.readiness.plan for group in report.groups if group.readiness is not None]
     runs = Counter(plan.runs for plan in alive)
     eager = f"{runs[RebalanceProtocol.EAGER]:,} of {count(len(alive), 'group')}"
@@ -182,7 +182,7 @@ def _named(groups: Sequence[FleetGroup]) -> str:
 
 
 def age_text(report: FleetReport, now: datetime) -> str:
-    """Return the span of the scan's history and its age."""
+    """Return a text on the age and the length of the scan's history, and on its gaps."""
     until, since = report.manifest.observed_until, report.manifest.observed_from
     if until is None:
         return "the scanned records have no time, so their age is not known"
@@ -206,12 +206,15 @@ def age_text(report: FleetReport, now: datetime) -> str:
 
 
 def verdict_text(group: FleetGroup) -> str:
-    """Return the verdict; `held` where a member must be back before a ready group is taken."""
+    """Return the verdict of the group's plan, or `held`.
+
+    A group is `held` if it is ready, but a member is down or rejected and must return first.
+    """
     return HELD if group.held else group.verdict
 
 
 def runs_text(group: FleetGroup) -> str:
-    """Return `EAGER (range)`; empty where the group was deleted."""
+    """Return the rebalance protocol and assignor: `EAGER (range)`; empty for a deleted group."""
     if group.readiness is None:
         return ""
     plan = group.readiness.plan
@@ -220,20 +223,20 @@ def runs_text(group: FleetGroup) -> str:
 
 
 def path_name(group: FleetGroup) -> str:
-    """Return the path in words; empty where the group was deleted."""
+    """Return the path of the group's plan in words: `two bounces`; empty for a deleted group."""
     path = "" if group.readiness is None else group.readiness.plan.path
     return "no path" if path == "none" else path.replace("_", " ").replace("kip", "KIP-")
 
 
 def path_text(group: FleetGroup) -> str:
-    """Return the path, with the next step and the number of steps."""
+    """Return the path with the next step: `two bounces, 1 of 2`; empty for a deleted group."""
     ready, path = group.readiness, path_name(group)
     number = None if ready is None or not ready.steps else ready.plan.next_step
     return path if ready is None or number is None else f"{path}, {number} of {ready.steps}"
 
 
 def number_text(value: float | None) -> str:
-    """Return about three digits: `0.04`, `3.5`, `120`, `12,000`; `·` where not known."""
+    """Return a number with about three digits: `0.04`, `3.5`, `120`, `12,000`; `·` if not known."""
     if value is None:
         return "·"
     if isinstance(value, int):
@@ -244,7 +247,10 @@ def number_text(value: float | None) -> str:
 
 
 def cost_text(group: FleetGroup) -> str:
-    """Return the cost of the remaining steps: `12`, `12 task-s`, `~12` (estimated) or nothing."""
+    """Return the predicted downtime of the remaining steps: `12`, `12 task-s`, `~12` (estimated).
+
+    Without a unit it is in partition-seconds. It is empty if it is not known.
+    """
     outlay = group.readiness.outlay if group.readiness is not None else None
     if outlay is None:
         return ""
@@ -253,24 +259,24 @@ def cost_text(group: FleetGroup) -> str:
 
 
 def costs_are(report: FleetReport) -> str:
-    """Return a note on the costs: rehearsed for each plan, or estimated for some."""
+    """Return a note on the costs: rehearsed for each group's plan, or for some only estimated."""
     but = f", but of {count(report.estimated, 'group')} only estimated (~): see --group NAME"
     return f"costs are those of each group's own plan{but if report.estimated else ''}"
 
 
 def extrapolated_text(seconds: float | None) -> str:
-    """Return `extrapolated from 2 min` for a rate per hour of less than an hour; else nothing."""
+    """Return `extrapolated from 2 min` if rates were observed for less than an hour; else empty."""
     seen = _LONG_ENOUGH if seconds is None else timedelta(seconds=seconds)
     return "" if seen >= _LONG_ENOUGH else f"extrapolated from {span_text(seen)}"
 
 
 def hours_text(hours: float) -> str:
-    """Return the time after which a change has paid for itself."""
+    """Return a number of hours as text in one unit: `12 min`, `5 h`, `9 days`."""
     return span_text(timedelta(hours=hours))
 
 
 def latency_text(group: FleetGroup) -> str:
-    """Return the average and the longest rebalance: `1.2 s, at most 9 s`."""
+    """Return the average and the longest rebalance: `1.2 s, at most 9 s`; `·` if not known."""
     metrics = group.history.metrics
     average, longest = metrics["rebalance-latency-avg"], metrics["rebalance-latency-max"]
     if average is None or longest is None:
@@ -279,20 +285,24 @@ def latency_text(group: FleetGroup) -> str:
 
 
 def time_text(micros: int | None, shape: str) -> str:
-    """Return a time of the tables in UTC, `shape` as in strftime; empty where not known."""
+    """Return a time in UTC as text in the strftime format `shape`; empty for None.
+
+    `micros` is in microseconds since 1970.
+    """
     at = moment(micros)
     return f"{at:{shape}}" if at is not None else ""
 
 
 def plan_command(group: FleetGroup, report: FleetReport) -> Command:
-    """Return the command that shows the group's whole plan."""
+    """Return the `rebal plan-upgrade` command that shows this group's whole plan."""
     return Given(evidence=report.lake.words).plan_upgrade(group.group_id, report.to)
 
 
 def hindrance_text(group: FleetGroup) -> str:
     """Return the blocking rules: `RB104 · step 2: RB102, RB901?`; `?` marks one not verified.
 
-    A hindrance that no rule reports stands in the summary of the group's plan.
+    Members that are down come first. If no rule reports the obstacle, the text is `see its plan`.
+    For a deleted group it is the time of the deletion.
     """
     ready = group.readiness
     if ready is None:
@@ -315,9 +325,9 @@ def hindrance_text(group: FleetGroup) -> str:
 
 
 def metrics_text(group: FleetGroup) -> list[tuple[str, str]]:
-    """Return the known metrics by Kafka's names, each with its unit.
+    """Return (name, value with unit) for each known rebalance metric, by Kafka's names.
 
-    A rate that was observed for less than its unit is marked.
+    A rate per hour that was observed for less than an hour is marked as extrapolated.
     """
     units = {"rebalance-latency": " ms", "last-rebalance": " s"}
     note = extrapolated_text(group.observed_seconds)
@@ -334,7 +344,7 @@ def metrics_text(group: FleetGroup) -> list[tuple[str, str]]:
 
 
 def troubles_text(group: FleetGroup) -> str:
-    """Return the kinds of its incidents, each with its count."""
+    """Return the kinds of the group's incidents with their counts: `storm ×2, crash loop`."""
     return ", ".join(
         f"{kind} ×{n}" if n > 1 else kind
         for kind, n in Counter(one.kind for one in group.history.incidents).items()
@@ -342,7 +352,10 @@ def troubles_text(group: FleetGroup) -> str:
 
 
 def rules_met(groups: Iterable[FleetGroup]) -> Mapping[str, Mapping[str, int]]:
-    """Return effect → rule → number of groups, the most first; empty effects are left out."""
+    """Return effect → rule → number of groups, the most frequent rule first.
+
+    The effects are the keys of `RULE_HEADINGS`; an effect without a rule is left out.
+    """
     found: dict[str, Counter[str]] = {label: Counter() for label in RULE_HEADINGS}
     for ready in (group.readiness for group in groups):
         if ready is not None:
@@ -392,7 +405,7 @@ def group_trend_text(group: FleetGroup, report: FleetReport) -> str:
 
 
 def change_rows(report: FleetReport) -> list[tuple[str, ...]]:
-    """Return the groups with another verdict than in the baseline, or with a clear trend.
+    """Return a row for each group that vanished, changed its verdict, or has a clear trend.
 
     Each row is group, verdicts (empty without a baseline), trend, rebalances/h and downtime/h.
     """
@@ -439,9 +452,9 @@ def _why(report: FleetReport) -> str:
 
 
 def plan_terms(groups: Iterable[FleetGroup], *, protocols: bool) -> Mapping[str, str]:
-    """Return the verdicts and paths of these groups, with `protocols` theirs too: term → meaning.
+    """Return term → meaning for the verdicts and paths of these groups.
 
-    They stand in the order of the constants above.
+    `protocols` adds their rebalance protocols.
     """
     shown = list(groups)
     found = {name for group in shown for name in (verdict_text(group), path_name(group))}
@@ -451,11 +464,11 @@ def plan_terms(groups: Iterable[FleetGroup], *, protocols: bool) -> Mapping[str,
 
 
 def incident_terms(groups: Iterable[FleetGroup]) -> Mapping[str, str]:
-    """Return the incidents of these groups: kind → meaning."""
+    """Return kind → meaning for the kinds of incidents that these groups had."""
     found = {one.kind for group in groups for one in group.history.incidents}
     return {kind: meaning for kind, meaning in INCIDENTS.items() if kind in found}
 
 
 def terms_text(terms: Mapping[str, str]) -> str:
-    """Return `ready: the next step can start; gone: deleted`."""
+    """Return the terms and their meanings: `ready: the next step can start; blocked: …`."""
     return "; ".join(f"{term}: {meaning}" for term, meaning in terms.items())

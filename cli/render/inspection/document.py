@@ -1,6 +1,6 @@
-"""`rebal.inspect/1`: every key is always present, and null if its value is not known.
+"""The document `rebal.inspect/1`: every key is always present, null if its value is not known.
 
-Its records are those of the model, with the fields that are named here.
+Its records are made from those of the model, with the fields that are named here.
 """
 
 from collections.abc import Iterable
@@ -145,14 +145,14 @@ _Inspected = mirror(
 
 
 class InspectDocument(Document, frozen=True, kw_only=True):
-    """The body of `rebal.inspect/1`."""
+    """The body of `rebal.inspect/1`: the groups, and the failures to read other groups."""
 
     groups: list[_Inspected]  # type: ignore[valid-type]
     failures: list[FailureDocument]
 
 
 def inspect_document(reports: Iterable[Report], failures: Iterable[object]) -> InspectDocument:
-    """Return the document of groups, and of those that could not be read."""
+    """Return the document of the reports, and of the groups that could not be read."""
     return InspectDocument(groups=list(map(_inspected, reports)), failures=failures_of(failures))
 
 

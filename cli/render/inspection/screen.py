@@ -226,9 +226,10 @@ def _worthless(snapshot: GroupSnapshot) -> str:
 
 
 def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Forms]]:
-    """Yield name, verdict and source in columns that may fold on a narrow terminal.
+    """Yield a row for each assignor: its name, whether all members support it, and the source.
 
-    Names of which the same is said share a line; cooperative-sticky keeps its own.
+    Assignors with the same verdict and source share a row, except cooperative-sticky. The rows are
+    columns; on a narrow terminal each row is running text.
     """
     alike: dict[tuple[bool, str, str], tuple[list[str], Text]] = {}
     for name, verdict, source in told:
@@ -258,7 +259,7 @@ def _aligned(told: Iterable[tuple[str, Text, str]]) -> Iterator[tuple[str, Forms
 
 
 def _said(report: Report, now: datetime, wide: bool) -> Rows:
-    """Yield findings, the most severe first, then contradictions and unmatched evidence."""
+    """Yield the rows of findings, contradictions, unmatched evidence and notes, in this order."""
     asks: list[Finding] = []
     for finding in report.findings:
         if finding.urgent:
@@ -324,7 +325,10 @@ FOLD_FROM: Final = 4
 
 
 class _Row(NamedTuple):
-    """One member, ready to print; `alike` is equal for members that may share a line."""
+    """One member's row in the table; members that may share a line have equal `alike`.
+
+    `named` is True if a blocking finding names this member and not all members.
+    """
 
     member: Member
     named: bool
@@ -335,7 +339,10 @@ class _Row(NamedTuple):
 
 
 def members_table(report: Report, now: datetime, *, wide: bool = False) -> FittingTable:
-    """Return the table of the report's members; ages are relative to `now`."""
+    """Return the table of the report's members; ages are relative to `now`.
+
+    In a group of more than 20 members, similar members share a line unless `wide` is set.
+    """
     rows = list(_rows(report, now))
     columns = [
         Column("MEMBER"),
@@ -405,8 +412,11 @@ def _list(member: Member) -> str:
 
 
 def _folded(rows: Sequence[_Row]) -> Iterator[list[str | Text]]:
-    """Members that differ in nothing that matters share a line; those a blocking finding names
-    stand alone, first."""
+    """Yield the lines of the table: first each `named` member, then the others.
+
+    Other members with the same client, assignor list and protocol share a line if they are at least
+    `FOLD_FROM`.
+    """
     yield from (row.cells for row in rows if row.named)
     rest = sorted((row for row in rows if not row.named), key=lambda row: row.alike)
     for found in sorted(

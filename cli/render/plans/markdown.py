@@ -115,7 +115,7 @@ def _to_run(found: Iterable[NamedCommand]) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """`text` with every character that Markdown or HTML would read as markup made plain."""
+    """Return `text` with the characters escaped that Markdown or HTML would read as markup."""
     text = re.sub(r"([\\`*_{}\[\]<>|~#&])", r"\\\1", text)
     return re.sub(r"(\w)://", r"\1:\\//", text)
 

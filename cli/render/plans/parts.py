@@ -1,4 +1,4 @@
-"""Parts that the short screen, the details and the runbook of a plan share, a step's cost too."""
+"""Parts that a plan's short screen, details and Markdown runbook share, such as a step's cost."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -59,9 +59,9 @@ _INDENT: Final = 3
 
 
 def shown_plan(plan: Plan) -> Plan:
-    """Return the plan escaped as `shown` does, but for the line breaks of its configurations.
+    """Return the plan with its texts escaped by `shown`, except the configuration texts.
 
-    Their hostile parts were escaped when they were made.
+    These need their line breaks; text from the cluster was escaped when they were made.
     """
     made = shown(plan)
     return replace(
@@ -73,8 +73,9 @@ def shown_plan(plan: Plan) -> Plan:
 
 
 def heading(plan: Plan, now: datetime) -> View:
-    """Return the first lines: who is rejected, the change, the verdict, and the capture where it
-    is not of now.
+    """Return a plan's first lines: rejected clients, the planned change, and the verdict.
+
+    If the snapshot was not captured just now, its time follows.
     """
     view: View = [
         *urgent_view(plan.findings),
@@ -88,7 +89,7 @@ def heading(plan: Plan, now: datetime) -> View:
 
 
 def headline(plan: Plan) -> str:
-    """`EAGER (range) → COOPERATIVE (cooperative-sticky)`."""
+    """Return the planned change: `EAGER (range) → COOPERATIVE (cooperative-sticky)`."""
     runs = KIPS.get(plan.baseline.group.type, plan.runs.value)
     now = f"{runs}{f' ({plan.assignor})' if plan.assignor else ''}"
     then = plan.to if plan.target == "consumer" else f"{plan.to} ({plan.target})"
@@ -99,19 +100,19 @@ def headline(plan: Plan) -> str:
 
 
 def is_over(plan: Plan, step: Step) -> bool:
-    """Return whether the step lies before the next one."""
+    """Return whether the step comes before the plan's next step; False if no step is next."""
     return plan.next_step is not None and step.id < plan.next_step
 
 
 def state(plan: Plan, step: Step) -> str:
-    """Return the state of a step in a few words, with the exit code of the next step."""
+    """Return the state of a step in a few words; for the next step with its exit code."""
     return short_state(plan, step) + (
         f": exit {step.exit_code}" if step.id == plan.next_step else ""
     )
 
 
 def short_state(plan: Plan, step: Step) -> str:
-    """Return the state of a step in a few words."""
+    """Return the state of a step in a few words: `can start`, `done (4 members)`."""
     if is_over(plan, step):
         if step.gate.holds is Tri.YES:
             return f"done ({count(len(step.done), 'member')})"
@@ -122,13 +123,13 @@ def short_state(plan: Plan, step: Step) -> str:
 
 
 def must_show(plan: Plan, step: Step) -> str:
-    """Return the state in which the step's gate holds, and how its command shows that."""
+    """Return the result and exit code that the gate's command must show for the gate to hold."""
     again = "" if plan.given.plan is not None else ", and this step is no longer the next one"
     return f"{step.gate.shows} (exit code 0{again})"
 
 
 def label_of(finding: Finding, plan: Plan) -> str:
-    """Return the label of a finding; a step after the plan's last one stands for its end."""
+    """Return the label of a finding: `blocks`, `step 2: not yet`, `to finish: blocks`, `ask`."""
     if finding.ignored:
         return "ignored"
     if finding.severity is Severity.BLOCK:
@@ -139,7 +140,7 @@ def label_of(finding: Finding, plan: Plan) -> str:
 
 
 def before_text(step: int | None, steps: int) -> str:
-    """Return `step 2: `, or `to finish: ` for what is only needed after the last of the steps."""
+    """Return `step 2: `, or `to finish: ` if `step` is after the last one; empty for None."""
     if step is None or not steps:
         return ""
     return f"step {step}: " if step <= steps else "to finish: "
@@ -154,9 +155,10 @@ def beside(advice: Advice) -> tuple[str, ...]:
 def config_view(
     config: Sequence[Setting], *, wide: bool, indent: int = _INDENT, label: int = DETAILS
 ) -> Iterator[Text]:
-    """Yield each family's text, never folded, so that it can be pasted.
+    """Yield the configuration text for each client family, never wrapped, so that it can be pasted.
 
-    It stands as the second column beside labels of that width, as far indented as they are.
+    The text stands to the right of a label column, which is `label` cells wide and indented by
+    `indent` cells. Without `wide` each family has only its first format.
     """
     by_family: dict[str, list[Setting]] = defaultdict(list)
     for setting in config:
@@ -172,7 +174,7 @@ def config_view(
 
 
 def kept_rows(plan: Plan, now: datetime) -> Rows:
-    """Yield the last lines of a plan that was kept: no advice, only how to look again."""
+    """Yield the last lines of a plan read from a file: its age and the check to run next."""
     made = when(plan.made_at, now)
     yield Text("now:", style="bold"), f"this plan was made {made}: look at the group before you act"
     step = plan.step(plan.next_step)
@@ -216,15 +218,15 @@ def advice_rows(plan: Plan) -> Rows:
 def cost_text(step: Step, baseline: GroupSnapshot) -> str:
     """Return `about 2 min 24 s, 8 rebalances, each stops all 24 partitions; worst case 43 min`.
 
-    A cost without a duration keeps the sentence that came with it.
+    If the cost has no duration, return the sentence of the cost; without a cost `not predicted`.
     """
     return cost_forms(step, baseline)[0]
 
 
 def cost_forms(step: Step, baseline: GroupSnapshot) -> tuple[str, ...]:
-    """Return the sentence of `cost_text`, and shorter forms of it for narrow screens.
+    """Return the sentence of `cost_text`, then shorter forms of it for narrow screens.
 
-    In those `~` marks an estimate or an average, and the worst case is rounded up.
+    In the shorter forms `~` marks an estimate or an average, and the worst case is rounded up.
     """
     cost = step.cost
     if cost is None or not cost.seconds:
@@ -262,13 +264,16 @@ def _stopped(cost: Cost, everything: int) -> tuple[str, str]:
 
 
 def _rounded_up(seconds: float) -> str:
-    """Return a duration with one unit where that is not coarse: `11 min` for 645 s."""
+    """Return a duration rounded up to the largest unit that it has twice: `11 min` for 645 s."""
     unit = next((size for size in (86_400, 3600, 60) if seconds >= 2 * size), 1)
     return duration(ceil(seconds / unit) * unit)
 
 
 def pace_table(cost: Cost) -> FittingTable:
-    """Return the cost of each pace, side by side; narrow enough for 80 columns."""
+    """Return a table of a step's cost, with a row for each number of members restarted at a time.
+
+    It fits into 80 columns.
+    """
     heads = ("pace", "takes", f"{cost.unit}-s", "rebalances", "worst case")
     rows = (
         (
@@ -284,5 +289,5 @@ def pace_table(cost: Cost) -> FittingTable:
 
 
 def partition_seconds_text(pace: Pace) -> str:
-    """Return `17,306`, or `about 17,306` where some restarts count for the others."""
+    """Return `17,306`, or `about 17,306` if only some of the restarts were rehearsed."""
     return f"{'about ' if pace.about else ''}{pace.partition_seconds:,.0f}"

@@ -1,7 +1,8 @@
 """The text of `rebal plan-upgrade` and `rebal show`: short, the answer first, the command last.
 
-A step takes six lines: title, members, configuration, cost, gate, rollback. How to restart stands
-once above the steps, and what a step needs below them. What is folded stands in the details.
+A step takes six lines: title, members, configuration, cost, gate, rollback. Restart instructions
+that most steps share stand once above the steps. What the next step needs stands below them.
+`--details` shows what the short screen leaves out.
 """
 
 from collections import Counter, defaultdict
@@ -73,8 +74,8 @@ def plan_view(
     """Return the plan as text: short, or with all `details`.
 
     `wide` names every member and shows each configuration format. Ages are relative to `now`
-    (default: the time at which the group was captured). A plan that was `kept` has no advice: the
-    group may have changed since.
+    (default: the time at which the plan was made). A plan that was `kept` in a file has no advice,
+    because the group may have changed since.
     """
     plan, now = shown_plan(plan), now or plan.made_at
     if details:
@@ -114,7 +115,10 @@ def _title(plan: Plan, step: Step) -> Labelled:
 
 
 def _step(plan: Plan, step: Step, how: Sequence[str], *, wide: bool) -> View:
-    """Return a step's lines; `how` are instructions that stand above all steps."""
+    """Return the lines of one step.
+
+    Its restart instructions are left out if they equal `how`, which stand above all steps.
+    """
     later = [one for one in _open(plan, Severity.BLOCK) if one.before_step == step.id]
     later = [one for one in later if plan.holds_later(one)]
     return [
@@ -129,7 +133,7 @@ def _step(plan: Plan, step: Step, how: Sequence[str], *, wide: bool) -> View:
 
 
 def _how(plan: Plan) -> tuple[str, ...]:
-    """Return the instructions that most of the remaining steps share, else those of the last."""
+    """Return the restart instructions that most remaining steps share; in a tie the last step's."""
     found = Counter(step.order for step in reversed(plan.steps) if not is_over(plan, step))
     return found.most_common(1)[0][0] if found else ()
 
@@ -166,7 +170,7 @@ def _needs(plan: Plan) -> Rows:
 
 
 def _settings(config: Sequence[Setting]) -> Iterator[Text]:
-    """Yield the usual format of each family, never folded, without the comment on its group."""
+    """Yield the first configuration format of each client family, never wrapped, shortened."""
     by_family: dict[str, Setting] = {}
     for setting in config:
         by_family.setdefault(setting.family, setting)
@@ -184,8 +188,9 @@ def _settings(config: Sequence[Setting]) -> Iterator[Text]:
 
 
 def _essential(setting: Setting) -> list[str]:
-    """Return the lines without comments that only name the group or give a reason, and of a
-    program its other comments and its last line.
+    """Return the setting's lines without comments that only name the group or give a reason.
+
+    Of program code only the remaining comments and the last line are returned.
     """
     texts = setting.text.split("\n")
     heads = ("# group ", "// group ", "# worker configuration, ", "# name ", "// name ")
@@ -212,7 +217,7 @@ def _question(plan: Plan) -> Rows:
 
 
 def _asked(plan: Plan) -> list[Finding]:
-    """Return the findings that only the members' clients decide, the blocking ones first."""
+    """Return the open findings that ask which client a member runs, the blocking ones first."""
     return [
         one
         for severity in (Severity.BLOCK, Severity.WARN)
@@ -222,9 +227,9 @@ def _asked(plan: Plan) -> list[Finding]:
 
 
 def _blocking(plan: Plan, found: Sequence[Finding], label: str = "") -> Rows:
-    """Yield blocking findings: the most urgent whole, the others by their rules.
+    """Yield the rows of blocking findings: the most urgent in full, of the others only the rules.
 
-    What the next step mends has no fix of its own.
+    A finding that blocks a later step has no fix if the next step restarts all its members.
     """
     asked = _asked(plan)
     blocks = sorted((one for one in found if one not in asked), key=_urgency)
@@ -243,8 +248,9 @@ def _blocking(plan: Plan, found: Sequence[Finding], label: str = "") -> Rows:
 
 
 def _warnings(plan: Plan) -> Rows:
-    """Yield the questions about what was seen, one line for each rule that warns, and the facts
-    that the user stated.
+    """Yield the questions about observed facts, the rules that warn, and the assumptions.
+
+    A rule that warns has one line, whatever the number of its findings.
     """
     for finding in filter(asks_of_a_fact, plan.findings):
         yield _label(finding, plan), f"{finding.rule} {finding.message}"
@@ -278,7 +284,7 @@ def _label(finding: Finding, plan: Plan) -> Text:
 
 
 def _folded(plan: Plan) -> Iterator[Text]:
-    """Yield one line on what the details add: the questions, and what was not checked."""
+    """Yield one line with the number of questions and unchecked points that `--details` shows."""
     asks = sum(not asks_of_a_fact(finding) for finding in _open(plan, Severity.ASK))
     unchecked = len(plan.not_checked)
     parts = (
@@ -320,7 +326,7 @@ def _whole(plan: Plan, now: datetime, *, wide: bool, kept: bool) -> View:
 
 
 def step_view(plan: Plan, number: int, now: datetime, *, wide: bool = False) -> View:
-    """Return one step as text, whether it is over or not; ages are relative to `now`."""
+    """Return one step in full, even if it is completed; ages are relative to `now`."""
     plan = shown_plan(plan)
     step = plan.steps[number - 1]
     return [_headed(plan, step), *_body(plan, step, now, wide=wide)]

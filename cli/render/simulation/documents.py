@@ -1,5 +1,6 @@
-"""Documents of simulations and rehearsals, one or several side by side (`rebal.simulate/1`,
-`rebal.rehearsal/1`), and a rehearsal's dangers and costs in words, for the screen and the page.
+"""Documents of rehearsals (`rebal.rehearsal/1`) and of several simulations (`rebal.simulate/1`).
+
+Here are also the texts on a rehearsal's dangers and costs that the screen and the page share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,8 @@ _OUT: Final = {
 class RunDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One rehearsal: of the plan, of the group as it runs now, or of another protocol (`name`).
 
-    `distribution` is over all seeds, `rehearsal` is the run of the first one.
+    `rehearsal` is the run with the first seed. `distribution` covers the runs of all seeds (None:
+    one seed).
     """
 
     name: str
@@ -50,10 +52,10 @@ class RunDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
 class RehearsalDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The body of `rebal.rehearsal/1`.
 
-    `script` is the ready script's name or the script's file, `plan` the plan's file (None: none).
-    `assumes` is what was taken for granted where the evidence shows nothing, a sentence each;
-    `parameters` are the times that were used. `partitions` counts what members can own, in the
-    `unit` of the rehearsals.
+    `script` is the name of a ready script or the file of one (None: no script), `plan` the file of
+    the plan (None: no plan). `parameters` are the times that were used. `assumes` are assumptions
+    made where evidence is missing, a sentence each. `partitions` counts what members can own, in
+    the `unit` of the rehearsals.
     """
 
     group_id: str
@@ -71,8 +73,9 @@ class RehearsalDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def code_of(runs: Sequence[RunDocument], *, exit_zero: bool) -> int:
-    """Return the exit code: 3 with a danger in any run, 4 where a group does not come to rest or a
-    sample has none of some kind of restart.
+    """Return the exit code: 3 with a danger in any run, 4 if a group does not come to rest, else 0.
+
+    With `exit_zero` it is always 0.
     """
     return SAFE if exit_zero else worst_code(map(_code, runs))
 
@@ -87,7 +90,7 @@ def _code(one: RunDocument) -> int:
 
 
 class SimulationsDocument(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """The body of `rebal.simulate/1` where several assignors were simulated."""
+    """The body of `rebal.simulate/1` if several assignors were simulated."""
 
     group_id: str
     captured_at: datetime
@@ -97,7 +100,10 @@ class SimulationsDocument(Record, frozen=True, kw_only=True, omit_defaults=False
 
 
 class DangerNote(NamedTuple):
-    """One thing that goes wrong; not `severe`: a client does it by itself, and ends it."""
+    """One thing that goes wrong in a rehearsal: a short label and a sentence.
+
+    `severe` is False if the client causes it by being late and ends it at its next poll.
+    """
 
     label: str
     text: str
@@ -105,7 +111,10 @@ class DangerNote(NamedTuple):
 
 
 def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[DangerNote]:
-    """Yield what goes wrong; nothing where all is well. Names are not escaped."""
+    """Yield the dangers of a rehearsal, such as a rejected member or a partition with two owners.
+
+    `spread` adds the dangers of the runs with other seeds. Names are not escaped.
+    """
     alike: dict[tuple[str, str], list[Note]] = {}
     for note in run.notes:
         if note.what in _OUT:
@@ -149,7 +158,10 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
 
 
 def fine(run: Rehearsal) -> str:
-    """Return that nothing goes wrong, and where: in the restarts that were rehearsed."""
+    """Return the sentence that no member is rejected and no partition is owned twice.
+
+    If only one restart of each kind was rehearsed, the sentence says so.
+    """
     said = "no member is rejected"
     if run.unit != "none":
         said += f", and no {run.unit} is owned twice"
@@ -157,7 +169,7 @@ def fine(run: Rehearsal) -> str:
 
 
 def sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
-    """Yield how long the rehearsal takes, and what it costs: a label and a text each."""
+    """Yield label and text of the rehearsal's duration and of its downtime."""
     measures = run.measures
     longest = max(map(lasting, run.rebalances), default=0.0)
     rebalances = count(measures.rebalances, "rebalance") if measures.rebalances else "no rebalance"
@@ -177,7 +189,7 @@ def sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
 
 
 def lasting(one: Rebalance) -> float:
-    """Return the seconds that a rebalance lasts; 0 where it does not end."""
+    """Return the seconds that a rebalance lasts; 0 if it does not end."""
     return 0.0 if one.ended is None else one.ended - one.began
 
 
@@ -187,7 +199,7 @@ def time_text(seconds: float) -> str:
 
 
 def sample_text(found: Sampled) -> str:
-    """Return which restarts were rehearsed, and what they cannot exclude."""
+    """Return a note that one restart of each kind was rehearsed, and what that does not show."""
     return (
         f"one restart of each kind was rehearsed ({found.rehearsed:,} of {found.restarts:,}) and "
         "counts for the others, so all figures are about right. A danger that comes by chance in "
@@ -196,7 +208,7 @@ def sample_text(found: Sampled) -> str:
 
 
 def called(story: PartitionStory, unit: str) -> str:
-    """Return `orders-3`; of a Connect worker's connector the name alone."""
+    """Return the name of a partition or task: `orders-3`; of a connector the name alone."""
     itself = unit == "task" and story.partition == CONNECTOR
     return story.topic if itself else f"{story.topic}-{story.partition}"
 

@@ -1,7 +1,7 @@
-"""Members' lanes and partitions' owners: as text, and as one HTML page that needs no other file.
+"""A rehearsal drawn over time, as text or as one self-contained HTML page.
 
-In text, one character stands for each part of the time, and one line for each member. The page can
-be scrubbed through.
+The text has a line (lane) for each member; each character stands for a part of the time. The page
+also shows each partition's owners, and the reader can move through the time.
 """
 
 import json
@@ -41,10 +41,11 @@ _LEGEND: Final = (
 
 
 class LanesView:
-    """The lanes of a rehearsal at any width, with its phases above and the time below.
+    """A rehearsal as text: a line (lane) for each member, with the phases above and the time below.
 
-    Members in trouble have a line of their own; of a large group the others share lines, in order.
-    A line of several members shows a danger of any of them, and who is down.
+    In a large group the members in trouble have a line each, and the others share lines in order. A
+    shared line shows a danger of any of its members, and that one is down. The drawing adapts to
+    any width.
     """
 
     def __init__(self, run: Rehearsal) -> None:
@@ -81,7 +82,7 @@ class LanesView:
 
 
 def _usual(run: Rehearsal) -> dict[str, int]:
-    """Return how many partitions each member owns when all is well: at the start, or at the end."""
+    """Return member → its usual number of partitions: the least nonzero count of start and end."""
     spans = [span for story in run.partitions for span in story.owners]
     start = Counter(span.owner for span in spans if span.start == 0)
     end = Counter(span.owner for span in spans if span.end is None)
@@ -93,7 +94,11 @@ def _usual(run: Rehearsal) -> dict[str, int]:
 
 
 def _rows(run: Rehearsal) -> list[tuple[str, list[str]]]:
-    """Return each line's label and members: few members alone, of many those in trouble alone."""
+    """Return the label and the member names of each line.
+
+    Up to `MOST_LANES` members have a line each. Of more, only members in trouble have their own
+    line.
+    """
     names = [member.name for member in run.members]
     names += [note.who for note in run.notes if note.what == "did not start"]
     names = [name for name in dict.fromkeys(names) if any(name == m.name for m in run.members)]
@@ -112,7 +117,11 @@ def _rows(run: Rehearsal) -> list[tuple[str, list[str]]]:
 
 
 def _cells(worst: Sequence[Stretch], most: Sequence[Stretch], usual: int, columns: int) -> str:
-    """Return a member's line: what is down or in danger at any moment, else what it mostly does."""
+    """Return a member's line, one character a column.
+
+    A column shows that the member is down or in danger at any moment, else its state for most of
+    the time.
+    """
     lasting = "".join(_mark(one, usual) * (one.end - one.start) for one in most)
     lowest = "".join(_mark(one, usual) * (one.end - one.start) for one in worst)
     pairs = zip(lasting.ljust(columns, _DOWN), lowest.ljust(columns, _DOWN), strict=False)
@@ -140,7 +149,11 @@ _MARKS: Final[Mapping[Doing, str]] = {
 
 
 def _together(cells: Sequence[str], columns: int) -> str:
-    """Return one line for several members: danger or down, else whether all, some or none own."""
+    """Return one line for several members, one character a column.
+
+    A column shows that any of them is in danger or down, else whether all, some or none own
+    partitions.
+    """
     if len(cells) == 1:
         return cells[0]
     made = []
@@ -164,7 +177,7 @@ def _phases(run: Rehearsal, columns: int) -> str:
 
 
 def _axis(seconds: float, columns: int) -> str:
-    """Return marks of the time: `0 s     1 min     2 min`."""
+    """Return the time axis as text: `0 s     1 min     2 min`."""
     line = ""
     for at, mark in ticks(seconds, seconds * 12 / columns):
         place = round(at / max(seconds, 1e-9) * columns)
@@ -193,7 +206,7 @@ _AFTER: Final = 1.03
 
 
 class Row(NamedTuple):
-    """One lane of the drawing: its name, its place from above, and its rectangles."""
+    """One row of the page's drawing: its name, its distance from the top, and its rectangles."""
 
     name: str
     top: float
@@ -201,7 +214,7 @@ class Row(NamedTuple):
 
 
 class Box(NamedTuple):
-    """One rectangle; `left` and `width` are in thousandths of the whole time."""
+    """One rectangle of the page's drawing; `left` and `width` are thousandths of the whole time."""
 
     left: float
     width: float
@@ -212,9 +225,9 @@ class Box(NamedTuple):
 
 
 def rehearsal_html(run: Rehearsal, group: str) -> str:
-    """Return the page; all names are escaped.
+    """Return the HTML page of the rehearsal of `group`; all names are escaped.
 
-    The rehearsal must have been run with `keep`.
+    The rehearsal must have been run with `keep`, so that it has each partition's owners over time.
 
     Raises:
         UsageError: jinja2 is not installed.
@@ -255,7 +268,10 @@ def rehearsal_html(run: Rehearsal, group: str) -> str:
 def _member_rows(
     run: Rehearsal, drawn: dict[str, tuple[Stretch, ...]], columns: int, *, tall: bool
 ) -> Iterator[Row]:
-    """Yield a row a member; flat ones leave the words to the program, which has them anyway."""
+    """Yield a row for each member.
+
+    Rows that are not `tall` have no titles: the page's script has their texts anyway.
+    """
     most = max((one.partitions for line in drawn.values() for one in line), default=1) or 1
     length = run.measures.seconds
     for number, (name, line) in enumerate(drawn.items()):
@@ -303,13 +319,14 @@ def _partition_rows(run: Rehearsal) -> Iterator[Row]:
 
 
 def _hues(run: Rehearsal) -> dict[str, int]:
-    """Return each member's colour. No member is red: a partition without an owner is."""
+    """Return member → hue of its colour in degrees; none is red, the colour of missing owners."""
     return {member.name: 40 + number * 117 % 280 for number, member in enumerate(run.members)}
 
 
 def _marks(run: Rehearsal) -> Iterator[tuple[float, str]]:
-    """Yield the places, in thousandths of the time, where steps begin and the last rebalance ends,
-    each with its name.
+    """Yield (position, name) of each phase's beginning and of the last rebalance's end.
+
+    Positions are thousandths of the whole time.
     """
     length = max(run.measures.seconds, 1e-9)
     yield from ((_WIDE * phase.began / length, phase.name) for phase in run.phases)
@@ -319,7 +336,7 @@ def _marks(run: Rehearsal) -> Iterator[tuple[float, str]]:
 
 
 def _unowned(run: Rehearsal) -> str:
-    """Return the points of a polyline: how many partitions have no owner, over time."""
+    """Return the points of an SVG polyline: the number of partitions without an owner over time."""
     length, total = max(run.measures.seconds, 1e-9), max(len(run.partitions), 1)
     steps: dict[float, int] = defaultdict(int)
     for story in run.partitions:
@@ -343,7 +360,10 @@ def _unowned(run: Rehearsal) -> str:
 
 
 def _data(run: Rehearsal, drawn: dict[str, tuple[Stretch, ...]], columns: int) -> str:
-    """Return what the page's program reads: lanes, and moments to step through; safe in HTML."""
+    """Return the JSON for the page's script: lanes, rebalances, notes and moments to step through.
+
+    It is escaped, so that it is safe inside HTML.
+    """
     marks = sorted(
         {
             0.0,

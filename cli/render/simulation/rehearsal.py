@@ -1,4 +1,4 @@
-"""The text of a rehearsal: dangers, costs, the members' lanes, rebalances."""
+"""The screens of `rebal rehearse`: dangers, costs, the members' lanes, rebalances."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -269,7 +269,7 @@ def _rebalances(run: Rehearsal, *, whole: bool) -> FittingTable:
 
 
 def _order(run: Rehearsal, one: Rebalance) -> tuple[float, str, str]:
-    """Return what rebalances that share a line have in common: phase, cause and assignor."""
+    """Return the key of rebalances that share a line: begin of the phase in s, cause, assignor."""
     began = max((p.began for p in run.phases if p.began <= one.began), default=0.0)
     return began, one.why, one.assignor or ""
 
@@ -350,7 +350,10 @@ def _ending(
 
 
 def _times(found: Sequence[Used]) -> str:
-    """Return the times that were used: `restart 30 s, session 45 s (set), …`."""
+    """Return the times that were used: `restart 30 s, session 45 s (set), …`.
+
+    `(set)` marks a time that the user gave.
+    """
     made = []
     for one in found:
         if not one.given and (not one.most or one.name == "metadata"):

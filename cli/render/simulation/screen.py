@@ -1,5 +1,6 @@
-"""The text of `rebal simulate`: the partitions that move and stop, then each member's number of
-partitions before and after; of Connect workers a table of the protocols.
+"""The screens of `rebal simulate`: partitions that move and stop, and each member's counts.
+
+For Connect workers there is a table of the protocols.
 """
 
 from collections.abc import Iterator, Sequence
@@ -225,7 +226,10 @@ def _members(simulation: Simulation, wide: bool) -> View:
 
 
 def _folded(shifts: Sequence[MemberShift]) -> tuple[list[tuple[str, MemberShift]], int]:
-    """Return a row for each member, or for several with equal counts, and the number left out."""
+    """Return the rows to show, each a label and a member, and the number of members left out.
+
+    In a large group, members with equal counts share a row.
+    """
     if len(shifts) < _FOLD_FROM:
         return [(shift.name, shift) for shift in shifts], 0
     alike: dict[tuple[object, ...], list[MemberShift]] = {}
@@ -255,7 +259,10 @@ def _row(name: str, shift: MemberShift, scale: int) -> list[str | Text]:
 
 
 def _bar(shift: MemberShift, scale: int) -> Text:
-    """Return a bar in proportion to `scale`; a count above 0 gets at least one cell."""
+    """Return a bar of the partitions that a member keeps, gives and gets, in proportion to `scale`.
+
+    A count above 0 gets at least one cell.
+    """
     size = min(_BAR, scale)
 
     def cells(number: int) -> int:
@@ -289,18 +296,21 @@ def _topics(simulation: Simulation) -> WideTable:
 
 
 def range_text(low: int, high: int) -> str:
-    """Return the fewest and the most: `4–8`."""
+    """Return a range of counts: `4–8`."""
     return f"{low:,}–{high:,}"
 
 
 def apart(simulation: Simulation, *, then: bool) -> int:
-    """Return the largest difference between two subscribers of one topic, over all topics."""
+    """Return the largest difference in partitions of one topic between two of its subscribers.
+
+    With `then` it counts after the simulation, else before.
+    """
     of = [topic.balance for topic in simulation.topics]
     return max((b.then_max - b.then_min if then else b.now_max - b.now_min for b in of), default=0)
 
 
 def verdict(simulation: Simulation) -> Text:
-    """Return a simulation's problem in one or two words; empty if there is none."""
+    """Return a simulation's problem in a few words: `not at rest`; empty if there is none."""
     if simulation.violations:
         return Text("breaks its contract", "bold red")
     if not simulation.stable:
@@ -311,7 +321,10 @@ def verdict(simulation: Simulation) -> Text:
 
 
 def compare_view(simulations: Sequence[Simulation], source: str, next_command: Command) -> View:
-    """Return one row for each assignor, in order; `source` says where the group was read."""
+    """Return the screen that compares assignors, a row for each.
+
+    `source` says where the group was read.
+    """
     first = simulations[0]
     columns = [
         Column("ASSIGNOR"),
@@ -389,7 +402,7 @@ _WHEN: Final = 7
 
 
 def round_lines(simulation: Simulation) -> Iterator[str]:
-    """Yield each member's revoked and assigned partitions, round by round."""
+    """Yield a line for each member and rebalance round: the revoked and the assigned partitions."""
     named = {shift.member_id: shift.name for shift in simulation.members}
     for made in simulation.rounds:
         for number, member in enumerate(made.members):
@@ -401,7 +414,10 @@ def round_lines(simulation: Simulation) -> Iterator[str]:
 
 
 def owned_lines(simulation: Simulation) -> Iterator[str]:
-    """Yield each member's partitions now and afterwards; the lines may be very long."""
+    """Yield lines with each member's partitions before and after the simulation.
+
+    The lines may be very long.
+    """
     shifts = by_name(simulation)
     width = max(map(cell_len, (_MEMBER, *(shift.name for shift in shifts)))) + GAP
     yield f"{_MEMBER:{width}}OWNS"
@@ -424,8 +440,9 @@ def by_name(simulation: Simulation) -> list[MemberShift]:
 
 
 def workers_view(made: WorkersSimulation, source: str, next_command: Command) -> View:
-    """Return the screen: a row for each protocol and pace. `source` says where the group
-    was read.
+    """Return the screen of simulated Connect workers: a row for each protocol and pace.
+
+    `source` says where the group was read.
     """
     columns = [
         Column("PROTOCOL"),
