@@ -58,8 +58,10 @@ _SETTINGS: Final = tuple(
         r"(?:(?<![{,(])(?:kafka|consumer|incoming)(?![\w.-]{0,60}(?:security|log)[._-]?group)"
         r"[\w.-]{0,40}?group(?:[._-]?(?:id|name))?"
         rf"|(?<![\w.-])(?:group[._-]?id|quarkus\.application\.name)){_VALUE}",
-        # The assignor of the brokers that a member asks for (KIP-848), which no reader takes.
-        rf"group[._-]?remote[._-]?assignor{_VALUE}",
+        # The assignor of the brokers that a member asks for (KIP-848), and what a worker's image
+        # gives to sink connectors; no reader takes them.
+        r"(?:group[._-]?remote[._-]?assignor|connect_consumer_(?:partition_assign|group_)\w{0,30})"
+        rf"{_VALUE}",
     )
 )
 # A setting about a group that holds a placeholder: what is before it, its name, what follows.
@@ -248,9 +250,13 @@ def _unknown(one: CheckedVersion, two: CheckedVersion) -> Iterator[tuple[str, st
     read = {
         file
         for start in starts
-        if start.declared.list
-        or start.declared.group_protocol
-        or start.declared.instance_id is not None
+        # The lists in a worker's configuration are those of its sink connectors.
+        if start.declared.family != "connect"
+        and (
+            start.declared.list
+            or start.declared.group_protocol
+            or start.declared.instance_id is not None
+        )
         for file in (start.file, *start.declared.sources)
     }
     grouped = {
@@ -330,10 +336,12 @@ def _line(
     change: StartChange, group_id: str | None, one: CheckedVersion, two: CheckedVersion
 ) -> int:
     """Return the line number of the changed setting that is nearest to the group's id; 0: none."""
-    letters = {"assignor list": "strateg", "consumer": "groupid"}.get(
-        change.what, change.what.replace(".", "").removesuffix("ms")
-    )
     text, version = two.text(change.file) or one.text(change.file), change.after.rpartition(" ")[2]
+    worker = "connectprotocol" in re.sub("[^A-Za-z0-9]", "", text).lower()
+    letters = {
+        "assignor list": "connectprotocol" if worker else "strateg",
+        "consumer": "groupid",
+    }.get(change.what, change.what.replace(".", "").removesuffix("ms"))
     lines = [*enumerate(text.splitlines(), 1)]
     own = [n for n, line in lines if group_id and group_id in line]
     found = [n for n, line in lines if letters in re.sub("[^A-Za-z0-9]", "", line).lower()]

@@ -59,15 +59,21 @@ def workloads_in(resources: Sequence[tuple[str, Resource]], notes: list[str]) ->
     for source, resource in resources:
         if _pod(resource):
             yield from _workload(source, resource, maps, used, notes)
-        if resource.get("kind") == "KafkaConnector":
-            # Strimzi's object of one connector.
-            spec = mapping(resource.get("spec"))
-            named = {"name": _name(resource), "connector.class": spec.get("class")}
-            yield from clients_in(
-                [flatten({**named, **mapping(spec.get("config"))}, source)],
-                Environment(),
-                Place(f"{source}: {_name(resource)}", notes, _dates(source, resource)),
-            )
+        # Strimzi's objects: one connector, and the workers with their default group.
+        spec = mapping(resource.get("spec"))
+        named: Resource = {
+            "KafkaConnector": {"name": _name(resource), "connector.class": spec.get("class")},
+            "KafkaConnect": {
+                "group.id": spec.get("groupId") or "connect-cluster",
+                "config.storage.topic": spec.get("configStorageTopic"),
+            },
+        }.get(str(resource.get("kind")), {})
+        for client in clients_in(
+            [flatten({**named, **mapping(spec.get("config"))}, source)] if named else [],
+            Environment(),
+            Place(f"{source}: {_name(resource)}", notes, _dates(source, resource)),
+        ):
+            yield replace(client, replicas=number(text_of(spec.get("replicas"))))
     for key, (source, resource) in maps.items():
         if not key[0] and key not in used:
             yield from _loose_map(source, resource, notes)
