@@ -154,7 +154,7 @@ def test_a_leader_near_its_timeout_is_predicted(group: Make) -> None:
     near = simulate(group(members=mixed, topics=topics), "sticky", rebalance_timeout=60)
     text = render(simulate_view(near, "test", "rebal"), width=400)
     assert "leader       the leader may compute for 12 s to 104 s at each rebalance" in text
-    assert "members are evicted after 60 s (max.poll.interval.ms)" in text
+    assert "the coordinator evicts it after 60 s (max.poll.interval.ms)" in text
     assert "slow leader" in render(compare_view([near, near], "test", "rebal"), width=200)
 
 

@@ -171,7 +171,7 @@ def _warnings(simulation: Simulation) -> Iterator[tuple[str | Text, str]]:
         )
         if leader.near_timeout:
             said += (
-                f"; members are evicted after {_seconds(leader.rebalance_timeout)} "
+                f"; the coordinator evicts it after {_seconds(leader.rebalance_timeout)} "
                 "(max.poll.interval.ms): raise it, or make the subscriptions equal"
             )
         yield Text("leader", style="bold red" if leader.near_timeout else ""), said
