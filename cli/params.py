@@ -431,13 +431,11 @@ class EvidenceOptions:
     @property
     def words(self) -> tuple[str, ...]:
         """Return these options as they were typed, without secrets, for a printed command."""
-        files = self._files()
         return (
             *(("--probe",) if self.probe else ()),
             *options("--assignor", self.assignors or ()),
-            *(word for name, paths in files.items() for word in options(name, paths)),
+            *(word for name, paths in self._files().items() for word in options(name, paths)),
             *(option("--log-timezone", self.log_timezone) if self.log_timezone else ()),
-            *options("--inventory", files.pop("--inventory")),
             *(self.lake.words if self.lake else ()),
         )
 

@@ -204,6 +204,20 @@ def test_printed_commands_repeat_only_settings_of_a_harmless_name_and_form(folde
     assert all(name in given.note for name in names)
 
 
+def test_printed_commands_repeat_each_evidence_option_once() -> None:
+    evidence = EvidenceOptions(
+        probe=True,
+        assignors=["range"],
+        client_log=[Path("a.log"), Path("b.log")],
+        inventory=Path("pods.yaml"),
+        log_timezone="UTC",
+    )
+    assert evidence.words == (
+        *("--probe", "--assignor", "range", "--client-log", "a.log", "--client-log", "b.log"),
+        *("--inventory", "pods.yaml", "--log-timezone", "UTC"),
+    )
+
+
 @pytest.mark.parametrize(
     "given",
     [
