@@ -202,16 +202,16 @@ def elected_since(plan: Plan, elected: str | None) -> Change | None:
     """
     was = plan.baseline.group.assignor
     lists = list(dict.fromkeys(step.target_list for step in plan.steps if step.target_list))
+    lacking = [names for names in lists if elected not in names]
     if (
         None in (was, elected)
-        or not lists
+        or not lacking
         # A cut-over leaves the group Empty, which admits any list.
         or plan.path is PathKind.CUT_OVER
         # A step elects what it prefers: that is the plan's own doing.
         or elected in {was, plan.target, *(names[0] for names in lists)}
     ):
         return None
-    lacking = [names for names in lists if elected not in names]
     shown = " and ".join(f"[{', '.join(names)}]" for names in lacking)
     return Change(
         what="assignor",
