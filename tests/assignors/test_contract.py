@@ -37,7 +37,7 @@ MEMBER = SpecMember(member_id="m", topics=("orders", "payments"))
 OWNED = (("payments", 3), ("orders", 1), ("orders", 0))
 
 
-def test_the_example_in_the_documentation_is_true() -> None:
+def test_the_docstring_examples_of_assignors_are_true() -> None:
     tried = doctest.testmod(assignors)
     assert tried.attempted >= 5
     assert not tried.failed
@@ -51,13 +51,13 @@ def test_only_cooperative_sticky_runs_cooperative() -> None:
     assert cooperative == ["cooperative-sticky"]
 
 
-def test_an_unknown_name_says_which_there_are() -> None:
+def test_an_unknown_assignor_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(UnknownAssignorError, match="'uniform'; there are range, roundrobin"):
         assign("uniform", Spec(members=(MEMBER,), partitions={}))
 
 
 def test_a_topic_named_twice_makes_subscriptions_differ_as_in_java() -> None:
-    """The jar gives this; were they alike, the first two would get 0, 3 and 1, 4."""
+    """Kafka's jar gives this; with equal subscriptions m0 gets 0, 3 and m1 gets 1, 4."""
     spec = Spec(
         members=(
             SpecMember(member_id="m0", topics=("t", "t")),
@@ -71,7 +71,7 @@ def test_a_topic_named_twice_makes_subscriptions_differ_as_in_java() -> None:
 
 
 @pytest.mark.parametrize("name", ["range", "roundrobin"])
-def test_range_and_roundrobin_send_nothing_and_remember_nothing(name: str) -> None:
+def test_range_and_roundrobin_send_and_keep_no_user_data(name: str) -> None:
     assignor = get(name)
     assert assignor.subscription_user_data(MEMBER) is None
     assert assignor.on_assignment(MEMBER, OWNED, None, 4).user_data is None
@@ -96,7 +96,7 @@ def test_cooperative_sticky_sends_its_generation_from_the_start() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nobody_and_nothing(name: str) -> None:
+def test_assignors_accept_groups_without_members_topics_or_subscriptions(name: str) -> None:
     assert assign(name, Spec(members=(), partitions={"orders": 4})) == {}
     assert assign(name, Spec(members=(MEMBER,), partitions={})) == {"m": []}
     none = replace(MEMBER, topics=())
@@ -168,8 +168,8 @@ def test_each_partition_gets_one_subscribed_owner(name: str, spec: Spec) -> None
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])
 @examples(60)
 @given(spec=specs(), data=st.data())
-def test_who_stays_keeps_what_it_may(name: str, spec: Spec, data: st.DataObject) -> None:
-    """When members leave, those that stay lose nothing (subscriptions alike)."""
+def test_sticky_members_that_stay_lose_nothing(name: str, spec: Spec, data: st.DataObject) -> None:
+    """When other members leave and all subscriptions are equal."""
     common = spec.members[0].topics
     spec = replace(spec, members=tuple(replace(m, topics=common) for m in spec.members))
     before, result = settled(name, spec)
@@ -182,8 +182,8 @@ def test_who_stays_keeps_what_it_may(name: str, spec: Spec, data: st.DataObject)
 
 
 @given(spec=specs())
-def test_a_cooperative_round_never_gives_away_what_is_still_owned(spec: Spec) -> None:
-    """KIP-429: a partition that its owner must give up goes to nobody in the same round."""
+def test_a_cooperative_round_assigns_no_partition_of_another_owner(spec: Spec) -> None:
+    """KIP-429: a partition to be revoked is assigned to no member in the same round."""
     before, _ = settled("cooperative-sticky", spec)
     joined = SpecMember(member_id="a new one", topics=tuple(spec.partitions))
     if any(member.member_id == joined.member_id for member in before.members):
@@ -228,7 +228,7 @@ def by_the_codec(problem: Problem, data: bytes | None) -> tuple[list[int], int]:
 
 @examples(100, full=300)
 @given(st.one_of(sent, damaged(), st.binary(max_size=40), st.none()))
-def test_any_bytes_are_read_as_the_codec_reads_them(data: bytes | None) -> None:
+def test_sticky_user_data_of_any_bytes_is_read_as_the_codec_reads_it(data: bytes | None) -> None:
     for some in (problem(), problem("t-é\ufffd")):
         assert Memories(some).read(data) == by_the_codec(some, data)
 
@@ -264,8 +264,8 @@ def outcome(assign: Callable[[Spec], Assignment], spec: Spec) -> object:
 @pytest.mark.parametrize("name", NAMES)
 @examples(60, full=200)
 @given(spec=claims())
-def test_what_is_remembered_need_not_be_sent(name: str, spec: Spec) -> None:
-    """The way without bytes gives what the members' own user data gives, whatever they claim."""
+def test_remembered_user_data_gives_the_same_assignment_as_sent_data(name: str, spec: Spec) -> None:
+    """Whatever partitions the members claim to own."""
     assignor = ASSIGNORS[name]
     sent = (replace(m, user_data=assignor.subscription_user_data(m)) for m in spec.members)
     over_the_wire = outcome(assignor.assign, replace(spec, members=tuple(sent)))

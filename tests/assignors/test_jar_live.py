@@ -27,7 +27,7 @@ def outcome(name: str, spec: Spec) -> Assignment | LeaderWouldFail:
 
 @pytest.mark.live
 @pytest.mark.timeout(60 + CASES)
-def test_random_groups_get_what_the_jar_gives() -> None:
+def test_random_groups_get_the_assignments_of_kafkas_jar() -> None:
     seen: Counter[str] = Counter()
     seed = SEED
     with jar.running() as kafka:
@@ -47,10 +47,10 @@ def test_random_groups_get_what_the_jar_gives() -> None:
 
 
 @pytest.mark.live
-def test_a_restless_group_is_followed_round_by_round() -> None:
-    """Fifty rebalances in which nobody joins, leaves or changes anything."""
+def test_a_cooperative_group_that_never_settles_moves_as_with_kafkas_jar() -> None:
+    """Fifty rebalances in which no member joins, leaves or changes its subscription."""
     assignor, spec = get("cooperative-sticky"), jar.restless()
-    taken: list[int] = []
+    revoked: list[int] = []
     with jar.running() as kafka:
         for generation in range(1, 51):
             result = assignor.assign(spec)
@@ -60,15 +60,15 @@ def test_a_restless_group_is_followed_round_by_round() -> None:
                 for m in spec.members
             )
             pairs = zip(spec.members, after, strict=True)
-            taken.append(sum(len({*old.owned}.difference(new.owned)) for old, new in pairs))
+            revoked.append(sum(len({*old.owned}.difference(new.owned)) for old, new in pairs))
             spec = replace(spec, members=after)
-    assert taken == [0, 3] * 25
+    assert revoked == [0, 3] * 25
 
 
 @pytest.mark.live
 @pytest.mark.timeout(60 + 10 * CASES)
 @pytest.mark.parametrize("version", ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.full)])
-def test_random_histories_of_workers_get_what_connect_gives(version: str) -> None:
+def test_random_histories_of_connect_workers_get_the_assignments_of_connect(version: str) -> None:
     seen: Counter[str] = Counter()
     seed = SEED
     with jar.running_connect(version) as kafka:

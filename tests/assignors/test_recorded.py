@@ -64,7 +64,7 @@ def spec_of(case: dict[str, Any]) -> Spec:
 
 
 @pytest.mark.timeout(600)
-def test_every_line_of_the_oracle_is_exact() -> None:
+def test_every_recorded_assignment_of_java_is_reproduced_exactly() -> None:
     total: Counter[str] = Counter()
     wrong: list[str] = []
     for case in (case for path in sorted(ORACLE.glob("*.jsonl.gz")) for case in lines(path)):
@@ -82,7 +82,7 @@ def test_every_line_of_the_oracle_is_exact() -> None:
 @pytest.mark.parametrize(
     "case", [*map(json.loads, FAILS)], ids=lambda case: f"{case['case']}: {case['java']}"
 )
-def test_what_kills_the_leader_is_said(case: dict[str, Any]) -> None:
+def test_input_on_which_javas_leader_fails_raises_the_same_failure(case: dict[str, Any]) -> None:
     with pytest.raises(LeaderWouldFail) as caught:
         assign(case["assignor"], spec_of(case))
     error = caught.value
@@ -95,7 +95,7 @@ def test_what_kills_the_leader_is_said(case: dict[str, Any]) -> None:
     assert set(error.topics) <= set(case["topics"])
 
 
-def test_every_recorded_rebalance_of_connect_is_exact() -> None:
+def test_every_recorded_rebalance_of_connect_is_reproduced_exactly() -> None:
     memories: defaultdict[int, dict[str, Memory]] = defaultdict(dict)
     protocols: Counter[str] = Counter()
     for line in lines(DATA / "connect" / "rebalances.jsonl.gz"):
@@ -116,7 +116,7 @@ def records() -> list[dict]:
         return [json.loads(line) for line in file]
 
 
-def test_sets_of_partitions_change_as_in_java(records: list[dict]) -> None:
+def test_a_changing_set_of_partitions_iterates_as_javas_hash_set(records: list[dict]) -> None:
     sets = [record for record in records if "changes" in record]
     assert len(sets) == 60
     for record in sets:
@@ -145,12 +145,12 @@ def test_maps_of_texts_iterate_as_in_java(records: list[dict]) -> None:
     ("text", "java"),
     [("", 0), ("Aa", 2112), ("BB", 2112), ("orders", -1008770331), ("é😀", 1996812)],
 )
-def test_string_hash_is_javas(text: str, java: int) -> None:
+def test_string_hash_equals_javas_hash_code(text: str, java: int) -> None:
     assert string_hash(text) == java % 2**32
 
 
 @given(st.lists(st.integers(0, 400), unique=True, max_size=300), st.integers(0, 11))
-def test_a_table_holds_what_was_put_in(numbers: list[int], shift: int) -> None:
+def test_a_hash_table_holds_the_items_that_were_added(numbers: list[int], shift: int) -> None:
     table: HashTable[int] = HashTable()
     for number in numbers:
         table.add(number, number << shift)

@@ -106,7 +106,7 @@ def line_of(case: dict[str, Any], assignor: str) -> str:
 
 @pytest.mark.live
 @pytest.mark.parametrize("assignor", SERVER_NAMES)
-def test_every_target_is_the_coordinators(assignor: str) -> None:
+def test_every_target_assignment_equals_the_coordinators(assignor: str) -> None:
     cases = [(kind, n, group(kind, n)) for kind in KINDS for n in range(EACH)]
     java = jars.tool("java")
     assert java is not None
@@ -206,22 +206,22 @@ def cases(draw: st.DrawFn) -> tuple[Spec, dict[str, str]]:
 
 
 @given(cases())
-def test_it_speaks_exactly_when_another_order_gives_another_result(
+def test_uniform_reports_topics_exactly_when_their_hash_order_changes_the_result(
     case: tuple[Spec, dict[str, str]],
 ) -> None:
     problem = Recorded(*case)
     problem.asked = []
-    told = assign_uniform(problem)
+    assigned = assign_uniform(problem)
     tables = [problem.slots, *problem.asked]
     assume(any(len(slot) > 1 for slots in tables for slot in slots))
     results = {
         result(assign_uniform(Ordered(*case, iter(orders))))
         for orders in product(*map(every_order, tables))
     }
-    assert result(told) in results
-    assert bool(told.topics) == (len(results) > 1)
+    assert result(assigned) in results
+    assert bool(assigned.topics) == (len(results) > 1)
     shared = {topic for slots in tables for slot in slots if len(slot) > 1 for topic in slot}
-    assert told.topics <= shared
+    assert assigned.topics <= shared
 
 
 NEAR = ("a", "q", "b", "r", "c", "s", "\x81")
@@ -245,7 +245,7 @@ def every_result(
 @pytest.mark.parametrize("mixed", [False, True])
 @examples(80, full=300)
 @given(data=st.data())
-def test_it_speaks_of_members_exactly_when_another_order_gives_another_result(
+def test_uniform_reports_members_exactly_when_their_hash_order_changes_the_result(
     data: st.DataObject, mixed: bool
 ) -> None:
     near = st.lists(st.sampled_from(NEAR), min_size=2, max_size=MOST, unique=True)
@@ -255,8 +255,8 @@ def test_it_speaks_of_members_exactly_when_another_order_gives_another_result(
     assert bool(members) == (len(results) > 1)
 
 
-def test_three_members_at_one_place_are_tried_in_every_order() -> None:
-    """Turned round they get the same; only with another one first the result differs."""
+def test_three_members_in_one_hash_bucket_are_tried_in_every_order() -> None:
+    """The reverse order gives the same result; only another first member changes it."""
     both = ("a", "b")
     group = Spec(
         members=(

@@ -71,7 +71,7 @@ def changed(repository: Path) -> None:
     write(repository, {FILE: spring("pay", "CooperativeStickyAssignor")})
 
 
-def test_a_working_tree_is_compared_with_a_revision(repository: Path, screen: Screen) -> None:
+def test_check_compares_a_working_tree_with_a_revision(repository: Path, screen: Screen) -> None:
     assert screen("--base", "HEAD", repository)[:2] == (
         0,
         "no group starts differently: 1 group declared\n",
@@ -87,7 +87,7 @@ def test_a_working_tree_is_compared_with_a_revision(repository: Path, screen: Sc
     assert screen("--base", "HEAD", repository, "--exit-zero")[0] == 0
 
 
-def test_a_folder_of_the_repository_is_compared_alone(repository: Path, screen: Screen) -> None:
+def test_check_of_a_folder_ignores_the_other_folders(repository: Path, screen: Screen) -> None:
     changed(repository)
     write(
         repository,
@@ -97,7 +97,7 @@ def test_a_folder_of_the_repository_is_compared_alone(repository: Path, screen: 
     assert (code, "pay" in out, "bill" in out) == (0, False, True)
 
 
-def test_nothing_of_the_repository_changes(repository: Path, screen: Screen) -> None:
+def test_check_changes_no_file_of_the_repository(repository: Path, screen: Screen) -> None:
     changed(repository)
 
     def state() -> dict[str, tuple[float, bytes]]:
@@ -109,7 +109,7 @@ def test_nothing_of_the_repository_changes(repository: Path, screen: Screen) -> 
     assert state() == before
 
 
-def test_an_ignored_file_is_not_of_the_working_tree(repository: Path, screen: Screen) -> None:
+def test_check_skips_files_that_git_ignores(repository: Path, screen: Screen) -> None:
     write(
         repository, {".gitignore": "out/\n", "out/application.yaml": spring("x", "RangeAssignor")}
     )
@@ -129,7 +129,7 @@ def test_an_ignored_file_is_not_of_the_working_tree(repository: Path, screen: Sc
         (["REPO", "REPO", "--probe"], "--probe is about live groups"),
     ],
 )
-def test_a_version_that_does_not_exist_is_one_sentence(
+def test_check_reports_a_missing_version_or_wrong_usage_in_one_sentence(
     repository: Path,
     tmp_path_factory: pytest.TempPathFactory,
     screen: Screen,
@@ -144,7 +144,7 @@ def test_a_version_that_does_not_exist_is_one_sentence(
     assert said in err
 
 
-def test_contents_that_the_clone_lacks_count_where_they_are_read(
+def test_check_of_a_partial_clone_fails_only_if_it_lacks_a_file_to_read(
     repository: Path, screen: Screen
 ) -> None:
     write(repository, {"src/Main.java": "class Main {}"})
@@ -164,7 +164,7 @@ def test_contents_that_the_clone_lacks_count_where_they_are_read(
     assert (code, "this clone lacks its contents" in err) == (1, True)
 
 
-def test_without_git_a_sentence_says_so(
+def test_check_reports_missing_git_in_one_sentence(
     repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -175,7 +175,7 @@ def test_without_git_a_sentence_says_so(
 
 
 @pytest.mark.parametrize("data", [b"\0\1\2", b"a: [", b"\xff\xfea"])
-def test_two_files_are_compared_and_one_that_cannot_be_read_is_one_sentence(
+def test_check_compares_two_files_and_reports_an_unreadable_one_in_one_sentence(
     tmp_path: Path, screen: Screen, data: bytes
 ) -> None:
     for name, names in (("old", "range"), ("new", "roundrobin")):
@@ -187,7 +187,7 @@ def test_two_files_are_compared_and_one_that_cannot_be_read_is_one_sentence(
     assert (code, out, err.count("\n")) == (1, "", 1)
 
 
-def test_documents_name_group_file_and_line(repository: Path, screen: Screen) -> None:
+def test_check_documents_name_the_group_file_and_line(repository: Path, screen: Screen) -> None:
     changed(repository)
     made = json.loads(screen("--base", "HEAD", repository, "-o", "json")[1])
     (group,) = made["groups"]
@@ -203,7 +203,7 @@ def test_documents_name_group_file_and_line(repository: Path, screen: Screen) ->
 
 
 @pytest.mark.parametrize("form", ["text", "markdown", "github", "sarif", "json", "yaml"])
-def test_names_from_files_are_no_commands_of_a_terminal(
+def test_check_escapes_terminal_and_workflow_commands_in_names_from_files(
     tmp_path: Path, screen: Screen, form: str
 ) -> None:
     name = "a\x1b[31m,line=9::x.yaml"
@@ -218,7 +218,7 @@ def test_names_from_files_are_no_commands_of_a_terminal(
         assert "%250A" in line
 
 
-def test_a_saved_group_is_asked_instead_of_the_files(repository: Path, screen: Screen) -> None:
+def test_check_judges_a_change_by_a_snapshot_if_given(repository: Path, screen: Screen) -> None:
     changed(repository)
     both = ["range", "cooperative-sticky"]
     group = {"group_id": "pay", "members": [{"id": "a", "list": both}, {"id": "b", "list": both}]}
@@ -233,7 +233,7 @@ def test_a_saved_group_is_asked_instead_of_the_files(repository: Path, screen: S
     assert (code, "its group bill does not start differently" in err) == (3, True)
 
 
-def test_a_group_that_the_scan_never_saw_is_judged_by_the_files(
+def test_check_judges_a_group_that_the_fleet_scan_lacks_by_its_files(
     repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "scan_snapshots", lambda *_, **given: [])
@@ -244,7 +244,7 @@ def test_a_group_that_the_scan_never_saw_is_judged_by_the_files(
     assert (code, "live group" in out) == (3, False)
 
 
-def test_the_examples_for_pipelines_run(
+def test_the_example_pipelines_check_commands_run(
     repository: Path, screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed(repository)
@@ -278,18 +278,18 @@ def checked(case: dict[str, Any], folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("case", cases("field.yaml"))
-def test_an_upgrade_of_the_field_is_found(
+def test_check_reports_upgrade_mistakes_from_public_threads(
     case: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checked(case, tmp_path)
     out = capsys.readouterr().out
     assert [words for words in case["says"] if words not in out] == []
-    # A move that cannot begin is no way out.
+    # A move that cannot begin is not offered as an alternative.
     assert not ("without KIP-848 groups" in out and "instead       to KIP-848" in out)
 
 
 @pytest.mark.parametrize("case", cases("files.yaml"))
-def test_a_change_of_files_is_judged(
+def test_check_judges_changes_of_configuration_and_build_files(
     case: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, new = checked(case, tmp_path)

@@ -51,7 +51,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return configs
 
 
-def test_commands_are_offered_and_lead_to_their_options() -> None:
+def test_completion_offers_commands_and_their_options() -> None:
     assert words("rebal ") == [entry.name for entry in app.COMMANDS]
     assert words("rebal pl") == ["plan-upgrade"]
     assert words("rebal fleet re") == ["report"]
@@ -59,7 +59,7 @@ def test_commands_are_offered_and_lead_to_their_options() -> None:
     assert words("rebal nonsense ") == []
 
 
-def test_options_of_the_command_are_offered_once_unless_they_repeat() -> None:
+def test_completion_offers_an_option_once_unless_it_is_repeatable() -> None:
     assert words("rebal inspect --req") == ["--request-log"]
     assert words("rebal inspect --wide --prob") == ["--probe"]
     assert "--snapshot" not in words("rebal plan-upgrade --snapshot x.yaml --")
@@ -67,7 +67,7 @@ def test_options_of_the_command_are_offered_once_unless_they_repeat() -> None:
     assert words("rebal inspect -- --pro") == []
 
 
-def test_values_are_those_that_the_command_accepts() -> None:
+def test_completion_offers_the_values_that_an_option_accepts() -> None:
     assert words("rebal inspect -o ") == ["text", "json", "yaml", "sarif", "github"]
     assert words("rebal inspect --output=j") == ["--output=json"]
     goals = ["cooperative", "consumer", "classic", "cooperative-sticky"]
@@ -80,7 +80,7 @@ def test_values_are_those_that_the_command_accepts() -> None:
     assert words("rebal completion z") == ["zsh"]
 
 
-def test_files_are_offered_by_what_is_in_them(here: Path, group: Make) -> None:
+def test_completion_offers_plan_and_snapshot_files_by_content(here: Path, group: Make) -> None:
     (here / "deep").mkdir()
     files.save_snapshot(group(), here / "seen.json")
     (here / "kept.yaml").write_text(dump_plan(make_plan(group())))
@@ -95,7 +95,7 @@ def test_files_are_offered_by_what_is_in_them(here: Path, group: Make) -> None:
     assert words("rebal inspect g --client-log a.log ") == []
 
 
-def test_group_names_come_from_the_cluster_that_the_line_names(asked: list[Any]) -> None:
+def test_completion_reads_group_names_from_the_cluster_that_is_typed(asked: list[Any]) -> None:
     assert words("rebal inspect -b kafka-1:9092 -X no-such-key=1 check") == []
     line = "rebal inspect -b kafka-1:9092,kafka-2:9092 -X security.protocol=PLAINTEXT check"
     assert words(line) == ["check-in", "checkout"]
@@ -107,7 +107,7 @@ def test_group_names_come_from_the_cluster_that_the_line_names(asked: list[Any])
     assert len(words("rebal inspect -b k:1 ")) == len(NAMES) - 1
 
 
-def test_group_names_come_from_the_environment_and_profiles_have_theirs(
+def test_completion_reads_group_names_from_the_profiles_or_environments_cluster(
     asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert words("rebal inspect ") == []
@@ -124,7 +124,7 @@ def test_group_names_come_from_the_environment_and_profiles_have_theirs(
 
 
 @pytest.mark.parametrize("fault", [ConnectError("no", "unreachable"), OSError("no"), None])
-def test_cluster_that_fails_or_keeps_silent_gives_no_name_and_no_word(
+def test_completion_prints_nothing_if_the_cluster_fails_or_does_not_answer(
     fault: Exception | None, asked: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     never = threading.Event()
@@ -145,18 +145,18 @@ def test_cluster_that_fails_or_keeps_silent_gives_no_name_and_no_word(
 @pytest.mark.parametrize(
     "line", ["", "rebal", "rebal 'open", 'rebal inspect "', "rebal inspect \\", "rebal --", "x | "]
 )
-def test_odd_lines_give_an_answer(line: str) -> None:
+def test_completion_of_a_malformed_command_line_does_not_fail(line: str) -> None:
     assert isinstance(completion.candidates(line), list)
 
 
-def test_a_name_that_a_shell_would_read_is_matched_by_what_was_typed(asked: list[Any]) -> None:
+def test_completion_matches_a_quoted_or_escaped_group_name(asked: list[Any]) -> None:
     assert words("rebal inspect -b k:1 'it'\\''s") == ["it's $(date) `x`"]
     assert words('rebal inspect -b k:1 "with sp') == ["with space"]
     assert words("rebal inspect -b k:1 with\\ sp") == ["with space"]
 
 
 @pytest.mark.parametrize("shell", get_args(Shell))
-def test_script_of_each_shell_is_printed(shell: str, capsys: Said) -> None:
+def test_completion_prints_a_valid_script_for_each_shell(shell: str, capsys: Said) -> None:
     assert app.run(["completion", shell]) == 0
     script = capsys.readouterr().out
     assert script == (SCRIPTS / f"rebal.{shell}").read_text()
@@ -194,7 +194,7 @@ def fake(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_bash_quotes_names_and_keeps_what_stands_before_a_colon(
+def test_bash_completion_quotes_group_names_and_keeps_the_text_before_a_colon(
     fake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(fake)

@@ -33,7 +33,7 @@ def folder(
     return tmp_path
 
 
-def test_the_walk_shows_each_command_before_its_answer(
+def test_the_demo_prints_each_command_before_its_output_and_pauses_between_chapters(
     folder: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -60,7 +60,7 @@ def test_the_walk_shows_each_command_before_its_answer(
     assert out.count('"schema": "rebal.inspect/1"') == 1
 
 
-def test_a_command_that_fails_fails_the_walk_but_does_not_stop_it(
+def test_the_demo_goes_on_after_a_failed_command_and_exits_1(
     folder: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_cmd, "CHAPTERS", (FIRST._replace(file="b.yaml"), FIRST))
@@ -77,7 +77,7 @@ def test_the_demo_names_every_bundled_group() -> None:
         assert named == {path.name for path in bundled.iterdir()}
 
 
-def test_rebal_demo_runs_every_command_of_its_chapters(
+def test_the_demo_runs_every_command_of_its_chapters_without_a_broker(
     capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -104,7 +104,7 @@ def test_rebal_demo_runs_every_command_of_its_chapters(
     assert re.search(r"next: +restart checkout-3 with \[cooperative-sticky, range\]", chapters[-1])
 
 
-def test_the_demo_needs_no_package_of_the_extra() -> None:
+def test_the_demo_runs_without_the_packages_of_the_fleet_extra() -> None:
     blocked = ("jinja2", "numpy", "pandas", "pyarrow", "pyspark", "deltalake")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"
@@ -124,7 +124,7 @@ def test_the_demo_needs_no_package_of_the_extra() -> None:
         ([], True, False, False),
     ],
 )
-def test_it_waits_on_a_terminal_only(
+def test_the_demo_pauses_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, words: list[str], stdin: bool, stdout: bool, waits: bool
 ) -> None:
     given: list[bool] = []

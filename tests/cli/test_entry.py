@@ -48,7 +48,7 @@ def shell(line: str, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("number", [1, 2, 10, 40, 160])
-def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(number: int, saved: str) -> None:
+def test_ctrl_c_during_imports_prints_one_line_and_exits_130(number: int, saved: str) -> None:
     done = rebal(
         str(number), "plan-upgrade", "--snapshot", saved, code=AT_IMPORT, capture_output=True
     )
@@ -68,7 +68,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_stdout_that_cannot_be_written_is_one_sentence_and_exit_1(
+def test_a_stdout_that_cannot_be_written_is_reported_and_exits_1(
     command: list[str], saved: str
 ) -> None:
     args = [saved if word == "FILE" else word for word in command]
@@ -97,7 +97,7 @@ def test_a_stderr_that_cannot_be_written_changes_neither_data_nor_exit_code(
     assert shell(f"rebal inspect --snapshot no.yaml {redirection}").stdout == ""
 
 
-def test_a_closed_stdout_lends_its_number_to_no_file(saved: str, tmp_path: Path) -> None:
+def test_a_plan_file_gets_no_screen_output_if_stdout_is_closed(saved: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     done = shell('rebal plan-upgrade --snapshot "$1" --out "$2" >&- 2>&-', saved, str(plan))
     assert done.returncode == 1
@@ -105,7 +105,7 @@ def test_a_closed_stdout_lends_its_number_to_no_file(saved: str, tmp_path: Path)
     assert plan.read_text().endswith("\n...\n")
 
 
-def test_the_end_of_the_process_searches_no_garbage(saved: str) -> None:
+def test_the_process_exits_without_a_garbage_collection(saved: str) -> None:
     code = (
         "import atexit, gc\natexit.register(lambda: print(len(gc.get_objects()) < 1000))\n" + ENTRY
     )
@@ -163,14 +163,14 @@ def test_help_shows_the_own_options_first_and_the_shared_ones_in_panels(
     + [["fleet", entry.name] for entry in app.COMMANDS[-2].under],
     ids=" ".join,
 )
-def test_the_help_of_a_command_loads_neither_its_work_nor_a_renderer(words: list[str]) -> None:
+def test_command_help_imports_no_planner_no_reader_and_no_renderer(words: list[str]) -> None:
     text, loaded = helped(*words)
     assert text.startswith(f"Usage: rebal {' '.join(words)}")
     assert not loaded & {"rich.console", "rebal.planner.paths", "rebal.planner.rules"}
     assert not loaded & {"rebal.groups.evidence.merge", "rebal.inspectors.kafka.read", "pyspark"}
 
 
-def test_version_is_the_installed_one_and_no_command_shows_the_help_on_stderr(
+def test_version_prints_the_installed_one_and_rebal_alone_prints_help_on_stderr(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert app.run(["--version"]) == 0
@@ -181,7 +181,7 @@ def test_version_is_the_installed_one_and_no_command_shows_the_help_on_stderr(
     assert "Usage: rebal" in err
 
 
-def test_a_fault_asks_for_a_report_and_shows_its_traceback_on_demand(
+def test_an_internal_error_asks_for_a_report_and_rebal_debug_raises_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object, **__: object) -> None:
@@ -199,7 +199,7 @@ def test_a_fault_asks_for_a_report_and_shows_its_traceback_on_demand(
 
 
 @pytest.mark.parametrize("command", ["inspect", "doctor", "plan-upgrade"])
-def test_ctrl_c_while_a_broker_keeps_silent(command: str) -> None:
+def test_ctrl_c_while_a_broker_does_not_answer_exits_130(command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         code = "import sys; from rebal.cli.app import main; main(sys.argv[1:])"
@@ -217,7 +217,7 @@ def test_ctrl_c_while_a_broker_keeps_silent(command: str) -> None:
 
 @pytest.mark.parametrize("processors", [1, 2, 3, 4])
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 100])
-def test_results_come_back_in_order(
+def test_forked_workers_return_results_in_order(
     processors: int, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forked, "_processors", lambda: processors)
@@ -229,7 +229,7 @@ def test_results_come_back_in_order(
     assert (parent in workers) is (min(processors, count) == 1)
 
 
-def test_an_error_is_raised_here_wherever_it_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_childs_error_is_raised_in_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked, "_processors", lambda: 2)
 
     def work(number: int) -> int:
@@ -241,7 +241,7 @@ def test_an_error_is_raised_here_wherever_it_happened(monkeypatch: pytest.Monkey
         forked.mapped(work, range(8))
 
 
-def test_a_child_that_dies_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parent_does_the_work_of_a_crashed_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked, "_processors", lambda: 3)
     parent = os.getpid()
 

@@ -67,9 +67,9 @@ def made(snapshots: list[GroupSnapshot], *failures: GroupFailure) -> Overview:
 
 
 @pytest.mark.usefixtures("asked")
-def test_what_needs_attention_comes_first_then_natural_order(rebal: Rebal) -> None:
-    told = rebal("groups", "-b", "kafka-1:9092", code=1)
-    lines = told.out.splitlines()
+def test_groups_are_sorted_by_verdict_and_then_in_natural_order(rebal: Rebal) -> None:
+    printed = rebal("groups", "-b", "kafka-1:9092", code=1)
+    lines = printed.out.splitlines()
     assert lines[0] == "8 groups: 2 blocked, 2 unproven, 2 ready, 2 done · 1 not read"
     assert lines[2] == "not read    hidden: no right to describe it."
     assert [line.split()[:2] for line in lines[5:13]] == [
@@ -83,10 +83,10 @@ def test_what_needs_attention_comes_first_then_natural_order(rebal: Rebal) -> No
         ["done", "new"],
     ]
     assert lines[-1] == "next:  rebal plan-upgrade stuck-a -b kafka-1:9092"
-    assert told.err == "rebal: a note\n"
+    assert printed.err == "rebal: a note\n"
 
 
-def test_each_line_says_how_the_group_runs(asked: list[Any], rebal: Rebal) -> None:
+def test_rebal_groups_shows_how_each_group_runs(asked: list[Any], rebal: Rebal) -> None:
     body = rebal("groups", "-b", "kafka-1:9092", "--match", ".*", "-o", "json", code=3).body
     keys = ("state", "type", "protocol", "assignor", "members", "lag", "verdict", "exit_code")
     shown = {line["group_id"]: tuple(line[key] for key in keys) for line in body["groups"]}
@@ -102,7 +102,7 @@ def test_each_line_says_how_the_group_runs(asked: list[Any], rebal: Rebal) -> No
 
 
 @pytest.mark.usefixtures("asked")
-def test_verdict_is_that_of_the_plan_to_the_goal(rebal: Rebal) -> None:
+def test_the_verdict_of_a_group_depends_on_the_goal(rebal: Rebal) -> None:
     words = ["groups", "-b", "k:1", "--match", "x", "-o", "json", "--exit-zero", "--to"]
     lines = {line["group_id"]: line for line in rebal(*words, "consumer").body["groups"]}
     assert lines["done"]["to"] == "KIP-848"
@@ -110,7 +110,7 @@ def test_verdict_is_that_of_the_plan_to_the_goal(rebal: Rebal) -> None:
     rebal(*words, "nonsense", code=2)
 
 
-def test_more_groups_than_rows_are_counted(cluster: list[GroupSnapshot]) -> None:
+def test_groups_that_do_not_fit_on_the_screen_are_counted(cluster: list[GroupSnapshot]) -> None:
     text = output.render(overview_view(made(cluster), GIVEN, rows=3), width=100)
     assert "and 5 more" in text
     assert "ready-9" not in text
@@ -144,7 +144,7 @@ def test_growing_lag_alone_is_no_change(group: Make) -> None:
     assert list(changes(made([group()]), made([group(lag=())]))) == []
 
 
-def test_a_look_that_failed_keeps_the_lines_and_says_why(group: Make) -> None:
+def test_a_failed_look_keeps_the_groups_and_shows_the_error(group: Make) -> None:
     before = made([group()])
     after = overview.blinded(before, "no broker", timedelta(seconds=5))
     assert after.groups == before.groups
@@ -152,7 +152,7 @@ def test_a_look_that_failed_keeps_the_lines_and_says_why(group: Make) -> None:
 
 
 @pytest.mark.usefixtures("asked")
-def test_watch_off_a_terminal_prints_the_groups_and_then_changes(
+def test_groups_watch_without_a_terminal_prints_all_groups_and_then_changes(
     cluster: list[GroupSnapshot], group: Make, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sleep(_: float) -> None:
@@ -194,7 +194,7 @@ ROWS = (
     ("protocol", "login"),
     [("SASL_PLAINTEXT", "--command-config ADMIN.properties "), ("PLAINTEXT", "")],
 )
-def test_a_grant_names_a_login_where_the_listener_asks_for_one(
+def test_the_kafka_acls_command_names_a_login_file_if_the_listener_uses_sasl(
     protocol: Protocol, login: str
 ) -> None:
     config = ClusterConfig(bootstrap="kafka-1:9092", protocol=protocol, username="alice")
@@ -227,8 +227,8 @@ def examined(monkeypatch: pytest.MonkeyPatch) -> Examined:
     return start
 
 
-def test_an_accepted_login_is_told_on_stdout_alone(examined: Examined, rebal: Rebal) -> None:
-    """The rows, and one grant for what two of them lack, are on the kept screen."""
+def test_doctor_reports_an_accepted_login_on_stdout_only(examined: Examined, rebal: Rebal) -> None:
+    """The rows and their grant are on the kept screen `doctor` of test_screens.py."""
     examined(*ROWS)
     out, err = rebal("doctor", "checkout", "-b", "kafka-1:9092")
     assert err == ""
@@ -236,13 +236,13 @@ def test_an_accepted_login_is_told_on_stdout_alone(examined: Examined, rebal: Re
     assert out.endswith("\nnext:  rebal inspect checkout --probe -b kafka-1:9092\n")
 
 
-def test_rejected_login_is_a_failure(examined: Examined, rebal: Rebal) -> None:
+def test_doctor_exits_1_after_a_rejected_login(examined: Examined, rebal: Rebal) -> None:
     examined(row("login", Tri.NO, "wrong password"), ROWS[1])
     said = rebal("doctor", "-b", "h:1", code=1)
     assert "next:" not in said.out, "no other command would log in"
 
 
-def test_settings_are_named_by_their_source_without_their_values(
+def test_doctor_names_the_source_of_each_setting_without_its_value(
     examined: Examined, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebal: Rebal
 ) -> None:
     examined(*ROWS)
@@ -284,7 +284,7 @@ def test_settings_are_named_by_their_source_without_their_values(
         ("notconfluent.cloud:9092", None),
     ],
 )
-def test_managed_service_is_guessed_by_name(
+def test_doctor_recognizes_a_managed_service_by_its_host_name(
     address: str, service: str | None, examined: Examined, rebal: Rebal
 ) -> None:
     examined(*ROWS)
@@ -300,7 +300,7 @@ def test_page_on_managed_kafka_cites_every_source_that_doctor_names() -> None:
             assert f'"{one.page}"' in page
 
 
-def test_the_request_log_is_switched_on_and_off_by_whole_commands(
+def test_doctor_prints_whole_commands_that_switch_the_request_log(
     examined: Examined, rebal: Rebal, tmp_path: Path
 ) -> None:
     examined(*ROWS, coordinator=7)
@@ -317,7 +317,7 @@ def test_the_request_log_is_switched_on_and_off_by_whole_commands(
     assert lines[off + 1] == common + "--delete-config kafka.request.logger"
 
 
-def test_no_request_log_command_without_a_coordinator_or_on_a_managed_service(
+def test_doctor_prints_no_request_log_command_without_a_coordinator_or_on_managed_kafka(
     examined: Examined, rebal: Rebal
 ) -> None:
     examined(*ROWS)

@@ -38,7 +38,7 @@ def hostile_range(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Range]:
 @pytest.mark.parametrize(
     "runs", [100, pytest.param(100_000, marks=[pytest.mark.full, pytest.mark.timeout(14_400)])]
 )
-def test_a_hostile_run_ends_with_a_sentence_without_secrets(
+def test_a_run_with_hostile_input_ends_with_a_sentence_without_secrets(
     runs: int, hostile_range: Range
 ) -> None:
     faults = []
@@ -67,15 +67,15 @@ def test_a_hostile_run_ends_with_a_sentence_without_secrets(
     ids=" ".join,
 )
 @pytest.mark.slow
-def test_a_whole_process_keeps_the_bounds(words: tuple[str, ...], hostile_range: Range) -> None:
-    def bounded() -> None:
+def test_hostile_input_stays_within_limits(words: tuple[str, ...], hostile_range: Range) -> None:
+    def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_KILOBYTES << 10,) * 2)
 
     done = subprocess.run(
         [sys.executable, "-m", "rebal.cli.entry", *map(os.fsencode, words)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        preexec_fn=bounded,
+        preexec_fn=limit_memory,
         timeout=MOST_SECONDS,
         check=False,
     )
@@ -85,7 +85,7 @@ def test_a_whole_process_keeps_the_bounds(words: tuple[str, ...], hostile_range:
     assert SECRET.encode() not in done.stdout
 
 
-def test_answers_that_are_cut_off_keep_no_memory(hostile_range: Range) -> None:
+def test_huge_broker_answers_that_are_cut_off_keep_no_memory(hostile_range: Range) -> None:
     """Each of three connections announces an answer of 99 MB."""
     live = ["-b", f"127.0.0.1:{hostile_range.broker.port}", "--timeout", "0.5"]
     run = Run(["inspect", "g", "h", "i", "--probe", *live], way="huge", after=7, seed=625830631)
@@ -96,19 +96,19 @@ def test_answers_that_are_cut_off_keep_no_memory(hostile_range: Range) -> None:
 def test_all_rows_of_doctor_share_one_timeout(
     answers: int, hostile_range: Range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
+    deadlines = []
 
     class Counted(Deadline):
         def __init__(self, timeout_ms: int) -> None:
             super().__init__(timeout_ms)
-            made.append(self)
+            deadlines.append(self)
 
     for module in ("cluster", "doctor"):
         monkeypatch.setattr(f"rebal.inspectors.kafka.{module}.Deadline", Counted)
     broker = hostile_range.broker
     broker.way, broker.after = "silent", answers
     app.run(["doctor", "g", "-b", f"127.0.0.1:{broker.port}", "--timeout", "0.5"])
-    assert len(made) == 1
+    assert len(deadlines) == 1
 
 
 Said = pytest.CaptureFixture[str]
@@ -164,7 +164,7 @@ LONG = [
     ("line", "code", "says"),
     [pytest.param(*row, id=row[0][:80]) for row in (*ROWS, *LONG)],
 )
-def test_a_wrong_command_line_is_one_sentence(
+def test_a_wrong_command_line_is_reported_in_one_sentence(
     line: str, code: int, says: str, *, folder: Path, capsys: Said
 ) -> None:
     before = contents(folder)

@@ -38,7 +38,7 @@ BILLING = GroupFailure(
 )
 
 
-def test_the_document_holds_what_is_known_of_members(saved: str, rebal: Rebal) -> None:
+def test_inspect_json_shows_how_well_each_assignor_list_is_known(saved: str, rebal: Rebal) -> None:
     said = rebal("inspect", "--snapshot", saved, "-o", "json")
     assert said.err == ""
     (found,) = said.body["groups"]
@@ -68,7 +68,7 @@ def test_groups_are_shown_when_another_could_not_be_read(
     assert not run["invocations"][0]["executionSuccessful"]
 
 
-def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of_the_others(
+def test_an_unreachable_broker_is_reported_and_the_other_brokers_groups_are_shown(
     live: Live, group: Make, rebal: Rebal
 ) -> None:
     why = "broker 2 at b2:9092 cannot be reached (no answer): the groups that it coordinates …"
@@ -87,7 +87,7 @@ def test_a_broker_that_did_not_list_its_groups_is_a_failure_beside_the_groups_of
     assert live.selected[-1] == ([], {"match": "check.*", "all_groups": False})
 
 
-def test_the_probe_and_its_assignors_reach_the_reader(
+def test_the_probe_option_and_its_assignors_are_passed_to_the_cluster_reader(
     live: Live, group: Make, rebal: Rebal
 ) -> None:
     live.show(group())
@@ -97,15 +97,15 @@ def test_the_probe_and_its_assignors_reach_the_reader(
     assert last == f"next:  rebal plan-upgrade {' '.join(words)}"
 
 
-def test_screens_of_many_groups_are_those_of_each(live: Live, group: Make, rebal: Rebal) -> None:
-    """More than one processor makes them."""
+def test_screens_of_many_groups_equal_those_of_each(live: Live, group: Make, rebal: Rebal) -> None:
+    """Several processes make the screens of many groups."""
     names = [f"g-{number:03}" for number in range(inspect_cmd._MANY + 7)]
     live.show(*(group(group_id=name) for name in names))
     together = rebal("inspect", "--all", "-b", "h:1").out
     assert together == "\n".join(rebal("inspect", name, "-b", "h:1").out for name in names)
 
 
-def test_a_blocking_finding_exits_3_and_the_options_can_say_otherwise(
+def test_a_blocking_finding_exits_3_unless_exit_zero_is_given(
     saved: str, monkeypatch: pytest.MonkeyPatch, rebal: Rebal
 ) -> None:
     found = Finding(rule="RB113", severity=Severity.BLOCK, message="stop")
@@ -137,7 +137,7 @@ def test_save_writes_one_snapshot_for_each_group(
 
 
 @pytest.mark.usefixtures("here")
-def test_a_shell_pattern_of_logs_is_files_not_groups(
+def test_a_shell_pattern_after_client_log_gives_files_not_group_names(
     live: Live, group: Make, monkeypatch: pytest.MonkeyPatch, rebal: Rebal
 ) -> None:
     given: list[list[str]] = []
@@ -172,7 +172,7 @@ REJECTED = {"client": "c", "list": ["cooperative-sticky"]}
 def test_a_rejected_client_leads_the_screen(
     command: list[str], refusals: list[Any], code: int, times: int, *, tmp_path: Path, rebal: Rebal
 ) -> None:
-    """Of `plan-upgrade` too; one that is not proven to repeat exits with 4."""
+    """On `plan-upgrade` too; if its next join may be accepted, the exit code is 4."""
     file = str(files.save_snapshot(group_of({**RANGE, "refusals": refusals}), tmp_path))
     text = rebal(*command, "--snapshot", file, code=code).out
     assert text.startswith("REJECTED    RB904 c was rejected once") is bool(times)
@@ -211,7 +211,7 @@ def test_questions_share_a_line_and_the_next_command_is_the_last(group: Make) ->
         (Tri.YES, "pod-1", "worth nothing yet: since the coordinator was loaded, a static member"),
     ],
 )
-def test_a_no_that_may_not_be_the_members_own_says_so(
+def test_a_probes_no_after_a_coordinator_reload_is_reported_as_worth_nothing(
     group: Make, since: Tri, static: str | None, said: str
 ) -> None:
     first, *others = group().members
@@ -226,7 +226,7 @@ def test_a_no_that_may_not_be_the_members_own_says_so(
     assert " sticky NOT all" not in " ".join(text.split())
 
 
-def test_a_probe_without_an_answer_says_why(group: Make) -> None:
+def test_a_probe_without_an_answer_is_shown_with_its_reason(group: Make) -> None:
     refused = group(probe=Probe(refused="the group is Empty"))
     assert "not probed  the group is Empty" in screen(report(refused))
     full = {"supported": Tri.CANNOT_TELL, "error": "GROUP_MAX_SIZE_REACHED"}
@@ -235,7 +235,7 @@ def test_a_probe_without_an_answer_says_why(group: Make) -> None:
     assert said in screen(report(failed))
 
 
-def test_mixed_groups_say_who_runs_what(group: Make) -> None:
+def test_a_mixed_group_shows_the_protocol_of_each_member(group: Make) -> None:
     snapshot = group()
     kinds = (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
     runs = {m.member_id: kind for m, kind in zip(snapshot.members, kinds, strict=True)}
@@ -244,7 +244,7 @@ def test_mixed_groups_say_who_runs_what(group: Make) -> None:
     assert "RUNS" in made
 
 
-def test_a_consumer_group_of_classic_members_alone_is_not_said_to_run_kip_848(group: Make) -> None:
+def test_a_kip_848_group_of_classic_members_alone_is_shown_as_eager(group: Make) -> None:
     one, *_ = group().members
     known, said = exact("range"), Evidence(source=Source.CONFIG_FILE)
     file = DeclaredAssignors(list=("range",), group_protocol="consumer", evidence=said)
@@ -257,7 +257,7 @@ def test_a_consumer_group_of_classic_members_alone_is_not_said_to_run_kip_848(gr
     assert "range; next start: group.protocol=consumer" in made
 
 
-def test_a_probe_helps_where_a_list_of_a_stable_group_is_not_known(group: Make) -> None:
+def test_a_probe_helps_only_a_stable_group_with_an_unknown_assignor_list(group: Make) -> None:
     assert probe_helps(report(group()))
     assert not probe_helps(report(group(members=group().members[:2])))
     assert not probe_helps(report(group(state=GroupState.EMPTY)))
@@ -272,7 +272,7 @@ def test_a_probe_helps_where_a_list_of_a_stable_group_is_not_known(group: Make) 
         (timedelta(days=90), "captured    2026-11-20 09:15Z by rebal 0.1.0"),
     ],
 )
-def test_an_old_snapshot_says_its_age(group: Make, later: timedelta, said: str | None) -> None:
+def test_an_old_snapshot_shows_its_age(group: Make, later: timedelta, said: str | None) -> None:
     snapshot = group()
     view = inspect_view(report(snapshot), "rebal x", now=snapshot.captured_at + later)
     lines = output.render(view, width=120).splitlines()

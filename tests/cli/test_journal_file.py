@@ -77,29 +77,29 @@ def looks_in(journal: Path) -> int:
 
 
 @pytest.mark.parametrize("next_look", [False, True], ids=["moved", "moved, and a new one begun"])
-def test_a_command_whose_plan_is_set_aside_stops_and_writes_nothing_more(
+def test_a_command_stops_writing_its_journal_when_a_new_attempt_replaces_the_plan(
     plan: Plan, next_look: bool
 ) -> None:
-    book = opened(plan)
-    book.append(entry(plan, 1))
+    journal = opened(plan)
+    journal.append(entry(plan, 1))
     before = JOURNAL.read_text()
     new_attempt()
     if next_look:
         opened(read_plan(PLAN)).append(entry(read_plan(PLAN), 6))
-    mine = JOURNAL.read_text() if next_look else None
+    later_journal = JOURNAL.read_text() if next_look else None
     said = "belongs to another plan" if next_look else "moved or replaced while this command ran"
-    for act in (book.refresh, lambda: book.append(entry(plan, 7))):
+    for act in (journal.refresh, lambda: journal.append(entry(plan, 7))):
         with pytest.raises(FileError, match=said):
             act()
-    assert (JOURNAL.read_text() if JOURNAL.exists() else None) == mine
+    assert (JOURNAL.read_text() if JOURNAL.exists() else None) == later_journal
     assert Path("checkout.plan.1.yaml.journal.jsonl").read_text() == before
 
 
 @pytest.mark.parametrize("damage", ["emptied", "first line", "half a line", "same size"])
-def test_a_journal_that_lost_looks_meanwhile_is_left_as_it_is(plan: Plan, damage: str) -> None:
-    book = opened(plan)
+def test_a_journal_that_was_cut_off_meanwhile_is_left_unchanged(plan: Plan, damage: str) -> None:
+    journal = opened(plan)
     for minutes in (1, 2):
-        book.append(entry(plan, minutes))
+        journal.append(entry(plan, minutes))
     first, second = JOURNAL.read_text().splitlines(keepends=True)
     if damage == "same size":
         JOURNAL.write_text(first + "x" * (len(second) - 1) + "\n")
@@ -107,13 +107,13 @@ def test_a_journal_that_lost_looks_meanwhile_is_left_as_it_is(plan: Plan, damage
         cut = {"emptied": 0, "first line": len(first), "half a line": len(first) + 9}[damage]
         os.truncate(JOURNAL, cut)
     left = JOURNAL.read_text()
-    for act in (book.refresh, book.refresh, lambda: book.append(entry(plan, 3))):
+    for act in (journal.refresh, journal.refresh, lambda: journal.append(entry(plan, 3))):
         with pytest.raises(FileError, match="was cut off"):
             act()
     assert JOURNAL.read_text() == left
 
 
-def test_a_line_that_another_command_adds_is_kept_and_nothing_is_said(
+def test_two_commands_that_append_to_one_journal_keep_each_others_lines(
     plan: Plan, capsys: Said
 ) -> None:
     mine, other = opened(plan), opened(plan)
@@ -128,7 +128,7 @@ def test_a_line_that_another_command_adds_is_kept_and_nothing_is_said(
     assert capsys.readouterr().err == ""
 
 
-def test_a_watch_whose_plan_is_replaced_stops_and_is_not_blind(
+def test_verify_watch_stops_with_an_error_when_its_plan_is_replaced(
     plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     minutes = iter(range(1, 9))
@@ -161,14 +161,14 @@ def test_a_plan_with_a_journal_is_not_overwritten(out: Path, capsys: Said) -> No
     assert f"checkout.plan.yaml is the plan of a roll-out ({journal_path(out)}" in said.err
     assert f"last look {BEFORE.captured_at:%Y-%m-%d %H:%M}Z, step 1)" in said.err
     assert "or add --new-attempt" in said.err
-    going_on = said.err.splitlines()[-1].split()
-    assert going_on[:3] == ["rebal", "verify", "checkout.plan.yaml"]
-    assert all(word in going_on for word in stated)
+    next_command = said.err.splitlines()[-1].split()
+    assert next_command[:3] == ["rebal", "verify", "checkout.plan.yaml"]
+    assert all(word in next_command for word in stated)
     assert out.read_text() == plan
     assert journal_path(out).read_text() == journal
 
 
-def test_a_new_attempt_keeps_the_plan_and_its_journal(out: Path, capsys: Said) -> None:
+def test_a_new_attempt_keeps_the_earlier_plan_and_its_journal(out: Path, capsys: Said) -> None:
     journal = under_way(out)
     plan = out.read_text()
     capsys.readouterr()
@@ -192,7 +192,7 @@ def test_a_new_attempt_keeps_the_plan_and_its_journal(out: Path, capsys: Said) -
         (None, "whose plan checkout.plan.yaml is gone"),
     ],
 )
-def test_a_journal_whose_plan_is_damaged_or_gone_is_kept(
+def test_a_new_attempt_keeps_a_journal_whose_plan_is_damaged_or_missing(
     out: Path, damaged: str | None, said: str, capsys: Said
 ) -> None:
     journal = under_way(out)
@@ -223,7 +223,7 @@ def test_a_full_disk_leaves_the_plan_and_its_journal_together(
     assert (out.read_text(), journal_path(out).read_text()) == (plan, journal)
 
 
-def test_a_linked_plan_has_its_journal_beside_the_file(out: Path, capsys: Said) -> None:
+def test_the_journal_of_a_symlinked_plan_lies_beside_its_target(out: Path, capsys: Said) -> None:
     Path("real").mkdir()
     real = Path("real") / out
     plan_upgrade(real)
@@ -240,7 +240,7 @@ def test_a_linked_plan_has_its_journal_beside_the_file(out: Path, capsys: Said) 
     ]
 
 
-def test_a_saved_snapshot_reads_back_and_is_replaced_by_the_next(
+def test_a_saved_snapshot_reads_back_and_the_next_save_keeps_its_file_mode(
     tmp_path: Path, group: Callable[..., GroupSnapshot]
 ) -> None:
     path = files.save_snapshot(group(), tmp_path)
@@ -262,7 +262,7 @@ def test_a_new_file_follows_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.yaml"
@@ -280,7 +280,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         files.write_text(tmp_path / "no" / "a.yaml", "x")
 
 
-def test_a_link_keeps_pointing_to_the_file_that_is_replaced(tmp_path: Path) -> None:
+def test_a_write_through_a_symlink_replaces_its_target(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("old")
     (tmp_path / "link").symlink_to("real")
     files.write_text(tmp_path / "link", "new")
@@ -325,7 +325,7 @@ BAD: dict[str, tuple[str, Callable[[str], bytes] | None, str]] = {
 
 
 @pytest.mark.parametrize(("name", "made", "said"), BAD.values(), ids=BAD)
-def test_a_file_that_is_no_snapshot_is_one_sentence(
+def test_a_file_that_is_no_snapshot_is_reported_in_one_sentence(
     name: str,
     made: Callable[[str], bytes] | None,
     said: str,
@@ -349,7 +349,7 @@ def test_a_file_that_is_no_snapshot_is_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_a_pipe_is_read_and_written_where_the_other_side_is_there(tmp_path: Path) -> None:
+def test_a_named_pipe_is_read_and_written_if_the_other_end_is_open(tmp_path: Path) -> None:
     pipe = tmp_path / "p"
     os.mkfifo(pipe)
     with pytest.raises(FileError, match=r"cannot write .*p: no such device or address"):
@@ -365,7 +365,7 @@ def test_a_pipe_is_read_and_written_where_the_other_side_is_there(tmp_path: Path
     assert pipe.is_fifo()
 
 
-def test_a_text_has_a_bound(tmp_path: Path) -> None:
+def test_a_text_file_above_the_size_limit_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x" * 11)
     assert text_files.read_text(tmp_path / "a", 11) == "x" * 11
     with pytest.raises(OSError, match="is larger than 0 MiB, so it is no document"):

@@ -38,7 +38,7 @@ def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return here
 
 
-def test_the_only_snapshot_of_the_folder_is_taken_and_named(
+def test_a_command_reads_the_only_snapshot_in_the_folder_and_names_it(
     folder: Path, group: Make, capsys: Captured
 ) -> None:
     files.save_snapshot(group(), folder)
@@ -48,7 +48,7 @@ def test_the_only_snapshot_of_the_folder_is_taken_and_named(
     )
 
 
-def test_the_environment_comes_before_the_folder_and_the_option_before_both(
+def test_the_snapshot_option_overrides_rebal_snapshot_which_overrides_the_folder(
     folder: Path, group: Make, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     files.save_snapshot(group(captured_by="folder"), folder)
@@ -61,7 +61,7 @@ def test_the_environment_comes_before_the_folder_and_the_option_before_both(
     assert capsys.readouterr().err == ""
 
 
-def test_a_live_group_is_read_and_its_failure_is_the_error(
+def test_a_live_group_is_read_and_a_misspelled_id_suggests_a_group(
     folder: Path, group: Make, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = GroupFailure(group_id="chekout", message="chekout: no such group.", kind="not-found")
@@ -93,7 +93,7 @@ def sent(member_id: str) -> str:
     return line(made, "[2026-11-20 09:13:00,000] DEBUG {} (kafka.request.logger)\n")
 
 
-def test_a_saved_group_keeps_the_clients_that_its_logs_named(
+def test_a_saved_snapshot_keeps_the_software_that_a_request_log_showed(
     folder: Path, group: Make, rebal: Rebal
 ) -> None:
     nameless = [replace(member, software=None) for member in group().members]
@@ -120,7 +120,7 @@ def start_log(of: GroupSnapshot, number: int) -> bytes:
     )
 
 
-def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
+def test_client_logs_in_folders_and_patterns_report_the_members_they_cover(
     folder: Path, group: Make, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = files.save_snapshot(group(), folder / "g.rebal.yaml")
@@ -128,28 +128,28 @@ def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
     (pods / "three").mkdir(parents=True)
     (pods / "three" / "old.log.gz").write_bytes(gzip.compress(start_log(group(), 2)))
 
-    def told(*logs: Path) -> tuple[GroupSnapshot, str]:
+    def read_with(*logs: Path) -> tuple[GroupSnapshot, str]:
         found = GroupSource(None, saved, evidence=EvidenceOptions(client_log=[*logs])).read()
         return found, capsys.readouterr().err
 
-    found, said = told(folder / "logs")
+    found, said = read_with(folder / "logs")
     assert found.members[2].assignors.knowledge is Knowledge.EXACT
     assert "the start of checkout-3, but not of checkout-1, checkout-2." in said
     first, _, third = (each.member_id for each in found.members)
     assert log_coverage(found).covered == (third,)
-    said_of = Contradiction(member_id=first, what="", evidence=found.members[2].assignors.evidence)
-    assert log_coverage(replace(found, contradictions=(said_of,))).covered == (first, third)
-    assert told(folder / "logs" / "*" / "*" / "*.gz")[0] == found
-    assert told(folder / "logs" / "**" / "*.gz")[0] == found
+    conflict = Contradiction(member_id=first, what="", evidence=found.members[2].assignors.evidence)
+    assert log_coverage(replace(found, contradictions=(conflict,))).covered == (first, third)
+    assert read_with(folder / "logs" / "*" / "*" / "*.gz")[0] == found
+    assert read_with(folder / "logs" / "**" / "*.gz")[0] == found
     with pytest.raises(DocumentError, match="no file matches this pattern"):
-        told(folder / "logs" / "*.txt")
+        read_with(folder / "logs" / "*.txt")
     for number in range(2):
         (pods / f"{number}.log").write_bytes(start_log(group(), number))
-    assert "the start of all 3 members of checkout." in told(folder / "logs")[1]
-    # Another group's log is never passed over in silence.
+    assert "the start of all 3 members of checkout." in read_with(folder / "logs")[1]
+    # A log of another group is always reported.
     (folder / "other.log").write_bytes(start_log(group(group_id="billing"), 0))
-    assert "no start of a member that is in checkout now" in told(folder / "other.log")[1]
-    # Of many groups one line is said, not one each.
+    assert "no start of a member that is in checkout now" in read_with(folder / "other.log")[1]
+    # For several groups one line is printed, not one for each.
     files_of = EvidenceFiles(EvidenceOptions(client_log=[folder / "other.log"]))
     files_of.added_to([group(), group(group_id="billing")])
     assert capsys.readouterr().err == (
@@ -157,11 +157,11 @@ def test_client_logs_in_folders_and_patterns_say_whom_they_cover(
     )
     stdin = io.TextIOWrapper(io.BytesIO(start_log(group(), 2)))
     monkeypatch.setattr(sys, "stdin", stdin)
-    assert told(Path("-"))[0].members[2].assignors.list == ("range", "cooperative-sticky")
+    assert read_with(Path("-"))[0].members[2].assignors.list == ("range", "cooperative-sticky")
 
 
 @pytest.mark.parametrize(("zone", "hour"), [("Asia/Tokyo", 0), ("+09:00", 0), ("-0500", 14)])
-def test_a_request_log_shows_a_list_and_its_time_zone_when_it_was_sent(
+def test_a_request_log_shows_an_assignor_list_and_with_a_time_zone_when_it_was_sent(
     folder: Path, group: Make, zone: str, hour: int
 ) -> None:
     third = group().members[2]
@@ -178,7 +178,7 @@ def test_a_request_log_shows_a_list_and_its_time_zone_when_it_was_sent(
     assert (found.joined_at.hour, found.joined_at.minute) == (hour, 13)
 
 
-def test_printed_commands_repeat_only_settings_of_a_harmless_name_and_form(folder: Path) -> None:
+def test_printed_commands_repeat_harmless_settings_and_no_others(folder: Path) -> None:
     (folder / "k.pem").write_text("x")
     kept = ["ssl.key.location=k.pem", "security.protocol=SASL_SSL",
             "ssl.endpoint.identification.algorithm="]  # fmt: skip
@@ -266,23 +266,23 @@ def keep(here: Path, live: Live, rebal: Rebal) -> Keep:
     return lambda *words: rebal("plan-upgrade", "checkout", *words, "--out", PLAN)
 
 
-def test_verify_reads_the_group_as_its_plan_was_made(live: Live, keep: Keep, rebal: Rebal) -> None:
+def test_verify_reads_a_group_with_its_plans_options(live: Live, keep: Keep, rebal: Rebal) -> None:
     Path("c.properties").write_text("security.protocol=SSL\n")
-    way = ["-b", "kafka-1:9092", "--command-config", "c.properties", "--timeout", "4"]
-    way += ["-X", "ssl.endpoint.identification.algorithm=", "--probe", "--assignor", "sticky"]
-    said = keep(*way, "--client-log", "logs", "--log-timezone", "Asia/Tokyo")
+    options = ["-b", "kafka-1:9092", "--command-config", "c.properties", "--timeout", "4"]
+    options += ["-X", "ssl.endpoint.identification.algorithm=", "--probe", "--assignor", "sticky"]
+    said = keep(*options, "--client-log", "logs", "--log-timezone", "Asia/Tokyo")
     assert "next:  rebal verify plans/a.yaml\n" in said.out
     said = rebal("verify", PLAN, code=4)
     assert "\n            rebal verify plans/a.yaml\n" in said.out
-    (made, again), (with_, with_again) = live.connections, live.asked
-    assert (made, with_) == (again, with_again)
+    (made, again), (read, read_again) = live.connections, live.asked
+    assert (made, read) == (again, read_again)
     assert (again.bootstrap, again.protocol, again.timeout_ms) == ("kafka-1:9092", "SSL", 4000)
     assert again.verify_hostname is False
-    assert with_ == (["checkout"], {"probe": True, "assignors": ("sticky",)})
+    assert read == (["checkout"], {"probe": True, "assignors": ("sticky",)})
     assert "--client-log" in said.err, "its readers ran"
 
 
-def test_files_are_found_from_any_folder(
+def test_verify_finds_the_plans_log_files_from_another_folder(
     live: Live, keep: Keep, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep("-b", "kafka-1:9092", "--client-log", "logs/a.log")
@@ -292,11 +292,11 @@ def test_files_are_found_from_any_folder(
     assert "../logs/a.log" in rebal("verify", "a.yaml", code=1).err, "a file that is gone is named"
 
 
-def test_an_option_that_is_given_again_takes_the_place_of_the_plans_own(
+def test_an_option_given_to_verify_replaces_the_one_in_the_plan(
     live: Live, keep: Keep, rebal: Rebal
 ) -> None:
-    way = ["-b", "kafka-1:9092", "-X", "security.protocol=SSL", "--probe", "--assignor", "sticky"]
-    keep(*way, "--client-log", "logs")
+    kept = ["-b", "kafka-1:9092", "-X", "security.protocol=SSL", "--probe", "--assignor", "sticky"]
+    keep(*kept, "--client-log", "logs")
     Path("new.log").write_bytes(CLIENT_LOG.read_bytes())
     again = ["-b", "kafka-2:9092", "--client-log", "new.log"]
     said = rebal("verify", PLAN, *again, "--expect-members", "2", code=4)
@@ -305,7 +305,7 @@ def test_an_option_that_is_given_again_takes_the_place_of_the_plans_own(
     assert (config.bootstrap, config.protocol, more["probe"]) == ("kafka-2:9092", "SSL", True)
     typed = f"rebal verify plans/a.yaml {shlex.join(again)} --expect-members 2"
     assert f"\n            {typed}\n" in said.out
-    # One setting more is no other connection; settings that name the brokers are one.
+    # An added setting keeps the plan's brokers; a setting that names brokers replaces them.
     Path("other.properties").write_text("bootstrap.servers = kafka-3:9092\n")
     Path("more.properties").write_text("client.id = x\n")
     for words, host in (
@@ -317,12 +317,12 @@ def test_an_option_that_is_given_again_takes_the_place_of_the_plans_own(
         rebal("verify", PLAN, *words, code=4)
         config = live.connections[-1]
         assert (config.bootstrap, config.protocol) == (host, "SSL"), words
-    # A command that lacks an option takes its value for no group.
+    # `diff` lacks some of these options, and reads no value of theirs as a group.
     rebal("diff", PLAN)
     assert (live.connections[-1], live.asked[-1][0]) == (live.connections[0], ["checkout"])
 
 
-def test_a_secret_is_named_by_its_variable_and_asked_for(
+def test_a_plan_keeps_no_secret_and_asks_for_it_in_a_variable(
     live: Live, keep: Keep, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     login = ["-X", "sasl.username=ann", "-X", "sasl.password=hunter2"]
@@ -343,7 +343,7 @@ def test_a_secret_is_named_by_its_variable_and_asked_for(
     assert "hunter2" not in "".join(each.out + each.err for each in said)
 
 
-def test_brokers_from_the_environment_are_asked_for_where_it_has_none(
+def test_a_plan_made_with_rebal_bootstrap_needs_it_again_or_named_brokers(
     live: Live, keep: Keep, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REBAL_BOOTSTRAP", "kafka-1:9092")
@@ -356,7 +356,7 @@ def test_brokers_from_the_environment_are_asked_for_where_it_has_none(
     assert live.connections[-1].bootstrap == "kafka-3:9092"
 
 
-def test_a_plan_of_a_saved_group_reads_the_file_until_a_broker_is_named(
+def test_verify_of_a_plan_from_a_snapshot_reads_it_until_a_broker_is_named(
     live: Live, keep: Keep, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("a.rebal.yaml").write_text(dump_snapshot(live.groups["checkout"]))
@@ -373,7 +373,7 @@ def test_a_plan_of_a_saved_group_reads_the_file_until_a_broker_is_named(
     assert live.asked[0][1]["probe"] is True, "the gate needs lists, and no log was given"
 
 
-def test_a_log_from_stdin_is_printed_again_and_not_kept(
+def test_a_client_log_from_stdin_is_not_kept_in_the_plan(
     live: Live, keep: Keep, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", CLIENT_LOG.open())

@@ -34,7 +34,8 @@ def obeyed(text: str) -> set[str]:
 
 
 @given(st.text())
-def test_escaped_text_is_visible_and_keeps_what_was_visible(text: str) -> None:
+def test_escape_shows_control_characters_and_keeps_printable_ascii(text: str) -> None:
+    """`obeyed` returns the control characters of a text."""
     made = output.escape(text)
     assert not obeyed(made)
     assert "\n" not in made
@@ -43,7 +44,7 @@ def test_escaped_text_is_visible_and_keeps_what_was_visible(text: str) -> None:
 
 
 @given(ANY_TEXT, ANY_TEXT, st.sampled_from(["json", "yaml"]))
-def test_documents_hold_no_control_and_read_back_as_they_were(a: str, b: str, form: str) -> None:
+def test_documents_hold_no_control_character_and_read_back_equal(a: str, b: str, form: str) -> None:
     made = output.envelope("test", {"groups": [{"client_id": a, "topics": {b: a}}]}, 4, form)
     assert not obeyed(made) - {c for c in made if c not in _MARKS}
     read = json.loads(made) if form == "json" else yaml.safe_load(made)
@@ -65,11 +66,11 @@ _MARKS = {
 
 
 @given(ANY_TEXT)
-def test_a_view_that_forgot_to_escape_still_shows_text(text: str) -> None:
+def test_rendering_escapes_control_characters_that_a_view_did_not_escape(text: str) -> None:
     assert not obeyed(output.render([text], width=40))
 
 
-def test_markup_emoji_codes_and_escapes_show_as_text(
+def test_rich_markup_emoji_codes_and_escape_sequences_are_shown_as_text(
     group: Callable[..., GroupSnapshot],
 ) -> None:
     text = "[red]boss[/red] :boom: \\x1b[2J\\x1b]0;owned\\x07\\x9b31m\\u202eevil|`x`"
@@ -93,7 +94,7 @@ SHOW = (
         ({"TERM": "dumb"}, b"hot\r\n"),
     ],
 )
-def test_a_terminal_gets_colour_unless_it_says_no(env: dict[str, str], said: bytes) -> None:
+def test_a_terminal_gets_colour_unless_it_is_disabled(env: dict[str, str], said: bytes) -> None:
     main, child = pty.openpty()
     base = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM", "FORCE_COLOR")}
     subprocess.run(
@@ -175,7 +176,7 @@ def test_a_utf_8_locale_gets_the_symbols() -> None:
         ("latin-1", "C.UTF-8", True), ("cp437", "C.UTF-8", True),
     ],
 )  # fmt: skip
-def test_the_encoding_or_the_locale_decides(
+def test_output_is_ascii_only_if_the_encoding_is_not_utf_8_or_the_locale_is_c_or_posix(
     encoding: str, locale: str, answer: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
@@ -190,25 +191,25 @@ def test_every_text_has_an_ascii_spelling(text: str) -> None:
     assert spelled_line(text).isascii()
 
 
-def test_columns_stay_aligned() -> None:
+def test_table_columns_stay_aligned_when_symbols_are_spelled_in_ascii() -> None:
     rows = [("a …1", "x → y", "1"), ("bb …22", "z", "2")]
     table = FittingTable([Column("NAME"), Column("WHAT"), Column("N", right=True)], rows)
     lines = output.render([table], width=80, plain=True).splitlines()
     assert lines == ["NAME    WHAT   N", "a ...1  x -> y 1", "bb ...22 z     2"]
 
 
-def test_a_cut_text_stays_within_the_width() -> None:
+def test_a_truncated_line_with_an_ascii_ellipsis_stays_within_the_width() -> None:
     line = Text("a long line of words that is cut", no_wrap=True, overflow="ellipsis")
     assert output.render([line], width=20, plain=True) == "a long line of wo...\n"
 
 
-def test_a_long_line_is_neither_folded_nor_obeyed() -> None:
+def test_a_line_to_paste_is_not_wrapped_and_its_control_characters_are_escaped() -> None:
     view = [Text("head"), to_paste("x" * 9000 + "\n\x1b[31mred", 0), Text("tail")]
     assert output.render(view, width=60) == "head\n" + "x" * 9000 + "\n\\x1b[31mred\ntail\n"
 
 
 @pytest.mark.parametrize("colour", [False, True])
-def test_a_table_with_room_for_all_looks_like_any_other(*, colour: bool) -> None:
+def test_a_wide_table_looks_like_a_fitting_table_if_all_columns_fit(*, colour: bool) -> None:
     columns = [
         Column("NAME"),
         Column("N", right=True),

@@ -52,7 +52,7 @@ def plan(tmp_path: Path, rebal: Rebal) -> Planned:
     return plan_for
 
 
-def test_times_of_a_saved_group_are_not_those_of_its_capture(group: Make, plan: Planned) -> None:
+def test_a_plan_from_a_snapshot_shows_times_and_never_just_now(group: Make, plan: Planned) -> None:
     said = plan(group(), "--details").out
     assert "just now" not in said
     assert re.search(r"based on the snapshot of (2026-11-20|Nov 20) 09:15Z\n", said)
@@ -93,7 +93,7 @@ def test_out_writes_a_plan_that_reads_back_with_its_baseline(
     assert {step.gate.command for step in read.steps} == {f"rebal verify {out}"}
 
 
-def test_markdown_is_a_runbook(group: Make, plan: Planned) -> None:
+def test_markdown_output_of_a_plan_is_a_runbook(group: Make, plan: Planned) -> None:
     text = plan(group(), "-o", "markdown").out
     assert text.startswith("# checkout: EAGER (range) → COOPERATIVE (cooperative-sticky)\n")
     assert "\n```properties\n" in text
@@ -101,7 +101,7 @@ def test_markdown_is_a_runbook(group: Make, plan: Planned) -> None:
     assert "\n## Not checked\n" in text
 
 
-def test_a_family_can_be_assumed(group: Make, plan: Planned) -> None:
+def test_assume_family_answers_a_question_on_an_unknown_client(group: Make, plan: Planned) -> None:
     *known, last = group().members
     unknown = group(members=(*known, replace(last, software=None, subscription=None)))
     assert "RB906 checkout-3 may not start" in flat(plan(unknown, code=4).out)
@@ -109,14 +109,14 @@ def test_a_family_can_be_assumed(group: Make, plan: Planned) -> None:
     assert re.search(r"assumed +client id checkout-3 is java", said)
 
 
-def test_the_question_of_the_next_step_comes_before_that_of_a_later_one(plan: Planned) -> None:
+def test_a_question_about_the_next_step_comes_before_later_steps_questions(plan: Planned) -> None:
     unknown = {"id": "a", "at_least": ["roundrobin"], "family": None, "bytes": None}
     said = plan(group_of({"members": [unknown], "elected": "roundrobin"}), code=4).out
     assert "RB901 a may lack cooperative-sticky" in flat(said)
     assert said.endswith("next:  run the command of the question above that is right\n")
 
 
-def test_a_class_that_is_the_applications_own_is_explained_beside_the_code(plan: Planned) -> None:
+def test_a_plan_explains_an_assignor_that_the_application_must_write(plan: Planned) -> None:
     own = {"id": "a", "list": ["RoundRobinAssigner"], "family": "kafkajs"}
     group = group_of({"members": [own], "elected": "RoundRobinAssigner"})
     said = plan(group, "--to-client", "java").out
@@ -124,7 +124,7 @@ def test_a_class_that_is_the_applications_own_is_explained_beside_the_code(plan:
     assert "require(" not in said
 
 
-def test_members_stand_in_natural_order(plan: Planned, rebal: Rebal, tmp_path: Path) -> None:
+def test_screens_list_members_in_natural_order(plan: Planned, rebal: Rebal, tmp_path: Path) -> None:
     order = ["worker-1", "worker-2", "worker-10", "worker-11"]
     members = [{"id": order[n], "list": ["range"]} for n in (2, 1, 0, 3)]
     out = str(tmp_path / "a.plan.yaml")
@@ -152,10 +152,10 @@ def test_members_stand_in_natural_order(plan: Planned, rebal: Rebal, tmp_path: P
 def test_max_downtime_blocks_a_plan_that_stops_a_partition_for_longer(
     words: list[str], code: int, says: str, *, saved: str, rebal: Rebal
 ) -> None:
-    told = rebal("plan-upgrade", "--snapshot", saved, *words, "-o", "json", code=code)
-    assert told.body["exit_code"] == code
-    assert says in told.err
-    assert ("downtime" in told.err) is bool(says)
+    printed = rebal("plan-upgrade", "--snapshot", saved, *words, "-o", "json", code=code)
+    assert printed.body["exit_code"] == code
+    assert says in printed.err
+    assert ("downtime" in printed.err) is bool(says)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_max_downtime_blocks_a_plan_that_stops_a_partition_for_longer(
 def test_max_downtime_judges_moves_to_kip_848_and_back(
     members: int, to: str, limit: float, *, batch: int, code: int, says: str
 ) -> None:
-    """A negative number of members is that of a KIP-848 group."""
+    """A negative number stands for the members of a KIP-848 group."""
     kind = {"type": "consumer", "elected": "uniform"} if members < 0 else {}
     kind |= {} if members else {"state": "Empty"}
     own = {"protocol_type": "consumer"} if members < 0 else {"list": ["range"]}
@@ -184,7 +184,7 @@ def test_max_downtime_judges_moves_to_kip_848_and_back(
     assert all(says in line for line in said)
 
 
-def test_max_downtime_allows_for_restarts_that_were_not_rehearsed(
+def test_max_downtime_adds_half_to_the_prediction_if_restarts_were_not_rehearsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     snapshot = sized(70, 350, "uniform")
@@ -265,13 +265,13 @@ def test_a_step_names_as_many_members_as_there_is_room_for() -> None:
     assert all(f"7d9f8b6c5d-{n:05}" in wide for n in range(4))
 
 
-def test_no_protocol_is_promised_of_a_custom_assignor_that_the_goal_names() -> None:
+def test_a_plan_to_a_custom_assignor_promises_no_protocol() -> None:
     lists = {"a": ["acme", "range"], "b": RANGE}
     made = plans.plan([java(name, names) for name, names in lists.items()], "acme")
     assert screen(made).startswith("checkout: EAGER (range) → acme\n")
 
 
-def test_a_surge_is_named_with_its_workload() -> None:
+def test_a_plan_names_the_deployment_whose_max_surge_must_be_0() -> None:
     workload = KubernetesWorkload(kind="Deployment", name="orders", namespace="shop")
     source = Evidence(source=Source.CONFIG_FILE, detail="k.yaml", workload=workload)
     declared = DeclaredAssignors(list=("range",), max_surge="25%", evidence=source)
@@ -282,7 +282,7 @@ def test_a_surge_is_named_with_its_workload() -> None:
     assert "and maxUnavailable 1 (maxSurge is 25%)" in text
 
 
-def test_three_blocking_findings_are_whole_and_the_others_are_counted() -> None:
+def test_a_plan_shows_three_blocking_findings_and_counts_the_others() -> None:
     made = plans.plan(
         [java("a", None), java("c", None, family="sarama", declared=["x"])], elected="own"
     )
@@ -293,7 +293,7 @@ def test_three_blocking_findings_are_whole_and_the_others_are_counted() -> None:
     assert sum(f.message in text for f in blocks) == 3
 
 
-def test_the_hint_is_a_whole_command_where_the_plan_has_a_file(tmp_path: Any) -> None:
+def test_the_hint_to_details_is_a_whole_command_if_the_plan_has_a_file(tmp_path: Any) -> None:
     file = tmp_path / "a plan.yaml"
     given = Given(plan=str(file))
     text = screen(make_plan(group_of({"members": pods(4)}), given=given), 40)
@@ -309,8 +309,8 @@ def test_a_member_that_left_is_named_on_the_first_screen_before_the_general_ques
         (RANGE, "step 2: cannot tell  RB121 a2 left 4 min ago with [range]: does it belong"),
         (BOTH, "ask                  RB120 a2 left 4 min ago with [cooperative-sticky, range]"),
     ):
-        gone = [{"id": "a2", "list": names, "at": -4, "left": True}]
-        text = screen(make_plan(group_of({**members, "departed": gone})), width=200)
+        departed = [{"id": "a2", "list": names, "at": -4, "left": True}]
+        text = screen(make_plan(group_of({**members, "departed": departed})), width=200)
         assert line.split("  ")[-1] in text
         assert line.split("  ")[0] in text
         assert "→ Add --expect-members 2 if it belongs to the service, --departed a2 if" in text

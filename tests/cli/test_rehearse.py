@@ -105,24 +105,24 @@ THROWS = "  - {restart: all, batch: 1, fails-in: revoked}\n"
     ],
     ids=["forgotten", "no mixed list", "librdkafka", "surge", "a reload", "a listener that throws"],
 )
-def test_what_goes_wrong_is_named_and_exits_with_3(
+def test_a_rehearsed_rejection_or_other_failure_is_named_and_exits_with_3(
     rehearse: Rehearse, script: str, members: list[dict[str, Any]], elected: str, said: str
 ) -> None:
     code, text = rehearse(members, script=script, elected=elected)
     assert (code, said in flat(text)) == (3, True)
 
 
-def test_a_group_that_does_not_come_to_rest_exits_with_4(rehearse: Rehearse) -> None:
+def test_a_rehearsed_group_that_does_not_come_to_rest_exits_4(rehearse: Rehearse) -> None:
     script = "  - {kill: shipping-0, at: 0}\nrests: 1s\n"
     assert rehearse(pods(2), script=script)[0] == 4
 
 
-def test_a_cut_over_has_as_many_rebalances_in_its_table_as_in_its_sum(rehearse: Rehearse) -> None:
+def test_a_rehearsed_cut_over_has_one_rebalance_in_table_and_total(rehearse: Rehearse) -> None:
     _, text = rehearse(LIBRDKAFKA, plan=True)
     assert ("36 s, 1 rebalance, " in text, text.count("  a member ")) == (True, 1)
 
 
-def test_lists_that_nobody_knows_are_assumed(rehearse: Rehearse) -> None:
+def test_a_rehearsal_shows_that_it_assumes_unknown_assignor_lists(rehearse: Rehearse) -> None:
     _, text = rehearse(pods(3, None), plan=True)
     assert "no partition is owned twice, if what is assumed below holds." in flat(text)
     assert "assumed the assignor list of shipping-0, shipping-1, shipping-2 is not" in flat(text)
@@ -148,7 +148,7 @@ def document(*runs: RunDocument) -> RehearsalDocument:
     )
 
 
-def test_two_owners_of_a_partition_lead_the_screen_and_the_exit_code() -> None:
+def test_a_partition_owned_twice_is_first_on_the_screen_and_exits_3() -> None:
     one = RunDocument(name="now", rehearsal=twofold())
     text = output.render(rehearsal_view(document(one), "live", Command("rebal")), width=80)
     assert text.splitlines()[1].startswith("owned twice  orders-0 by m0 and m1: 30 partition-seco")
@@ -159,7 +159,7 @@ def test_two_owners_of_a_partition_lead_the_screen_and_the_exit_code() -> None:
     assert code_of([one], exit_zero=True) == 0
 
 
-def test_a_danger_in_one_of_many_runs_is_a_danger() -> None:
+def test_a_danger_in_one_of_many_rehearsal_runs_exits_3() -> None:
     where = scene(("range",), ("range",))
     script = Script(events=(ScriptEvent(do=Deed.WAIT, seconds=1.0),))
     often = rehearse_often(where, script, runs=4)
@@ -175,7 +175,7 @@ def test_a_danger_in_one_of_many_runs_is_a_danger() -> None:
     assert "the group does not come to rest in 2 of 4 runs" in flat(text)
 
 
-def test_a_danger_of_one_protocol_is_named_with_it() -> None:
+def test_a_comparison_names_the_variant_with_a_danger() -> None:
     fine = RunDocument(name="now", rehearsal=play(scene(("range",)), ScriptEvent(do=Deed.WAIT)))
     both = document(fine, RunDocument(name="plan", rehearsal=twofold()))
     text = output.render(comparison_view(both, "live", Command("rebal")), width=100)
@@ -184,7 +184,7 @@ def test_a_danger_of_one_protocol_is_named_with_it() -> None:
     assert code_of(both.runs, exit_zero=False) == 3
 
 
-def test_runs_of_one_seed_are_the_same(rehearse: Rehearse) -> None:
+def test_rehearsals_with_one_seed_are_the_same(rehearse: Rehearse) -> None:
     one, same, other = (
         rehearse(pods(3), "--runs", "5", "--seed", seed, "--script", "rolling") for seed in "778"
     )
@@ -192,7 +192,7 @@ def test_runs_of_one_seed_are_the_same(rehearse: Rehearse) -> None:
     assert (other[0], other != one) == (0, True)
 
 
-def test_a_story_of_too_many_changes_has_no_lanes(
+def test_a_rehearsal_with_too_many_owner_changes_has_no_line_for_each_member(
     rehearse: Rehearse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rebal.cli.rehearsing._MOST_KEPT", 10)
@@ -202,7 +202,7 @@ def test_a_story_of_too_many_changes_has_no_lanes(
     assert re.search(r"^takes +1 min 3\d s, 6 rebalances", text, re.MULTILINE)
 
 
-def test_a_parameter_changes_the_story_and_is_marked_as_set(rehearse: Rehearse) -> None:
+def test_a_rehearsal_parameter_changes_the_duration_and_is_marked(rehearse: Rehearse) -> None:
     _, text = rehearse(pods(3), "--script", "all-at-once", "--param", "restart=90s")
     assert re.search(r"^takes +1 min 3\d s", text, re.MULTILINE)
     assert "restart 1 min 30 s (set)" in flat(text)
@@ -211,7 +211,7 @@ def test_a_parameter_changes_the_story_and_is_marked_as_set(rehearse: Rehearse) 
 
 
 @pytest.mark.parametrize("words", [(), ("--runs", "3"), ("--compare", "eager,plan")])
-def test_documents_fit_their_schema(rehearse: Rehearse, words: tuple[str, ...]) -> None:
+def test_rehearsal_documents_fit_their_schema(rehearse: Rehearse, words: tuple[str, ...]) -> None:
     code, text = rehearse(pods(3), "-o", "json", *words, plan=True)
     body = checked(text)
     assert body["schema"] == "rebal.rehearsal/1"
@@ -234,7 +234,7 @@ def test_the_example_scripts_fit_the_schema() -> None:
     assert not validator("script").is_valid({"schema": "rebal.script/1", "events": [{"at": []}]})
 
 
-def test_a_plan_is_rehearsed_on_another_group_by_the_names_of_its_members(
+def test_a_plan_is_rehearsed_with_the_members_of_another_snapshot(
     rehearse: Rehearse, capsys: Captured
 ) -> None:
     rehearse(pods(4), plan=True)
@@ -246,7 +246,7 @@ def test_a_plan_is_rehearsed_on_another_group_by_the_names_of_its_members(
     assert "shipping-3" not in text
 
 
-def test_scripts_parameters_and_variants_are_completed(here: Path) -> None:
+def test_completion_offers_rehearsal_scripts_parameters_and_variants(here: Path) -> None:
     Path("mine.yaml").write_text("schema: rebal.script/1\nevents: []\n")
     Path("other.yaml").write_text("schema: rebal.plan/1\n")
 
@@ -266,7 +266,7 @@ def table(header: str) -> dict[str, str]:
     return dict(re.findall(r"^\| `([^`]*)`[^|]* \| ([^|]*) \|", part, re.MULTILINE))
 
 
-def test_the_page_lists_every_script_parameter_variant_and_event() -> None:
+def test_docs_rehearsal_lists_every_script_parameter_variant_and_event() -> None:
     listed = table("name | what happens")
     assert listed.pop("2-at-a-time")
     assert listed == {name: ready.about for name, ready in READY.items()}
@@ -280,13 +280,13 @@ def test_the_page_lists_every_script_parameter_variant_and_event() -> None:
     assert events == {name: set(keys) for name, keys in EVENTS.items()}
 
 
-def test_the_script_of_the_page_runs_and_is_an_example(rehearse: Rehearse) -> None:
+def test_the_script_in_docs_rehearsal_runs_and_is_an_example(rehearse: Rehearse) -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", DOCS, re.DOTALL)
     assert text == (EXAMPLES / "a-bad-day.yaml").read_text()
     assert rehearse(pods(4), script=example("a-bad-day"))[0] == 0
 
 
-def test_a_page_of_the_rehearsal_is_written_beside_the_text(rehearse: Rehearse) -> None:
+def test_rehearse_html_writes_a_page_and_prints_the_screen(rehearse: Rehearse) -> None:
     code, text = rehearse(pods(2), "--script", "rolling", "--html", "r.html")
     assert (code, "takes  " in text) == (0, True)
     page = Path("r.html").read_text()
@@ -294,7 +294,7 @@ def test_a_page_of_the_rehearsal_is_written_beside_the_text(rehearse: Rehearse) 
     assert rehearse(pods(2), "--script", "rolling", "-o", "html")[1] == page
 
 
-def test_lost_work_of_a_worker_is_held_back_as_long_as_its_file_says(
+def test_tasks_of_a_lost_connect_worker_wait_for_the_delay_in_its_file(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -351,7 +351,7 @@ def rehearse_large(here: Path, monkeypatch: pytest.MonkeyPatch, rebal: Rebal) ->
     return rehearse_with
 
 
-def test_the_screen_says_what_was_rehearsed_and_what_that_cannot_exclude(
+def test_a_sampled_rehearsal_states_the_danger_that_it_cannot_exclude(
     rehearse_large: RehearseLarge,
 ) -> None:
     said = flat(rehearse_large().out)
@@ -361,7 +361,7 @@ def test_the_screen_says_what_was_rehearsed_and_what_that_cannot_exclude(
     assert re.search(r"step 2 1\d:\d\d 1\d min", said)
 
 
-def test_the_document_has_the_number_of_restarts(
+def test_a_sampled_rehearsals_document_counts_all_and_rehearsed_restarts(
     rehearse_large: RehearseLarge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = rehearse_large("-o", "json").body["runs"][0]["rehearsal"]
@@ -375,7 +375,7 @@ def test_the_document_has_the_number_of_restarts(
     assert one["measures"]["unowned"] == pytest.approx(whole["measures"]["unowned"], rel=0.1)
 
 
-def test_page_runs_and_comparisons_say_it_too(rehearse_large: RehearseLarge) -> None:
+def test_pages_runs_and_comparisons_show_the_sampling(rehearse_large: RehearseLarge) -> None:
     page = rehearse_large("-o", "html").out
     assert re.search(r"<dt>about</dt><dd>one restart of each kind .* \(\d+ of 60\)", page)
     assert "<script" not in page
@@ -405,7 +405,7 @@ def test_max_downtime_is_not_verified_where_kinds_of_restart_were_not_rehearsed(
     assert bool(re.search(missing, flat(err))) is (code == 4)
 
 
-def test_a_ready_roll_out_counts_one_of_each_kind_and_a_crash_does_not(
+def test_a_rolling_script_is_sampled_by_kind_of_restart_and_a_crash_is_not(
     rehearse_large: RehearseLarge,
 ) -> None:
     assert "of 30) and counts" in flat(rehearse_large("--script", "rolling", plan=False).out)
@@ -421,7 +421,7 @@ def data(page: str) -> dict[str, list[list[object]]]:
     return made
 
 
-def test_a_hostile_name_is_text_and_nothing_else() -> None:
+def test_a_hostile_name_is_escaped_text_on_the_rehearsal_page() -> None:
     where = with_processes(scene(RANGE, RANGE), "m0", name=HOSTILE)
     page = rehearsal_html(play(where, restart(HOSTILE, to=DONE)), HOSTILE)
     assert "\x1b" not in page
@@ -430,7 +430,7 @@ def test_a_hostile_name_is_text_and_nothing_else() -> None:
     assert any("alert(1)" in str(note) for note in data(page)["notes"])
 
 
-def test_dangers_lead_and_name_the_members() -> None:
+def test_the_rehearsal_page_shows_dangers_first_with_their_members() -> None:
     run = play(
         scene(BOTH, BOTH, RANGE, elected="range"),
         restart("m0", to=DONE),
@@ -448,7 +448,7 @@ def test_dangers_lead_and_name_the_members() -> None:
     assert 'class="danger"' not in page
 
 
-def test_the_verdict_leads_and_the_drawing_goes_past_the_last_rebalance() -> None:
+def test_the_rehearsal_page_shows_its_verdict_first_and_draws_past_the_last_rebalance() -> None:
     run = play(scene(DONE, DONE), replace(restart("m0"), phase="step 1"))
     page = rehearsal_html(run, "orders")
     assert 'class="danger"' not in page
@@ -462,7 +462,7 @@ def test_the_verdict_leads_and_the_drawing_goes_past_the_last_rebalance() -> Non
     assert (f"{100 * ended / drawn:.2f}", "at rest") in marks
 
 
-def test_a_group_that_finds_no_rest_is_drawn_to_the_end_of_its_story() -> None:
+def test_a_group_that_does_not_come_to_rest_is_drawn_to_the_rehearsals_end() -> None:
     run = replace(play(scene(DONE, DONE), restart("m0")), at_rest=False)
     page = rehearsal_html(run, "orders")
     assert f'max="{run.measures.seconds}"' in page
@@ -473,7 +473,7 @@ def test_a_group_that_finds_no_rest_is_drawn_to_the_end_of_its_story() -> None:
     assert ">at rest</span>" in rehearsal_html(run, "orders")
 
 
-def test_tasks_that_are_not_modelled_have_no_downtime() -> None:
+def test_the_rehearsal_page_of_kafka_streams_shows_downtime_as_not_modelled() -> None:
     where = with_processes(scene(RANGE, RANGE, family="streams"), assignors=("stream",))
     page = rehearsal_html(play(replace(where, assignor="stream"), restart("m0")), "g")
     assert "<dt>downtime</dt><dd>not modelled</dd>" in page
@@ -482,7 +482,7 @@ def test_tasks_that_are_not_modelled_have_no_downtime() -> None:
     assert '"unit": "none"' in page
 
 
-def test_the_program_can_step_through_each_rebalance() -> None:
+def test_the_rehearsal_page_can_step_through_each_rebalance() -> None:
     run = play(scene(RANGE, RANGE), restart("m0"), restart("m1"))
     read_by_program = data(rehearsal_html(run, "orders"))
     assert len(read_by_program["lanes"]) == 2
@@ -491,7 +491,7 @@ def test_the_program_can_step_through_each_rebalance() -> None:
     assert all(lane[-1][0] == read_by_program["columns"] for lane in read_by_program["lanes"])
 
 
-def test_200_members_fit_a_page_of_a_megabyte() -> None:
+def test_the_rehearsal_page_of_200_members_is_below_a_megabyte() -> None:
     where = scene(*[RANGE] * 200, partitions=400)
     events = tuple(restart(f"m{number}") for number in range(0, 200, 10))
     page = rehearsal_html(engine.rehearse(where, Script(events=events)), "orders")

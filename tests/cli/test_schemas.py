@@ -36,25 +36,25 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("name", kinds())
-def test_shipped_schema_is_generated_from_the_records(name: str) -> None:
+def test_a_shipped_schema_equals_the_one_generated_from_the_code(name: str) -> None:
     assert text_of(schema_of(kinds()[name])) == (SHIPPED / f"{name}.json").read_text(), (
         "run `make schemas`"
     )
 
 
-def test_each_document_ships_one_schema() -> None:
+def test_each_document_kind_has_one_shipped_schema() -> None:
     assert {path.stem for path in SHIPPED.iterdir()} == set(kinds())
 
 
 @pytest.mark.parametrize("name", kinds())
-def test_schema_is_printed(name: str, rebal: Rebal) -> None:
+def test_rebal_schema_prints_a_valid_json_schema(name: str, rebal: Rebal) -> None:
     schema = rebal("schema", name).body
     assert rebal("schema", kinds()[name].schema).body == schema
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["title"] == kinds()[name].schema
 
 
-def test_names_are_listed(rebal: Rebal) -> None:
+def test_rebal_schema_without_a_name_lists_all_schemas(rebal: Rebal) -> None:
     lines = rebal("schema").out.split("\n\n")[0].splitlines()
     assert [line.split() for line in lines] == [
         [name, kind.schema] for name, kind in sorted(kinds().items())
@@ -63,12 +63,12 @@ def test_names_are_listed(rebal: Rebal) -> None:
 
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.full)])
 @pytest.mark.parametrize("rule", RULES)
-def test_documents_of_rule_cases_fit(rule: str, every: int, tmp_path: Path) -> None:
+def test_documents_of_rule_cases_fit_their_schemas(rule: str, every: int, tmp_path: Path) -> None:
     for number, case in enumerate(cases_of(rule)[::every]):
         snapshot = group_of(case["group"])
         report = make_report(snapshot)
         body = inspect_document([report], [])
-        # What these return has been checked: tests/cli/conftest.py.
+        # A fixture in tests/cli/conftest.py checks each envelope against its schema.
         output.envelope("inspect", body, report.exit_code, "json")
         checked(dump_snapshot(snapshot, "json"))
         try:
@@ -85,7 +85,7 @@ def test_documents_of_rule_cases_fit(rule: str, every: int, tmp_path: Path) -> N
             checked(line)
 
 
-def test_a_document_that_lacks_a_key_or_has_another_type_does_not_fit(rebal: Rebal) -> None:
+def test_a_document_without_a_key_or_of_a_wrong_type_does_not_fit(rebal: Rebal) -> None:
     whole = rebal("inspect", "--snapshot", str(DEMO[0]), "-o", "json").body
     assert validator("inspect").is_valid(whole)
     for damage in (
@@ -103,7 +103,7 @@ def test_a_document_that_lacks_a_key_or_has_another_type_does_not_fit(rebal: Reb
     assert validator("inspect").is_valid(whole | {"new_key": 1}), "further keys are allowed"
 
 
-def test_every_envelope_has_a_schema() -> None:
+def test_every_document_kind_that_the_code_writes_has_a_schema() -> None:
     code = "".join(path.read_text() for path in (ROOT / "cli").rglob("*.py"))
     written = set(re.findall(r'envelope\(\s*"([a-z-]+)"', code))
     assert {"inspect", "verify", "fleet"} < written <= set(kinds())
@@ -117,7 +117,7 @@ def test_only_documented_exit_codes_stand_in_documents() -> None:
         assert codes == [{"enum": list(EXIT_CODES)}] * len(bodies) or not kind.code, name
 
 
-def test_removed_or_changed_keys_are_incompatible_and_new_ones_are_not() -> None:
+def test_removed_or_changed_schema_keys_are_incompatible_and_new_ones_are_not() -> None:
     before = json.loads((SHIPPED / "plan.json").read_text())
     after = deepcopy(before)
     after["properties"]["more"] = {"type": "string"}
@@ -137,7 +137,7 @@ def test_removed_or_changed_keys_are_incompatible_and_new_ones_are_not() -> None
     assert incompatible(before, after | {"title": "rebal.plan/2"}) == []
 
 
-def test_schemas_that_break_a_reader_are_not_written(tmp_path: Path, capsys: Said) -> None:
+def test_make_schemas_writes_no_incompatible_schema(tmp_path: Path, capsys: Said) -> None:
     assert main(str(tmp_path)) == 0
     promised = json.loads((tmp_path / "plan.json").read_text())
     promised["properties"]["old_key"] = {"type": "string"}
@@ -166,7 +166,7 @@ def by_rule(made: Plan) -> dict[str, Any]:
     return {result["ruleId"]: result for result in run_of(to_sarif(made))["results"]}
 
 
-def test_every_finding_is_a_result_of_a_described_rule() -> None:
+def test_every_finding_is_a_sarif_result_of_a_described_rule() -> None:
     made = plan(FORGOTTEN)
     run = run_of(to_sarif(made))
     described = run["tool"]["driver"]["rules"]
@@ -180,7 +180,7 @@ def test_every_finding_is_a_result_of_a_described_rule() -> None:
         assert "physicalLocation" not in where
 
 
-def test_levels_separate_blocks_unverified_rules_and_questions() -> None:
+def test_sarif_levels_separate_blocking_findings_warnings_and_questions() -> None:
     made = plan(FORGOTTEN)
     results = by_rule(made)
     assert (made.next_step, made.exit_code) == (1, 0)
@@ -193,7 +193,7 @@ def test_levels_separate_blocks_unverified_rules_and_questions() -> None:
     assert results["RB301"]["level"] == "note"
 
 
-def test_a_fingerprint_stays_while_the_evidence_changes_and_members_restart() -> None:
+def test_a_sarif_fingerprint_stays_when_evidence_changes_or_members_restart() -> None:
     def fingerprint(made: Plan) -> Any:
         return by_rule(made)["RB102"]["partialFingerprints"]
 
@@ -209,7 +209,7 @@ def test_a_fingerprint_stays_while_the_evidence_changes_and_members_restart() ->
     assert fingerprints("ab") == fingerprints("cd"), "they share a client id"
 
 
-def test_what_is_ignored_is_suppressed_with_its_reason() -> None:
+def test_an_ignored_finding_is_suppressed_in_sarif_with_its_reason() -> None:
     made = plan(FORGOTTEN, ignore={"RB102": "b is being removed"})
     results = by_rule(made)
     suppressed = [{"kind": "external", "justification": "b is being removed"}]
@@ -221,7 +221,7 @@ def test_what_is_ignored_is_suppressed_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("family", "level"), [("java", "notice"), ("kafkajs", "error"), (None, "warning")]
 )
-def test_a_plan_says_its_verdict_where_no_finding_does(family: str | None, level: str) -> None:
+def test_sarif_and_github_output_show_the_verdict_of_a_plan(family: str | None, level: str) -> None:
     made = plan([{"id": "a", "list": ["range"], "family": family}])
     (said,) = run_of(to_sarif(made))["invocations"]
     assert said["exitCode"] == made.exit_code
@@ -240,7 +240,7 @@ def test_findings_of_an_inspected_group_are_exported_without_a_verdict() -> None
     assert to_github() == ""
 
 
-def test_several_groups_share_one_run_that_lists_unread_groups() -> None:
+def test_several_groups_share_one_sarif_run_that_names_unread_groups() -> None:
     reports = [make_report(group_of({"members": FORGOTTEN, "group_id": id_})) for id_ in "xy"]
     failures = {"z": "z: no such group."}
     run = run_of(to_sarif(*reports, failures=failures))
@@ -260,7 +260,7 @@ def test_several_groups_share_one_run_that_lists_unread_groups() -> None:
     ]  # fmt: skip
 
 
-def test_a_hostile_name_starts_no_command() -> None:
+def test_a_hostile_name_starts_no_github_workflow_command() -> None:
     name = "x\n::error title=fake::\x1b[31m100% owned"
     made = plan([{"id": "a", "list": ["range"], "client": name, "instance": name}], group_id=name)
     for line in to_github(made).splitlines():
@@ -278,7 +278,7 @@ def test_a_hostile_name_starts_no_command() -> None:
         ("/srv/x y.yaml", "file:///srv/x%20y.yaml"),
     ],
 )
-def test_a_result_lies_in_the_snapshot_that_was_read(file: str, uri: str) -> None:
+def test_a_sarif_result_is_located_in_the_snapshot_file_that_was_read(file: str, uri: str) -> None:
     results = run_of(to_sarif(plan(FORGOTTEN), file=Path(file)))["results"]
     where = {r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in results}
     assert where == {uri}

@@ -271,11 +271,11 @@ def compare(name: str, made: str) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", SCREENS)
-def test_a_screen_is_as_it_was_kept(name: str, width: int) -> None:
+def test_each_screen_equals_its_kept_text_at_each_width(name: str, width: int) -> None:
     made = output.render(SCREENS[name](), width=width)
     compare(f"{name} {width}", made)
     for line in made.splitlines():
-        whole = (
+        not_wrapped = (
             "partition.assignment",
             "group.",
             "rebal ",
@@ -285,7 +285,7 @@ def test_a_screen_is_as_it_was_kept(name: str, width: int) -> None:
             "kgo.",
             "partitionAssigners",
         )
-        assert len(line) <= width or any(word in line for word in whole), line
+        assert len(line) <= width or any(word in line for word in not_wrapped), line
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_screen_is_as_it_was_kept(name: str, width: int) -> None:
         ("error no rule", ["explain", "RB999"]),
     ],
 )
-def test_a_printed_text_is_as_it_was_kept(
+def test_explanations_and_error_messages_equal_their_kept_texts(
     name: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(DEMO)
@@ -307,7 +307,7 @@ def test_a_printed_text_is_as_it_was_kept(
     compare(name, f"$ rebal {' '.join(words)}\n{said.out}{said.err}(exit code {code})\n")
 
 
-def test_the_page_shows_the_rehearsal_that_rebal_prints(
+def test_docs_rehearsal_shows_the_screen_that_rebal_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example, shown = pages.screen_of(REHEARSAL)

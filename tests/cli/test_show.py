@@ -78,7 +78,7 @@ def properties(text: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_kept_plan_is_shown_whole_and_its_advice_is_not(show: Show) -> None:
+def test_show_prints_the_whole_plan_without_its_advice_to_restart(show: Show) -> None:
     text = show()
     assert "look at the group before you act" in text
     assert "now:" in text
@@ -87,7 +87,7 @@ def test_a_kept_plan_is_shown_whole_and_its_advice_is_not(show: Show) -> None:
 
 
 @pytest.mark.usefixtures("plan")
-def test_a_step_is_shown_alone(show: Show) -> None:
+def test_show_prints_one_step_of_the_plan_alone(show: Show) -> None:
     text = show("--step", "2")
     assert text.startswith("2  Every member drops range")
     assert "before range" not in text
@@ -95,7 +95,7 @@ def test_a_step_is_shown_alone(show: Show) -> None:
 
 @pytest.mark.usefixtures("plan")
 @pytest.mark.parametrize(("step", "value"), [((), BOTH), (("--step", "2"), TARGET)])
-def test_set_prints_configuration_and_nothing_else(
+def test_show_set_prints_only_the_configuration_of_the_step(
     step: tuple[str, ...], value: str, rebal: Rebal
 ) -> None:
     said = rebal("show", PLAN, *step, "--set", code=4 if step else 0)
@@ -107,7 +107,7 @@ def test_set_prints_configuration_and_nothing_else(
     assert (early in said.err) is bool(step)
 
 
-def test_set_of_a_step_that_had_to_wait_is_given_once_a_look_has_advised_it(
+def test_show_set_of_a_step_that_waits_exits_4_until_verify_advises_the_step(
     keep: Keep, show: Show, rebal: Rebal
 ) -> None:
     settings = {"group.consumer.migration.policy": "bidirectional", "group.max.size": "99"}
@@ -127,7 +127,7 @@ def test_set_of_a_step_that_had_to_wait_is_given_once_a_look_has_advised_it(
 
 
 @pytest.mark.usefixtures("plan")
-def test_set_of_step_2_is_given_once_a_look_has_shown_the_gate(rebal: Rebal) -> None:
+def test_show_set_of_step_2_exits_4_until_the_gate_of_step_1_holds(rebal: Rebal) -> None:
     members = pods(2, 2, list=["cooperative-sticky", "range"])
     for seen, code in (([pods(1, 1)[0], members[1]], 4), (members, 0)):
         Path("seen.yaml").write_text(dump_snapshot(look(1, seen)))
@@ -137,7 +137,7 @@ def test_set_of_step_2_is_given_once_a_look_has_shown_the_gate(rebal: Rebal) -> 
 
 
 @pytest.mark.usefixtures("plan")
-def test_each_format_holds_the_same_list(show: Show) -> None:
+def test_each_configuration_format_holds_the_same_assignor_list(show: Show) -> None:
     def text(form: str) -> str:
         return show("--set", "--as", form)
 
@@ -151,7 +151,7 @@ def test_each_format_holds_the_same_list(show: Show) -> None:
     assert f'props.put("{KEY}", "{BOTH}");' in text("Java-Code")
 
 
-def test_a_family_must_be_chosen_where_there_are_several(keep: Keep, show: Show) -> None:
+def test_show_set_needs_a_client_family_if_the_plan_has_several(keep: Keep, show: Show) -> None:
     keep(group_of({"members": MIXED}))
     assert "add --family franz-go|java." in show("--set", code=2)
     assert "kgo.Balancers(" in show("--set", "--family", "franz-go")
@@ -161,7 +161,7 @@ def test_a_family_must_be_chosen_where_there_are_several(keep: Keep, show: Show)
 
 
 @pytest.mark.usefixtures("plan")
-def test_documents_and_the_runbook_are_those_of_plan_upgrade(show: Show) -> None:
+def test_show_prints_the_plan_document_and_runbook_of_plan_upgrade(show: Show) -> None:
     assert show("-o", "yaml") == Path(PLAN).read_text()
     assert show("-o", "markdown").startswith("# checkout: EAGER")
 
@@ -175,7 +175,7 @@ def test_a_finished_plan_has_nothing_to_configure(keep: Keep, show: Show, rebal:
 
 
 @pytest.mark.usefixtures("plan")
-def test_an_edited_plan_is_refused_by_every_command(rebal: Rebal) -> None:
+def test_an_edited_plan_file_is_rejected_by_show_and_verify(rebal: Rebal) -> None:
     text = Path(PLAN).read_text()
     Path(PLAN).write_text(text.replace("CooperativeStickyAssignor,org", "StickyAssignor,org"))
     for words in (["show", PLAN], ["verify", PLAN, "--snapshot", "group.yaml"]):
@@ -184,7 +184,7 @@ def test_an_edited_plan_is_refused_by_every_command(rebal: Rebal) -> None:
         assert err.startswith("rebal: a.plan.yaml: `steps[0].config` has changed since")
 
 
-def test_a_step_that_is_over_is_not_said_to_be_too_early(keep: Keep, show: Show) -> None:
+def test_show_set_of_a_completed_step_gives_no_warning(keep: Keep, show: Show) -> None:
     both = pods(1, 1, list=["cooperative-sticky", "range"])
     keep(look(0, both, elected="cooperative-sticky"))
     assert '"next_step": 2' in show("-o", "json")
@@ -203,7 +203,7 @@ def kept(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_screen_fits_80_columns_and_names_what_was_seen(kept: Path, rebal: Rebal) -> None:
+def test_the_timeline_fits_80_columns_and_shows_each_restart(kept: Path, rebal: Rebal) -> None:
     story = upgrade()
     text = render(timeline_view(timeline_of(story.plan, story.entries)), width=80)
     assert max(map(len, text.split("\n"))) <= 80
@@ -216,7 +216,7 @@ def test_the_screen_fits_80_columns_and_names_what_was_seen(kept: Path, rebal: R
     assert rebal(*words, "-o", "json").body["rebalances"] == 8
 
 
-def test_a_bar_covers_the_time_from_the_first_look_to_the_last() -> None:
+def test_a_members_timeline_bar_runs_from_the_first_look_to_the_last() -> None:
     story = upgrade()
     made = timeline_of(story.plan, story.entries)
     parts = list(bars(made, made.members[0]))
@@ -225,7 +225,7 @@ def test_a_bar_covers_the_time_from_the_first_look_to_the_last() -> None:
     assert [part.step for part in parts] == [0, 1, 2]
 
 
-def test_a_hostile_name_is_text_on_the_page() -> None:
+def test_a_hostile_member_name_is_escaped_text_on_the_timeline_page() -> None:
     story = upgrade()
     evil = "<script>alert(1)</script>\x1b[31m"
     entries = [
@@ -239,7 +239,7 @@ def test_a_hostile_name_is_text_on_the_page() -> None:
     assert "default-src 'none'" in page
 
 
-def test_without_a_journal_it_says_that_nothing_was_looked_at(tmp_path: Path, rebal: Rebal) -> None:
+def test_a_timeline_without_a_journal_reports_no_look(tmp_path: Path, rebal: Rebal) -> None:
     path = tmp_path / "a.plan.json"
     path.write_text(dump_plan(upgrade().plan, "json"))
     words = ["show", str(path), "--timeline"]
@@ -263,7 +263,9 @@ def kept_plan(group: Make, tmp_path: Path) -> Path:
     return made
 
 
-def test_document_has_every_change(group: Make, before: Path, tmp_path: Path, rebal: Rebal) -> None:
+def test_diff_shows_a_member_that_left(
+    group: Make, before: Path, tmp_path: Path, rebal: Rebal
+) -> None:
     after = files.save_snapshot(group(members=group().members[:2]), tmp_path / "after.json")
     body = rebal("diff", str(before), str(after), "-o", "json", "--exit-code", code=3).body
     assert (body["schema"], body["exit_code"], body["found"]) == ("rebal.diff/1", 3, True)
@@ -272,12 +274,12 @@ def test_document_has_every_change(group: Make, before: Path, tmp_path: Path, re
 
 
 @pytest.mark.parametrize("words", [[], ["--exit-code"]])
-def test_no_difference_is_said_and_exits_0(words: list[str], before: Path, rebal: Rebal) -> None:
+def test_diff_without_a_difference_exits_0(words: list[str], before: Path, rebal: Rebal) -> None:
     said = rebal("diff", str(before), str(before), *words)
     assert "no difference: 3 members unchanged" in said.out
 
 
-def test_plan_alone_is_compared_with_its_live_group(
+def test_diff_compares_a_plan_with_its_live_group_and_reports_drift(
     group: Make, kept_plan: Path, live: Live, rebal: Rebal
 ) -> None:
     """What verify calls drift: the plan's lists do not hold the elected assignor."""
@@ -314,7 +316,7 @@ def test_the_commands_of_a_rule_have_no_placeholder_and_are_parsed(rule: str) ->
                 command.load().make_context(name, words)
 
 
-def test_a_client_that_is_not_proven_gets_a_command_for_each_client_it_may_be() -> None:
+def test_a_member_of_unproven_client_family_gets_a_command_for_each_possible_family() -> None:
     members = [
         {"id": "a", "family": None, "left": "java >= 3.4 or franz-go"},
         {"id": "b b", "guess": True, "bytes": None},
@@ -334,7 +336,7 @@ def test_a_client_that_is_not_proven_gets_a_command_for_each_client_it_may_be() 
     assert lines["if a runs franz-go"].endswith(" --assume-family a=franz-go")
 
 
-def test_a_rule_is_explained_by_its_own_doc_and_all_are_listed(rebal: Rebal) -> None:
+def test_explain_prints_the_documentation_of_a_rule_and_lists_all_rules(rebal: Rebal) -> None:
     for rule_id, rule in rules().items():
         text = rebal("explain", rule_id.lower()).out
         assert text.startswith(f"{rule_id}  {rule.severity.value}  ")
@@ -346,7 +348,7 @@ def test_a_rule_is_explained_by_its_own_doc_and_all_are_listed(rebal: Rebal) -> 
 
 
 @pytest.mark.parametrize("prefix", ["org.apache.kafka.clients.consumer.", ""])
-def test_a_class_is_accepted_where_an_assignor_is(prefix: str, rebal: Rebal) -> None:
+def test_a_java_class_name_is_accepted_for_an_assignor(prefix: str, rebal: Rebal) -> None:
     snapshot = ["--snapshot", str(DEMO / "shipping.rebal.yaml"), "-o", "json"]
     for words, name in (
         (["simulate", "--assignor"], "range"),

@@ -67,7 +67,7 @@ def simulated(tmp_path: Path, capsys: Said) -> Simulate:
 
 
 @pytest.mark.parametrize(("assignor", "said"), [("range", "range again"), ("sticky", "→ sticky")])
-def test_an_eager_assignor_is_followed_by_a_cooperative_one(
+def test_after_an_eager_simulation_the_next_command_simulates_cooperative_sticky(
     group: Make, simulated: Simulate, assignor: str, said: str
 ) -> None:
     out = simulated(group(), "--assignor", assignor)
@@ -75,7 +75,7 @@ def test_an_eager_assignor_is_followed_by_a_cooperative_one(
     assert "next:        rebal simulate --assignor cooperative-sticky --snapshot" in out
 
 
-def test_wide_names_partitions_of_rounds_members_and_topics(
+def test_wide_simulation_shows_partitions_of_each_round_member_and_topic(
     group: Make, simulated: Simulate
 ) -> None:
     uneven = group(members=(member("a", "0-7"), member("b", "8-11")))
@@ -86,14 +86,14 @@ def test_wide_names_partitions_of_rounds_members_and_topics(
     assert ["orders", "12", "4–8", "6–6"] in lines
 
 
-def test_a_leader_that_would_fail_exits_with_3(group: Make, simulated: Simulate) -> None:
-    """A topic that was made anew with fewer partitions than its members still claim."""
+def test_a_simulated_leader_failure_exits_with_3(group: Make, simulated: Simulate) -> None:
+    """A recreated topic has fewer partitions than its members still claim."""
     claimed = group(members=(member("a", "0,7"),), topics=(Topic(name="orders", partitions=2),))
     out = simulated(claimed, "--assignor", "cooperative-sticky", code=3)
     assert "fails        the leader would throw IllegalStateException" in out
 
 
-def test_a_group_is_read_live_with_the_connection_that_was_typed(
+def test_simulate_reads_the_live_group_with_the_typed_connection_options(
     group: Make, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[object] = []
@@ -114,14 +114,14 @@ def test_a_group_is_read_live_with_the_connection_that_was_typed(
     assert seen == [GroupSource("checkout", None, typed)]
 
 
-def test_each_what_if_is_an_option(group: Make, simulated: Simulate) -> None:
+def test_simulate_applies_each_what_if_option(group: Make, simulated: Simulate) -> None:
     words = ["--add-member", "1", "--restart-member", "checkout-2", "--add-partitions", "orders=3"]
     out = simulated(group(), "--assignor", "cooperative-sticky", *words)
     assert "orders gets 3 more partitions, then checkout-2 stops, then checkout-2 is back" in out
     assert "COOPERATIVE  13 partitions stop in 6 rebalances" in out
 
 
-def test_several_assignors_are_one_document(group: Make, simulated: Simulate) -> None:
+def test_several_simulated_assignors_make_one_document(group: Make, simulated: Simulate) -> None:
     words = ["--add-member", "1", "-o", "json"]
     for name in ("range", "cooperative-sticky", "consumer:range", "range"):
         words += ["--assignor", name]
@@ -138,7 +138,7 @@ def test_a_group_that_never_becomes_stable_exits_with_3(
     assert "NOT stable after 1 rebalance\n" in out
 
 
-def test_a_kip848_group_is_simulated_with_the_brokers_assignors_only(
+def test_a_kip_848_group_is_simulated_with_the_brokers_assignors(
     group: Make, simulated: Simulate
 ) -> None:
     new = group(type=GroupType.CONSUMER, assignor="uniform")
@@ -148,7 +148,7 @@ def test_a_kip848_group_is_simulated_with_the_brokers_assignors_only(
     assert "next:        rebal simulate --assignor range --snapshot" in out
 
 
-def test_a_leader_near_its_timeout_is_predicted(group: Make) -> None:
+def test_a_leader_that_may_compute_longer_than_the_timeout_is_predicted(group: Make) -> None:
     mixed = (member("a", ""), member("b", ""), member("c", "", ("orders", "payments")))
     topics = (Topic(name="orders", partitions=24_000), Topic(name="payments", partitions=1))
     near = simulate(group(members=mixed, topics=topics), "sticky", rebalance_timeout=60)
@@ -162,11 +162,11 @@ def assumed(snapshot: GroupSnapshot, assignor: str, **changes: object) -> str:
     return " ".join(simulate(snapshot, assignor, Changes(**changes)).assumes)
 
 
-@pytest.mark.parametrize(("ids", "told"), [("AC", False), ("AQ", True)])
-def test_topics_whose_order_nobody_knows_are_named_where_it_matters(
-    group: Make, ids: str, *, told: bool
+@pytest.mark.parametrize(("ids", "named"), [("AC", False), ("AQ", True)])
+def test_topics_of_unknown_hash_order_are_named_if_the_order_can_change_the_assignment(
+    group: Make, ids: str, *, named: bool
 ) -> None:
-    """The ids' last bytes are 0 and 8, or 0 and 64, which is the same place in a table of 16."""
+    """The ids' last bytes are 0 and 8, or 0 and 64, which share a bucket of 16 buckets."""
     names = ("orders", "clicks")
     topics = tuple(
         Topic(name=name, partitions=2, topic_id=f"{'A' * 20}{last}A")
@@ -174,36 +174,36 @@ def test_topics_whose_order_nobody_knows_are_named_where_it_matters(
     )
     found = group(members=(member("a", "0-1", names),), topics=topics)
     note = "clicks, orders share a place in the coordinator's table: which of them it walks first"
-    assert (note in assumed(found, "uniform", add_members=1)) == told
+    assert (note in assumed(found, "uniform", add_members=1)) == named
     assert "share a place" not in assumed(found, "uniform")
     assert "share a place" not in assumed(found, "consumer:range", add_members=1)
 
 
-@pytest.mark.parametrize(("ids", "told"), [("abc", False), ("aqc", True)])
-def test_members_whose_order_nobody_knows_are_named_where_it_matters(
-    group: Make, ids: str, *, told: bool
+@pytest.mark.parametrize(("ids", "named"), [("abc", False), ("aqc", True)])
+def test_members_of_unknown_hash_order_are_named_if_the_order_can_change_the_assignment(
+    group: Make, ids: str, *, named: bool
 ) -> None:
-    """One-letter ids 16 apart have the same place in a table of 16."""
+    """One-letter ids 16 apart share a bucket of 16 buckets."""
     topics = (Topic(name="orders", partitions=8, topic_id=f"{'A' * 20}AA"),)
     owned = zip(ids, ["0-1", "2-3", "4-7"], strict=True)
     found = group(members=tuple(member(*each) for each in owned), topics=topics)
     note = "members pod-a, pod-q share places in the coordinator's table: which of those at one"
-    assert (note in assumed(found, "uniform", remove_members=("pod-c",))) == told
+    assert (note in assumed(found, "uniform", remove_members=("pod-c",))) == named
     assert "share places" not in assumed(found, "consumer:range", remove_members=("pod-c",))
 
 
-def test_missing_topic_ids_are_said_where_the_order_of_topics_counts(group: Make) -> None:
-    for assignor, told in (("uniform", True), ("consumer:range", False), ("range", False)):
-        assert ("the snapshot has no topic ids" in assumed(group(), assignor)) == told
+def test_missing_topic_ids_are_reported_for_the_uniform_assignor_only(group: Make) -> None:
+    for assignor, reported in (("uniform", True), ("consumer:range", False), ("range", False)):
+        assert ("the snapshot has no topic ids" in assumed(group(), assignor)) == reported
 
 
-def test_each_worker_restarts_where_none_is_named(simulated: Simulate) -> None:
-    told = checked(simulated(workers("default"), "--assignor", "eager", "-o", "json"))
-    (one,) = told["runs"]
-    assert (told["restarted"], one["cost"]["rebalances"]) == (["w0", "w1", "w2"], 6)
+def test_simulate_restarts_each_connect_worker_if_none_is_named(simulated: Simulate) -> None:
+    document = checked(simulated(workers("default"), "--assignor", "eager", "-o", "json"))
+    (one,) = document["runs"]
+    assert (document["restarted"], one["cost"]["rebalances"]) == (["w0", "w1", "w2"], 6)
     words = ["--restart-member", "w1", "--restart-member", "w1-1", "-o", "json"]
-    told = checked(simulated(workers("default"), "--assignor", "eager", *words))
-    assert told["restarted"] == ["w1"]
+    document = checked(simulated(workers("default"), "--assignor", "eager", *words))
+    assert document["restarted"] == ["w1"]
 
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "rendezvous-assignor"
@@ -236,7 +236,7 @@ def run_with(installed: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_the_example_is_found_by_its_entry_point_and_simulated(installed: Path, saved: str) -> None:
+def test_the_example_assignor_is_found_by_its_entry_point(installed: Path, saved: str) -> None:
     words = ["simulate", "--snapshot", saved, "--assignor", "rendezvous"]
     done = run_with(installed, *words, "-o", "json")
     assert done.returncode == 0, done.stderr
@@ -276,7 +276,7 @@ ALL = [("orders", 0), ("orders", 1)]
         ({**GOOD, "a": [*GOOD["a"], ("ghost", 0)]}, False, PartitionRule.NO_SUCH_PARTITION),
     ],
 )
-def test_every_breach_of_the_contract_is_found(
+def test_every_breach_of_the_assignor_contract_is_found(
     result: dict, cooperative: bool, rule: PartitionRule | None
 ) -> None:
     found = [one.rule for one in violations(SPEC, result, cooperative=cooperative)]
@@ -340,7 +340,7 @@ class Odd(Greedy):
         ),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(
+def test_an_unusable_custom_assignor_is_reported_in_one_sentence(
     points: list[Point], sentence: str, saved: str, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plug(monkeypatch, *points)
@@ -350,7 +350,7 @@ def test_what_cannot_be_used_is_one_sentence(
     assert len(err.splitlines()) == 1
 
 
-def test_a_broken_contract_is_shown_and_blocks(
+def test_a_custom_assignor_that_breaks_its_contract_exits_with_3(
     saved: str, rebal: Rebal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plug(monkeypatch, Point("mine", Greedy))

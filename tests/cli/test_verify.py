@@ -69,7 +69,7 @@ def run(rebal: Rebal, folder: Path) -> Verify:
 
 
 @pytest.mark.parametrize("torn", [0, 2])
-def test_a_torn_line_is_said_and_spoils_nothing(folder: Path, torn: int, run: Verify) -> None:
+def test_a_torn_journal_line_is_reported_and_skipped(folder: Path, torn: int, run: Verify) -> None:
     book = folder / "book.jsonl"
     for _ in range(2):
         run("--snapshot", "half.yaml", "--journal", "book.jsonl", code=4)
@@ -135,7 +135,7 @@ def watched(
     return last, said, shown
 
 
-def test_a_watch_ends_when_the_gate_holds_and_says_changes_only(plan: Plan) -> None:
+def test_a_watch_ends_when_the_gate_holds_and_prints_only_changes(plan: Plan) -> None:
     last, said, shown = watched(plan, [BEFORE, BEFORE, HALF, HALF, READY, BEFORE])
     assert last.exit_code == 0
     assert len(shown) == 5
@@ -145,18 +145,18 @@ def test_a_watch_ends_when_the_gate_holds_and_says_changes_only(plan: Plan) -> N
     assert len(said) == len(set(said)) == 5, said
 
 
-def test_a_blind_watch_is_never_ok_and_says_since_when(plan: Plan) -> None:
-    gone = ReadError("cannot reach any of kafka:9092.")
-    last, said, shown = watched(plan, [HALF, gone, gone, gone, READY])
+def test_a_watch_that_cannot_read_the_group_exits_4_and_shows_since_when(plan: Plan) -> None:
+    unreachable = ReadError("cannot reach any of kafka:9092.")
+    last, said, shown = watched(plan, [HALF, unreachable, unreachable, unreachable, READY])
     assert [standing.exit_code for standing in shown] == [4, 4, 4, 4, 0]
     assert [standing.gate for standing in shown[1:4]] == ["cannot tell"] * 3
-    # Since the last look that saw something, not since somebody noticed.
+    # Since the last look that read the group, not since the first that failed.
     assert {standing.blind_since for standing in shown[1:4]} == {HALF.captured_at}
-    # By the brokers' clock, as the look before: the clock here may be another.
+    # By the brokers' clock, as at the look before: this machine's clock may differ.
     assert [standing.at for standing in shown[1:4]] == [
         HALF.captured_at + timedelta(seconds=seconds) for seconds in (10, 20, 30)
     ]
-    # What was advised at the last look that saw something is advised no more.
+    # The advice of the last look that read the group is withdrawn.
     assert shown[0].advice.recommended
     for standing in shown[1:4]:
         assert (standing.advice.action, standing.withheld) == ("wait", ())
@@ -169,9 +169,9 @@ def test_a_blind_watch_is_never_ok_and_says_since_when(plan: Plan) -> None:
     assert "cannot reach any of kafka:9092" in view
 
 
-def test_a_watch_that_ends_blind_or_too_early_is_not_yet(plan: Plan) -> None:
-    gone = ReadError("no answer.")
-    last, _, shown = watched(plan, [HALF, *[gone] * 9], seconds=40)
+def test_a_watch_that_ends_blind_or_before_the_gate_holds_exits_4(plan: Plan) -> None:
+    unreachable = ReadError("no answer.")
+    last, _, shown = watched(plan, [HALF, *[unreachable] * 9], seconds=40)
     assert last.exit_code == 4
     assert last.blind_since is not None
     assert len(shown) == 5
@@ -179,7 +179,7 @@ def test_a_watch_that_ends_blind_or_too_early_is_not_yet(plan: Plan) -> None:
     assert (last.exit_code, len(shown)) == (4, 4)
 
 
-def test_until_done_goes_on_past_a_gate_and_exits_4_when_the_time_is_over(plan: Plan) -> None:
+def test_watch_until_done_continues_past_a_gate_and_exits_4_at_its_end(plan: Plan) -> None:
     last, _, shown = watched(plan, [BEFORE, READY, READY], seconds=20, until="done")
     assert (len(shown), last.exit_code, last.finished) == (3, 0, False)
     assert (reached(last, "done"), reached(last, "gate")) == (4, 0)
@@ -187,14 +187,14 @@ def test_until_done_goes_on_past_a_gate_and_exits_4_when_the_time_is_over(plan: 
     assert reached(replace(shown[0], exit_code=3), "done") == 3
 
 
-def test_a_watch_ends_with_its_reader_and_needs_a_first_look(plan: Plan) -> None:
+def test_a_watch_ends_when_no_reader_is_left_and_needs_a_first_look(plan: Plan) -> None:
     last, _, shown = watched(plan, [HALF] * 9, read=2)
     assert (last.exit_code, len(shown)) == (4, 2)
     with pytest.raises(ReadError, match="cannot reach"):
         watched(plan, [ReadError("cannot reach any of kafka:9092.")])
 
 
-def test_a_large_group_shows_the_open_ones_first(plan: Plan) -> None:
+def test_verify_of_a_large_group_shows_unfinished_members_first(plan: Plan) -> None:
     many = [{"id": f"app-{n}.2", "client": f"app-{n}", "list": MIXED} for n in range(300)]
     many[250] = {"id": "app-250.1", "client": "app-250", "list": ["range"]}
     standing = verify(plan, [], look(5, many))
@@ -243,7 +243,7 @@ def test_a_watch_begun_after_the_first_gate_waits_for_the_second(
     assert "roll-out finished" in said[last + 2], "then the timeline"
 
 
-def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
+def test_fail_on_warning_exits_3_and_exit_zero_changes_only_the_process_exit_code(
     folder: Path, monkeypatch: pytest.MonkeyPatch, run: Verify
 ) -> None:
     """More members than expected are a warning: the gate holds all the same."""
@@ -251,15 +251,15 @@ def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
     (folder / "more.yaml").write_text(dump_snapshot(more))
     plain = ["--snapshot", "more.yaml", "-o", "json"]
     strict = [*plain, "--fail-on", "warning"]
-    told = [
+    documents = [
         run(*words, code=code).body
         for words, code in ((plain, 0), (strict, 3), ([*strict, "--exit-zero"], 0))
     ]
-    # Whoever reads the document is told the truth, whatever the shell is told.
-    assert [body["gate"] for body in told] == ["yes"] * 3
-    assert [body["exit_code"] for body in told] == [0, 3, 3]
-    assert told[0]["next"].startswith("begin step 2")
-    assert told[1]["next"].startswith("restart nothing: a warning stands")
+    # The document holds the true exit code, whatever the process exits with.
+    assert [body["gate"] for body in documents] == ["yes"] * 3
+    assert [body["exit_code"] for body in documents] == [0, 3, 3]
+    assert documents[0]["next"].startswith("begin step 2")
+    assert documents[1]["next"].startswith("restart nothing: a warning stands")
     feed(monkeypatch, [BEFORE, more, BEFORE])
     watching = ["--watch", "--every", "0.2"]
     assert "restart nothing: a warning" in run(*watching, "--fail-on", "warning", code=3).err
@@ -268,14 +268,14 @@ def test_fail_on_warning_makes_a_danger_and_exit_zero_hides_every_code(
     assert "not yet" in said.out
 
 
-def test_the_configuration_of_the_advised_step_is_printed(run: Verify) -> None:
+def test_verify_prints_the_configuration_of_the_advised_step(run: Verify) -> None:
     text = run("--snapshot", "half.yaml", code=4).out
     assert "next:       restart" in text
     assert f"{KEY}={COOPERATIVE},org.apache.kafka.clients.consumer.RangeAssignor\n" in text
     assert f"{KEY}={COOPERATIVE}\n" in run("--snapshot", "ready.yaml").out
 
 
-def test_what_a_stop_waits_for_is_always_on_the_screen(here: Path, rebal: Rebal) -> None:
+def test_verify_always_shows_the_agreement_that_a_cut_over_needs(here: Path, rebal: Rebal) -> None:
     demo = str(files("rebal.cli") / "data" / "demo" / "ml-features.rebal.yaml")
     rebal("plan-upgrade", "--snapshot", demo, "--out", "stop.yaml", code=3)
     words = ["verify", "stop.yaml", "--snapshot", demo]
@@ -295,16 +295,16 @@ def back(capsys: Capture, name: str, *more: str) -> tuple[int, Plan]:
 
 
 @pytest.mark.parametrize("name", LOOKS)
-def test_the_way_back_is_the_plan_to_what_ran_before(
+def test_the_rollback_is_a_plan_to_the_assignor_that_ran_before(
     folder: Path, capsys: Capture, name: str
 ) -> None:
     code, found = back(capsys, name)
     assert found == make_plan(LOOKS[name], "range", expect_members=2, given=found.given)
     assert (found.target, found.exit_code) == ("range", code)
-    assert not any(folder.glob("*.jsonl")), "asking for the way back is no look of the roll-out"
+    assert not any(folder.glob("*.jsonl")), "planning a rollback is no look of the roll-out"
 
 
-def test_the_plan_is_kept_and_its_commands_name_it(folder: Path, capsys: Capture) -> None:
+def test_the_saved_rollback_plans_commands_name_its_file(folder: Path, capsys: Capture) -> None:
     words = ["verify", "plan.yaml", "--snapshot", "narrowed.yaml", "--abort", "--out", "b.yaml"]
     code = app.run([*words, "--journal", "a.jsonl"])
     said = capsys.readouterr()
@@ -318,7 +318,7 @@ def test_the_plan_is_kept_and_its_commands_name_it(folder: Path, capsys: Capture
     assert app.run(words) == 2, "its roll-out is under way"
 
 
-def test_the_goal_is_what_the_group_ran_when_the_plan_was_made() -> None:
+def test_the_rollback_goal_is_what_the_group_ran_when_the_plan_was_made() -> None:
     other = look(0, pods(1, 1, list=["range"]), elected="roundrobin")
     assert goal_back(make_plan(other)) == "roundrobin"
     ran = look(0, pods(1, 1, list=FINAL), elected="cooperative-sticky")
@@ -331,8 +331,8 @@ def test_the_goal_is_what_the_group_ran_when_the_plan_was_made() -> None:
     assert goal_back(make_plan(empty)) == "eager"
 
 
-def test_back_from_a_plan_that_began_at_the_second_bounce_is_not_forward() -> None:
-    """Mixed lists had elected the target already, and every member ran EAGER."""
+def test_a_rollback_leads_to_an_eager_assignor_if_the_plan_began_at_bounce_2() -> None:
+    """The mixed lists had already elected the target, while every member ran EAGER."""
     mixed = look(0, pods(1, 1, list=["cooperative-sticky", "sticky"]), elected=FINAL[0])
     made = make_plan(mixed)
     assert (made.next_step, goal_back(made)) == (2, "sticky")
@@ -341,7 +341,7 @@ def test_back_from_a_plan_that_began_at_the_second_bounce_is_not_forward() -> No
     assert goal_back(make_plan(mixed, "range")) == "sticky"
 
 
-def test_a_risk_taken_on_the_way_is_not_taken_on_the_way_back(
+def test_a_rollback_checks_rb113_again_although_the_plan_ignored_it(
     folder: Path, capsys: Capture
 ) -> None:
     """The coordinator may hold [cooperative-sticky] alone: it would reject [range] (RB113)."""
@@ -358,7 +358,7 @@ def test_a_risk_taken_on_the_way_is_not_taken_on_the_way_back(
     assert again.accepted.ignore == {"RB115": "no joins", "RB113": "timed again"}
 
 
-def test_the_printed_command_plans_the_same_way_back(folder: Path, capsys: Capture) -> None:
+def test_the_printed_abort_command_plans_the_same_rollback(folder: Path, capsys: Capture) -> None:
     """No list shows sticky any longer, so `--to eager` would lead to range."""
     before = look(0, pods(1, 1, list=["sticky"]), elected="sticky")
     Path("plan.yaml").write_text(dump_plan(make_plan(before)))
@@ -403,20 +403,20 @@ def at(snapshot: str, plan: str = "plan") -> list[str]:
 UNKNOWN = at("unknown")
 
 
-def test_a_rule_is_ignored_with_a_reason_that_the_journal_keeps(stated: Path, rebal: Rebal) -> None:
+def test_verify_ignores_a_rule_and_the_journal_keeps_the_reason(stated: Path, rebal: Rebal) -> None:
     rebal(*UNKNOWN, code=4)
-    told = rebal(*UNKNOWN, "--ignore", "rb901", "--reason", "all from one image").out
-    assert "your word" in told
-    assert "all from one image" in told
+    screen = rebal(*UNKNOWN, "--ignore", "rb901", "--reason", "all from one image").out
+    assert "your word" in screen
+    assert "all from one image" in screen
     assert "RB901 is ignored: all from one image" in looks()[-1]["accepted"]
     rebal(*UNKNOWN, code=4)
 
 
-def test_lists_a_family_and_a_count_are_stated_for_one_look(stated: Path, rebal: Rebal) -> None:
+def test_stated_assignor_lists_and_counts_hold_for_one_look(stated: Path, rebal: Rebal) -> None:
     words = [f"--assume=client-id=app-{n}:{','.join(MIXED)}" for n in range(2)]
-    told = rebal(*UNKNOWN, *words, "-o", "json").body
-    assert [member["vouched"] for member in told["members"]] == [True, True]
-    # The journal takes no word for a proof.
+    document = rebal(*UNKNOWN, *words, "-o", "json").body
+    assert [member["vouched"] for member in document["members"]] == [True, True]
+    # The journal keeps no statement of the operator as evidence.
     rebal(*UNKNOWN, code=4)
     words = ["--assume-family", "java", "--expect-members", "3", "--departed", "app-9"]
     rebal(*UNKNOWN, *words, code=4)
@@ -425,7 +425,7 @@ def test_lists_a_family_and_a_count_are_stated_for_one_look(stated: Path, rebal:
     ]  # fmt: skip
 
 
-def test_a_look_at_another_steps_gate_moves_nobody_into_that_step(
+def test_a_look_at_another_steps_gate_counts_no_restart_for_that_step(
     stated: Path, rebal: Rebal
 ) -> None:
     rebal(*at("half"), "--step", "2", code=4)
@@ -436,10 +436,10 @@ def test_a_look_at_another_steps_gate_moves_nobody_into_that_step(
     save("second.yaml", look(3, [final[0], mixed[1]], elected="cooperative-sticky"))
     rebal(*at("ready"))
     for more, code in (([], 4), (["--step", "1"], 0), ([], 4)):
-        told = rebal(*at("second"), *more, "-o", "json", code=code).body
-    assert told["step"] == 2
-    restarted = {one["name"]: one["restarted"] for one in told["members"]}
-    assert restarted == {"app-0": True, "app-1": False}, "app-0 came in step 2"
+        document = rebal(*at("second"), *more, "-o", "json", code=code).body
+    assert document["step"] == 2
+    restarted = {one["name"]: one["restarted"] for one in document["members"]}
+    assert restarted == {"app-0": True, "app-1": False}, "app-0 restarted in step 2"
 
 
 STREAMS = {"elected": "stream"}
@@ -457,26 +457,26 @@ def streams(stated: Path) -> Path:
     return stated
 
 
-def test_confirm_proves_a_step_that_no_evidence_shows(streams: Path, rebal: Rebal) -> None:
-    back = at("back", plan="streams")
+def test_a_confirmation_proves_a_step_that_no_evidence_shows(streams: Path, rebal: Rebal) -> None:
+    verify_restarted = at("back", plan="streams")
     words = ["--confirm", "1", "--reason", "read both logs: upgrade.from=2.3"]
-    assert "--confirm 1" in rebal(*back, code=4).out
-    assert f"confirmed by {getpass.getuser()}, " in rebal(*back, *words).out
+    assert "--confirm 1" in rebal(*verify_restarted, code=4).out
+    assert f"confirmed by {getpass.getuser()}, " in rebal(*verify_restarted, *words).out
     assert looks()[-1]["confirmed"]["reason"] == "read both logs: upgrade.from=2.3"
-    rebal(*back)
-    # Who came later was not looked at, and without the journal nobody was.
+    rebal(*verify_restarted)
+    # A later restart is not confirmed; without the journal, no restart is.
     rebal(*at("later", plan="streams"), "--step", "1", code=4)
-    rebal(*back[:4], code=4)
+    rebal(*verify_restarted[:4], code=4)
 
 
-def test_findings_of_one_rule_are_folded(stated: Path, rebal: Rebal) -> None:
+def test_verify_folds_findings_of_one_rule_into_one_line(stated: Path, rebal: Rebal) -> None:
     hasty = pods(2, 2, list=["range"], declared=["cooperative-sticky"])
     save("hasty.yaml", look(1, hasty))
-    told = rebal(*at("hasty"), code=3).out
-    assert told.split("next:")[0].count("RB101") == 1
-    assert "(and 1 more of this rule)" in told
-    told = rebal(*at("hasty"), "-o", "json", code=3).body
-    assert [one["rule"] for one in told["findings"]] == ["RB101", "RB101"]
+    printed = rebal(*at("hasty"), code=3).out
+    assert printed.split("next:")[0].count("RB101") == 1
+    assert "(and 1 more of this rule)" in printed
+    printed = rebal(*at("hasty"), "-o", "json", code=3).body
+    assert [one["rule"] for one in printed["findings"]] == ["RB101", "RB101"]
 
 
 APPEND = """
@@ -489,7 +489,7 @@ for number in range(60):
 """
 
 
-def test_two_that_append_at_the_same_time_keep_every_line_whole(tmp_path: Path) -> None:
+def test_two_processes_that_append_at_once_keep_every_line_whole(tmp_path: Path) -> None:
     path = tmp_path / "book.jsonl"
     both = [subprocess.Popen([sys.executable, "-c", APPEND, str(path), letter]) for letter in "ab"]
     assert [one.wait(60) for one in both] == [0, 0]

@@ -73,18 +73,18 @@ def uses(path: Path, called: str) -> bool:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_what_the_page_names_exists_in_the_file_that_it_names(name: str) -> None:
+def test_every_name_in_architecture_md_exists_in_the_file_it_names(name: str) -> None:
     made = found(name)
     if inspect.isfunction(made) or inspect.isclass(made):
         assert Path(inspect.getfile(inspect.unwrap(made))).resolve() == file_of(name)
 
 
-def test_every_command_has_its_row() -> None:
+def test_every_command_has_a_row_in_architecture_md() -> None:
     assert set(WAYS) == set(MODULES)
 
 
 @pytest.mark.parametrize("command", sorted(WAYS))
-def test_a_command_reaches_its_work_over_at_most_four_files(command: str) -> None:
+def test_a_command_reaches_its_main_function_over_at_most_four_files(command: str) -> None:
     way = WAYS[command]
     assert len({file_of(name) for name in way}) <= MOST_FILES
     assert way[0] == "cli.app.run"
@@ -108,7 +108,7 @@ def run(defines: str) -> dict[str, Any]:
     return names
 
 
-def test_the_rule_fires_as_its_cases_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rule_in_contributing_md_fires_in_its_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     registered: dict[str, registry.Rule] = {}
     monkeypatch.setattr(registry, "_registered", registered)
     run("def lone_member")
@@ -122,7 +122,7 @@ def test_the_rule_fires_as_its_cases_say(monkeypatch: pytest.MonkeyPatch) -> Non
         assert made.check(context_of(case["group"])) == ()
 
 
-def test_the_assignor_assigns_every_partition() -> None:
+def test_the_assignor_in_contributing_md_assigns_every_partition() -> None:
     members = tuple(SpecMember(member_id=name, topics=("orders",)) for name in "ab")
     assigned = run("class FirstTakesAll")["FirstTakesAll"]().assign(
         Spec(members=members, partitions={"orders": 2})
@@ -130,20 +130,20 @@ def test_the_assignor_assigns_every_partition() -> None:
     assert assigned == {"a": [("orders", 0), ("orders", 1)], "b": []}
 
 
-def test_the_reader_returns_joins_with_their_evidence() -> None:
+def test_the_reader_in_contributing_md_returns_joins_with_evidence() -> None:
     (join,) = run("def read_audit")["read_audit"](["checkout web-1 range,sticky"])
     assert join.list == ("range", "sticky")
     assert join.evidence.source is Source.REQUEST_LOG
 
 
-def test_the_path_returns_the_last_step() -> None:
+def test_the_upgrade_path_in_contributing_md_returns_the_last_step() -> None:
     wide = {"list": ["cooperative-sticky", "range"]}
     context = context_of({"members": [{"id": "a", **wide}, {"id": "b", **wide}]})
     (step,) = run("def last_bounce")["last_bounce"](context)
     assert step.target_list == ("cooperative-sticky",)
 
 
-def test_every_file_named_exists() -> None:
+def test_every_file_named_in_contributing_md_exists() -> None:
     named = set(re.findall(r"`([a-z_./-]+/[A-Za-z_.-]+)`", GUIDE)) | set(
         re.findall(r"\]\(([A-Za-z_./-]+)\)", GUIDE)
     )
@@ -153,7 +153,7 @@ def test_every_file_named_exists() -> None:
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "README.md"])
-def test_every_target_named_exists(page: str) -> None:
+def test_every_make_target_named_in_the_guides_exists(page: str) -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"\bmake ([a-z-]+)", (ROOT / page).read_text()))
     assert "test" in targets

@@ -43,7 +43,7 @@ def arrows(room: str) -> Iterator[tuple[Path, int, str]]:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_along_its_arrows(room: str) -> None:
+def test_a_top_level_package_imports_only_what_it_may_use(room: str) -> None:
     assert files(room), f"{room}/ has no modules"
     wrong = [
         f"{path}:{line} imports {name}"
@@ -55,7 +55,7 @@ def test_a_room_imports_only_along_its_arrows(room: str) -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_clients_spark_and_what_reaches_outside_stay_in_their_rooms(room: str) -> None:
+def test_kafka_clients_spark_and_io_are_imported_only_in_their_packages(room: str) -> None:
     def is_wrong(path: Path, top: str) -> bool:
         if top in CLIENTS:
             return room != "inspectors"
@@ -80,7 +80,7 @@ def test_packages_do_not_import_each_other_in_a_circle() -> None:
     assert circle(package_graph(import_graph(ROOMS))) == []
 
 
-def test_the_inspectors_meet_in_the_model_not_in_the_files_of_the_person() -> None:
+def test_only_the_module_cli_files_writes_files() -> None:
     writers = {"write_text", "write_bytes", "NamedTemporaryFile", "mkstemp"}
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno} calls {node.attr}"

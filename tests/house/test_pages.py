@@ -125,7 +125,7 @@ def test_the_six_commands_of_the_readme_are_lines_of_the_roll_out() -> None:
 
 
 @pytest.mark.parametrize("name", CHECKED)
-def test_a_change_is_checked_as_the_page_says(run: Run, name: str) -> None:
+def test_the_commands_in_docs_check_find_the_change(run: Run, name: str) -> None:
     java = "org.apache.kafka.clients.consumer."
     for folder, names in (("old", "Range"), ("new", "Sticky"), (".", "Sticky")):
         Path(folder).mkdir(exist_ok=True)
@@ -140,7 +140,7 @@ def test_a_change_is_checked_as_the_page_says(run: Run, name: str) -> None:
         assert (code, "checkout" in text) == (3, True), example
 
 
-def test_the_screen_is_what_rebal_prints() -> None:
+def test_the_screen_in_the_readme_is_what_rebal_prints() -> None:
     example, shown = pages.screen_of(README)
     done = subprocess.run(
         [REBAL, *example.words], cwd=DEMO, capture_output=True, text=True, check=False,
@@ -150,7 +150,7 @@ def test_the_screen_is_what_rebal_prints() -> None:
     assert without_times("\n".join(shown)) == without_times(done.stdout)
 
 
-def test_a_screens_last_command_runs(run: Run) -> None:
+def test_the_next_command_on_the_readmes_screen_runs(run: Run) -> None:
     _, shown = pages.screen_of(README)
     following = shown[-1].removeprefix("next:").strip()
     file = following.rpartition(" ")[2]
@@ -158,7 +158,7 @@ def test_a_screens_last_command_runs(run: Run) -> None:
     assert run(following)[0] == 0
 
 
-def test_the_advice_is_printed_for_static_members_after_a_reload(run: Run) -> None:
+def test_docs_advice_shows_the_screen_for_static_members_after_a_reload(run: Run) -> None:
     (block,) = pages.blocks("docs/advice.md")
     names = ["range", "cooperative-sticky"]
     members = [{"id": name, "list": names, "instance": name} for name in "abc"]
@@ -169,7 +169,7 @@ def test_the_advice_is_printed_for_static_members_after_a_reload(run: Run) -> No
     assert [line for line in block.lines if line not in text.splitlines()] == []
 
 
-def test_another_library_is_planned_as_the_page_says(run: Run) -> None:
+def test_the_commands_in_docs_other_library_plan_and_verify(run: Run) -> None:
     plan, verify = section(OTHER, "")
     code, text = run(plan.line)
     assert code == 0
@@ -188,14 +188,14 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("example", dict.fromkeys(pages.every_example()), ids=str)
-def test_every_command_line_is_parsed_by_the_real_command(example: Example, kept: None) -> None:
+def test_every_example_command_line_in_docs_is_parsed(example: Example, kept: None) -> None:
     """Wrong options, values and missing arguments fail here, those for a broker too."""
     name, words = command_of(example.words)
     command(name).make_context(name, words)
 
 
 @pytest.mark.parametrize("span", pages.spans())
-def test_every_command_of_the_text_is_parsed_by_the_real_command(span: str, kept: None) -> None:
+def test_every_command_in_the_text_of_docs_is_parsed(span: str, kept: None) -> None:
     (text,) = re.findall(r"rebal ([^|)]+)", span) or ["--help"]
     if text.startswith("-"):
         app.build().make_context("rebal", [text], resilient_parsing=True)
@@ -207,14 +207,14 @@ def test_every_command_of_the_text_is_parsed_by_the_real_command(span: str, kept
 
 
 @pytest.mark.parametrize(("name", "says"), list(pages.rows()))
-def test_options_in_the_table_are_those_of_their_command(name: str, says: str) -> None:
+def test_the_command_table_in_docs_names_only_existing_options(name: str, says: str) -> None:
     named = set(
         re.findall(r"(?<![\w-])(--?[a-z][a-z-]*|-X)", " ".join(re.findall(r"`(.*?)`", says)))
     )
     assert named - options_of(name) == set()
 
 
-def test_options_in_the_text_exist() -> None:
+def test_every_option_in_the_text_of_docs_exists() -> None:
     commands = [name for name, _ in pages.rows()]
     known = set().union(*map(options_of, commands))
     code = [one for page in PAGES for one in pages.code(page)]
@@ -224,7 +224,7 @@ def test_options_in_the_text_exist() -> None:
     assert named - known == set()
 
 
-def test_the_rules_in_the_text_exist() -> None:
+def test_every_rule_in_the_text_of_docs_exists() -> None:
     named = {rule for text in PAGES.values() for rule in re.findall(r"\bRB\d+\b", text)}
     assert named - rules().keys() == set()
 
@@ -258,7 +258,7 @@ def test_the_readme_is_short() -> None:
     assert len(PAGES[README].split()) <= 1200
 
 
-def test_the_formats_of_a_configuration_are_those_of_show(run: Run) -> None:
+def test_docs_roll_out_names_the_configuration_formats_of_show(run: Run) -> None:
     assert run(steps(2)[0].line)[0] == 0
     (says,) = re.findall(r"`--as` a format:([^.]*)\.", PAGES[ROLL_OUT])
     named = re.findall(r"`([a-z-]+)`", says)
@@ -268,7 +268,7 @@ def test_the_formats_of_a_configuration_are_those_of_show(run: Run) -> None:
         assert (code, "CooperativeStickyAssignor" in text) == (0, True), form
 
 
-def test_the_fields_of_advice_are_those_of_the_documents(run: Run) -> None:
+def test_docs_advice_names_the_fields_of_advice_in_documents(run: Run) -> None:
     assert run(steps(2)[0].line)[0] == 0
     made = json.loads(run(f"{steps(4)[0].line} -o json")[1])
     row = re.compile(r"^\| (`(?:advice\.|withheld).*?) \| (.*) \|$", re.MULTILINE)

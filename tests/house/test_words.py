@@ -65,7 +65,7 @@ def begun(module: ast.Module) -> Iterator[tuple[int, str]]:
     ],
     ids=["restarts", "commands"],
 )
-def test_no_other_module_words_it(
+def test_restart_instructions_and_commands_are_worded_only_in_their_modules(
     room: str, found: Callable[[ast.Module], Iterator[tuple[int, str]]], but: set[Path], do: str
 ) -> None:
     wrong = [
@@ -77,7 +77,7 @@ def test_no_other_module_words_it(
     assert wrong == [], do
 
 
-def test_the_module_of_the_words_decides_nothing() -> None:
+def test_the_module_that_words_advice_decides_no_admission() -> None:
     assert "admitted" not in {
         node.id for node in ast.walk(tree(WORDS)) if isinstance(node, ast.Name)
     }
@@ -96,9 +96,10 @@ def test_the_module_of_the_words_decides_nothing() -> None:
         ("'with kafka-configs.sh, by an administrator'", False, False),
     ],
 )
-def test_an_instruction_and_a_command_are_told_from_a_mention(
+def test_restart_instructions_and_commands_are_distinguished_from_mentions(
     text: str, tells: bool, begins: bool
 ) -> None:
+    """`told` finds restart instructions, `begun` finds commands."""
     module = ast.parse(f"x = {text}")
     assert (any(told(module)), any(begun(module))) == (tells, begins)
 
@@ -122,12 +123,12 @@ def statements() -> Counter[str]:
 FOUND = statements()
 
 
-def test_each_package_has_a_budget() -> None:
+def test_each_package_has_a_statement_budget() -> None:
     assert {name for name, count in FOUND.items() if count} == BUDGET.keys()
 
 
 @pytest.mark.parametrize("package", BUDGET)
-def test_a_package_keeps_its_budget(package: str) -> None:
+def test_a_package_stays_within_its_statement_budget(package: str) -> None:
     count, most = FOUND[package], BUDGET[package]
     assert count <= most, "say less, or raise the budget and write the reason beside it"
     assert count >= most - SLACK, f"lower the budget to {count}"
@@ -143,20 +144,20 @@ def test_a_module_has_40_to_600_lines(folder: str) -> None:
     assert whole == [], "merge it with the module that has the same idea"
 
 
-def test_the_table_names_the_slow_files_of_today() -> None:
+def test_the_table_of_slow_test_files_names_existing_files() -> None:
     seconds: dict[str, int] = json.loads(TABLE.read_text())
-    gone = [name for name in seconds if not (ROOT / name).is_file()]
-    assert gone == [], "`python -m tests.durations` makes the table anew after a run of .ci/run"
+    missing = [name for name in seconds if not (ROOT / name).is_file()]
+    assert missing == [], "`python -m tests.durations` makes the table anew after a run of .ci/run"
     assert min(seconds.values()) > USUAL
 
 
-def test_a_file_far_above_its_seconds_is_named() -> None:
+def test_a_test_file_far_above_its_expected_seconds_is_named() -> None:
     took = {"a.py": 71.0, "b.py": 69.0, "c.py": 400.0}
     assert above(took, {"c.py": 100}) == ["a.py (71 s of 10)"]
     assert above(took, {"c.py": 90}) == ["a.py (71 s of 10)", "c.py (400 s of 90)"]
 
 
-def test_the_pictures_are_those_of_the_screens_now() -> None:
+def test_the_pictures_in_docs_show_the_current_screens() -> None:
     made = pictures()
     kept = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("*.svg")}
     assert sorted(made) == sorted(kept)

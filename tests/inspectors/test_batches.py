@@ -72,14 +72,14 @@ def test_fifty_groups_share_a_request_and_a_silent_broker_is_asked_no_more(
         ("GROUP_AUTHORIZATION_FAILED", NAMES),
     ],
 )  # fmt: skip
-def test_groups_that_are_not_described_fail_or_are_left_out(
+def test_groups_that_a_batch_does_not_describe_fail_only_if_access_is_denied(
     code: str, failed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, failures, _ = looks(cluster(), monkeypatch, RequestError(code, code))
     assert (found, list(failures)) == ([], failed)
 
 
-def test_a_group_without_offsets_is_described_all_the_same() -> None:
+def test_a_group_is_described_although_offset_fetch_is_not_supported() -> None:
     groups = [
         SimpleNamespace(
             group_id=name, error_code=code, group_state="Stable", protocol_type="consumer",
@@ -120,7 +120,7 @@ def test_brokers_before_kafka_3_0_are_asked_for_the_offsets_of_one_group_after_a
     assert found["b"].name == "NOT_COORDINATOR"
 
 
-def test_an_offset_below_zero_is_a_damaged_answer_of_its_partition_alone() -> None:
+def test_a_negative_offset_is_an_error_of_its_partition_alone() -> None:
     parts = [
         SimpleNamespace(partition_index=0, error_code=0, offset=-7, leader_id=1),
         SimpleNamespace(partition_index=1, error_code=0, offset=7, leader_id=1),
@@ -151,19 +151,19 @@ def seen(name: str, state: GroupState = GroupState.STABLE) -> GroupSnapshot:
     return snapshot_of(look, address=address, cluster=cluster, topics=(), lag=NO_LAG)
 
 
-def test_groups_are_probed_side_by_side_between_two_descriptions_of_all(
+def test_groups_are_probed_in_batches_with_a_description_after_each_probe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     errors = {"b": "INCONSISTENT_GROUP_PROTOCOL", "moved": "NOT_COORDINATOR"}
-    gone = {"left": 1, "later": 3}
+    left = {"left": 1, "later": 3}
     probes: list[list[tuple[str, str]]] = []
 
     def look(_: object, broker: int, names: list[str], __: Deadline, joins: Any) -> Any:
         """Answer a write with the probes' errors and with descriptions, turn by turn."""
         probes.append([(each.group_id, each.protocols[0].name) for each in joins])
-        told = [errors.get(each.group_id, "UNKNOWN_MEMBER_ID") for each in joins]
-        return [SimpleNamespace(error_code=error_code(name)) for name in told], {
-            name: described(name, members=len(probes) < gone.get(name, 99)) for name in names
+        error_names = [errors.get(each.group_id, "UNKNOWN_MEMBER_ID") for each in joins]
+        return [SimpleNamespace(error_code=error_code(name)) for name in error_names], {
+            name: described(name, members=len(probes) < left.get(name, 99)) for name in names
         }
 
     monkeypatch.setattr(probe, "look_at_classic", look)
@@ -177,8 +177,8 @@ def test_groups_are_probed_side_by_side_between_two_descriptions_of_all(
         (seen("empty", GroupState.EMPTY), ("range",)),
     ]
     found = probe.probe_groups(cluster(*[connection] * 20), asked, 1)
-    # Each group is described before it is asked and after each answer; one that changed is not
-    # asked again, and is left to be read alone as one whose coordinator moves is.
+    # Each group is described before its probe and after each answer. One that changed is not
+    # probed again; it is left to be read alone, as is one whose coordinator moves.
     assert probes == [
         [],
         [("a", "range"), ("b", "range"), ("moved", "range"), ("later", "range")],
@@ -192,7 +192,7 @@ def test_groups_are_probed_side_by_side_between_two_descriptions_of_all(
     assert found["empty"].refused == "it is Empty, not Stable: try again when it is"
 
 
-def test_a_coordinator_without_an_answer_refuses_all_that_it_was_asked() -> None:
+def test_a_coordinator_that_does_not_answer_leaves_all_its_groups_unprobed() -> None:
     session: Any = SimpleNamespace(raw=cluster(SILENT))
     found = read._probed(session, 1, [seen("a"), seen("b")], ())
     assert {name: one.probe.refused for name, one in found.items()} == dict.fromkeys(
@@ -208,24 +208,24 @@ def test_a_coordinator_without_an_answer_refuses_all_that_it_was_asked() -> None
         (clusters, "DescribeQuorum"),
     ],
 )  # fmt: skip
-def test_messages_are_those_of_kafka_python(module: Any, name: str) -> None:
+def test_rebals_protocol_messages_equal_those_of_kafka_python(module: Any, name: str) -> None:
     ours, theirs = request_class(name), getattr(module, f"{name}Request")
     assert ours is not theirs
     assert (ours.API_KEY, ours.max_version) == (theirs.API_KEY, theirs.max_version)
-    # Its own clients in this process read responses by the class that was made last.
+    # kafka-python's clients read a response by the class that was defined last.
     made = {one.__name__: one for one in wire._REGISTERED}[f"{name}Response"]
     assert made.json == getattr(module, f"{name}Response").json
 
 
-def test_kafka_python_reads_the_rights_on_a_group_as_before() -> None:
-    """It patches this response, so rebal makes none of its own."""
+def test_describe_groups_uses_kafka_pythons_own_response_class() -> None:
+    """kafka-python patches this response class, so rebal defines none of its own."""
     connection: Any = SimpleNamespace(version=lambda _: 5)
     request = describe._classic_request(connection, ["g"], operations=True)
     request.with_header()
     assert request.header.get_response_class()[None] is groups.DescribeGroupsResponse
 
 
-def test_reading_a_group_loads_no_client_of_kafka_python_and_leaves_them_to_others() -> None:
+def test_reading_a_group_imports_no_kafka_python_client_but_others_still_can() -> None:
     code = """
 import sys
 import rebal.inspectors.kafka.read
@@ -254,7 +254,7 @@ print(sorted(clients - sys.modules.keys()))
 RENAMED = {6: "NOT_LEADER_OR_FOLLOWER", 10: "MESSAGE_TOO_LARGE", 17: "INVALID_TOPIC_EXCEPTION"}
 
 
-def test_every_code_of_kafka_python_has_its_name() -> None:
+def test_every_error_code_of_kafka_python_has_its_name() -> None:
     known = {
         kind.errno: kind.message
         for kind in vars(kafka.errors).values()
@@ -272,7 +272,7 @@ def test_codes_outside_the_table_have_names(code: int, name: str) -> None:
     assert error_name(9999) == "ERROR_9999"
 
 
-def test_a_name_gives_its_code_back() -> None:
+def test_an_error_name_gives_its_code() -> None:
     assert [error_code(name) for name in JOIN_REJECTIONS] == [23, 26, 81, 82]
     assert error_name(error_code("MEMBER_ID_REQUIRED")) == "MEMBER_ID_REQUIRED"
 
@@ -291,12 +291,12 @@ def connection(release: tuple[int, int], metadata_version: int | None = None) ->
         ((4, 1), 33, "4.4", (4, 4)),
         # The metadata.version decides, whatever the requests say.
         ((3, 9), 27, "4.1", (4, 1)),
-        # One that is not known, and a broker of ZooKeeper's time, which has none.
+        # An unknown metadata.version, and a broker with ZooKeeper, which has none.
         ((4, 0), 9999, "4.0 or later", (4, 0)),
         ((2, 8), None, "2.8 or later", (2, 8)),
     ],
 )
-def test_the_release_is_read_off_the_protocol(
+def test_the_broker_release_is_derived_from_metadata_version_or_api_versions(
     requests: tuple[int, int], metadata_version: int | None, version: str, release: tuple[int, ...]
 ) -> None:
     broker = connection(requests, metadata_version)

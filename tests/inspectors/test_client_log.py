@@ -34,7 +34,7 @@ LOGS = DATA / "client_logs"
         ("java-4.1.1-joined", "4.1.1", ("range", "cooperative-sticky")),
     ],
 )
-def test_a_join_is_bound_to_the_member_id_it_printed(name, version, expected):
+def test_a_java_clients_join_is_bound_to_the_member_id_that_it_logged(name, version, expected):
     path = LOGS / f"{name}.log"
     printed = re.findall(r"Successfully joined group.*memberId='([^']+)'", path.read_text())
     settings = dict(re.findall(r"\t(\S+\.ms) = (\d+)", path.read_text()))
@@ -58,7 +58,7 @@ def test_a_join_is_bound_to_the_member_id_it_printed(name, version, expected):
     assert reading.notes == ()
 
 
-def test_a_client_before_2_4_prints_no_member_id_and_that_is_said():
+def test_a_java_client_before_2_4_logs_no_member_id_which_a_note_reports():
     reading = read_client_logs([LOGS / "java-2.3.1-joined.log"])
     assert of_kind(reading, Joined) == []
     (note,) = reading.notes
@@ -75,7 +75,7 @@ def test_a_client_before_2_4_prints_no_member_id_and_that_is_said():
         ("4.1.1", ("cooperative-sticky",)),
     ],
 )
-def test_a_refusal_is_one_with_its_list(version, expected):
+def test_a_java_clients_rejection_is_read_with_its_assignor_list(version, expected):
     reading = read_client_logs([LOGS / f"java-{version}-refused.log"])
     (seen,) = reading.observations
     assert isinstance(seen, Refused)
@@ -84,7 +84,7 @@ def test_a_refusal_is_one_with_its_list(version, expected):
     assert reading.notes == ()
 
 
-def test_three_consumers_of_one_process_are_told_apart():
+def test_three_consumers_of_one_process_have_their_own_assignor_lists():
     reading = read_client_logs([LOGS / "java-3.9.1-three-consumers.log"])
     assert {o.client_id: o.list for o in of_kind(reading, Joined)} == {
         "w-0": ("range", "cooperative-sticky"),
@@ -93,7 +93,7 @@ def test_three_consumers_of_one_process_are_told_apart():
     }
 
 
-def test_a_consumer_of_kip_848_uses_no_list():
+def test_a_kip_848_consumer_has_no_assignor_list():
     reading = read_client_logs([LOGS / "java-4.1.1-kip848.log"])
     (joined,) = of_kind(reading, Joined)
     assert (joined.member_id, joined.list, joined.classes) == ("vI75cIeNRsysUlD4UFLnnQ", (), ())
@@ -103,7 +103,7 @@ def test_a_consumer_of_kip_848_uses_no_list():
 
 
 @pytest.mark.parametrize("only", ["", "follower", "leader"])
-def test_members_that_print_no_id_are_named_by_the_leaders_line(only):
+def test_the_leaders_log_line_gives_the_ids_of_members_that_log_none(only):
     """Two processes of kafka-clients 2.4.1 with one client id, and a static member."""
     reading = read_client_logs(sorted(LOGS.glob(f"java-2.4.1-*{only}.log")))
     leaders = {
@@ -128,7 +128,7 @@ def test_members_that_print_no_id_are_named_by_the_leaders_line(only):
     ],
     ids=["another cluster", "another time", "cut off", "another generation"],
 )
-def test_a_leaders_line_of_another_place_or_time_names_nobody(pattern, changed):
+def test_a_leaders_log_line_of_another_cluster_or_time_gives_no_member_id(pattern, changed):
     leader, follower = ((LOGS / f"java-2.4.1-{name}.log").read_text()
                         for name in ("leader", "follower"))  # fmt: skip
     reading = read_clients(follower, re.sub(pattern, changed, leader))
@@ -151,14 +151,14 @@ def test_a_consumer_of_kip_848_that_stops_for_good_is_reported(said, error):
     table("client_log", "fenced"),
     ids=["a join by 2.6", "a sync", "a heartbeat by 2.3", "a heartbeat"],
 )  # fmt: skip
-def test_a_fenced_process_is_one_rejection(said: list[str]) -> None:
+def test_a_fenced_static_member_is_one_rejection(said: list[str]) -> None:
     pod = Pod("a", RANGE, static="i-0")
     reading = read_clients([*pod.start(), *(f"{pod._who}{line}" for line in said)])
     (seen,) = of_kind(reading, Refused)
     assert (seen.error, seen.instance_id) == ("FENCED_INSTANCE_ID", "i-0")
 
 
-def test_kubectl_timestamps_and_a_clock_that_is_not_utc():
+def test_a_joins_time_is_read_from_kubectl_timestamps_or_with_a_utc_offset():
     lines = "\n".join(Pod("a", RANGE).start()).splitlines()
     stamped = [f"2026-11-21T02:00:09.5Z {line}" for line in lines]
     (seen,) = of_kind(read_clients(stamped), Joined)
@@ -172,7 +172,7 @@ def test_kubectl_timestamps_and_a_clock_that_is_not_utc():
     table("client_log", "no_member"),
     ids=["no start", "a rejection without a group", "a rejection by a client before 1.0"],
 )  # fmt: skip
-def test_a_line_that_names_no_member_is_said(line, said):
+def test_a_log_line_that_names_no_member_is_reported_in_a_note(line, said):
     reading = read_clients([line])
     assert reading.observations == ()
     assert said in reading.notes[0]
@@ -185,7 +185,7 @@ SENT = table("client_log", "sent")
 @pytest.mark.parametrize(
     ("instance", "end"), [("'null'", ""), ("null", ", reason='x'")], ids=["2.3", "3.2"]
 )
-def test_a_join_that_is_printed_at_debug_has_its_own_list(instance: str, end: str) -> None:
+def test_a_join_request_logged_at_debug_has_its_own_assignor_list(instance: str, end: str) -> None:
     a, b = Pod("a", RANGE), Pod("b", COOP)
     for pod in (a, b):
         pod.start()
@@ -202,9 +202,9 @@ def test_a_join_that_is_printed_at_debug_has_its_own_list(instance: str, end: st
 MINE = "com.acme.Mine"
 
 
-def test_an_assignor_of_ones_own_has_the_name_that_was_elected():
+def test_a_custom_assignor_class_gets_the_name_that_was_elected():
     lines = Pod("a", MINE, elected="mine").start()
-    # Known from one member, it is known of the others, wherever it stands in their lists.
+    # The name, once known from one member, is used in the assignor lists of the others.
     more = Pod("b", COOP, MINE, elected=COOP).start()
     one, other = of_kind(read_clients(lines, more), Joined)
     assert (one.list, one.classes) == (("mine",), (MINE,))
@@ -218,17 +218,17 @@ def test_an_assignor_of_ones_own_has_the_name_that_was_elected():
     ("assignors", "elected"),
     [((COOP, MINE), COOP), ((MINE, "com.acme.Other"), "mine")],
 )
-def test_a_class_whose_name_nothing_shows_is_no_name(assignors, elected):
+def test_a_custom_assignor_class_whose_name_no_log_shows_gives_no_assignor_list(assignors, elected):
     reading = read_clients(Pod("a", *assignors, elected=elected).start())
-    (told,) = of_kind(reading, Joined)
-    assert (told.member_id, told.software.version, told.list) == ("a-1", "3.9.1", ())
-    assert MINE in told.classes
+    (joined,) = of_kind(reading, Joined)
+    assert (joined.member_id, joined.software.version, joined.list) == ("a-1", "3.9.1", ())
+    assert MINE in joined.classes
     (note,) = reading.notes
     assert f"has {MINE}" in note
     assert "--request-log" in note
 
 
-def test_no_secret_of_a_configuration_comes_out():
+def test_no_secret_of_a_logged_configuration_is_read():
     text = "\n".join(Pod("a", RANGE).start())
     secret = text.replace("\tgroup.id", "\tssl.keystore.passwords = hunter2\n\tgroup.id")
     assert "hunter2" not in repr(read_clients(secret))
@@ -260,7 +260,7 @@ def test_a_log_without_a_line_of_a_consumer_is_named(content: str) -> None:
     assert "0.log: no line is one that a consumer" in note
 
 
-def test_a_source_that_is_no_whole_log_is_named(tmp_path: Path) -> None:
+def test_a_truncated_compressed_or_missing_client_log_is_named(tmp_path: Path) -> None:
     text = (LOGS / "java-4.1.1-joined.log").read_bytes()
     data = gzip.compress(text * 50)
     (tmp_path / "app.log.gz").write_bytes(data[: len(data) // 2])
@@ -282,7 +282,7 @@ def test_a_source_that_is_no_whole_log_is_named(tmp_path: Path) -> None:
             read_client_logs([tmp_path / name])
 
 
-def test_the_hole_of_a_truncated_log_is_skipped_and_an_endless_one_is_an_error(tmp_path):
+def test_zero_bytes_before_a_log_are_skipped_and_endless_ones_are_an_error(tmp_path):
     log = tmp_path / "a.log"
     log.touch()
     os.truncate(log, 1 << 30)
@@ -396,7 +396,7 @@ def mixed(streams: list[list[str]], wrap: Wrap) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [*LINE_BY_LINE, *BY_EVENT])
-def test_two_pods_in_one_stream_are_told_apart(name: str) -> None:
+def test_two_pods_in_one_log_stream_are_distinguished(name: str) -> None:
     truth, streams = pods()
     if name in BY_EVENT:
         streams = [blocks(each) for each in streams]
@@ -406,7 +406,7 @@ def test_two_pods_in_one_stream_are_told_apart(name: str) -> None:
 
 
 @pytest.mark.parametrize("gap", GAPS)
-def test_a_block_in_one_line(gap: str) -> None:
+def test_a_consumer_config_block_in_one_line_is_read(gap: str) -> None:
     truth, streams = pods()
     for (member_id, names), stream in zip(truth.items(), streams, strict=True):
         events = [each.replace("\n\t", gap).rstrip() for each in blocks(stream)]
@@ -414,7 +414,7 @@ def test_a_block_in_one_line(gap: str) -> None:
         assert lists(read_clients(events)) == lists(read_clients(exported)) == {member_id: names}
 
 
-def test_a_table_with_blocks_of_several_lines() -> None:
+def test_a_table_of_log_entries_with_multi_line_config_blocks_is_read() -> None:
     truth, (stream, _) = pods()
     exported = [row(time(0).isoformat(), each, "node-1", "app") for each in blocks(stream)]
     first_line_alone = [f"{time(0).isoformat()} app {each}" for each in blocks(stream)]
@@ -424,7 +424,7 @@ def test_a_table_with_blocks_of_several_lines() -> None:
 
 @pytest.mark.parametrize("indent", [None, 2, 4])
 @pytest.mark.parametrize("wrapped", [True, False], ids=["in an object", "a list"])
-def test_a_document_of_entries(*, indent: int | None, wrapped: bool) -> None:
+def test_a_json_document_of_log_entries_is_read(*, indent: int | None, wrapped: bool) -> None:
     truth, streams = pods()
     lines = [(pod, line) for pod, stream in enumerate(streams) for line in stream]
     entries = [
@@ -437,7 +437,7 @@ def test_a_document_of_entries(*, indent: int | None, wrapped: bool) -> None:
     assert {join.at.year for join in of_kind(reading, Joined)} == {2026}
 
 
-def test_a_block_that_cannot_be_read_is_named() -> None:
+def test_an_unreadable_consumer_config_block_is_named_in_a_note() -> None:
     _, (stream, _) = pods()
     without = [line for line in stream if not line.startswith("\t")]
     reading = read_clients([f"app-1 | {line}" for line in without])
@@ -462,7 +462,7 @@ def test_a_block_that_cannot_be_read_is_named() -> None:
     ],
     ids=["none", "Fluent Bit", "Azure", "Python"],
 )
-def test_a_time_in_the_metadata_is_not_that_of_the_line(
+def test_a_time_in_an_entrys_metadata_is_not_taken_for_the_lines_time(
     own: dict[str, object], at: datetime
 ) -> None:
     pod = {"annotations": {"kubectl.kubernetes.io/restartedAt": "2026-11-01T08:00:00Z"}}

@@ -28,16 +28,16 @@ def lists(*streams: list[str]) -> dict[str, tuple[str, ...]]:
     return logs.lists(read_clients(*streams))
 
 
-def test_a_start_that_is_cut_off_does_not_borrow_another_pod_s_list() -> None:
+def test_a_member_whose_start_is_missing_gets_no_other_pods_assignor_list() -> None:
     a, b = Pod("a", RANGE), Pod("b", COOP, RANGE)
     a.start()
     start = b.start()
-    # a rejoins while b joins, and nothing of a's own start is there.
+    # a rejoins while b joins, and no line of a's own start is in the log.
     assert lists([*start[:-1], *a.rejoin(), start[-1]]) == {}
     # b has not joined yet, or was rejected: only a's join is in the log.
     assert lists([*start[:2], *a.rejoin()]) == {}
     assert lists([*b.rejected(), *a.rejoin()]) == {}
-    # Another line that says so was filtered out: a's id was not given to it in this stream.
+    # The line that gave a its member id was filtered out of this stream.
     assert lists([*start[:2], a.rejoin()[-1]]) == {}
     # There are more member ids than configurations.
     reading = read_clients([*start, *a.rejoin()])
@@ -46,7 +46,7 @@ def test_a_start_that_is_cut_off_does_not_borrow_another_pod_s_list() -> None:
 
 
 @pytest.mark.parametrize("version", ["2.8.2", "3.1.2", "3.9.1"])
-def test_pods_that_start_one_after_the_other_are_told_apart(version: str) -> None:
+def test_pods_that_start_in_sequence_get_their_own_assignor_lists(version: str) -> None:
     a, b = Pod("a", RANGE, version=version), Pod("b", COOP, version=version)
     truth = {"a-1": (RANGE,), "b-1": (COOP,)}
     both = [*a.start(), *b.start()]
@@ -61,7 +61,7 @@ def test_pods_that_start_one_after_the_other_are_told_apart(version: str) -> Non
 
 
 @pytest.mark.parametrize("static", ["", "i-0"])
-def test_restarts_in_one_file_are_told_apart(static: str) -> None:
+def test_restarts_in_one_client_log_get_their_own_assignor_lists(static: str) -> None:
     a, b = Pod("a", RANGE, static=static), Pod("b", COOP, static=static)
     killed = [*a.start(), *a.rejoin(), *b.start(), *b.rejoin()]
     assert lists(killed) == {"a-1": (RANGE,), "b-1": (COOP,)}
@@ -72,12 +72,12 @@ def test_restarts_in_one_file_are_told_apart(static: str) -> None:
     assert lists(rotated) == {"b-3": (COOP,)}
 
 
-def test_the_next_id_of_a_client_that_lost_one_has_the_same_list() -> None:
+def test_a_client_that_gets_a_new_member_id_keeps_its_assignor_list() -> None:
     a = Pod("a", COOP)
     assert lists([*a.start(), *a.lose()]) == {"a-1": (COOP,), "a-2": (COOP,)}
 
 
-def test_a_static_member_s_list_is_its_instance_s() -> None:
+def test_a_static_members_assignor_list_is_found_by_its_instance_id() -> None:
     a, b = Pod("a", RANGE, static="i-0"), Pod("b", COOP, static="i-1")
     both = [a.config(), b.config(), *b.start()[1:], *a.start()[1:]]
     assert lists(both) == {"a-1": (RANGE,), "b-1": (COOP,)}
@@ -86,7 +86,7 @@ def test_a_static_member_s_list_is_its_instance_s() -> None:
     assert lists([*both, fenced]) == {"a-1": (RANGE,), "b-1": (COOP,)}
 
 
-def test_a_rejection_has_the_list_of_its_own_client() -> None:
+def test_a_rejection_has_the_assignor_list_of_its_own_client() -> None:
     a, b = Pod("a", RANGE), Pod("b", COOP)
     for start, names in ((a.start(), (COOP,)), ([a.config()], ())):
         (seen,) = of_kind(read_clients([*start, *b.rejected()]), Refused)
@@ -115,24 +115,24 @@ POD = st.tuples(
     st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30)), min_size=4, max_size=4),
     st.tuples(st.randoms(use_true_random=False), st.booleans()),
 )
-def test_no_merged_log_gives_a_member_another_pod_s_list(
+def test_no_merged_log_gives_a_member_another_pods_assignor_list(
     version: str,
     pods: list[tuple[tuple[str, ...], list[str], str]],
     cuts: list[tuple[int, int]],
     merging: tuple[random.Random, bool],
 ) -> None:
-    """Each pod's log begins at any of its deeds and ends at any line."""
+    """Each pod's log begins at any of its actions and ends at any line."""
     order, mixed = merging
     streams: list[list[str]] = []
     truth: dict[str, tuple[str, ...]] = {}
-    for number, (names, deeds, end) in enumerate(pods):
+    for number, (names, actions, end) in enumerate(pods):
         pod = Pod(f"p{number}", *names, version=version)
-        lived = [pod.rejected() if end == "reject" else pod.start()]
-        lived += [getattr(pod, deed)() for deed in (() if end == "reject" else deeds)]
-        lived += [pod.close()] if end == "close" else []
+        life = [pod.rejected() if end == "reject" else pod.start()]
+        life += [getattr(pod, action)() for action in (() if end == "reject" else actions)]
+        life += [pod.close()] if end == "close" else []
         truth |= {f"p{number}-{each}": names for each in range(1, 6)}
         first, last = cuts[number]
-        streams.append([line for deed in lived[first:] for line in deed][:last])
+        streams.append([line for action in life[first:] for line in action][:last])
     if mixed:
         merged = interleaved(streams, order)
     else:
@@ -201,7 +201,7 @@ class OldGroup:
         self.logs[pod].append(f"{stamp if who else ''}{context}{text}")
 
 
-def test_the_leaders_line_names_members_that_print_no_id() -> None:
+def test_the_leaders_log_line_names_members_that_log_no_member_id() -> None:
     group = OldGroup()
     group.start(0, RANGE)
     group.start(1, COOP, RANGE)
@@ -210,7 +210,7 @@ def test_the_leaders_line_names_members_that_print_no_id() -> None:
     group.end(0, killed=False)
     group.start(0, COOP)
     assert lists(*group.logs) == group.truth
-    # The leader's log is missing: nobody's id is known.
+    # The leader's log is missing: no member id is known.
     assert lists(group.logs[1]) == {}
 
 
@@ -228,7 +228,7 @@ STEP = st.tuples(
     st.sampled_from(["own logs", "merged", "one after the other"]),
     st.randoms(use_true_random=False),
 )
-def test_no_leaders_line_gives_a_member_another_pod_s_list(
+def test_no_leaders_log_line_gives_a_member_another_pods_assignor_list(
     steps: list[tuple[str, int, tuple[str, ...]]],
     cuts: list[tuple[int, int]],
     form: str,
@@ -281,26 +281,26 @@ def without(text: str, *classes: str) -> str:
         ("4.1.1-unset", COOPERATIVE, ""),
     ],
 )
-def test_a_real_streams_log_tells_upgrade_from_and_what_it_does(
+def test_a_kafka_streams_log_shows_upgrade_from_and_the_protocol_it_runs(
     name: str, value: RebalanceProtocol, setting: str
 ) -> None:
     text = (STREAMS / f"streams-{name}.log").read_text()
     older = text.replace("rebalancing protocol is enabled now", "rebalancing enabled now")
-    # The configuration alone tells as much as the assignor's own line, once the version is known.
+    # The configuration shows as much as the assignor's own line, if the version is known.
     configured = without(text, "AssignorConfiguration")
     assert printed(text) == printed(older) == printed(configured) == [(value, setting)]
     assert printed(without(configured, "AppInfoParser")) == []
-    # Without the block there is what the assignor says of itself, which 4.0 and later do not.
+    # Without the block only the assignor's own line is left, which 4.0 and later do not print.
     bare = text[text.index("AdminClientConfig values") :]
     known = [(value, setting if value is EAGER else None)]
     assert printed(bare) == ([] if name.startswith("4") else known)
 
 
-def test_upgrade_from_is_of_the_program_that_the_member_is_of() -> None:
+def test_upgrade_from_belongs_to_the_members_own_streams_application() -> None:
     eager, cooperative = (
         (STREAMS / f"streams-3.9.1-{name}.log").read_text() for name in ("2.3", "unset")
     )
-    # Two that were built before either joined cannot be told apart.
+    # Two applications built before either joined cannot be distinguished.
     built = next(line for line in cooperative.splitlines() if "rebalancing protocol is" in line)
     assert printed(f"{built}\n{eager}") == []
     # Another application of the same client id, which joins later: its block is not this one's.
@@ -313,12 +313,12 @@ def test_upgrade_from_is_of_the_program_that_the_member_is_of() -> None:
     again = without(again, "unregistered")
     bare = without(again, "AssignorConfiguration")
     assert printed(again) == printed(bare) == [(EAGER, "2.3"), (COOPERATIVE, "")]
-    # Clients before 3.0 do not print that, and another member's line leaves the second one open.
+    # Clients before 3.0 do not print the given member id: the second value stays open.
     older = without(again.replace("3.9.1\n", "2.8.2\n"), "given member-id")
     assert printed(older)[:1] == [(EAGER, "2.3")]
 
 
-def test_a_program_without_a_client_id_is_known_by_its_application() -> None:
+def test_a_streams_application_without_a_client_id_is_known_by_its_application_id() -> None:
     text = (STREAMS / "streams-3.9.1-2.3.log").read_text()
     named = text.replace("\tclient.id = a\n", "\tclient.id = \n", 1)
     generated = f"g-3.9.1-2.3-{UUID}-StreamThread-1"
@@ -332,7 +332,7 @@ def test_a_program_without_a_client_id_is_known_by_its_application() -> None:
     ("client", "protocol"),
     [("w1", "eager"), ("connect-1", "compatible"), ("connect-127.0.0.1:8083", "sessioned")],
 )
-def test_a_worker_says_its_protocol(client: str, protocol: str) -> None:
+def test_a_connect_workers_log_shows_its_protocol(client: str, protocol: str) -> None:
     set_to = client if client == "w1" else ""
     # The consumer of a worker's own topics has the worker's group id, and may have no name.
     log = Template((DATA / "connect/worker.log").read_text())
@@ -380,15 +380,15 @@ def handed(partitions: list[int], generation: int, topic: str = "t") -> str:
     [
         ([joining({}, -1), handed([0, 1], 1), joining({}, 1)], [EAGER]),
         ([joining(OWNED, 1)], [COOPERATIVE]),
-        # Nothing was there to keep, or the generation before is not the one that gave it.
+        # No partition was assigned, or the assignment is not of the generation before.
         ([handed([], 1), joining({}, 1)], []),
         ([handed([0], 1), joining({}, 2)], []),
-        # An EAGER list tells: nothing is drawn from what such a member owns.
+        # An EAGER assignor list is proof already: owned partitions add nothing.
         ([handed([0], 1), joining({}, 1, name="range")], []),
         # A class of the application's own may stand behind a name that is not EAGER.
         ([handed([0], 1), joining({}, 1, name=COOP)], [EAGER]),
         ([handed([0], 1), joining({}, 1, name="acme")], [EAGER]),
-        # It does not want that topic any longer, or it never received that assignment.
+        # The member no longer subscribes to that topic, or never received that assignment.
         ([handed([0], 1, topic="u"), joining({}, 1, name=COOP)], []),
         ([handed([0], 1), joining(OWNED, 1, COOP), handed([0], 2), joining({}, 2, COOP)], []),
         ([handed([0], 1), joining({}, 1, COOP), joining(OWNED, 2, COOP)], [EAGER, COOPERATIVE]),
@@ -397,7 +397,7 @@ def handed(partitions: list[int], generation: int, topic: str = "t") -> str:
         ([request("SYNC_GROUP", {"generationId": 1}, {"assignment": "?"}), joining({}, 1)], []),
     ],
 )
-def test_what_a_member_did_with_its_partitions(
+def test_partitions_a_member_keeps_or_revokes_show_its_protocol(
     lines: list[str], values: list[RebalanceProtocol]
 ) -> None:
     assert [one.value for one in of_kind(read(*lines), Ran)] == values
@@ -408,12 +408,12 @@ def seen(value: RebalanceProtocol, source: Source = Source.REQUEST_LOG) -> Ran:
     return Ran(group_id="g", member_id="a-id", value=value, evidence=evidence)
 
 
-def test_what_was_seen_is_what_the_group_runs_and_two_answers_are_none() -> None:
+def test_an_observed_protocol_is_what_the_group_runs_unless_two_conflict() -> None:
     made = merge(group(member("a"), assignor="stream"), [seen(EAGER)])
     assert group_protocol(made).value is EAGER
     assert merge(made, [seen(EAGER)]) == made
-    told = merge(made, [replace(seen(EAGER, Source.CLIENT_LOG), upgrade_from="2.3")])
-    assert "upgrade.from=2.3" in group_protocol(told).why
+    with_setting = merge(made, [replace(seen(EAGER, Source.CLIENT_LOG), upgrade_from="2.3")])
+    assert "upgrade.from=2.3" in group_protocol(with_setting).why
     both = merge(made, [seen(COOPERATIVE, Source.CLIENT_LOG)])
     assert both.members[0].ran is None
     assert "EAGER and COOPERATIVE" in both.contradictions[0].what

@@ -51,7 +51,7 @@ def sasl(*more: str) -> ClusterConfig:
     return made("security.protocol=SASL_SSL", *login, *more)
 
 
-def test_every_source_beats_the_ones_below_it(tmp_path: Path) -> None:
+def test_each_source_of_settings_overrides_those_of_lower_precedence(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     user = tmp_path / "config.yaml"
     file.write_text("bootstrap.servers=file:1\n")
@@ -76,7 +76,7 @@ def test_every_source_beats_the_ones_below_it(tmp_path: Path) -> None:
     assert servers(env=with_env, overrides=("bootstrap.servers=x:1",), bootstrap="b:1") == "b:1"
 
 
-def test_an_environments_password_goes_with_the_users_name_in_the_file(tmp_path: Path) -> None:
+def test_a_password_in_the_environment_completes_the_login_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
@@ -97,7 +97,7 @@ def test_secrets_are_never_shown() -> None:
     assert config.scrub(f"no property with value {SECRET}!") == "no property with value [secret]!"
 
 
-def test_both_clients_get_the_same_login(tmp_path: Path) -> None:
+def test_confluent_kafka_and_kafka_python_get_the_same_login(tmp_path: Path) -> None:
     config = sasl("ssl.endpoint.identification.algorithm=")
     confluent, python = to_confluent(config), to_kafka_python(config)
     assert confluent["sasl.password"] == python["sasl_plain_password"] == SECRET
@@ -109,7 +109,7 @@ def test_both_clients_get_the_same_login(tmp_path: Path) -> None:
     assert to_kafka_python(sasl())["ssl_context"].check_hostname is True
 
 
-def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
+def test_a_jks_truststore_is_rejected_unless_a_pem_replaces_it(tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     ca.write_text("x")
     file = tmp_path / "client.properties"
@@ -124,14 +124,14 @@ def test_a_pem_given_later_replaces_a_jks_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("overrides", "words"), table("connection", "rejected"))
-def test_what_cannot_be_used_is_refused_by_name(overrides: tuple[str, ...], words: str) -> None:
-    with pytest.raises(SettingError) as refused:
+def test_an_unusable_setting_is_rejected_by_name(overrides: tuple[str, ...], words: str) -> None:
+    with pytest.raises(SettingError) as caught:
         made(*overrides)
-    assert words in str(refused.value)
-    assert SECRET not in str(refused.value)
+    assert words in str(caught.value)
+    assert SECRET not in str(caught.value)
 
 
-def test_a_token_endpoint_in_javas_spelling_and_in_librdkafkas(tmp_path: Path) -> None:
+def test_a_token_endpoint_is_read_in_javas_and_librdkafkas_spelling(tmp_path: Path) -> None:
     spelled = table("connection", "token_endpoints")
     file = tmp_path / "client.properties"
     file.write_text("\n".join(spelled["java"]))
@@ -149,14 +149,14 @@ def test_a_token_endpoint_in_javas_spelling_and_in_librdkafkas(tmp_path: Path) -
     assert held.file == "/run/a token"
 
 
-def test_a_home_that_is_none_leaves_the_path_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_home_leaves_the_tilde_in_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "~")
     with pytest.raises(SettingError, match=r"--profile prod: cannot read ~/.config/rebal/"):
         made(profile="prod", env={})
 
 
 @pytest.mark.parametrize("password", ["0123", "12_3", "yes", "!!bool no"])
-def test_a_profile_s_value_stays_its_text(password: str, tmp_path: Path) -> None:
+def test_a_profiles_value_is_read_as_text_not_as_a_yaml_type(password: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(
         "profiles: {p: {bootstrap: b, security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, "
@@ -211,24 +211,24 @@ def test_pkcs12_keystore_gives_the_chain_and_the_key(tmp_path: Path, password: s
         ("[::1]:9093,SASL_SSL://c:3", [("::1", 9093), ("c", 3)]),
     ],
 )
-def test_bootstrap_servers(text: str, servers: list[tuple[str, int]]) -> None:
+def test_bootstrap_servers_are_parsed(text: str, servers: list[tuple[str, int]]) -> None:
     assert list(parse_servers(text)) == servers
 
 
 @pytest.mark.parametrize("text", ["", ",", "a:x", ":9092", "a:0", "a:70000"])
-def test_bootstrap_servers_that_are_none(text: str) -> None:
+def test_invalid_bootstrap_servers_are_rejected(text: str) -> None:
     with pytest.raises(SettingError):
         parse_servers(text)
 
 
 @given(st.text(max_size=80))
-def test_any_override_is_taken_or_refused_with_a_sentence(text: str) -> None:
-    refused = ""
+def test_any_override_is_accepted_or_rejected_with_a_sentence(text: str) -> None:
+    rejection = ""
     try:
         made(text)
     except SettingError as error:
-        refused = str(error)
-    assert not refused or refused.endswith(".")
+        rejection = str(error)
+    assert not rejection or rejection.endswith(".")
 
 
 @pytest.mark.parametrize("address", ["ann:hunter2@h:1", "h:1,ann:hun,ter2@g:2", "SSL://hunter2@h"])
@@ -280,7 +280,7 @@ def test_each_setting_of_msk_iam_gets_the_same_message(line: str) -> None:
         made("security.protocol=SASL_SSL", line)
 
 
-def test_the_configuration_folder_is_absolute_or_not_meant(tmp_path: Path) -> None:
+def test_xdg_config_home_is_ignored_if_it_is_not_absolute(tmp_path: Path) -> None:
     assert config_path({"XDG_CONFIG_HOME": str(tmp_path)}) == tmp_path / "rebal/config.yaml"
     for base in ("", "SSL://u:secret@host"):
         assert config_path({"XDG_CONFIG_HOME": base}) == Path.home() / ".config/rebal/config.yaml"
@@ -291,19 +291,19 @@ def test_properties_are_read_as_java_reads_them(text: str, found: dict[str, str]
     assert parse_properties(text, "f") == found
 
 
-def test_a_broken_escape_names_its_line() -> None:
+def test_a_broken_unicode_escape_in_properties_names_its_line() -> None:
     with pytest.raises(SettingError, match=r"f line 3: a .u escape needs four"):
         parse_properties("a=1\n\nb=\\u00", "f")
 
 
 @given(st.text(max_size=60))
-def test_any_properties_are_read_or_refused(text: str) -> None:
-    refused = "f line"
+def test_any_properties_are_read_or_rejected(text: str) -> None:
+    rejection = "f line"
     try:
         parse_properties(text, "f")
     except SettingError as error:
-        refused = str(error)
-    assert refused.startswith("f line")
+        rejection = str(error)
+    assert rejection.startswith("f line")
 
 
 LOGIN = ("sasl.mechanism=SCRAM-SHA-512", "sasl.username=ann", "sasl.password=hunter2")
@@ -318,18 +318,20 @@ def pem_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("pem_files")
 @pytest.mark.parametrize(("settings", "line"), table("connection", "options"))
-def test_every_setting_has_its_option(settings: tuple[str, ...], line: str) -> None:
+def test_connection_settings_become_options_of_kafka_pythons_admin_command(
+    settings: tuple[str, ...], line: str
+) -> None:
     assert " ".join(words_of(made(*settings))) == line
 
 
 @pytest.mark.usefixtures("pem_files")
 @pytest.mark.parametrize("settings", table("connection", "no_options"))
-def test_what_has_no_option_gives_no_words_and_no_command(settings: tuple[str, ...]) -> None:
+def test_a_setting_without_option_gives_no_kafka_python_command(settings: tuple[str, ...]) -> None:
     assert words_of(made(*settings)) is None
     assert not list(Given(brokers="b:1", client=None).remove_static("g", ["s"]))
 
 
-def test_login_comes_from_variables_that_the_use_names() -> None:
+def test_the_remove_members_command_takes_its_login_from_variables() -> None:
     client = words_of(made("security.protocol=SASL_PLAINTEXT", *LOGIN))
     (removal,) = Given(brokers="b:1", client=client).remove_static("$g", ["s 1"])
     assert removal.use == (
@@ -368,7 +370,7 @@ def refused(oauth: OAuth, timeout: float = 5) -> str:
     return text
 
 
-def test_a_token_serves_for_four_fifths_of_its_life(
+def test_an_oauth_token_is_renewed_after_four_fifths_of_its_life(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time()
@@ -387,13 +389,13 @@ def test_a_token_serves_for_four_fifths_of_its_life(
     translate.forget(oauth)
     last = translate.token_of(oauth, 5)
     assert len(issuer.asked) == 3
-    # It must be valid until the operation ends.
+    # A token must be valid until the operation ends.
     monkeypatch.setattr(time, "time", lambda: last.expires - 19)
     assert translate.token_of(oauth, 18) is last
     assert translate.token_of(oauth, 20) is not last
 
 
-def test_the_login_is_encoded_where_that_is_asked_for(issuer: Issuer) -> None:
+def test_the_oauth_client_login_is_url_encoded_if_configured(issuer: Issuer) -> None:
     translate.token_of(client(issuer), 5)
     translate.token_of(client(issuer, encode=True, scope="a b"), 5)
     plain, encoded = (
@@ -413,7 +415,7 @@ def test_the_login_is_encoded_where_that_is_asked_for(issuer: Issuer) -> None:
         ({"access_token": "a.b.c", "expires_in": 30}, 30),
     ],
 )
-def test_a_token_that_only_its_issuer_can_read(
+def test_an_opaque_token_expires_after_expires_in_or_300_seconds(
     issuer: Issuer, body: dict[str, object], seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time()
@@ -427,7 +429,7 @@ def test_a_token_that_only_its_issuer_can_read(
     ("status", "body", "words"),
     table("tokens", "no_token"),
 )
-def test_an_answer_without_a_token_is_named_and_not_kept(
+def test_a_token_endpoints_answer_without_a_token_is_reported_and_not_kept(
     issuer: Issuer, status: int, body: str | None, words: str
 ) -> None:
     issuer.status, issuer.body = status, body and body.encode()
@@ -436,19 +438,19 @@ def test_an_answer_without_a_token_is_named_and_not_kept(
     assert translate.token_of(client(issuer), 5).value
 
 
-def test_a_token_that_has_expired_when_it_comes(issuer: Issuer) -> None:
+def test_a_token_that_is_expired_on_arrival_is_rejected(issuer: Issuer) -> None:
     issuer.life = -5
     assert "returned an expired token: compare the clocks" in refused(client(issuer))
 
 
-def test_a_redirect_never_gets_the_secret(issuer: Issuer) -> None:
+def test_the_client_secret_is_never_sent_to_a_redirect_target(issuer: Issuer) -> None:
     with Issuer(60) as other:
         issuer.status, issuer.location = 302, other.url
         assert "(302" in refused(client(issuer))
         assert other.asked == []
 
 
-def test_nobody_there_and_nobody_who_answers(issuer: Issuer) -> None:
+def test_an_unreachable_or_silent_token_endpoint_is_reported(issuer: Issuer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/token"
         assert "did not answer within 0.4 s" in refused(client(issuer, url=url), 0.4)
@@ -457,7 +459,7 @@ def test_nobody_there_and_nobody_who_answers(issuer: Issuer) -> None:
     assert "cannot reach the token endpoint" in refused(client(issuer, url=secure))
 
 
-def test_an_endpoint_with_tls_is_trusted_by_its_authority_alone(tmp_path: Path) -> None:
+def test_a_token_endpoint_is_trusted_by_its_certificate_authority_alone(tmp_path: Path) -> None:
     authority, other = trustme.CA(), trustme.CA()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
@@ -473,7 +475,7 @@ def test_an_endpoint_with_tls_is_trusted_by_its_authority_alone(tmp_path: Path) 
         assert len(issuer.asked) == 1
 
 
-def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:
+def test_a_token_file_is_read_at_each_login(tmp_path: Path) -> None:
     file = tmp_path / "token"
     oauth = OAuth(file=str(file))
     assert refused(oauth) == f"{URL}: cannot read the token: No such file or directory."

@@ -44,7 +44,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_a_java_clients_properties():
+def test_a_java_properties_file_declares_its_ids_and_assignor_list():
     declared, notes = one(FILES / "consumer.properties")
     assert declared.group_id == "checkout"
     assert (declared.client_id, declared.instance_id) == ("checkout-0", "checkout-static-0")
@@ -55,14 +55,14 @@ def test_a_java_clients_properties():
 
 
 @pytest.mark.parametrize("text", table("inventory", "classic_only"))
-def test_settings_that_kip_848_clients_refuse(tmp_path, text):
+def test_settings_that_kip_848_clients_reject_are_marked_classic_only(tmp_path, text):
     fixed = "bootstrap.servers=b:9092\ngroup.id=g\n"
     declared, _ = one(write(tmp_path, "c.properties", fixed + text))
     assert declared.classic_only == ("heartbeat.interval.ms", "session.timeout.ms")
     assert declared.list == ()
 
 
-def test_librdkafkas_short_names_in_json_and_yaml():
+def test_librdkafkas_assignor_names_are_read_from_json_and_yaml():
     declared, _ = one(FILES / "librdkafka.json")
     assert (declared.group_id, declared.family) == ("ml-features", "librdkafka")
     assert declared.list == ("cooperative-sticky", "roundrobin")
@@ -91,7 +91,7 @@ def test_a_quarkus_program_runs_with_its_prod_settings(tmp_path):
     assert [one.list for one in found.values()] == [(), ("sticky",), ("sticky",)]
 
 
-def test_a_spring_folder_with_profiles():
+def test_each_spring_profile_declares_its_own_settings():
     reading = read_inventory(FILES / "spring")
     by_profile = {
         (re.search(r"profile (\w+)", d.where) or [None, None])[1]: d for d in reading.declared
@@ -102,20 +102,20 @@ def test_a_spring_folder_with_profiles():
         "next": (("range",), "consumer"),
     }
     assert {d.group_id for d in reading.declared} == {"shipping-group"}
-    # ${POD:shipping} depends on an environment that nobody knows here.
+    # ${POD:shipping} depends on an environment that is unknown here.
     assert {d.client_id for d in reading.declared} == {None}
     assert any("client.id from a placeholder" in note for note in reading.notes)
     assert any("profile prod" in note and "active" in note for note in reading.notes)
 
 
 @pytest.mark.parametrize(("name", "text", "expected"), table("inventory", "spellings"))
-def test_spellings(tmp_path, name, text, expected):
+def test_each_spelling_of_an_assignor_list_is_read(tmp_path, name, text, expected):
     declared, _ = one(write(tmp_path, name, text))
     assert (declared.group_id, declared.list) == ("g", expected)
 
 
 @pytest.mark.parametrize(("line", "offers", "held_back"), table("inventory", "workers"))
-def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, held_back):
+def test_a_connect_workers_file_declares_protocols_and_timeouts(tmp_path, line, offers, held_back):
     text = (
         "group.id=workers\nbootstrap.servers=x\nconfig.storage.topic=c\nconsumer.group.id=g\n"
         "session.timeout.ms=12000\nrebalance.timeout.ms=70000\nconsumer.session.timeout.ms=1\n"
@@ -128,7 +128,7 @@ def test_a_connect_worker_declares_what_it_will_offer(tmp_path, line, offers, he
 
 
 @pytest.mark.parametrize(("text", "named"), table("inventory", "unknown_lists"))
-def test_a_consumer_whose_list_is_not_known_declares_nothing(tmp_path, text, named):
+def test_a_consumer_of_unknown_assignor_list_declares_nothing(tmp_path, text, named):
     fixed = "group.id=g\nbootstrap.servers=x\n"
     reading = read_inventory(write(tmp_path, "connect.properties", fixed + text))
     assert reading.declared == ()
@@ -144,7 +144,7 @@ def test_a_streams_program_declares_upgrade_from(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", table("inventory", "no_consumers"))
-def test_other_settings_are_no_consumer(tmp_path, text):
+def test_a_file_without_group_id_and_assignors_declares_no_consumer(tmp_path, text):
     reading = read_inventory(write(tmp_path, "a.properties", text))
     assert reading.declared == ()
     assert reading.notes == (f"{tmp_path}/a.properties: declares no consumer "
@@ -172,7 +172,7 @@ def test_a_deployments_environment_overrides_its_config_map(shop):
     assert orders.client_id is None
 
 
-def test_a_stateful_sets_pod_names_are_counted_out(shop):
+def test_each_pod_of_a_stateful_set_is_declared_with_its_instance_id(shop):
     billing = _of(shop, "billing")
     assert [(d.instance_id, d.replicas) for d in billing] == [
         ("billing-0", 1),
@@ -186,7 +186,7 @@ def test_a_stateful_sets_pod_names_are_counted_out(shop):
     assert len({d.evidence.workload for d in billing}) == 1
 
 
-def test_what_a_secret_holds_is_not_known_and_that_is_said(shop):
+def test_settings_in_a_kubernetes_secret_are_unknown_and_named_in_notes(shop):
     hidden = [d for d in shop.declared if "shop/hidden" in d.where]
     assert [(d.group_id, d.list, d.replicas) for d in hidden] == [(None, ("range",), None)]
     notes = [note for note in shop.notes if "shop/hidden" in note]
@@ -194,14 +194,14 @@ def test_what_a_secret_holds_is_not_known_and_that_is_said(shop):
         assert any(unknown in note for note in notes)
 
 
-def test_a_config_map_nobody_mounts_is_a_file_of_its_own(shop):
+def test_a_config_map_that_no_workload_mounts_is_declared_alone(shop):
     (loose,) = _of(shop, "loose-group")
     assert (loose.list, loose.replicas) == ((), None)
     assert loose.evidence.workload is None
     assert any("broken.yaml" in note and "YAML" in note for note in shop.notes)
 
 
-def test_no_value_of_a_secret_comes_out():
+def test_no_value_of_a_kubernetes_secret_is_read():
     everything = repr(read_inventory(FILES))
     assert "hunter2" not in everything
     assert "aHVudGVyMg" not in everything
@@ -209,7 +209,7 @@ def test_no_value_of_a_secret_comes_out():
     assert "c2VjcmV0" not in everything
 
 
-def test_json_and_standard_input_say_the_same(tmp_path, monkeypatch, shop):
+def test_json_and_standard_input_declare_the_same(tmp_path, monkeypatch, shop):
     text = (FILES / "kube/shop.yaml").read_text()
     path = write(tmp_path, "shop.json", json.dumps(yaml.safe_load(text)))
 
@@ -233,7 +233,7 @@ def _deployment(container, **spec):
     }
 
 
-def test_arguments_override_the_environment(tmp_path):
+def test_container_arguments_override_its_environment(tmp_path):
     container = table("inventory", "overriding")
     text = json.dumps(_deployment(container, replicas=2))
     declared, notes = one(write(tmp_path, "d.json", text))
@@ -242,7 +242,7 @@ def test_arguments_override_the_environment(tmp_path):
     assert (declared.replicas, declared.max_surge) == (2, "25%")
 
 
-def test_equal_groups_of_one_container_are_one_consumer(tmp_path):
+def test_two_variables_with_one_group_id_declare_one_consumer(tmp_path):
     container = table("inventory", "one_consumer")
     declared, _ = one(write(tmp_path, "d.json", json.dumps(_deployment(container))))
     assert (declared.group_id, declared.list) == ("g", ("range",))
@@ -276,7 +276,7 @@ def _deployed(times: dict[str, str | None], *, exported: bool) -> str:
         (("2026-11-20T09:00:00Z", None), None),
     ],
 )
-def test_objects_of_a_cluster_are_as_old_as_their_last_change(
+def test_exported_kubernetes_objects_are_dated_by_their_last_change(
     tmp_path: Path, times: tuple[str, str | None], written: int | None
 ) -> None:
     changed = dict(zip(("orders", "settings"), times, strict=True))
@@ -286,7 +286,7 @@ def test_objects_of_a_cluster_are_as_old_as_their_last_change(
     assert declared.created_at == datetime(2026, 11, 1, 8, tzinfo=UTC)
 
 
-def test_a_manifest_is_as_old_as_its_file(tmp_path: Path) -> None:
+def test_a_kubernetes_manifest_is_dated_by_its_files_time(tmp_path: Path) -> None:
     file = write(tmp_path, "kube.yaml", _deployed({}, exported=False))
     os.utime(file, (0, 1_700_000_000))
     declared, _ = one(file)
@@ -294,7 +294,7 @@ def test_a_manifest_is_as_old_as_its_file(tmp_path: Path) -> None:
     assert declared.created_at is None
 
 
-def test_a_folder_with_bad_files_gives_the_good_ones(tmp_path):
+def test_good_files_are_read_and_bad_ones_are_named_in_notes(tmp_path):
     shutil.copy(FILES / "consumer.properties", tmp_path / "good.properties")
     write(tmp_path, "bad.yaml", "a: [1\nb: {")
     write(tmp_path, "bad.json", "{")
@@ -333,7 +333,7 @@ _BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 
 @pytest.mark.parametrize("again", ["${a0}" * 20, ""])
-def test_placeholders_of_each_other_take_no_time(tmp_path, again):
+def test_placeholders_that_multiply_each_other_are_left_unknown(tmp_path, again):
     lines = [f"a{n}=" + f"${{a{n + 1}}}" * 20 for n in range(20)]
     path = write(
         tmp_path, "c.properties", "\n".join(["kafka.group.id=${a0}", *lines, f"a20={again}x"])
@@ -356,7 +356,7 @@ def test_placeholders_of_each_other_take_no_time(tmp_path, again):
         ("x.yaml", b"\x1f\x8b\x08\x00broken gz data"),
     ],
 )
-def test_a_bad_file_is_one_sentence(tmp_path, name, data):
+def test_a_bad_inventory_file_is_reported_in_one_sentence(tmp_path, name, data):
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(DocumentError) as caught:
@@ -386,7 +386,7 @@ _REAL = {
     st.floats(0, 1),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=5),
 )
-def test_cut_off_and_mutated_files_raise_nothing_else(tmp_path_factory, kind, length, changes):
+def test_cut_off_and_mutated_files_raise_only_rebal_errors(tmp_path_factory, kind, length, changes):
     data = bytearray(_REAL[kind])
     for place, value in changes:
         data[int(place * (len(data) - 1))] = value
@@ -424,7 +424,7 @@ def test_objects_of_the_wrong_shape_raise_nothing(tmp_path_factory, kind, spec, 
     ("form", "lines", "expected"),
     [(form, *row) for form in ("properties", "spring") for row in table("timeouts", form)],
 )
-def test_files_declare_them(
+def test_configuration_files_declare_the_timeouts_of_members(
     tmp_path: Path, form: str, lines: tuple[str, str], expected: tuple[int | None, int | None]
 ) -> None:
     name = "application.yaml" if form == "spring" else "c.properties"
@@ -453,16 +453,16 @@ def merged() -> GroupSnapshot:
     return made
 
 
-def test_they_are_facts_of_the_member_that_joined(merged: GroupSnapshot) -> None:
+def test_a_members_timeouts_come_from_its_join_and_not_from_a_file(merged: GroupSnapshot) -> None:
     a, b = merged.members
     assert (a.timeouts.session_ms, a.timeouts.rebalance_ms) == (45_000, 300_000)
     assert [item.source for item in a.timeouts.evidence] == [Source.REQUEST_LOG, Source.CLIENT_LOG]
-    # What a file says is of the next start.
+    # A file declares the next start's timeouts.
     assert b.timeouts is None
     assert (b.declared.session_timeout_ms, b.declared.max_poll_interval_ms) == (20_000, None)
 
 
-def test_the_wide_screen_tells_them_and_what_is_a_default(merged: GroupSnapshot) -> None:
+def test_the_wide_screen_shows_timeouts_their_sources_and_defaults(merged: GroupSnapshot) -> None:
     def screen(snapshot: GroupSnapshot, *, wide: bool) -> str:
         return render(inspect_view(make_report(snapshot), "", wide=wide), width=200)
 
@@ -473,7 +473,7 @@ def test_the_wide_screen_tells_them_and_what_is_a_default(merged: GroupSnapshot)
     assert "waits" not in screen(merged, wide=False)
 
 
-def test_the_newest_word_counts() -> None:
+def test_the_newest_join_decides_a_members_timeouts() -> None:
     seen = [joins(2, 30_000), joins(1, 45_000)]
     (one,) = merge(group(member("a")), seen).members
     assert one.timeouts == Timeouts(

@@ -51,7 +51,7 @@ def families(reading: LogReading) -> set[str | None]:
         ("librdkafka-conf", "librdkafka", "rdk", [1], {("cooperative-sticky",)}),
     ],
 )
-def test_an_accepted_join_shows_the_member_s_client_and_the_list_that_it_prints(
+def test_a_client_log_shows_an_accepted_joins_member_family_and_assignor_list(
     name: str, family: str, group: str, generations: list[int | None], exact: set[tuple[str, ...]]
 ) -> None:
     reading = read_clients(logged(name))
@@ -73,7 +73,7 @@ def test_an_accepted_join_shows_the_member_s_client_and_the_list_that_it_prints(
         ("librdkafka-fenced", "debug=conf,cgrp, where each line names its consumer"),
     ],
 )
-def test_the_advice_fits_the_client(name: str, advice: str) -> None:
+def test_a_note_on_a_missing_assignor_list_gives_fitting_advice(name: str, advice: str) -> None:
     reading = read_clients(logged(name))
     assert lists(reading) == set()
     (note,) = reading.notes
@@ -81,14 +81,14 @@ def test_the_advice_fits_the_client(name: str, advice: str) -> None:
     assert "INFO" not in note
 
 
-def test_a_leave_is_read() -> None:
+def test_a_leave_group_line_of_kafka_python_is_read() -> None:
     reading = read_clients("kafka.coordinator Leaving consumer group g (member c-1).\n")
     (left,) = of_kind(reading, Left)
     assert (left.group_id, left.member_id, left.expired) == ("g", "c-1", False)
 
 
-def test_the_end_of_a_session_of_sarama_shows_no_join_nor_which_of_two_groups_it_was() -> None:
-    # Its time is not that of the join.
+def test_a_sarama_log_shows_no_join_and_nothing_if_it_names_two_groups() -> None:
+    # The time at which a session ended is not that of the join.
     reading = read_clients(logged("sarama"))
     assert {type(one) for one in reading.observations} == {Introduced}
     assert families(reading) == {"sarama"}
@@ -100,7 +100,7 @@ def test_the_end_of_a_session_of_sarama_shows_no_join_nor_which_of_two_groups_it
 @pytest.mark.parametrize(
     ("name", "family", "times", "client_id"), table("other_clients", "rejected")
 )
-def test_a_rejected_join_is_one_rejection(
+def test_repeated_lines_about_a_rejected_join_are_one_rejection(
     name: str, family: str, times: int, client_id: str
 ) -> None:
     reading = read_clients(logged(name))
@@ -121,16 +121,16 @@ def in_pod(name: str, text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "out"),
+    ("text", "reported"),
     [
         (logged("franz-go-rejected") + JOINED, 0),
-        # Another one, which was there before, joins again.
+        # Another client, which was a member before, joins again.
         (JOINED + logged("franz-go-rejected") + JOINED, 1),
         (in_pod("a", logged("franz-go-rejected")) + in_pod("b", JOINED), 1),
     ],
 )
-def test_a_client_that_joined_after_its_rejection_is_not_out(text: str, out: int) -> None:
-    assert len(of_kind(read_clients(text), Refused)) == out
+def test_a_client_that_joined_after_its_rejection_is_not_reported(text: str, reported: int) -> None:
+    assert len(of_kind(read_clients(text), Refused)) == reported
 
 
 @pytest.mark.parametrize(
@@ -138,17 +138,17 @@ def test_a_client_that_joined_after_its_rejection_is_not_out(text: str, out: int
     table("other_clients", "printed_errors"),
     ids=["librdkafka", "librdkafka in Rust", "sarama", "ruby-kafka", "segmentio"],
 )
-def test_an_error_that_an_application_prints_is_a_rejection(line: str) -> None:
+def test_a_join_error_that_an_application_prints_is_a_rejection(line: str) -> None:
     reading = read_clients([line, line, line])
     assert sum("a member was rejected (INCONS" in note for note in reading.notes) == 1
-    # Sarama's own lines say the group.
+    # Sarama's own lines show the group.
     group = "[sarama] 2026/11/24 17:21:24 client/coordinator coordinator for g is #1 (h:9092)"
     found = of_kind(read_clients([group, line]), Refused)
     assert [one.group_id for one in found] == ["g"] * ("provider" in line)
 
 
 @pytest.mark.parametrize("message", ["joined", "join group failed"])
-def test_a_go_logger_s_json_has_the_ids_beside_the_message(message: str) -> None:
+def test_ids_beside_the_message_of_a_go_loggers_json_are_read(message: str) -> None:
     ids = {"member_id": "a-1", "instance_id": None, "generation": 1}
     if message != "joined":
         ids = {"err": "INCONSISTENT_GROUP_PROTOCOL: The group member's supported protocols"}
@@ -158,7 +158,7 @@ def test_a_go_logger_s_json_has_the_ids_beside_the_message(message: str) -> None
     assert (one.group_id, one.local) == ("g", False)
 
 
-def test_a_rejection_without_its_group_is_named() -> None:
+def test_a_rejection_of_an_unknown_group_is_named_in_a_note() -> None:
     note, _ = read_clients(logged("aiokafka-rejected")).notes
     assert "a member was rejected (INCONSISTENT_GROUP_PROTOCOL)" in note
     fatal = next(line for line in logged("librdkafka-fenced").splitlines() if "FATAL" in line)
@@ -166,13 +166,13 @@ def test_a_rejection_without_its_group_is_named() -> None:
     assert any("a member was rejected (FENCED_INSTANCE_ID)" in each for each in notes)
 
 
-def test_an_application_that_assigns_as_eager_is_warned_of() -> None:
+def test_a_librdkafka_application_that_assigns_as_eager_gets_a_warning() -> None:
     warning, advice = read_clients(logged("librdkafka-assign")).notes
     assert "incremental_assign() and incremental_unassign()" in warning
     assert "debug=conf,cgrp" in advice
 
 
-def test_a_member_of_the_consumer_protocol_has_no_list() -> None:
+def test_a_member_of_the_consumer_protocol_has_no_assignor_list() -> None:
     reading = read_clients(logged("librdkafka-consumer"))
     (one,) = reading.observations
     assert isinstance(one, Introduced)
@@ -191,7 +191,7 @@ def test_a_member_of_the_consumer_protocol_has_no_list() -> None:
     ],
     ids=["kubectl --prefix", "cri", "docker", "fluent-bit"],
 )
-def test_wrapped_lines_show_the_same(name: str, wrap: Callable[[str], str]) -> None:
+def test_log_lines_wrapped_by_collectors_are_read(name: str, wrap: Callable[[str], str]) -> None:
     plain = read_clients(logged(name))
     wrapped = read_clients("\n".join(map(wrap, logged(name).splitlines())))
     assert lists(wrapped) == lists(plain)
@@ -200,7 +200,7 @@ def test_wrapped_lines_show_the_same(name: str, wrap: Callable[[str], str]) -> N
 
 
 @pytest.mark.parametrize("layout", [*table("other_clients", "layouts").values()])
-def test_a_binding_s_logger_has_the_same_lines(layout: str) -> None:
+def test_librdkafka_lines_in_a_bindings_log_layout_are_read(layout: str) -> None:
     text = re.sub(r"(?m)^%(\d)\|[\d.]+\|(\w+)\|(\S+)\| (.*)$", layout, logged("librdkafka-conf"))
     assert lists(read_clients(text)) == {("cooperative-sticky",)}
 
@@ -216,7 +216,7 @@ FIRST, *REST = COOPERATIVE.splitlines()
     "lines",
     [
         [x for pair in zip([FIRST, *REST], DEFAULT.splitlines(), strict=False) for x in pair],
-        # The other one was running before this stream began, and got a new id.
+        # The other process ran before this stream began, and got a new member id.
         [FIRST, *(line for line in DEFAULT.splitlines() if "CONF|" not in line), *REST],
         # Killed, so nothing shows that the two did not run at once.
         [*DEFAULT.replace('-> "(not-set)"', '-> "x"').splitlines()[:LAST], FIRST, *REST],
@@ -225,25 +225,25 @@ FIRST, *REST = COOPERATIVE.splitlines()
     ],
     ids=["interleaved", "older", "killed", "no start"],
 )
-def test_a_list_that_may_be_another_process_s_is_not_used(lines: list[str]) -> None:
+def test_an_assignor_list_of_a_possibly_other_process_is_not_used(lines: list[str]) -> None:
     reading = read_clients("\n".join(lines))
     assert lists(reading) == set()
     assert any("several processes print under its name" in note for note in reading.notes)
 
 
-def test_a_restart_in_one_stream_has_its_own_list() -> None:
+def test_a_client_restarted_in_one_log_stream_has_its_own_assignor_list() -> None:
     joins = of_kind(read_clients(DEFAULT + COOPERATIVE), Joined)
     shown = dict.fromkeys(one.list for one in joins if one.list)
     assert [*shown] == [("range", "roundrobin"), ("cooperative-sticky",)]
 
 
-def test_an_incomplete_configuration_shows_no_list() -> None:
+def test_an_incomplete_librdkafka_configuration_shows_no_assignor_list() -> None:
     text = "\n".join(line for line in DEFAULT.splitlines() if "Default topic" not in line)
     assert lists(read_clients(text)) == set()
 
 
 @pytest.mark.parametrize("part", table("other_clients", "hostile"))
-def test_a_hostile_line_is_read_at_once_and_shows_nothing(part: str) -> None:
+def test_a_hostile_log_line_is_read_quickly_and_shows_nothing(part: str) -> None:
     line = (part * (16_000 // len(part))).encode()
     others = OtherClients(TextInput(io.BytesIO(line)), None)
     assert list(others.lines()) == [line]
@@ -254,12 +254,12 @@ def test_a_hostile_line_is_read_at_once_and_shows_nothing(part: str) -> None:
 STICKY = table("other_clients", "sticky")
 
 
-def test_topics_in_the_metadata_are_no_assignors() -> None:
+def test_topics_in_the_metadata_of_a_join_are_not_read_as_assignors() -> None:
     assert lists(read_clients(STICKY)) == {("sticky", "roundrobin")}
 
 
 @pytest.mark.parametrize("name", ["kafka-python-2", "aiokafka", "sticky"])
-def test_a_line_that_was_cut_off_shows_no_list(name: str) -> None:
+def test_a_truncated_join_line_shows_no_wrong_assignor_list(name: str) -> None:
     text = STICKY if name == "sticky" else logged(name)
     whole = next(
         line for line in text.splitlines() if re.search(r"member_id='[^']+'.*protocols=\[", line)
@@ -283,7 +283,7 @@ def printed(text: str) -> str:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_each_member_s_life_is_read(version: str) -> None:
+def test_a_broker_log_shows_each_members_join_and_the_reason_it_left(version: str) -> None:
     reading = read_broker_log([LOGS / f"{version}.log"])
     joins = of_kind(reading, Joined)
     ids = {o.client_id: o.member_id for o in joins if o.new}
@@ -303,15 +303,15 @@ def test_each_member_s_life_is_read(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_load_stands_between_the_generations_before_and_after_it(version: str) -> None:
+def test_a_broker_log_shows_a_reload_between_two_generations(version: str) -> None:
     reading = read_broker_log([LOGS / f"{version}.log"])
-    (load,) = of_kind(reading, Loaded)
-    generations = [(o.generation_id, o.line > load.line) for o in of_kind(reading, Rebalanced)]
+    (reload,) = of_kind(reading, Loaded)
+    generations = [(o.generation_id, o.line > reload.line) for o in of_kind(reading, Rebalanced)]
     assert generations[:9] == [(number, number > 7) for number in range(1, 10)]
     assert all(o.at is not None and o.group_id == "orders" for o in reading.observations)
 
 
-def test_conversions_are_read() -> None:
+def test_a_broker_log_shows_conversions_between_classic_and_consumer_groups() -> None:
     reading = read_broker_log([LOGS / "4.4.0.log"])
     assert [o.what for o in of_kind(reading, Converted)] == [
         "Converted the classic group to a consumer group",
@@ -328,7 +328,7 @@ def test_conversions_are_read() -> None:
     assert failed.what.endswith("because online upgrade is disabled")
 
 
-def test_lines_of_older_brokers_are_read() -> None:
+def test_coordinator_log_lines_of_older_brokers_are_read() -> None:
     reading = read(*map(printed, table("broker_log", "older")))
     join, generation, left = reading.observations
     assert [type(one) for one in reading.observations] == [Joined, Rebalanced, Left]
@@ -354,7 +354,7 @@ STAMP = "2026-11-24T17:14:05Z"
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_layout_puts_behind_a_line_hides_nothing(version: str, layout: str) -> None:
+def test_text_after_a_broker_log_line_hides_nothing_of_it(version: str, layout: str) -> None:
     lines = (LOGS / f"{version}.log").read_text().splitlines()
     shown, expected = (
         [(type(one), one.line, getattr(one, "reason", None)) for one in reading.observations]
@@ -364,13 +364,15 @@ def test_what_a_layout_puts_behind_a_line_hides_nothing(version: str, layout: st
 
 
 @pytest.mark.parametrize(("text", "kind", "instance_id"), table("broker_log", "wordings"))
-def test_the_wording_of_a_release(text: str, kind: str | None, instance_id: str | None) -> None:
+def test_each_releases_wording_of_a_coordinator_log_line_is_read(
+    text: str, kind: str | None, instance_id: str | None
+) -> None:
     found = read(printed(f"[GroupCoordinator 0]: {text}")).observations
     assert [type(one).__name__ for one in found] == [kind] * bool(kind)
     assert all((o.group_id, o.member_id, o.instance_id) == ("g", "m", instance_id) for o in found)
 
 
-def test_other_lines_show_how_far_the_log_goes() -> None:
+def test_other_broker_log_lines_show_until_when_the_log_was_written() -> None:
     last = "[2026-11-24 18:00:00,000] INFO [SnapshotEmitter id=1] Done (org.apache.kafka.x)"
     reading = read(printed("[GroupCoordinator 1]: Stabilized group g generation 7"), last)
     assert reading.logs[0].last_at == datetime(2026, 11, 24, 18, tzinfo=UTC)
@@ -388,7 +390,7 @@ def test_other_lines_show_how_far_the_log_goes() -> None:
         ("staging-server.log", False),
     ],
 )
-def test_parts_of_a_rotated_log_are_one_broker_s(tmp_path: Path, name: str, same: bool) -> None:
+def test_parts_of_a_rotated_log_belong_to_one_broker(tmp_path: Path, name: str, same: bool) -> None:
     for each in ("server.log", name):
         raw = printed("[GroupCoordinator 1]: Startup complete.").encode()
         tmp_path.joinpath(each).write_bytes(gzip.compress(raw) if each.endswith("gz") else raw)

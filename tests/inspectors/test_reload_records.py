@@ -50,7 +50,7 @@ MEMBER = GroupMetadataMember(
 )  # fmt: skip
 
 
-def test_every_captured_group_lives_where_the_broker_put_it() -> None:
+def test_every_captured_group_has_the_offsets_partition_of_the_broker() -> None:
     placed: dict[str, int] = {}
     keys: set[bytes] = set()
     for record in stored(BUNDLED):
@@ -65,7 +65,7 @@ def test_every_captured_group_lives_where_the_broker_put_it() -> None:
 
 
 @pytest.mark.parametrize("length", [-12, -1, 0, 48])
-def test_a_batch_that_is_too_short_ends_the_reading(length: int) -> None:
+def test_a_record_batch_of_impossible_length_is_an_error(length: int) -> None:
     head = struct.pack(">qiib", 0, length, 0, 2)
     with pytest.raises(RequestError, match="a record batch of"):
         _split(head + bytes(100), 0)
@@ -78,7 +78,7 @@ def test_a_damaged_batch_is_an_error_of_the_request(attributes: int) -> None:
 
 
 @pytest.mark.parametrize("brokers", [None, [{"node_id": 1, "host": None, "port": 1}]])
-def test_an_answer_with_null_where_none_may_be_is_rejected(brokers: Any) -> None:
+def test_a_response_with_null_in_a_non_nullable_field_is_rejected(brokers: Any) -> None:
     """kafka-python accepts null everywhere; Java's client does not."""
     made = message(MetadataResponse, 5, brokers=brokers, topics=[])
     answer = MetadataResponse.decode(made.encode(version=5), version=5)
@@ -88,10 +88,10 @@ def test_an_answer_with_null_where_none_may_be_is_rejected(brokers: Any) -> None
 
 @pytest.mark.parametrize(
     ("group_id", "partition"),
-    # As a Kafka 3.9.1 broker with four partitions said in its own log, and Java's lowest int.
+    # From the log of a Kafka 3.9.1 broker with four partitions, and Java's lowest int hash.
     [("g-test-the-scala-coordinator-forgets-as-we-07e252", 3), ("polygenelubricants", 0)],
 )
-def test_hashes_below_zero(group_id: str, partition: int) -> None:
+def test_a_group_id_of_negative_hash_gets_javas_partition(group_id: str, partition: int) -> None:
     assert offsets_partition(group_id, 4) == partition
 
 
@@ -103,7 +103,7 @@ def batch(*keys: bytes, compression: int = 0) -> bytes:
     return bytes(made.buffer())
 
 
-def test_only_batches_that_may_hold_the_key_are_parsed() -> None:
+def test_only_record_batches_that_may_hold_the_groups_key_are_parsed() -> None:
     key = group_metadata_key("checkout")
     others, own = batch(b"a", b"b"), batch(b"c", key)
     packed = batch(b"d" * 500, compression=1)
@@ -120,15 +120,15 @@ def test_a_fetch_that_found_nothing_is_sent_again() -> None:
     assert found[1] is found[2]
 
 
-def test_a_leader_that_does_not_know_its_end_yet_is_asked_again() -> None:
-    def told(code: int, offset: int) -> Any:
+def test_a_partition_leader_without_an_end_offset_is_asked_again() -> None:
+    def answered(code: int, offset: int) -> Any:
         part = SimpleNamespace(error_code=code, offset=offset)
         return SimpleNamespace(topics=[SimpleNamespace(partitions=[part])])
 
     leader = Mock()
-    leader.send.side_effect = [told(78, -1), told(0, 42)]
+    leader.send.side_effect = [answered(78, -1), answered(0, 42)]
     assert OffsetsLog(leader, 0, 1, Deadline(5_000), Fetches()).end() == 42
-    leader.send.side_effect = [told(78, -1)] * 9
+    leader.send.side_effect = [answered(78, -1)] * 9
     with pytest.raises(RequestError, match="OFFSET_NOT_AVAILABLE"):
         OffsetsLog(leader, 0, 1, Deadline(200), Fetches()).end()
 
@@ -159,7 +159,7 @@ def record(offset: int, generation: int | None, *, members: int = 1) -> StoredGr
         ([], [], Tri.NO, None),
     ],
 )
-def test_only_a_new_generation_with_members_is_a_rebalance(
+def test_only_a_new_generation_with_members_is_a_rebalance_since_the_reload(
     earlier: list[StoredGroup], since: list[StoredGroup], rebalanced: Tri, generation: int | None
 ) -> None:
     found = judge(since, None, lambda: Earlier(earlier, whole=True), "leader epoch 3")
@@ -178,7 +178,7 @@ def test_only_a_new_generation_with_members_is_a_rebalance(
         (900, 1000, True, Tri.YES),
     ],
 )
-def test_a_lone_record_whose_predecessor_may_be_compacted_away(
+def test_a_lone_record_proves_a_rebalance_only_if_newer_than_the_reload_or_the_groups_first(
     state_ms: int | None, began_ms: int | None, whole: bool, rebalanced: Tri
 ) -> None:
     value = GroupMetadata(
@@ -189,12 +189,12 @@ def test_a_lone_record_whose_predecessor_may_be_compacted_away(
     assert (found.rebalanced, found.stored) == (rebalanced, value)
 
 
-def test_the_probe_itself_can_prove_it() -> None:
-    told = Reading(Tri.CANNOT_TELL, "no right", record(1, 4).value)
-    assert proven_by_probe(told, "range", ["range"]) == told
-    assert proven_by_probe(told, None, ["range"]) == told
-    proven = proven_by_probe(told, "range", ["range", "cooperative-sticky"])
-    assert (proven.rebalanced, proven.stored) == (Tri.YES, told.stored)
+def test_a_probe_that_finds_a_second_common_assignor_proves_a_rebalance_since_the_reload() -> None:
+    unproven = Reading(Tri.CANNOT_TELL, "no right", record(1, 4).value)
+    assert proven_by_probe(unproven, "range", ["range"]) == unproven
+    assert proven_by_probe(unproven, None, ["range"]) == unproven
+    proven = proven_by_probe(unproven, "range", ["range", "cooperative-sticky"])
+    assert (proven.rebalanced, proven.stored) == (Tri.YES, unproven.stored)
     assert "cooperative-sticky besides range" in proven.why
 
 
@@ -223,13 +223,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     ("spent", "said"),
     [(0.01, "0.1 s"), (0.62, "0.6 s"), (5, "5 s"), (9.99, "10 s"), (10.2, "10 s")],
 )
-def test_a_deadline_says_how_long_it_was_waited_for(clock: Clock, spent: float, said: str) -> None:
+def test_a_deadline_reports_the_time_waited(clock: Clock, spent: float, said: str) -> None:
     deadline = Deadline(10_000)
     clock.sleep(spent)
     assert deadline.waited() == said
 
 
-def test_a_share_of_the_time_counts_from_its_own_start(clock: Clock) -> None:
+def test_a_share_of_a_deadline_counts_from_its_own_start(clock: Clock) -> None:
     deadline = Deadline(10_000)
     clock.sleep(4)
     share = deadline.share(3)
@@ -238,7 +238,7 @@ def test_a_share_of_the_time_counts_from_its_own_start(clock: Clock) -> None:
     assert (share.waited(), deadline.waited()) == ("2 s", "6 s")
 
 
-def test_a_refused_connection_says_the_tries_and_not_the_timeout(clock: Clock) -> None:
+def test_a_refused_connection_reports_its_tries_and_not_the_timeout(clock: Clock) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -248,7 +248,7 @@ def test_a_refused_connection_says_the_tries_and_not_the_timeout(clock: Clock) -
     assert clock.now == pytest.approx(100.6)
 
 
-def test_a_coordinator_that_keeps_loading_is_waited_for_to_the_end(clock: Clock) -> None:
+def test_a_coordinator_that_keeps_loading_is_asked_until_the_deadline(clock: Clock) -> None:
     deadline = Deadline(1_000)
 
     def ask() -> Any:
@@ -275,7 +275,7 @@ def test_a_broker_that_allows_one_connection_is_asked_over_the_busy_one(
     assert raw.node(1, Deadline(1_000)) is first
 
 
-def test_a_coordinator_that_falls_silent_is_searched_for_again(
+def test_an_unreachable_coordinator_is_looked_up_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     raw = RawCluster(ClusterConfig(bootstrap="127.0.0.1:1"))
@@ -314,7 +314,7 @@ def answer(at: datetime, error: int = 0, leader: int = 1) -> SimpleNamespace:
     ],
     ids=["ahead", "behind", "not material", "a slow answer", "no right", "no leader", "no answer"],
 )
-def test_the_offset_is_that_of_the_leaders_present_time(
+def test_the_clock_difference_is_measured_with_the_partition_leaders_time(
     said: Any, seconds: float, ahead: timedelta | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(our_clock, "now", Mock(side_effect=[NOW, NOW + timedelta(seconds=seconds)]))
@@ -323,7 +323,7 @@ def test_the_offset_is_that_of_the_leaders_present_time(
     assert ahead_of_brokers(raw, Mock()) == ahead
 
 
-def test_records_that_are_later_than_their_look_show_a_clock_that_is_behind() -> None:
+def test_records_newer_than_the_look_show_that_rebals_clock_is_behind() -> None:
     made = stable_group()
     assert _noted(made, None, made.captured_at + timedelta(seconds=1)) is made
     seen = _noted(made, made.captured_at + timedelta(minutes=30), None)

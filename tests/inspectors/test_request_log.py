@@ -79,7 +79,7 @@ def line(json_text, layout="[2026-11-21 02:04:44,313] DEBUG {} (kafka.request.lo
 
 
 @pytest.mark.parametrize("layout", table("request_log", "layouts"))
-def test_any_layout_around_the_json(layout):
+def test_a_join_is_read_in_any_log_layout_around_its_json(layout):
     reading = read(line(join(("cooperative-sticky", "range")), layout))
     (seen,) = reading.observations
     assert (seen.list, seen.member_id, seen.at) == (("cooperative-sticky", "range"), "c-0-id", AT)
@@ -89,7 +89,7 @@ def test_any_layout_around_the_json(layout):
     assert [log.last_at for log in reading.logs] == [AT]
 
 
-def test_a_kip_848_member_is_introduced_by_its_heartbeat_once():
+def test_a_kip_848_members_heartbeats_show_its_software_once():
     said = {"clientInformation": {"softwareName": "kgo", "softwareVersion": "v1.22.2"}}
 
     def heartbeat(member_id, **more):
@@ -119,16 +119,16 @@ def test_a_kip_848_member_is_introduced_by_its_heartbeat_once():
     ],
     ids=["docker", "log4j2", "kubectl --prefix", "syslog", "loki", "pretty", "csv"],
 )
-def test_a_json_wrapper_around_the_line(wrapper):
+def test_a_request_log_line_in_a_json_wrapper_is_read(wrapper):
     (seen,) = read(wrapper("Completed request:" + join())).observations
     assert (seen.list, seen.at, seen.local) == (("range",), AT, False)
-    # Its zone counts before a time without one.
+    # The wrapper's time, with its zone, has precedence over a time without one.
     (seen,) = read(wrapper(line(join(), "[2026-11-21 11:04:44,313] DEBUG {}"))).observations
     assert (seen.at, seen.local) == (AT, False)
 
 
 @pytest.mark.parametrize("around", [list, lambda entries: {"events": entries}])
-def test_a_list_of_entries_in_one_line(around):
+def test_several_log_entries_in_one_json_line_are_read(around):
     entries = [{"msg": "Completed request:" + join(answered=each)} for each in ("a-0", "b-0")]
     assert [one.member_id for one in read(json.dumps(around(entries))).observations] == [
         "a-0",
@@ -137,7 +137,7 @@ def test_a_list_of_entries_in_one_line(around):
 
 
 @pytest.mark.parametrize("probe", [True, False], ids=["rebal's probe", "errors of a try"])
-def test_other_answers_say_nothing_of_a_member(probe):
+def test_joins_of_rebals_probe_and_retriable_join_errors_give_no_observation(probe):
     codes = (23, 25) if probe else (14, 16, 25)
     answers = [join(error=code, answered="", generation=-1) for code in codes]
     reading = read(
@@ -153,7 +153,7 @@ def leave(version, member_id, error=0, instance=None, reason=None):
     return line(body("LEAVE_GROUP", version, request, answer))
 
 
-def test_leaving_in_every_version():
+def test_leave_requests_of_every_version_are_read():
     reading = read(
         line(body("LEAVE_GROUP", 1, {"memberId": "a"})),
         leave(5, "b", reason="closed"),
@@ -189,7 +189,7 @@ def test_a_static_restart_replaces_its_former_id_and_completes_no_rebalance():
         assert [o.generation_id for o in of_kind(reading, Rebalanced)] == [3]
 
 
-def test_a_follower_alone_proves_no_rebalance_but_the_leaders_sync_does():
+def test_a_followers_join_proves_no_rebalance_but_the_leaders_sync_does():
     follower = line(join(member_id="c-0-id", generation=7))
     asked = {"generationId": 7, "memberId": "l", "assignments": [{"memberId": "l"}]}
     sync = line(body("SYNC_GROUP", 5, asked, {"protocolName": "range"}))
@@ -198,7 +198,7 @@ def test_a_follower_alone_proves_no_rebalance_but_the_leaders_sync_does():
     assert [(o.generation_id, o.assignor, o.at) for o in rebalances] == [(7, "range", AT)]
 
 
-def test_noise_cut_off_lines_and_old_brokers_are_counted():
+def test_truncated_lines_and_lines_of_old_brokers_are_counted_in_a_note():
     whole = line(join())
     old = (
         "[2026-11-21 02:04:44,313] DEBUG Completed request:RequestHeader(apiKey=JOIN_GROUP, "
@@ -214,7 +214,7 @@ def test_noise_cut_off_lines_and_old_brokers_are_counted():
     assert read(fetch, "").notes == (NO_JOIN.format(2),)
 
 
-def test_rotated_files_in_any_order_and_a_gz_that_ends_too_early(tmp_path: Path):
+def test_rotated_request_logs_are_read_in_any_order_and_with_a_truncated_gz(tmp_path: Path):
     text = "\n".join(line(join(instance="i", answered=f"id-{n}-{n * 7919}")) for n in range(2000))
     older, newer = tmp_path / "request.log.1.gz", tmp_path / "request.log"
     older.write_bytes(gzip.compress(text.encode())[:-2000])
@@ -235,7 +235,7 @@ _WHOLE = line(join(("cooperative-sticky", "range"), instance="i", members=[{"mem
     st.lists(st.tuples(st.integers(0, len(_WHOLE) - 1), st.integers(0, 255)), max_size=4),
 )
 @example(389, [(379, 58)])
-def test_cut_off_and_mutated_lines_raise_nothing_else(length, changes):
+def test_truncated_and_mutated_request_log_lines_raise_no_error(length, changes):
     data = bytearray(_WHOLE.encode())
     for place, value in changes:
         data[place] = value
@@ -269,7 +269,7 @@ def test_valid_json_of_the_wrong_shape_raises_nothing(api, request, response):
 @pytest.mark.parametrize(
     ("error", "kind"), [(23, "consumer"), (23, "connect"), (26, "other"), (81, "x"), (82, "x")]
 )
-def test_every_error_that_stops_the_joiner_is_a_rejection(error, kind):
+def test_every_join_error_that_stops_the_client_is_a_rejection(error, kind):
     text = join(("range", "x"), error=error, instance="i-1", answered="", protocol_type=kind)
     reading = read(line(text))
     (seen,) = reading.observations
@@ -280,7 +280,7 @@ def test_every_error_that_stops_the_joiner_is_a_rejection(error, kind):
     assert seen.connection == "10.0.0.9:9092-10.1.2.3:42052-2-2"
 
 
-def test_an_id_that_was_only_given_is_not_accepted():
+def test_a_member_id_that_was_only_given_is_not_an_accepted_join():
     connection = "0:0:0:0:0:0:0:1:9092-fe80:0:0:0:1:2:3:4:42040-0-2"
     given = line(join(error=79, answered="m-1", connection=connection))
     accepted = line(join(member_id="m-1", answered="m-1", connection=connection))
@@ -289,7 +289,7 @@ def test_an_id_that_was_only_given_is_not_accepted():
     assert seen == [(False, True, ipv6), (True, False, ipv6)]
 
 
-def test_a_log_says_whose_it_is_and_who_is_in_the_group():
+def test_a_request_log_shows_its_broker_and_the_groups_members():
     sent = {"generationId": 1, "memberId": "m-1", "groupInstanceId": None}
     for error, expected in ((0, {("g", "m-1")}), (25, set())):
         heartbeat = line(body("HEARTBEAT", 4, sent, {"errorCode": error}))
@@ -354,13 +354,13 @@ def test_only_group_requests_are_parsed(layout):
     "client",
     ['"requestApiKeyName":"FETCH"', 'x","requestApiKeyName":"FETCH","y":"', "requestApiKeyName"],
 )
-def test_a_client_id_does_not_hide_its_request(layout, client):
+def test_a_client_id_that_looks_like_json_does_not_hide_its_request(layout, client):
     found = parse(layout("JOIN_GROUP", client=client), "log", 1, NO_OFFSET)
     assert isinstance(found, Request)
     assert (found.api, found.client_id) == ("JOIN_GROUP", client)
 
 
-def test_what_is_passed_over_in_the_captured_log_says_nothing():
+def test_skipped_lines_of_the_captured_log_concern_no_member():
     with gzip.open(CAPTURED, "rb") as lines:
         captured = [line for line in lines if MARK in line]
     passed = [line for line in captured if not may_concern_group(line, heartbeats=True)]
@@ -373,7 +373,7 @@ def test_what_is_passed_over_in_the_captured_log_says_nothing():
         assert api != "HEARTBEAT" or whole["response"]["errorCode"] == 0
 
 
-def test_a_line_that_ends_before_its_name_is_cut_off():
+def test_a_line_that_ends_before_its_api_name_counts_as_truncated():
     line = plain("FETCH")
     end = line.index(b"FETCH") + len(b'FETCH"')
     assert all(is_cut_off(line[:size]) for size in range(line.index(MARK), end))
@@ -426,7 +426,7 @@ def _never_joins(run):
     return run.speaks == "consumer" or any(text in run.error for text in OWN_FAULT)
 
 
-def test_every_member_has_its_list_software_and_instance(reading):
+def test_the_captured_log_shows_every_members_assignor_list_software_and_instance(reading):
     checked = silent = 0
     for run in _truth().runs():
         found = _within(reading.observations, (Joined, Refused), run)
@@ -442,16 +442,16 @@ def test_every_member_has_its_list_software_and_instance(reading):
             fenced = isinstance(seen, Refused) and seen.error == "FENCED_INSTANCE_ID"
             assert seen.list == (() if fenced else run.assignors), (run, seen)
             assert seen.instance_id == run.instance, (run, seen)
-            told = seen.software
-            assert (told is not None) is bool(run.says_software), (run, seen)
-            if told is not None:
-                assert told.name == NAMES.get(run.family, run.family), (run, seen)
-                assert (told.version or "").removeprefix("v").startswith(run.version), (run, seen)
+            shown = seen.software
+            assert (shown is not None) is bool(run.says_software), (run, seen)
+            if shown is not None:
+                assert shown.name == NAMES.get(run.family, run.family), (run, seen)
+                assert (shown.version or "").removeprefix("v").startswith(run.version), (run, seen)
     assert checked > (80 if CAPTURES == BUNDLED else 0)
     assert CAPTURES != BUNDLED or silent == 1
 
 
-def test_every_join_belongs_to_a_run(reading):
+def test_every_join_in_the_captured_log_belongs_to_a_client_that_was_run(reading):
     explained = {
         id(o)
         for run in _truth().runs()
@@ -461,11 +461,11 @@ def test_every_join_belongs_to_a_run(reading):
     assert [o for o in joins if id(o) not in explained] == []
 
 
-def test_every_refusal_is_a_run_that_was_refused(reading):
+def test_every_rejection_in_the_captured_log_is_of_a_client_that_was_rejected(reading):
     expected = Counter()
     for run in _truth().runs():
         if _truth().refused(run):
-            # who does not die of it asks again and again
+            # A client that a rejection does not stop joins again and again.
             expected[run.group, run.client, run.assignors] += run.how == "died"
     seen = Counter(
         (o.group_id, o.client_id, o.list)
@@ -479,7 +479,7 @@ def test_every_refusal_is_a_run_that_was_refused(reading):
             assert seen[key] == times, key
 
 
-def test_clean_stops_of_dynamic_members_leave(reading):
+def test_dynamic_members_that_stop_cleanly_leave_in_the_captured_log(reading):
     left = [o for o in reading.observations if isinstance(o, Left)]
     ids = {o.member_id for o in left}
     missing = []
@@ -487,7 +487,7 @@ def test_clean_stops_of_dynamic_members_leave(reading):
         if run.how != "stop" or run.instance or run.speaks != "classic" or run.family in NO_LEAVE:
             continue
         joined = _within(reading.observations, Joined, run)
-        # Whom the coordinator has removed is no member that could leave.
+        # A member that the coordinator has removed cannot leave.
         if joined and not (ids | _truth().removed) & {o.member_id for o in joined}:
             missing.append(run)
     assert not missing

@@ -29,7 +29,7 @@ def line(one: Library) -> str:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_format_names_its_clients_and_products(name: str) -> None:
+def test_each_manifest_format_gives_its_kafka_clients_and_products(name: str) -> None:
     file = FILES / name
     for root in (file, file.parent):
         reading = read_folder(root)
@@ -37,7 +37,7 @@ def test_a_format_names_its_clients_and_products(name: str) -> None:
         assert list(reading.notes) == [text for key, text in UNWRITTEN.items() if key == name]
 
 
-def test_every_format_of_one_repository_is_read() -> None:
+def test_all_manifest_formats_in_one_repository_are_read() -> None:
     reading = read_folder(FILES)
     assert len(reading.libraries) == sum(map(len, EXPECTED.values()))
     assert {one.where.partition("/")[0] for one in reading.libraries} == {
@@ -54,13 +54,13 @@ def rows(text: str) -> list[list[str]]:
 PAGE = (FILES.parents[2] / "docs/manifests.md").read_text().partition("A version is taken")
 
 
-def test_the_page_names_each_format() -> None:
+def test_docs_manifests_names_each_manifest_format() -> None:
     named = [pattern for row in rows(PAGE[0]) for pattern in re.findall("`(.*?)`", row[0])]
     assert sorted(named) == sorted({known.pattern for known in _FORMATS})
 
 
 @pytest.mark.parametrize("row", rows(PAGE[2]), ids=lambda row: row[0])
-def test_the_page_names_the_default_lists_of_the_table(row: list[str]) -> None:
+def test_docs_manifests_names_each_products_default_assignor_list(row: list[str]) -> None:
     table = {one.product: one for one in products().values()}
     for name in re.sub(r" (to|from) .*| \(.*?\)", "", row[0]).split(", "):
         found = next(one for title, one in table.items() if name in title)
@@ -71,14 +71,14 @@ def test_the_page_names_the_default_lists_of_the_table(row: list[str]) -> None:
         assert shown == (list(own or ()) if found.group_protocol else [])
 
 
-def test_folders_of_packages_and_tests_and_hidden_ones_are_passed_over(tmp_path: Path) -> None:
+def test_hidden_package_and_test_folders_are_skipped(tmp_path: Path) -> None:
     for folder in ("node_modules/a", ".cache", "vendor/b", "src/test/c", "tests/d", "testdata"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "go.mod").write_text("require github.com/IBM/sarama v1.43.3\n")
     assert read_folder(tmp_path).libraries == ()
 
 
-def test_beside_or_below_a_lock_file_a_python_project_gives_no_ranges(tmp_path: Path) -> None:
+def test_a_python_lock_file_replaces_version_ranges_beside_and_below_it(tmp_path: Path) -> None:
     (tmp_path / "service").mkdir()
     project = '[project]\ndependencies = ["aiokafka>=0.11"]\n'
     (tmp_path / "service/pyproject.toml").write_text(project)
@@ -95,7 +95,7 @@ OF_TESTS: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "of_tests.yaml").re
 
 
 @pytest.mark.parametrize("case", KEPT)
-def test_a_version_is_found_where_a_build_keeps_it(case: str, tmp_path: Path) -> None:
+def test_a_client_version_is_found_where_a_build_keeps_it(case: str, tmp_path: Path) -> None:
     found = read_folder(tmp_path, KEPT[case]["files"])
     names = ((re.split("[:/]", one.package)[-1], one) for one in found.libraries)
     lines = sorted(f"{name} {one.product_version} {place(one)}" for name, one in names)
@@ -104,7 +104,7 @@ def test_a_version_is_found_where_a_build_keeps_it(case: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("case", OF_TESTS)
-def test_a_package_of_tests_alone_is_none_of_the_service(case: str, tmp_path: Path) -> None:
+def test_a_test_only_dependency_is_no_client_of_the_service(case: str, tmp_path: Path) -> None:
     found = read_folder(tmp_path, OF_TESTS[case]["files"]).libraries
     assert sorted(one.package for one in found) == OF_TESTS[case]["finds"]
 
@@ -179,7 +179,7 @@ def test_no_name_means_two_products() -> None:
          ("franz-go", "v1.18.0", ("cooperative-sticky",), COOPERATIVE)),
     ],
 )  # fmt: skip
-def test_a_version_shows_the_library_and_its_default_list(
+def test_a_product_version_gives_its_library_and_default_assignor_list(
     asked: tuple[str, str, str | None], expected: tuple[object, ...]
 ) -> None:
     found = facts(*asked)
@@ -188,7 +188,7 @@ def test_a_version_shows_the_library_and_its_default_list(
     assert (found.family, found.version, found.default_list, protocol) == expected
 
 
-def test_the_collectors_key_takes_a_list_since_it_was_added() -> None:
+def test_the_otel_collector_accepts_an_assignor_list_since_0_154_0() -> None:
     name = "otel/opentelemetry-collector-contrib"
     old, new = (facts("docker", name, version) for version in ("0.140.0", "0.154.0"))
     assert (old.list_key, new.list_key) == (
@@ -204,7 +204,7 @@ def test_a_package_that_is_no_client_has_no_facts() -> None:
     assert facts("npm", "org.apache.kafka:kafka-clients", "3.0.0") is None
 
 
-def test_a_product_that_set_a_list_once_hides_that_of_its_library() -> None:
+def test_a_product_that_once_set_an_assignor_list_hides_its_librarys_default() -> None:
     knative = facts("docker", "knative-releases/knative-kafka-broker-dispatcher", "99.0.0")
     quarkus = facts("maven", "io.quarkus:quarkus-kafka-client", "99.0.0")
     assert (knative.own_list, quarkus.own_list) == (True, False)
@@ -249,7 +249,7 @@ ALIASES = "kind: A\napiVersion: a\na: &a [otel/opentelemetry-collector, x, x, x]
         ("go.mod", "require github.com/IBM/sarama ../fork", None),
     ],
 )
-def test_a_bad_file_is_one_note_and_the_others_are_read(
+def test_a_bad_manifest_gives_one_note_and_the_others_are_read(
     name: str, text: str, said: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "bad").mkdir()
@@ -272,7 +272,7 @@ def test_a_bad_file_is_one_note_and_the_others_are_read(
     [None, 1, "kafkajs", [], {}, {"packages": []}, {"packages": {"node_modules/kafkajs": 3}},
      {"dependencies": {"kafkajs": {"version": 2, "dependencies": [1]}}}],
 )  # fmt: skip
-def test_a_tree_of_another_shape_gives_no_version(value: object, tmp_path: Path) -> None:
+def test_an_npm_lock_file_of_another_shape_gives_no_version(value: object, tmp_path: Path) -> None:
     (tmp_path / "package-lock.json").write_text(json.dumps([value, "kafkajs"][:1]))
     (tmp_path / "npm-shrinkwrap.json").write_text(json.dumps(value))
     reading = read_folder(tmp_path)
@@ -290,7 +290,7 @@ def test_a_tree_of_another_shape_gives_no_version(value: object, tmp_path: Path)
         ("${a}${a}${a}", "(${a}${a}${a})"),
     ],
 )
-def test_a_version_that_is_no_plain_one_is_named_and_not_guessed(
+def test_a_maven_range_or_placeholder_version_is_named_and_not_guessed(
     version: str, raw: str, tmp_path: Path
 ) -> None:
     bomb = "<properties><a>${b}${b}${b}</a><b>${a}${a}${a}</b></properties>"
@@ -303,7 +303,7 @@ def test_a_version_that_is_no_plain_one_is_named_and_not_guessed(
     assert raw in note or "{a}" in raw
 
 
-def test_a_very_long_line_takes_no_time(tmp_path: Path) -> None:
+def test_a_very_long_line_in_a_manifest_is_read_in_time(tmp_path: Path) -> None:
     long = "kafka " + "a" * 100_000 + ":" + '"' * 100_000 + "'a.b:" * 10_000
     for name in ("go.mod", "yarn.lock", "pnpm-lock.yaml", "Gemfile.lock", "mix.lock",
                  "build.gradle", "requirements.txt", "Dockerfile"):  # fmt: skip
@@ -311,7 +311,7 @@ def test_a_very_long_line_takes_no_time(tmp_path: Path) -> None:
     assert read_folder(tmp_path).libraries == ()
 
 
-def test_files_that_are_no_files_are_passed_over(tmp_path: Path) -> None:
+def test_pipes_folders_and_broken_symlinks_are_skipped(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go.mod")
     (tmp_path / "pom.xml").mkdir()
     (tmp_path / "yarn.lock").symlink_to(tmp_path / "nowhere")
@@ -319,7 +319,7 @@ def test_files_that_are_no_files_are_passed_over(tmp_path: Path) -> None:
     assert read_folder(tmp_path) == read_folder(tmp_path / "pom.xml")
 
 
-def test_a_name_that_is_not_utf8_is_printable(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_made_printable(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/\xff\n"
     os.mkdir(folder)
     with open(folder + b"/go.mod", "w") as file:
@@ -332,7 +332,7 @@ def test_a_name_that_is_not_utf8_is_printable(tmp_path: Path) -> None:
     assert "??/pom.xml" in reading.notes[0]
 
 
-def test_poms_that_are_each_others_parents_end(tmp_path: Path) -> None:
+def test_poms_that_are_each_others_parents_cause_no_endless_loop(tmp_path: Path) -> None:
     for own, other in (("a", "b"), ("b", "a")):
         (tmp_path / own).mkdir()
         (tmp_path / own / "pom.xml").write_text(

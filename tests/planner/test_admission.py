@@ -30,7 +30,7 @@ def asked(found: CoordinatorMemory, who: str, *names: str, killed: bool = False)
 
 
 @pytest.mark.parametrize(("guess", "verdict"), [(True, Tri.CANNOT_TELL), (False, Tri.NO)])
-def test_what_a_client_cannot_hold_counts_where_the_client_is_proven(
+def test_cooperative_sticky_restart_beside_librdkafka_is_rejected_if_that_client_is_proven(
     *, guess: bool, verdict: Tri
 ) -> None:
     one = {"id": "a", "family": "librdkafka", "version": "2.6.0", "guess": guess}
@@ -39,19 +39,19 @@ def test_what_a_client_cannot_hold_counts_where_the_client_is_proven(
     assert asked(found, "b-0f0f", COOP).verdict is verdict
 
 
-def test_a_join_is_held_against_the_list_of_the_one_before_it_by_name() -> None:
+def test_rejection_names_the_earlier_join_whose_list_lacks_the_assignor() -> None:
     joins = [JoinEvent(assignors=(name,), name=f"with {name}") for name in (RANGE, COOP)]
     assert "list of with range has no" in admitted(memory(), joins).reason
 
 
-def test_a_static_restart_asks_for_the_limit_of_members_unless_a_probe_found_room() -> None:
+def test_static_restart_needs_group_max_size_unless_a_probe_found_room() -> None:
     one, two = entry("a", RANGE), entry("b", RANGE, instance="i")
     unread = memory(one, two, max_size=None)
     assert asked(unread, "b", RANGE).needs is Needs.BROKER
     assert asked(replace(unread, room=1), "b", RANGE).verdict is Tri.YES
 
 
-def test_session_bounds_come_first() -> None:
+def test_session_timeout_bounds_are_checked_before_group_max_size() -> None:
     found = memory(entry("a", RANGE), session_ms=(6000, 1800000), max_size=1)
     for outside in (5999, 1_800_001):
         answer = admitted(found, [JoinEvent(assignors=(RANGE,), session_ms=outside)])
@@ -70,7 +70,7 @@ def test_join_without_an_assignor_is_rejected_by_an_empty_group_too() -> None:
     )
 
 
-def test_answers_of_a_refused_probe_are_void() -> None:
+def test_probe_answers_are_ignored_if_the_group_was_rebalancing() -> None:
     context = context_of({"members": [{"id": "a"}], "probe": {COOP: True}})
     found = memory_of(context)
     assert (found.in_all, found.room) == ({RANGE, COOP}, 1)
@@ -80,14 +80,14 @@ def test_answers_of_a_refused_probe_are_void() -> None:
     assert (found.in_all, found.room) == ({RANGE}, 0)
 
 
-def test_a_session_timeout_is_not_admitted_while_the_bounds_are_not_read() -> None:
+def test_join_with_a_session_timeout_is_undecided_until_the_broker_bounds_are_read() -> None:
     found = memory(entry("a", RANGE))
     answer = admitted(found, [JoinEvent(assignors=(RANGE,), session_ms=5000)])
     assert (answer.verdict, answer.needs) == (Tri.CANNOT_TELL, Needs.BROKER)
     assert admitted(found, [JoinEvent(assignors=(RANGE,))]).verdict is Tri.YES
 
 
-def test_an_empty_group_takes_any_list_and_then_holds_it() -> None:
+def test_empty_group_admits_any_assignor_list_and_later_joins_must_share_it() -> None:
     found = memory(entry("a", RANGE), entry("b", RANGE))
     stop = [LeaveEvent(member_id="a"), LeaveEvent(member_id="b")]
     start = [JoinEvent(assignors=(COOP,)), JoinEvent(assignors=(COOP,))]
@@ -101,14 +101,14 @@ def test_an_empty_group_takes_any_list_and_then_holds_it() -> None:
     assert admitted(empty, other).error == "INCONSISTENT_GROUP_PROTOCOL"
 
 
-def test_protocol_types_do_not_mix_and_names_are_case_sensitive() -> None:
+def test_join_is_rejected_for_another_protocol_type_or_assignor_name_in_another_case() -> None:
     found = memory(entry("a", RANGE))
     other = admitted(found, [JoinEvent(assignors=(RANGE,), protocol_type="connect")])
     assert other.error == "INCONSISTENT_GROUP_PROTOCOL"
     assert admitted(found, [JoinEvent(assignors=("Range",))]).verdict is Tri.NO
 
 
-def test_a_kip848_group_asks_its_classic_members_only() -> None:
+def test_kip848_group_checks_a_classic_join_against_its_classic_members_only() -> None:
     alone = CoordinatorMemory(type=GroupType.CONSUMER, others=(entry("x"), entry("y")), max_size=10)
     assert admitted(alone, [JoinEvent(assignors=(STICKY,))]).verdict is Tri.YES
     mixed = replace(alone, cases=((entry("a", RANGE),),))
@@ -117,12 +117,12 @@ def test_a_kip848_group_asks_its_classic_members_only() -> None:
     assert worker.reason == "a KIP-848 group admits consumers only (INCONSISTENT_GROUP_PROTOCOL)"
 
 
-def test_a_dead_group_is_tried_again() -> None:
+def test_join_to_a_dead_group_is_undecided_and_gets_coordinator_not_available() -> None:
     answer = asked(memory(entry("a", RANGE), state=GroupState.DEAD), "a", RANGE)
     assert (answer.verdict, answer.error) == (Tri.CANNOT_TELL, "COORDINATOR_NOT_AVAILABLE")
 
 
-def test_evidence_at_odds_decides_nothing_but_the_elected_assignor_does() -> None:
+def test_contradicted_list_evidence_decides_only_a_join_with_the_elected_assignor() -> None:
     found = memory(entry("a", COOP), Entry(member_id="b", name="b", lists=(Held(),)))
     assert asked(found, "b", COOP).needs is Needs.CONFLICT
     assert asked(found, "b", RANGE).verdict is Tri.YES
@@ -290,13 +290,15 @@ def check(case: dict, joins: Iterable[frozenset[str]]) -> int:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_the_answer_is_that_of_all_worlds_of_small_groups(size: int) -> None:
+def test_admission_agrees_with_all_coordinator_states_of_small_groups(size: int) -> None:
+    """Compare the verdict on each restart with all coordinator states that fit the evidence."""
     cases = chain.from_iterable(every_case(size, facts) for facts in FACTS)
     assert sum(check(case, LISTS) for case in cases) > 300
 
 
 @pytest.mark.parametrize("size", [3, 4])
-def test_the_answer_is_that_of_all_worlds_of_larger_groups_at_random(size: int) -> None:
+def test_admission_agrees_with_all_coordinator_states_of_random_larger_groups(size: int) -> None:
+    """Compare the verdict on each restart with all coordinator states that fit the evidence."""
     rng = random.Random(20261122)
     cases = [case for facts in FACTS for case in rng.sample(list(every_case(size, facts)), 20)]
     assert sum(check(case, [frozenset({COOP}), frozenset({RANGE, STICKY})]) for case in cases)
@@ -304,18 +306,22 @@ def test_the_answer_is_that_of_all_worlds_of_larger_groups_at_random(size: int) 
 
 @pytest.mark.full
 @pytest.mark.parametrize("facts", FACTS, ids=str)
-def test_the_answer_is_that_of_all_worlds_of_two_members_with_any_evidence(facts: dict) -> None:
+def test_admission_agrees_with_all_coordinator_states_of_2_members_and_any_evidence(
+    facts: dict,
+) -> None:
+    """Compare the verdict on each restart with all coordinator states that fit the evidence."""
     assert sum(check(case, LISTS) for case in every_case(2, facts, EVERY_KIND)) > 1_000
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("facts", FACTS, ids=str)
-def test_the_answer_is_that_of_all_worlds_of_three_and_four_members(facts: dict) -> None:
+def test_admission_agrees_with_all_coordinator_states_of_3_and_4_members(facts: dict) -> None:
+    """Compare the verdict on each restart with all coordinator states that fit the evidence."""
     cases = chain(every_case(3, facts), every_case(4, facts))
     assert sum(check(case, LONE_AND_PAIRS) for case in cases) > 100_000
 
 
-def test_a_static_member_seen_joining_after_the_load_is_known() -> None:
+def test_static_member_not_seen_joining_since_a_coordinator_reload_leaves_admission_open() -> None:
     spec = {
         "members": [
             {"id": "a", "instance": "i", "list": [COOP, RANGE], "joined": 5},
@@ -338,7 +344,7 @@ def test_a_static_member_seen_joining_after_the_load_is_known() -> None:
     assert answer(leader_epoch=0).verdict is Tri.YES
 
 
-def test_a_rejection_of_what_every_list_holds_proves_a_load() -> None:
+def test_rejection_of_an_assignor_in_every_list_proves_a_coordinator_reload() -> None:
     members = [{"id": n, "list": [COOP, RANGE], "joined": 1} for n in "ab"]
     spec = {"members": members, "reloaded": False, "cluster": {"settings": NO_LIMIT}}
     for name, at, proves in ((COOP, 2, True), (COOP, 0, False), (STICKY, 2, False), ("", 2, False)):
@@ -356,10 +362,10 @@ def test_a_rejection_of_what_every_list_holds_proves_a_load() -> None:
         ("m0-0f0f", Tri.CANNOT_TELL),
     ],
 )
-def test_a_classic_member_of_a_kip848_group_may_have_been_copied_short(
+def test_member_of_a_converted_kip848_group_may_be_remembered_with_a_shortened_list(
     member_id: str, verdict: Tri
 ) -> None:
-    """A conversion copies what a load left; who joined after it is remembered whole."""
+    """A conversion copies the list that a reload left; a later join has its whole list."""
     cluster = {"version": "4.1.1", "settings": {"x": "1"}}
     spec = {"type": "consumer", "elected": "uniform", "cluster": cluster}
     context = context_of({**spec, "members": [{"id": "a", "list": [COOP, RANGE]}]})

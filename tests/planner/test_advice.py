@@ -48,7 +48,7 @@ def told(made: Plan, members: list[dict[str, Any]], **more: Any) -> Standing:
     ],
     ids=["a dynamic member", "two static ones", "three static ones"],
 )
-def test_a_forgetful_coordinator_gets_the_cheapest_cure(
+def test_cheapest_rebalance_is_advised_to_restore_lists_after_a_coordinator_reload(
     members: list[dict[str, Any]], action: str, who: str | None
 ) -> None:
     advice = plan(members, reloaded=True, probe=NO).advice
@@ -61,7 +61,7 @@ def test_a_forgetful_coordinator_gets_the_cheapest_cure(
 
 
 @pytest.mark.parametrize("may_start", [True, False])
-def test_a_file_of_the_group_that_fits_nobody_may_start_any_of_them(*, may_start: bool) -> None:
+def test_file_matched_to_no_member_may_change_the_list_of_any_restart(*, may_start: bool) -> None:
     """A restart that changes no list takes what its file says."""
     file = Unmatched(
         what="app.properties",
@@ -82,7 +82,7 @@ def test_a_file_of_the_group_that_fits_nobody_may_start_any_of_them(*, may_start
     assert ("no file of the inventory is known to be a's" in unknown.text) is may_start
 
 
-def test_after_the_cure_a_static_member_that_was_down_is_the_one_to_return() -> None:
+def test_static_member_that_missed_the_rebalance_after_a_reload_is_restarted() -> None:
     """A rebalance has completed since the load, and some list is short all the same."""
     members = [java("a", BOTH), static("b", BOTH), static("c", BOTH)]
     advice = plan(members, reloaded=False, probe=NO).advice
@@ -90,7 +90,7 @@ def test_after_the_cure_a_static_member_that_was_down_is_the_one_to_return() -> 
     assert advice.verdict is Tri.YES, "its present list holds range, which is elected"
 
 
-def test_probe_that_denies_what_every_dynamic_member_sent_is_no_reason_to_restart_one() -> None:
+def test_probe_that_contradicts_every_dynamic_list_asks_for_evidence_not_a_restart() -> None:
     """A rebalance has completed since the load: another one changes nothing."""
     advice = plan([java("a", BOTH), java("b", BOTH)], reloaded=False, probe=NO).advice
     assert (advice.action, advice.members) == ("evidence", ())
@@ -98,7 +98,7 @@ def test_probe_that_denies_what_every_dynamic_member_sent_is_no_reason_to_restar
 
 
 @pytest.mark.parametrize(("joined", "needs"), [(None, ("log timezone",)), (5, ())])
-def test_logs_without_a_zone_are_dated_before_a_rebalance_of_static_members(
+def test_log_timezone_is_asked_for_before_a_rebalance_of_static_members(
     joined: int | None, needs: tuple[str, ...]
 ) -> None:
     """All lists are known, and not whether they were sent after a load that is not known either."""
@@ -107,21 +107,21 @@ def test_logs_without_a_zone_are_dated_before_a_rebalance_of_static_members(
     assert make_plan(seen_now).advice.evidence_needed == needs
 
 
-def test_an_unread_limit_of_members_is_asked_for_or_stated_before_a_static_restart() -> None:
+def test_static_restart_waits_until_group_max_size_is_read_or_accepted_as_unknown() -> None:
     members = [static("a", RANGE), static("b", RANGE)]
     unread = group_of({"members": members, "reloaded": False})
     made = make_plan(unread)
     assert made.advice.evidence_needed == ("broker settings", "probe")
     assert "--ignore RB908 --reason" in made.advice.command
-    said = make_plan(unread, ignore={"RB908": "no limit"})
-    assert (said.advice.action, said.advice.verdict) == ("restart", "yes")
+    stated = make_plan(unread, ignore={"RB908": "no limit"})
+    assert (stated.advice.action, stated.advice.verdict) == ("restart", "yes")
     # The word given later fills the same gap.
     accepted = Accepted(ignore={"RB908": "no limit"})
     standing = verify(made, [], look(1, members, reloaded=False), accepted=accepted)
     assert standing.advice.action == "restart"
 
 
-def test_a_stated_upgrade_from_is_void_once_the_instance_shows_the_opposite() -> None:
+def test_accepted_upgrade_from_is_void_once_the_streams_instance_runs_cooperative() -> None:
     old = {"id": "a", "list": ["stream"], "family": "streams", "version": "2.3.1"}
     new = {**old, "id": "b", "version": "3.9.1"}
     for member, ignored in ((new, True), ({**new, "owned": True}, False)):
@@ -130,7 +130,7 @@ def test_a_stated_upgrade_from_is_void_once_the_instance_shows_the_opposite() ->
         assert (finding.ignored is not None) is ignored
 
 
-def test_a_load_since_the_refresh_that_no_right_shows_can_be_ruled_out_by_the_operator() -> None:
+def test_operator_can_rule_out_a_coordinator_reload_that_rebal_cannot_read() -> None:
     """One restart had all join again; only the time of the coordinator's load is not known."""
     made = plan([java("a", BOTH, joined=0), java("b", BOTH, joined=0)], reloaded=None)
     again = [java("a2", BOTH, client="a", joined=2), java("b", BOTH, joined=2)]
@@ -158,7 +158,7 @@ def test_a_plan_whose_lists_do_not_hold_the_elected_assignor_is_not_carried_on()
 
 
 @pytest.mark.parametrize(("protocol", "verdict"), [(None, Tri.NO), ("consumer", Tri.YES)])
-def test_a_restart_that_changes_nothing_joins_with_the_list_of_a_classic_file(
+def test_unchanged_restart_joins_with_the_declared_list_unless_the_file_sets_consumer_protocol(
     protocol: str | None, verdict: Tri
 ) -> None:
     changed = java("a", RANGE, declared=COOP, group_protocol=protocol)
@@ -190,11 +190,11 @@ def test_advice_on_a_step_without_members_names_the_step(
     family: str, action: str, reason: str
 ) -> None:
     made = plan([java("a", RANGE), java("b", RANGE, family=family)], reloaded=False)
-    nobody, withheld = step_action(made, made.steps[1], context_of({}), (), ignore={})
-    assert (nobody.action, nobody.reason, nobody.step, withheld) == (action, reason, 2, ())
+    advice, withheld = step_action(made, made.steps[1], context_of({}), (), ignore={})
+    assert (advice.action, advice.reason, advice.step, withheld) == (action, reason, 2, ())
 
 
-def test_a_stop_of_some_clients_waits_for_the_cure_of_a_forgetful_coordinator() -> None:
+def test_librdkafka_stop_waits_until_lists_are_restored_after_a_coordinator_reload() -> None:
     """Every list of those that stay holds the target, and the coordinator remembers range alone."""
     members = [java("a", MIXED), java("b", RANGE, family="librdkafka"), static("c", MIXED)]
     made = plan(members, reloaded=True, probe=NO)
@@ -207,7 +207,7 @@ def test_a_stop_of_some_clients_waits_for_the_cure_of_a_forgetful_coordinator() 
     assert (standing.advice.names, standing.exit_code) == (("a",), 4)
 
 
-def test_a_cure_names_the_list_where_the_file_differs_from_it() -> None:
+def test_restart_with_the_current_list_names_that_list_if_the_file_declares_another() -> None:
     changed = java("b", BOTH, declared=["cooperative-sticky", "sticky"])
     advice = plan([static("a", MIXED), changed], reloaded=True, probe=NO).advice
     assert (advice.action, advice.names) == ("restart", ("b",))
@@ -239,7 +239,7 @@ def test_a_cut_over_is_not_outdated_by_another_elected_assignor() -> None:
     assert (advice.action, advice.assignors) == ("cut-over", tuple(COOP))
 
 
-def test_a_cure_that_no_evidence_could_show_is_not_asked_for() -> None:
+def test_no_restart_is_advised_if_no_evidence_could_show_that_it_restored_the_lists() -> None:
     """Found by the search: the members were restarted for ever.
 
     While the kafka-python member is there, a probe answers no, whatever the coordinator remembers;

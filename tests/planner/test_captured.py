@@ -30,7 +30,7 @@ def every_story() -> list[Story]:
 
 
 @pytest.mark.usefixtures("no_costs")
-def test_no_step_that_is_called_ready_was_refused() -> None:
+def test_captured_restart_is_never_rejected_if_its_step_was_planned_as_ready() -> None:
     refused = answered = 0
     for story in every_story():
         for snapshot in story.snapshots:
@@ -58,7 +58,7 @@ def test_no_step_that_is_called_ready_was_refused() -> None:
 
 
 @pytest.mark.usefixtures("no_costs")
-def test_what_is_called_done_is_done() -> None:
+def test_captured_group_is_planned_as_done_only_if_every_real_list_is_cooperative() -> None:
     called = 0
     for story in every_story():
         for snapshot in story.snapshots:
@@ -104,7 +104,7 @@ def full(story: Story) -> int:
 
 @pytest.mark.parametrize("log", [True, False], ids=["with the log", "without"])
 @pytest.mark.parametrize("name", JAVA)
-def test_no_look_says_more_than_was_true(name: str, log: bool) -> None:
+def test_verify_claims_no_more_than_the_whole_captured_log_proves(name: str, log: bool) -> None:
     story = stories(log)[name]
     base = story.snapshots[full(story)]
     plan = make_plan(base, expect_members=len(base.members))
@@ -126,7 +126,7 @@ def test_no_look_says_more_than_was_true(name: str, log: bool) -> None:
             assert coming is None or not coming["refused"], (name, standing.at)
 
 
-def test_the_forgotten_member_is_named_before_anybody_is_refused() -> None:
+def test_verify_names_the_member_left_on_range_before_the_first_captured_rejection() -> None:
     story = stories(True)["checkout"]
     base = story.snapshots[full(story)]
     looks = told(story, make_plan(base, expect_members=len(base.members)))
@@ -155,7 +155,7 @@ STOPPED = {
 
 
 @pytest.mark.parametrize("log", [True, False], ids=["with the log", "without"])
-def test_of_all_groups_only_those_stop_that_had_to_and_none_that_may_go_on_is_refused(
+def test_verify_stops_only_endangered_captured_groups_and_permits_no_rejected_start(
     log: bool,
 ) -> None:
     stopped: dict[str, set[str]] = {}

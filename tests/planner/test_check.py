@@ -109,7 +109,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("before", "after", "verdict"), CASES)
-def test_a_changed_start_is_judged_and_an_unchanged_one_is_no_finding(
+def test_changed_consumer_configuration_gets_a_verdict_and_an_unchanged_one_none(
     before: list[Start], after: list[Start], verdict: Tri
 ) -> None:
     found = judged(before, after)
@@ -155,7 +155,7 @@ def test_a_bridging_list_names_each_assignor_once() -> None:
 
 
 @pytest.mark.parametrize("new", ["franz-go", "java", "librdkafka"])
-def test_kafka_go_gets_no_bridge_to_a_client_that_cannot_read_it(new: str) -> None:
+def test_kafka_go_gets_no_bridge_to_a_client_that_cannot_read_its_bytes(new: str) -> None:
     own = [start("sticky", family="kafka-python")]
     bridged = judged(own, [start("range", family=new)]).paths
     assert bridged[0].name == "two roll-outs, the first with kafka-python"
@@ -182,7 +182,7 @@ UNFIT: dict[str, tuple[list[Start], list[Start], list[str]]] = {
 
 
 @pytest.mark.parametrize(("before", "after", "paths"), UNFIT.values(), ids=UNFIT)
-def test_a_path_that_a_service_cannot_take_is_not_named(
+def test_path_that_one_service_of_the_group_cannot_follow_is_not_offered(
     before: list[Start], after: list[Start], paths: list[str]
 ) -> None:
     assert named(judged(before, after)) == paths
@@ -215,7 +215,7 @@ def test_java_before_3_7_ignores_group_protocol(version: str, verdict: Tri) -> N
 
 
 @pytest.mark.parametrize(("kept", "verdict"), [({FILE: ""}, Tri.CANNOT_TELL), ({}, Tri.YES)])
-def test_a_consumer_that_is_declared_no_more_is_safe_only_if_its_file_is_gone(
+def test_removed_consumer_is_safe_only_if_its_configuration_file_is_removed_too(
     kept: dict[str, str], verdict: Tri
 ) -> None:
     assert judged([start("range")], [], kept=kept).verdict is verdict
@@ -374,14 +374,14 @@ def test_members_that_share_client_id_and_host_are_not_paired_by_chance() -> Non
     assert events == [MemberEvent.CAME] * 2 + [MemberEvent.LEFT] * 2
 
 
-def test_list_that_one_side_does_not_know_is_not_compared() -> None:
+def test_assignor_list_that_one_snapshot_does_not_know_is_not_compared() -> None:
     unknown = [replace(member, assignors=AssignorList()) for member in SEEN.members]
     found = difference(SEEN, with_members(*unknown))
     assert not found.found
     assert found.not_compared == 3
 
 
-def test_owned_partitions_are_compared_in_stable_alone() -> None:
+def test_owned_partitions_are_compared_in_stable_groups_only() -> None:
     bare = [replace(member, assignment={}) for member in SEEN.members]
     stable = difference(SEEN, with_members(*bare))
     what = [change.what for one in stable.members for change in one.changes]
@@ -426,7 +426,7 @@ def test_group_topics_and_brokers_are_compared() -> None:
     }
 
 
-def test_what_the_coordinator_holds_is_compared_and_whom_it_rejected() -> None:
+def test_difference_covers_coordinator_reloads_probe_answers_and_new_rejections() -> None:
     """The members are the same, and a restart that was admitted before would be rejected now."""
     before = group_of({**GROUP, "reloaded": False, "probe": {"range": True, "sticky": None}})
     again = {"client": "d", "list": ["sticky"], "at": 1}

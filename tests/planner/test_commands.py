@@ -58,7 +58,7 @@ def words_of(line: str) -> list[str]:
 @given(WORDS, WORDS, WORDS, WORDS)
 @example("-g", "--plan.yaml", "-log", "-x=y")
 @example("a b", "it's.yaml", "$HOME/`id`", 'q="\n"')
-def test_commands_arrive_whole_whatever_things_are_called(
+def test_printed_commands_keep_every_option_and_argument_when_bash_parses_them(
     group: str, file: str, log: str, setting: str
 ) -> None:
     """No option is lost, and no word is split."""
@@ -163,7 +163,7 @@ def test_commands_of_an_offline_plan_read_the_file_again_where_a_file_is_enough(
     assert own == "rebal verify p.yaml --confirm 1 --journal own.jsonl"
 
 
-def test_a_plan_that_was_kept_aside_names_the_file_it_is_read_from() -> None:
+def test_commands_of_a_plan_kept_under_another_name_use_that_file_name() -> None:
     for made in islice(plans(TYPED), 0, None, 7):
         again = load_plan(dump_plan(made), "yaml").kept_as("old plan.1.yaml")
         kept = replace(again, advice=Advice(), withheld=())
@@ -171,7 +171,7 @@ def test_a_plan_that_was_kept_aside_names_the_file_it_is_read_from() -> None:
         assert all("'old plan.1.yaml'" in step.gate.command for step in again.steps)
 
 
-def test_a_note_names_what_carries_the_secrets_and_asks_for_stdin_again() -> None:
+def test_note_names_the_secret_environment_variables_and_asks_to_pipe_the_log_again() -> None:
     assert Given().note == ""
     typed = Given(variables=("REBAL_X_SASL_PASSWORD",), evidence=("--client-log", "-"))
     assert "set REBAL_X_SASL_PASSWORD" in typed.note

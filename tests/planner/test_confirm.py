@@ -59,7 +59,7 @@ def restarted(minutes: float, *changed: dict[str, Any], **more: Any) -> GroupSna
     return look(minutes, pods(3, *changed), **{"elected": TARGET, **YES, **more})
 
 
-def test_the_whole_second_bounce_ends_with_a_word_for_each_member(second: Story) -> None:
+def test_second_bounce_finishes_once_the_operator_has_confirmed_every_member(second: Story) -> None:
     half = second(look(2, [member(0, 3), *pods(2)[1:]], elected=TARGET, **YES))
     assert done(half) == {"app-0": "cannot tell", "app-1": "no", "app-2": "no"}
     assert half.next.startswith("restart app-1"), "restarts come before words"
@@ -72,6 +72,7 @@ def test_the_whole_second_bounce_ends_with_a_word_for_each_member(second: Story)
     assert (advice.action, advice.members) == ("confirm", tuple(id_of(n, 3) for n in range(3)))
     for text in ("--confirm 2", f"--member {id_of(0, 3)}", f"--list {TARGET}", "--reason '"):
         assert text in advice.command
+    # `word` confirms the list of these members, as `rebal verify --confirm 2` does.
     word(second, restarted(4), "app-0")
     some = second(restarted(5))
     assert (some.exit_code, some.unverified) == (4, ("app-0",))
@@ -84,13 +85,13 @@ def test_the_whole_second_bounce_ends_with_a_word_for_each_member(second: Story)
     assert all(2 not in seen.made for entry in second.entries for seen in entry.members)
 
 
-def test_no_word_for_a_member_whose_file_says_the_consumer_protocol(second: Story) -> None:
+def test_member_whose_file_sets_group_protocol_consumer_cannot_be_confirmed(second: Story) -> None:
     now = second(restarted(3, member(0, 3, declared=[], group_protocol="consumer")))
     (one,) = (one for one in now.members if one.name == "app-0")
     assert (one.by_hand, one.why) == (False, "app.properties says group.protocol=consumer")
 
 
-def test_the_word_is_void_when_the_member_gives_up_its_partitions(second: Story) -> None:
+def test_confirmation_is_void_when_the_member_rejoins_without_partitions(second: Story) -> None:
     """It rejoins under the same id with nothing owned, as no COOPERATIVE member does."""
     word(second, restarted(3, generation=7), "app-0", "app-1", "app-2")
     assert second(restarted(4, generation=7)).finished
@@ -103,7 +104,8 @@ def test_the_word_is_void_when_the_member_gives_up_its_partitions(second: Story)
     assert not second(restarted(6, *every, generation=9)).finished
 
 
-def test_evidence_replaces_the_word(second: Story) -> None:
+def test_evidence_of_the_list_replaces_the_operators_confirmation(second: Story) -> None:
+    # `word` confirms the list of these members, as `rebal verify --confirm 2` does.
     word(second, restarted(3), "app-0", "app-1", "app-2")
     shown = second(restarted(4, member(0, 3, list=FINAL)))
     assert (shown.finished, shown.unverified) == (True, ("app-1", "app-2"))
@@ -124,7 +126,7 @@ def test_evidence_replaces_the_word(second: Story) -> None:
         (member(1, 3), {"contradictions": [{"what": "x"}]}, "contradicts itself"),
     ],
 )
-def test_no_word_against_evidence(
+def test_member_cannot_be_confirmed_against_evidence(
     second: Story, one: dict[str, Any], group: dict[str, Any], because: str
 ) -> None:
     with pytest.raises(AnsweredError) as caught:
@@ -133,7 +135,8 @@ def test_no_word_against_evidence(
     assert not second(restarted(4, one, **group)).finished
 
 
-def test_later_evidence_overrules_the_word_for_good(second: Story) -> None:
+def test_later_evidence_overrules_a_confirmation_for_good(second: Story) -> None:
+    # `word` confirms the list of these members, as `rebal verify --confirm 2` does.
     word(second, restarted(3), "app-0", "app-1", "app-2")
     refuted = second(restarted(4, probe={TARGET: True, "range": True}))
     assert (refuted.exit_code, refuted.unverified) == (4, ())
@@ -143,7 +146,7 @@ def test_later_evidence_overrules_the_word_for_good(second: Story) -> None:
     assert done(second(restarted(6, member(0, 3, list=MIXED))))["app-0"] == "no"
 
 
-def test_a_clock_set_back_does_not_revive_a_word(second: Story) -> None:
+def test_clock_set_back_does_not_revive_an_overruled_confirmation(second: Story) -> None:
     word(second, restarted(3), "app-0", "app-1", "app-2")
     against = {"probe": {TARGET: False, "range": True}, "elected": "range"}
     assert not second(restarted(8, **against)).finished
@@ -151,7 +154,7 @@ def test_a_clock_set_back_does_not_revive_a_word(second: Story) -> None:
     assert (early.finished, early.unverified) == (False, ())
 
 
-def test_a_word_counts_beside_a_look_of_a_clock_that_is_ahead(second: Story) -> None:
+def test_confirmation_counts_despite_a_look_from_a_clock_that_is_ahead(second: Story) -> None:
     assert not second(restarted(9)).finished
     word(second, restarted(3), "app-0", "app-1", "app-2")
     there = second(restarted(4))
@@ -159,11 +162,11 @@ def test_a_word_counts_beside_a_look_of_a_clock_that_is_ahead(second: Story) -> 
     assert any("the clocks of two machines differ" in note for note in there.notes)
 
 
-def test_a_word_needs_a_look_at_the_beginning_of_the_step(plan: Plan) -> None:
-    tell = Story(plan)
+def test_confirmation_needs_an_earlier_look_from_before_the_restarts(plan: Plan) -> None:
+    story = Story(plan)
     between = look(2, pods(2), elected=TARGET, **YES)
     with pytest.raises(AnsweredError, match="no earlier look shows the members"):
-        word(tell, between, "app-0")
+        word(story, between, "app-0")
     hidden = replace(plan, baseline=replace(plan.baseline, redacted=True))
     assert not verify(hidden, [], between, step=2).members[0].by_hand
 
@@ -177,18 +180,18 @@ def test_a_word_needs_a_look_at_the_beginning_of_the_step(plan: Plan) -> None:
         (("app-9",), FINAL, "no members of the group have this name"),
     ],
 )
-def test_a_word_names_members_and_the_list_of_the_step(
+def test_confirmation_must_name_members_of_the_group_and_the_list_of_the_step(
     second: Story, members: tuple[str, ...], names: Sequence[str], says: str
 ) -> None:
     with pytest.raises(NothingToConfirmError, match=says):
         word(second, restarted(3), *members, names=names)
 
 
-def test_the_first_bounce_takes_no_word(plan: Plan) -> None:
-    tell = Story(plan)
+def test_first_bounce_accepts_no_confirmation_of_an_assignor_list(plan: Plan) -> None:
+    story = Story(plan)
     seen = look(1, pods(2, declared=MIXED))
     with pytest.raises(NothingToConfirmError, match="no assignor list is confirmed in this step"):
-        word(tell, seen, "app-0", names=MIXED, step=1)
+        word(story, seen, "app-0", names=MIXED, step=1)
 
 
 @pytest.fixture
@@ -209,7 +212,7 @@ def down(minutes: float, *changed: dict[str, Any], **more: Any) -> GroupSnapshot
     return look(minutes, pods(3, *changed, declared=["range"]), **group)
 
 
-def test_owned_partitions_disprove_an_eager_list(back: Story) -> None:
+def test_member_that_kept_partitions_cannot_be_confirmed_as_eager(back: Story) -> None:
     kept = member(1, 3, ["range"], owned=True)
     with pytest.raises(AnsweredError, match="it kept 4 partitions when it last joined"):
         word(back, down(3, kept), "app-1", names=["range"])
@@ -217,7 +220,7 @@ def test_owned_partitions_disprove_an_eager_list(back: Story) -> None:
     assert not back(down(5, kept)).finished
 
 
-def test_partitions_that_were_kept_before_the_word_disprove_it_too(back: Story) -> None:
+def test_member_that_once_kept_partitions_cannot_be_confirmed_as_eager(back: Story) -> None:
     """A later rebalance left the member nothing to keep; its list is still the same."""
     back(down(2, member(1, 3, ["range"], owned=True)))
     with pytest.raises(AnsweredError, match=r"\(the journal, Nov 20 09:02Z\)"):
@@ -229,16 +232,16 @@ def test_partitions_that_were_kept_before_the_word_disprove_it_too(back: Story) 
     assert back(restarted_).finished
 
 
-def test_a_declared_list_is_never_told_as_the_list_that_runs(second: Story) -> None:
+def test_declared_list_is_never_reported_as_the_list_that_runs(second: Story) -> None:
     """The probe refutes the file: the reason is the evidence, not the list of the file."""
     seen = restarted(3, probe={TARGET: True, "range": True})
     declared = replace(seen.members[0].assignors, knowledge=Knowledge.DECLARED, list=tuple(FINAL))
     members = (replace(seen.members[0], assignors=declared), *seen.members[1:])
     standing = second(merge(replace(seen, members=members), ()))
-    told = next(one for one in standing.members if one.name == "app-0")
-    assert (told.list, told.knowledge) == ((TARGET,), Knowledge.DECLARED)
-    assert told.done is Tri.NO
-    assert told.why.startswith("still holds an assignor that the step drops, restarted although")
+    first = next(one for one in standing.members if one.name == "app-0")
+    assert (first.list, first.knowledge) == ((TARGET,), Knowledge.DECLARED)
+    assert first.done is Tri.NO
+    assert first.why.startswith("still holds an assignor that the step drops, restarted although")
 
 
 def test_a_file_written_after_the_member_was_first_seen_does_not_declare_its_list(
@@ -260,7 +263,7 @@ def test_a_file_written_after_the_member_was_first_seen_does_not_declare_its_lis
     assert second(restarted(6, member(1, 5, written=4))).advice.action == "confirm"
 
 
-def test_an_object_created_after_the_member_was_first_seen_does_not_declare_it(
+def test_configmap_created_after_the_member_was_first_seen_does_not_declare_its_list(
     second: Story,
 ) -> None:
     """A ConfigMap of a later deployment, which this pod never read."""
@@ -313,7 +316,7 @@ def holds(plan: Plan, tell: Story, snapshot: GroupSnapshot, member_id: str) -> N
 
 @examples(50, full=400)
 @given(data=st.data(), upgrade=st.booleans())
-def test_no_confirmation_passes_against_evidence_or_a_rejection(
+def test_no_confirmation_is_accepted_against_evidence_or_a_predicted_rejection(
     data: st.DataObject, upgrade: bool
 ) -> None:
     if upgrade:
@@ -323,19 +326,19 @@ def test_no_confirmation_passes_against_evidence_or_a_rejection(
         start = look(0, [bare(n) for n in range(3)], elected=TARGET, **YES)
         plan = make_plan(start, "range", expect_members=3, families={"*": "java"})
         gate = look(1, pods(2, declared=BACK), elected="range", probe={TARGET: True, "range": True})
-    tell = Story(plan)
-    assert tell(gate).gate is Tri.YES
+    story = Story(plan)
+    assert story(gate).gate is Tri.YES
     names = plan.steps[-1].target_list
     for minutes in range(2, 6):
         snapshot = data.draw(looks(minutes))
-        check(plan, tell, snapshot, tell(snapshot))
-        for one in verify(plan, tell.entries, snapshot, step=2).members:
+        check(plan, story, snapshot, story(snapshot))
+        for one in verify(plan, story.entries, snapshot, step=2).members:
             try:
-                word(tell, snapshot, one.member_id, names=names)
+                word(story, snapshot, one.member_id, names=names)
             except (AnsweredError, NothingToConfirmError):
                 continue
-            holds(plan, tell, snapshot, one.member_id)
-            declares(tell, snapshot, one.member_id)
+            holds(plan, story, snapshot, one.member_id)
+            declares(story, snapshot, one.member_id)
 
 
 def declares(tell: Story, snapshot: GroupSnapshot, member_id: str) -> None:

@@ -73,7 +73,7 @@ def test_threads_of_one_process_restart_together() -> None:
     assert rebalances("10.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.2") == 4
 
 
-def test_the_worst_is_told_beside_what_is_expected() -> None:
+def test_cost_shows_the_worst_case_from_timeouts_beside_the_expected_case() -> None:
     snapshot = on("range", 4, timeouts=[10_000, 60_000])
     made = by_assignors(restarts(snapshot, MIXED))
     # A session, the rebalance without the member, and the one with it, as late as members may join.
@@ -106,11 +106,11 @@ def test_unset_timeouts_are_those_of_the_members_own_client(
     )
 
 
-def test_unset_timeouts_of_two_clients_and_of_an_assumed_one() -> None:
+def test_unset_timeouts_of_several_clients_are_a_range_and_an_assumed_family_has_its_own() -> None:
     members = [{"id": "a", "family": "sarama"}, {"id": "b"}, {"id": "c", "timeouts": [6000, 9000]}]
-    said = in_words(group_of({"members": members}).members)
-    assert "6 to 45 s" in said
-    assert "of 2 not known, and a default of Java's clients and sarama" in said
+    text = in_words(group_of({"members": members}).members)
+    assert "6 to 45 s" in text
+    assert "of 2 not known, and a default of Java's clients and sarama" in text
     bare = group_of({"members": [{"id": "a", "family": None}]})
     ours = of_families(bare, {"a-0f0f": "sarama"})
     assert "session timeout 10 s, rebalance timeout up to 60 s" in in_words(ours.members)
@@ -140,8 +140,8 @@ def test_an_unknown_assignor_is_rehearsed_with_a_stand_in_that_is_named() -> Non
     unknown = restarts(on("acme", 4), ("cooperative-sticky", "acme"), eager_after=True)
     made = by_assignors(replace(unknown, speed=replace(SPEED, batch=2)))
     assert "range stands in for acme, which is not modelled" in made.text
-    one, two, everybody = made.paces
-    assert (one.rebalances, two.rebalances, everybody.rebalances) == (8, 4, 1)
+    one, two, all_at_once = made.paces
+    assert (one.rebalances, two.rebalances, all_at_once.rebalances) == (8, 4, 1)
     plain = by_assignors(restarts(on("range", 4), MIXED))
     assert "stands in" not in plain.text
     assert (one.seconds, one.partition_seconds) == (plain.seconds, plain.partition_seconds)
@@ -150,7 +150,7 @@ def test_an_unknown_assignor_is_rehearsed_with_a_stand_in_that_is_named() -> Non
 @pytest.mark.parametrize(
     ("family", "old", "new"), [("java", "2.3.1", "2.4.1"), ("sarama", "1.45.0", "1.61.0")]
 )
-def test_a_client_that_is_too_old_for_the_list_is_upgraded_with_it(
+def test_cost_assumes_that_a_client_too_old_for_the_new_list_is_upgraded_with_it(
     family: str, old: str, new: str
 ) -> None:
     groups = (on("range", 4, family=family, version=version) for version in (old, new))
@@ -201,7 +201,7 @@ GOALS = (
         for batch in (5, 2)
     ],
 )
-def test_one_restart_of_each_kind_predicts_about_what_all_cost(
+def test_cost_sampled_from_one_restart_of_each_kind_is_close_to_that_of_all(
     elected: str, goal: str, count: int, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshot, speed = sized(count, 5 * count, elected), Speed(batch=batch)
@@ -224,7 +224,7 @@ def test_one_restart_of_each_kind_predicts_about_what_all_cost(
             assert some.longest_seconds == pytest.approx(all_.longest_seconds, rel=0.3)
 
 
-def test_kafka_streams_counts_until_its_session_ends() -> None:
+def test_partitions_of_a_closed_streams_member_wait_until_its_session_ends() -> None:
     more = {"family": "streams", "version": "4.1.1", "timeouts": [45_000, 300_000]}
     snapshot = on("stream", 3, **more)
     made = by_assignors(restarts(snapshot, ("stream",), eager_after=False, eager=()))
@@ -258,7 +258,7 @@ LESS = "at each rebalance only what moves stops"
         ("4.1.1", {}, "eager", [LESS, EAGER_STOP, STOP_ALL]),
     ],
 )
-def test_a_step_of_kafka_streams_stops_what_its_instances_run(
+def test_cost_of_a_kafka_streams_step_depends_on_the_protocol_its_instances_run(
     version: str, runs: dict[str, Any], target: str, stops: list[str]
 ) -> None:
     snapshot = on("stream", 3, family="streams", version=version, **runs)
@@ -287,7 +287,7 @@ def within(value: float | None, least: float, most: float) -> bool:
     return value is not None and least <= value <= most
 
 
-def test_an_eager_group_stops_everything_twice_a_restart() -> None:
+def test_restart_of_an_eager_connect_worker_stops_all_tasks_twice() -> None:
     made = cost(workers("default"), IDS[1])
     assert (made.rebalances, made.unit) == (2, "task")
     assert made.partitions_stopped == 2 * 15
@@ -301,7 +301,7 @@ def test_an_eager_group_stops_everything_twice_a_restart() -> None:
 
 
 @pytest.mark.parametrize("elected", ["compatible", "sessioned"])
-def test_lost_tasks_wait_for_the_whole_delay(elected: str) -> None:
+def test_lost_connect_tasks_wait_for_the_scheduled_rebalance_delay(elected: str) -> None:
     made = cost(workers(elected), IDS[1])
     # It leaves, is back at 30 s, and gets its five when 300 s from the first rebalance are over.
     assert (made.rebalances, made.partitions_moved) == (3, 0)
@@ -321,7 +321,7 @@ def test_without_a_delay_a_restarted_workers_tasks_move_at_once() -> None:
     assert within(made.partition_seconds, 5, 2 * 5 * NOTICED)
 
 
-def test_the_way_down_stops_all_because_tasks_would_run_twice() -> None:
+def test_connect_downgrade_to_eager_stops_all_workers_or_tasks_would_run_twice() -> None:
     (step,) = make_plan(workers("sessioned"), "eager").steps
     assert (step.cost.rebalances, step.cost.unit) == (1, "task")
     # Half-way, one by one: what is eager already stops everything at each restart anyway.
@@ -332,15 +332,15 @@ def test_the_way_down_stops_all_because_tasks_would_run_twice() -> None:
     assert step.kind is StepKind.ROLLING
 
 
-def test_what_the_figures_leave_out_is_said() -> None:
+def test_connect_cost_text_names_held_back_tasks_and_the_fault_it_does_not_count() -> None:
     group = workers("sessioned")
     first = group.members[0]
     waiting = replace(first, worker=replace(first.worker, held_back_ms=9_000))
-    told = cost(replace(group, members=(waiting, *group.members[1:])), IDS[1]).text
-    assert "held back right now, and not counted" in told
+    text = cost(replace(group, members=(waiting, *group.members[1:])), IDS[1]).text
+    assert "held back right now, and not counted" in text
     old = replace(first, software=Software(family="connect", version="3.3.2"))
-    told = cost(replace(group, members=(old, *group.members[1:])), IDS[1]).text
-    assert "1 of the workers are older than 3.4" in told
+    text = cost(replace(group, members=(old, *group.members[1:])), IDS[1]).text
+    assert "1 of the workers are older than 3.4" in text
     assert "KAFKA-12495" not in cost(group, IDS[1]).text
 
 
@@ -352,7 +352,7 @@ def test_what_the_figures_leave_out_is_said() -> None:
     st.permutations(IDS),
     st.integers(0, 3),
 )
-def test_no_pace_stops_more_than_all_for_all_the_time(
+def test_connect_cost_never_exceeds_all_tasks_stopped_for_the_whole_roll_out(
     elected: str, to: str, held_back_ms: int, order: list[str], batch: int
 ) -> None:
     made = cost(workers(elected, held_back_ms), *order, to=to, batch=batch)
@@ -365,7 +365,7 @@ def test_no_pace_stops_more_than_all_for_all_the_time(
         assert pace.worst_partition_seconds <= len(WORK) * (pace.worst_seconds + 0.05) + 0.05
 
 
-def test_what_the_workers_run_must_be_known() -> None:
+def test_connect_cost_shows_no_downtime_if_the_running_tasks_are_not_known() -> None:
     group = workers("default")
     members = tuple(replace(m, worker=WorkerState(url="")) for m in group.members)
     made = cost(replace(group, members=members), *IDS)
@@ -374,7 +374,7 @@ def test_what_the_workers_run_must_be_known() -> None:
     assert cost(group).text == "nothing is restarted"
 
 
-def test_the_plan_has_it() -> None:
+def test_connect_plan_contains_the_cost_of_restarting_every_worker() -> None:
     made = make_plan(workers("default"), "cooperative")
     assert made.steps[0].cost == cost(workers("default"), *IDS, to="sessioned")
     assert made.steps[0].cost.rebalances == 7

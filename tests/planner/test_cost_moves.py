@@ -51,7 +51,7 @@ def down(snapshot: GroupSnapshot, classic: str, **more: Any) -> Cost:
     return move_online(restarts(snapshot, (classic,), **usual, **more))
 
 
-def test_up_only_the_first_leave_stops_everything() -> None:
+def test_move_to_kip848_stops_all_partitions_at_the_first_leave_and_the_first_join() -> None:
     made = up(group(2))
     # The first leave is a rebalance of the classic group, at which all 12 stand still for up to
     # 3 s; then three new targets, at each of which 6 partitions move and stand still for up to 5 s.
@@ -69,15 +69,15 @@ def test_up_only_the_first_leave_stops_everything() -> None:
     assert "up to 5 s (group.consumer.heartbeat.interval.ms, by default)" in made.text
 
 
-def test_down_ends_as_a_classic_group() -> None:
+def test_move_from_kip848_costs_a_classic_rebalance_after_the_last_leave() -> None:
     made = down(kip848(3), "cooperative-sticky")
     # Five targets; then the last leave and the last join, which takes a follow-up rebalance.
     assert (made.rebalances, made.partitions_moved) == (5 - 1 + 1 + 2, 6 * 4)
     assert "what follows the last leave is a rebalance of the classic group" in made.text
-    one, everybody = made.paces
-    assert everybody.rebalances == 1
+    one, all_at_once = made.paces
+    assert all_at_once.rebalances == 1
     # The coordinator of a classic group waits for more members first.
-    assert everybody.seconds == pytest.approx(30 + 3 + 3, abs=0.1)
+    assert all_at_once.seconds == pytest.approx(30 + 3 + 3, abs=0.1)
     eager = down(kip848(3), "range")
     assert eager.rebalances == 4 + 2
     assert eager.partitions_stopped > made.partitions_stopped
@@ -131,7 +131,7 @@ def test_moves_to_and_from_uniform_cost_what_live_members_report(
 
 
 @pytest.mark.parametrize(("there", "rebalances"), [(False, 1), (True, 3)], ids=["down", "up"])
-def test_all_at_once_is_one_generation_down_and_an_epoch_a_member_up(
+def test_start_of_all_at_once_is_one_classic_generation_or_one_kip848_epoch_per_member(
     there: bool, rebalances: int
 ) -> None:
     snapshot = group(3, list=["range"]) if there else kip848(3)
@@ -144,7 +144,7 @@ def test_all_at_once_is_one_generation_down_and_an_epoch_a_member_up(
     assert least <= run.measures.longest <= least + 12
 
 
-def test_static_members_take_their_own_places_on_both_ways() -> None:
+def test_static_members_move_to_kip848_and_back_without_a_rebalance_within_their_session() -> None:
     members = [{"id": f"m{n}", "instance": f"i{n}"} for n in range(3)]
     made = up(group_of({"members": members}))
     assert (made.rebalances, made.partitions_moved) == (0, 0)
@@ -158,7 +158,7 @@ def test_static_members_take_their_own_places_on_both_ways() -> None:
     assert late.rebalances == 6, "a session of 9 s ends before a restart of 30 s"
 
 
-def test_those_that_are_through_already_are_not_restarted() -> None:
+def test_move_to_kip848_restarts_only_members_that_still_use_the_classic_protocol() -> None:
     members = [{"id": "a", "protocol_type": "consumer"}, {"id": "b", "protocol_type": "classic"}]
     half = group_of({"members": members, "type": "consumer", "elected": "range"})
     made = up(half, order=("b-0f0f",), eager=("b-0f0f",))
@@ -168,7 +168,7 @@ def test_those_that_are_through_already_are_not_restarted() -> None:
     assert "rebalance of the classic group" not in made.text
 
 
-def test_the_worst_is_with_sessions_and_the_slowest_member() -> None:
+def test_worst_case_of_a_move_adds_session_timeouts_and_the_slowest_rebalance_timeout() -> None:
     made = up(group(2, timeouts=[45_000, 60_000]))
     # Each is gone without leaving for 45 s, with its 6 partitions. The classic group waits 60 s for
     # the other one, then each join for what must be revoked: of an EAGER member that is everything.
@@ -182,7 +182,7 @@ def test_the_worst_is_with_sessions_and_the_slowest_member() -> None:
     assert "session timeout 90 s (describe)" in back.text
 
 
-def test_the_brokers_say_how_often_and_with_what() -> None:
+def test_broker_settings_give_heartbeat_interval_initial_delay_and_server_side_assignor() -> None:
     cluster = Cluster(
         settings={
             "group.consumer.heartbeat.interval.ms": "2000",
@@ -196,7 +196,7 @@ def test_the_brokers_say_how_often_and_with_what() -> None:
     assert default_server_side(group(1)) == "uniform"
 
 
-def test_members_that_are_down_already_have_a_list_of_the_target() -> None:
+def test_members_already_back_on_the_classic_protocol_are_rehearsed_with_the_target_list() -> None:
     members = [{"id": "a", "protocol_type": "consumer"}, {"id": "b", "protocol_type": "classic"}]
     half = group_of({"members": members, "type": "consumer", "elected": "uniform"})
     made = down(half, "cooperative-sticky", order=("a-0f0f",))
@@ -205,7 +205,7 @@ def test_members_that_are_down_already_have_a_list_of_the_target() -> None:
     assert (made.rebalances, made.partitions_moved) == (1 + 2, 12)
 
 
-def test_the_brokers_convert_the_group_whatever_their_settings_are_now() -> None:
+def test_cost_of_an_online_move_ignores_the_current_migration_policy() -> None:
     settings = {"group.consumer.migration.policy": "disabled", "group.consumer.max.size": "1"}
     members = [{"id": "a", "instance": "i"}, {"id": "b"}]
     closed = group_of({"members": members, "cluster": {"settings": settings}})
@@ -214,7 +214,7 @@ def test_the_brokers_convert_the_group_whatever_their_settings_are_now() -> None
     assert up(closed).rebalances == 2
 
 
-def test_nothing_is_left_to_move() -> None:
+def test_online_move_without_members_to_restart_costs_nothing() -> None:
     made = up(group(2), order=())
     assert (made.rebalances, made.paces) == (0, ())
 
@@ -262,10 +262,10 @@ def test_an_assumed_client_family_brings_its_own_timeouts() -> None:
     costs = [step.cost for step in made.steps if step.cost is not None]
     assert costs
     for cost in costs:
-        said = "session timeout 10 s, rebalance timeout up to 60 s (by default of sarama"
-        assert said in cost.text
-    asked = next(finding for finding in made.findings if finding.rule == "RB603")
-    assert "session timeout 10 s" in asked.message
+        expected = "session timeout 10 s, rebalance timeout up to 60 s (by default of sarama"
+        assert expected in cost.text
+    question = next(finding for finding in made.findings if finding.rule == "RB603")
+    assert "session timeout 10 s" in question.message
 
 
 def some(count: int, stopped: int, *, eager: bool, assignor: str = "cooperative-sticky") -> Cost:
@@ -304,11 +304,11 @@ def test_only_some_stop_and_the_others_take_over_what_they_owned() -> None:
 def test_of_a_large_group_some_of_the_starts_are_rehearsed() -> None:
     speed = replace(SPEED, batch=60)
     made = stop_and_start(sized(120, 7200, "range"), "cooperative-sticky", speed=speed)
-    one, some_, everybody = made.paces
-    assert [one.name, some_.name, everybody.name] == ["one by one", "60 at a time", "all at once"]
+    one, some_, all_at_once = made.paces
+    assert [one.name, some_.name, all_at_once.name] == ["one by one", "60 at a time", "all at once"]
     assert made.seconds == pytest.approx(36, abs=0.1)
     assert one.rebalances == pytest.approx(1 + 2 * 119, rel=0.01)
-    assert one.seconds > some_.seconds > everybody.seconds
+    assert one.seconds > some_.seconds > all_at_once.seconds
 
 
 def test_one_member_stands_for_several_where_too_many_join_a_kip_848_group_at_once(
@@ -329,7 +329,7 @@ def test_one_member_stands_for_several_where_too_many_join_a_kip_848_group_at_on
 
 @given(st.data())
 @examples(50, full=300)
-def test_the_worst_is_never_better_than_what_is_expected(data: st.DataObject) -> None:
+def test_worst_case_cost_is_never_below_the_expected_cost(data: st.DataObject) -> None:
     count, partitions = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 12))
     members = [
         {

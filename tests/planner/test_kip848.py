@@ -64,7 +64,7 @@ def own(made: Plan) -> tuple[str, int | None, Tri]:
     return made.path, made.next_step, made.steps[0].precondition_holds
 
 
-def test_user_data_in_an_assignment_shuts_the_online_way() -> None:
+def test_user_data_in_an_assignment_excludes_the_online_move_to_kip848() -> None:
     made = plan([java("a", assigned_data="x"), java("b")])
     assert own(made) == ("kip848_offline", 1, Tri.NO)
     assert any("user data" in line for line in made.steps[0].why)
@@ -85,7 +85,7 @@ def test_a_full_group_goes_online_only_where_each_leaves_first() -> None:
     assert (room.path, room.exit_code) == ("kip848_online", 0)
 
 
-def test_an_empty_group_may_start_with_either() -> None:
+def test_empty_group_may_start_with_either_group_protocol() -> None:
     disabled = {"group.consumer.migration.policy": "disabled"}
     empty: dict[str, Any] = {"state": "Empty", "elected": None}
     up = plan([], disabled, **empty)
@@ -104,7 +104,7 @@ def test_an_empty_group_may_start_with_either() -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, 3), (None, 4)])
-def test_the_brokers_must_speak_it(version: int | None, code: int) -> None:
+def test_move_to_kip848_needs_brokers_with_group_version_1(version: int | None, code: int) -> None:
     made = plan([java("a")], version=version)
     assert (made.path, made.exit_code) == ("kip848_online", code)
     holds = Tri.NO if code == 3 else Tri.CANNOT_TELL
@@ -119,15 +119,15 @@ def test_no_probe_answers_for_the_limit_of_kip848_groups() -> None:
     assert made.advice.evidence_needed == ("broker settings",)
 
 
-def test_a_static_member_takes_its_own_place() -> None:
+def test_kip848_plan_warns_against_two_processes_with_one_group_instance_id() -> None:
     for made in (
         plan([java("a", instance="i"), java("b")]),
         plan([java("a", instance="i", protocol_type="consumer")], to="range", type="consumer",
              elected="uniform"),
     ):  # fmt: skip
-        said = " ".join(made.steps[0].order)
-        assert "static (i): never two processes with one id" in said
-        assert "rebalances only" not in said
+        text = " ".join(made.steps[0].order)
+        assert "static (i): never two processes with one id" in text
+        assert "rebalances only" not in text
 
 
 def test_back_to_classic_a_group_may_be_too_large() -> None:
@@ -137,7 +137,7 @@ def test_back_to_classic_a_group_may_be_too_large() -> None:
     assert "2 members, and the brokers' group.max.size is 1" in crowded.summary
 
 
-def test_back_to_classic_asks_the_lists_of_those_that_are_back() -> None:
+def test_move_back_to_classic_checks_the_lists_of_members_already_on_classic() -> None:
     more: dict[str, Any] = {"to": "cooperative-sticky", **ONLINE}
     moving = java("a", protocol_type="consumer")
     back = {"id": "b", "protocol_type": "classic", "version": "4.1.1"}
@@ -151,7 +151,7 @@ def test_back_to_classic_asks_the_lists_of_those_that_are_back() -> None:
     assert unknown.exit_code == 4
 
 
-def test_a_member_that_speaks_it_needs_no_known_client() -> None:
+def test_member_that_already_uses_kip848_needs_no_known_client() -> None:
     there = {"id": "a", "protocol_type": "consumer", "family": None}
     assert plan([there, java("b", protocol_type="classic")], **ONLINE).exit_code == 0
     asked = plan([java("a"), {"id": "b", "list": ["range"], "family": None}]).advice
@@ -174,7 +174,7 @@ def test_classic_members_of_a_group_that_was_not_converted_are_not_back() -> Non
     assert verify(made, (), shown(there)).gate is Tri.YES
 
 
-def test_the_first_action_says_all_that_a_member_changes() -> None:
+def test_advice_names_every_setting_that_a_member_changes_to_move_to_kip848_or_back() -> None:
     """A Java client with group.protocol=consumer refuses to start with any of these settings."""
     left = "without partition.assignment.strategy, session.timeout.ms, heartbeat.interval.ms"
     there = plan([java("a"), java("b")]).advice
@@ -249,7 +249,7 @@ def test_since_4_4_a_static_member_needs_no_place_in_a_kip848_group(
     assert found.static_returns is answer
 
 
-def test_no_list_holds_the_assignor_of_a_kip848_groups_brokers() -> None:
+def test_server_side_assignor_is_not_taken_for_part_of_a_members_list() -> None:
     members = [{"id": "a", "protocol_type": "classic"}, {"id": "b", "protocol_type": "consumer"}]
     found = context_of({"members": members, "type": "consumer", "elected": "uniform"})
     assert [found.names_held(one.member) for one in found.members] == [frozenset(), frozenset()]
@@ -267,7 +267,7 @@ def half_way(joins: Tri = Tri.NO, **more: Any) -> CoordinatorMemory:
     return replace(found, **more)
 
 
-def test_a_classic_join_is_rejected_whatever_its_list() -> None:
+def test_brokers_without_classic_joins_reject_a_classic_member_whatever_its_assignors() -> None:
     alone = half_way(cases=((),))
     answer = admitted(alone, [JoinEvent(assignors=("range",))])
     assert (answer.verdict, answer.needs) == (Tri.NO, None)
@@ -289,7 +289,7 @@ def test_a_classic_join_is_rejected_whatever_its_list() -> None:
         [JoinEvent(assignors=None, name="i", instance_id="i", kip848=True)],
     ],
 )
-def test_a_rebalance_ends_the_classic_members_that_stay(action: list[Any]) -> None:
+def test_remaining_classic_members_are_rejected_at_the_next_rebalance(action: list[Any]) -> None:
     answer = admitted(half_way(), action)
     assert (answer.verdict, answer.error) == (Tri.NO, "INCONSISTENT_GROUP_PROTOCOL")
     assert "the rebalance makes a" in answer.reason
@@ -297,7 +297,7 @@ def test_a_rebalance_ends_the_classic_members_that_stay(action: list[Any]) -> No
     assert admitted(half_way(Tri.YES), action).verdict is Tri.YES
 
 
-def test_the_last_classic_member_moves_and_a_stop_of_all_ends_nobody() -> None:
+def test_last_classic_member_can_move_to_kip848_and_a_full_stop_rejects_no_member() -> None:
     last = half_way(cases=((entry("a", "range"),),))
     move = [LeaveEvent(member_id="a"), JoinEvent(assignors=None, name="a", kip848=True)]
     assert admitted(last, move).verdict is Tri.YES
@@ -307,7 +307,9 @@ def test_the_last_classic_member_moves_and_a_stop_of_all_ends_nobody() -> None:
 
 @pytest.mark.parametrize("answer", Tri)
 @pytest.mark.parametrize("who", ["s", "t"])
-def test_a_static_member_returns_to_a_full_kip848_group(who: str, answer: Tri) -> None:
+def test_full_kip848_group_admits_a_static_restart_if_brokers_allow_it(
+    who: str, answer: Tri
+) -> None:
     """`s` uses the classic protocol, `t` group.protocol=consumer."""
     full = CoordinatorMemory(
         type=GroupType.CONSUMER,
@@ -359,26 +361,26 @@ def online(
 
 @pytest.mark.parametrize("version", ["4.4", "4.4.0", "4.3", "4.2.2", None])
 def test_nothing_is_restarted_while_the_policy_is_disabled(version: str | None) -> None:
-    tell = Story(up())
+    check = Story(up())
     members = [new(0), classic(1), classic(2)]
-    before = tell(online(1, members, "bidirectional", version))
+    before = check(online(1, members, "bidirectional", version))
     assert before.advice.names == ("m-1",)
-    shut = tell(online(2, members, "disabled", version))
+    shut = check(online(2, members, "disabled", version))
     assert (shut.exit_code, shut.advice.action, shut.withheld) == (3, "stop", ())
     again = make_plan(online(2, members, "disabled", version), "consumer")
     assert (again.path, again.exit_code, again.advice.action) == ("kip848_online", 3, "stop")
-    back = tell(online(3, members, "bidirectional", version))
+    back = check(online(3, members, "bidirectional", version))
     assert (back.exit_code, back.advice.action, back.advice.names) == (4, "restart", ("m-1",))
 
 
-def test_a_member_that_was_ended_starts_with_the_new_protocol() -> None:
-    tell = Story(up())
-    tell(online(1, [new(0), classic(1), classic(2)], "bidirectional"))
-    gone = tell(online(2, [new(0)], "disabled"))
-    assert gone.advice.action == "start"
-    assert gone.advice.change.startswith("group.protocol=consumer and without ")
-    assert gone.advice.recommended
-    stays = tell(online(3, [new(0), classic(1)], "disabled"))
+def test_classic_member_rejected_by_the_brokers_is_started_with_group_protocol_consumer() -> None:
+    check = Story(up())
+    check(online(1, [new(0), classic(1), classic(2)], "bidirectional"))
+    ended = check(online(2, [new(0)], "disabled"))
+    assert ended.advice.action == "start"
+    assert ended.advice.change.startswith("group.protocol=consumer and without ")
+    assert ended.advice.recommended
+    stays = check(online(3, [new(0), classic(1)], "disabled"))
     assert (stays.advice.recommended, stays.exit_code) == (False, 3)
     assert "makes m-1 join again" in stays.next
 
@@ -386,26 +388,26 @@ def test_a_member_that_was_ended_starts_with_the_new_protocol() -> None:
 def test_a_stop_that_is_agreed_goes_on_whatever_the_policy_becomes() -> None:
     shut = brokers("disabled")
     members = [old(n) for n in range(3)]
-    tell = Story(up("disabled", ignore={"RB413": "agreed"}))
-    before = tell(look(1, members, cluster=shut, **COOP))
+    check = Story(up("disabled", ignore={"RB413": "agreed"}))
+    before = check(look(1, members, cluster=shut, **COOP))
     assert (before.exit_code, before.advice.action, before.findings) == (4, "cut-over", ())
     # The policy opens the online path: a stop that nobody agreed to stays so.
     opened = look(1, members, cluster=brokers("upgrade"), **COOP)
     assert Story(up("disabled"))(opened).exit_code == 3
-    empty = tell(look(2, [], state="Empty", elected=None, cluster=shut))
+    empty = check(look(2, [], state="Empty", elected=None, cluster=shut))
     assert (empty.advice.action, empty.advice.recommended) == ("start", True)
-    first = tell(online(3, [new(0)], "disabled", "4.3.0"))
+    first = check(online(3, [new(0)], "disabled", "4.3.0"))
     assert first.advice.action == "start"
     assert first.advice.change.startswith("group.protocol=consumer and without ")
-    assert tell(online(4, [new(0), new(1), new(2)], "disabled")).finished
+    assert check(online(4, [new(0), new(1), new(2)], "disabled")).finished
 
 
 def test_a_group_that_was_not_converted_back_is_stopped_once() -> None:
     start = online(0, [new(0), new(1)], "bidirectional")
-    tell = Story(make_plan(start, "cooperative-sticky", expect_members=2))
+    check = Story(make_plan(start, "cooperative-sticky", expect_members=2))
     stays = online(1, [classic(0), classic(1)], "bidirectional")
-    told = tell(stays)
-    assert (told.gate, told.advice.action) == (Tri.NO, "replan")
+    standing = check(stays)
+    assert (standing.gate, standing.advice.action) == (Tri.NO, "replan")
     made = make_plan(stays, "cooperative-sticky", expect_members=2, ignore={"RB413": "agreed"})
     assert (made.path, made.advice.action) == ("kip848_back_offline", "cut-over")
     (stop,) = (one for one in made.findings if one.rule == "RB413")
@@ -416,11 +418,11 @@ def test_a_group_that_was_not_converted_back_is_stopped_once() -> None:
 def test_members_that_do_not_ask_the_brokers_for_range_have_not_made_the_move(policy: str) -> None:
     cluster, rest = brokers(policy), {"list": ["range"], "version": "4.1.1"}
     start = look(0, [old(n) | rest for n in range(2)], cluster=cluster)
-    tell = Story(make_plan(start, "consumer", expect_members=2, ignore={"RB413": "agreed"}))
+    check = Story(make_plan(start, "consumer", expect_members=2, ignore={"RB413": "agreed"}))
 
     def moved(minutes: int, assignor: str, *there: dict[str, Any], **more: Any) -> Standing:
         group = {"type": "consumer", "elected": assignor, "cluster": cluster}
-        return tell(look(minutes, list(there), **group), **more)
+        return check(look(minutes, list(there), **group), **more)
 
     assert moved(1, "uniform", new(0)).advice.action == "start"
     wrong = moved(2, "uniform", new(0), new(1))
@@ -435,16 +437,16 @@ def test_members_that_do_not_ask_the_brokers_for_range_have_not_made_the_move(po
 
 
 @pytest.mark.parametrize("version", ["4.1.1", "4.4"])
-def test_the_way_back_over_a_stop_is_agreed_too(version: str) -> None:
+def test_accepted_cut_over_back_to_classic_continues_until_all_are_stopped(version: str) -> None:
     members, agreed = [new(0), new(1)], {"RB413": "agreed"}
     start = online(0, members, "disabled", version)
     plan = make_plan(start, "cooperative-sticky", expect_members=2, ignore=agreed)
     assert (plan.exit_code, plan.advice.action) == (0, "cut-over")
-    tell = Story(plan)
+    check = Story(plan)
     # Classic members that joined one by one are stopped with the others: the group stays KIP-848's.
     both = [classic(n) | {"id": f"m-{n}.3"} for n in range(2)]
     for minutes, there in enumerate((members, [members[0], both[1]], both), 1):
-        told = tell(online(minutes, there, "disabled", version))
-        said = (told.exit_code, told.advice.action, told.advice.verdict, len(told.advice.names))
-        assert said == (4, "cut-over", Tri.YES, 2), told.next
-        assert "check that the group is Empty" in told.next
+        now = check(online(minutes, there, "disabled", version))
+        seen = (now.exit_code, now.advice.action, now.advice.verdict, len(now.advice.names))
+        assert seen == (4, "cut-over", Tri.YES, 2), now.next
+        assert "check that the group is Empty" in now.next

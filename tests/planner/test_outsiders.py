@@ -40,30 +40,32 @@ def shown(standing: Standing) -> list[tuple[OutsiderKind, str, Doubt]]:
     return [(one.kind, one.name, one.doubt) for one in standing.outsiders]
 
 
-def test_rejected_clients_of_unknown_service_are_counted(begun: Plan) -> None:
-    tell = Story(begun)
-    tell(done(2, refusals=[{**OUT, "client": f"app-{n}", "at": 1.9} for n in (8, 9)]))
-    said = "app-8, app-9 were rejected and no log shows that they rejoined; --expect-members 4 if"
+def test_rejected_clients_of_an_unknown_service_keep_the_plan_open_until_counted(
+    begun: Plan,
+) -> None:
+    check = Story(begun)
+    check(done(2, refusals=[{**OUT, "client": f"app-{n}", "at": 1.9} for n in (8, 9)]))
+    text = "app-8, app-9 were rejected and no log shows that they rejoined; --expect-members 4 if"
     # Their log is rotated.
-    later = tell(done(30))
-    assert said in later.next
+    later = check(done(30))
+    assert text in later.next
     assert (later.finished, later.exit_code) == (False, 4)
     assert shown(later) == [(OutsiderKind.REJECTED, f"app-{n}", Doubt.COUNT) for n in (8, 9)]
-    assert verify(begun, tell.entries, done(31), expect_members=2).finished
+    assert verify(begun, check.entries, done(31), expect_members=2).finished
 
 
-def test_a_client_that_is_rejected_for_a_members_list_waits_for_its_restart() -> None:
+def test_rejected_client_is_not_started_before_the_member_whose_list_rejects_it_restarts() -> None:
     brokers = {"settings": {"group.consumer.migration.policy": "bidirectional"}}
     online = {"type": "consumer", "elected": "uniform", "cluster": brokers}
     members = [app(n, protocol_type="consumer") for n in (0, 1)]
     made = make_plan(group_of({"members": members, "reloaded": False, **online}), "range")
     newcomer = app(2, protocol_type="classic", list=DONE)
     rejected = [{"client": "app-0", "list": RANGE, "at": 1.9}]
-    told = verify(
+    standing = verify(
         made, [], look(2, [app(1, protocol_type="consumer"), newcomer], refusals=rejected, **online)
     )
-    assert told.next.startswith("restart app-2 with [range] and group.protocol=classic")
-    assert "app-0 not yet: the coordinator's list of app-2 has no range" in told.next
+    assert standing.next.startswith("restart app-2 with [range] and group.protocol=classic")
+    assert "app-0 not yet: the coordinator's list of app-2 has no range" in standing.next
 
 
 @pytest.mark.parametrize(
@@ -83,50 +85,50 @@ def test_another_kind_of_program_gets_a_group_of_its_own_and_no_list(
     here, out = two(1, names, **family), [{"client": "other", "list": joiner, "at": 1.9}]
     made = make_plan(group_of({"members": here, "reloaded": False, **group}))
     seen = look(2, here, refusals=out, **group)
-    told = Story(made)(seen)
-    assert told.exit_code == 3
-    assert "other" not in told.advice.names
+    standing = Story(made)(seen)
+    assert standing.exit_code == 3
+    assert "other" not in standing.advice.names
     (found,) = (one for one in make_plan(seen).findings if one.rule == "RB904")
     assert found.fix == "Give that client a group id of its own."
 
 
-def test_a_member_that_went_back_to_kip848_has_no_list_to_prove() -> None:
+def test_member_that_moved_to_kip848_makes_a_new_plan_necessary() -> None:
     made = make_plan(group_of({"members": [app(n, list=RANGE) for n in (0, 1)], "reloaded": False}))
     now = [app(0, 2, list=BOTH, protocol_type="classic"), app(1, 2, protocol_type="consumer")]
-    told = verify(made, [], look(2, now, type="consumer", elected="uniform"))
-    assert told.advice.action is Action.REPLAN
-    assert "the protocol of app-1 is consumer (KIP-848)" in told.next
+    standing = verify(made, [], look(2, now, type="consumer", elected="uniform"))
+    assert standing.advice.action is Action.REPLAN
+    assert "the protocol of app-1 is consumer (KIP-848)" in standing.next
 
 
 def test_rejection_in_a_journal_of_an_older_version_is_dated_by_its_entry(begun: Plan) -> None:
-    tell, undated = Story(begun), [{**OUT, "at": None}]
-    tell(done(2, refusals=undated))
-    tell.entries = [
+    check, undated = Story(begun), [{**OUT, "at": None}]
+    check(done(2, refusals=undated))
+    check.entries = [
         replace(one, rejected=tuple(replace(each, shown_at=None) for each in one.rejected))
-        for one in tell.entries
+        for one in check.entries
     ]
-    assert shown(tell(done(30, refusals=undated))) == [
+    assert shown(check(done(30, refusals=undated))) == [
         (OutsiderKind.REJECTED, "app-9", Doubt.COUNT)
     ]
-    assert tell(done(31, refusals=undated), expect_members=2).finished
+    assert check(done(31, refusals=undated), expect_members=2).finished
 
 
-def test_advice_on_a_rejection_that_the_given_number_settles_says_when(begun: Plan) -> None:
+def test_advice_on_a_rejection_names_a_time_once_expect_members_is_given(begun: Plan) -> None:
     """The number of members, given once, changes nothing when it is given again."""
-    tell, rejected = Story(begun), [{**OUT, "at": 1.9}]
-    said = [tell(done(2, refusals=rejected), expect_members=given).next for given in (None, 2)]
-    until = tell.entries[-1].at + timedelta(minutes=0.9)
-    assert [text.partition("if the service has no more members: ")[2] for text in said] == [
+    check, rejected = Story(begun), [{**OUT, "at": 1.9}]
+    texts = [check(done(2, refusals=rejected), expect_members=given).next for given in (None, 2)]
+    until = check.entries[-1].at + timedelta(minutes=0.9)
+    assert [text.partition("if the service has no more members: ")[2] for text in texts] == [
         "--expect-members 2",
         f"look again after {until:%H:%M:%SZ}",
     ]
-    assert tell(done(2.9, refusals=rejected)).finished
+    assert check(done(2.9, refusals=rejected)).finished
 
 
 def test_undated_rejection_is_in_doubt_until_a_session_after_the_first_look(begun: Plan) -> None:
     """The coordinator counts a member that has ended without leaving until its session ends."""
-    tell, undated = Story(begun), [{**OUT, "at": None}]
-    doubts = [tell(done(at, refusals=undated), expect_members=2).outsiders for at in (2, 2.9, 3.1)]
+    check, undated = Story(begun), [{**OUT, "at": None}]
+    doubts = [check(done(at, refusals=undated), expect_members=2).outsiders for at in (2, 2.9, 3.1)]
     assert [[one.doubt for one in out] for out in doubts] == [[Doubt.TIME], [Doubt.TIME], []]
 
 
@@ -139,7 +141,7 @@ def test_undated_rejection_is_in_doubt_until_a_session_after_the_first_look(begu
     ],
     ids=["the newest", "one since the plan", "the one that was a member"],
 )
-def test_missing_member_that_nothing_names_is_one_of_the_rejected_clients(
+def test_unnamed_missing_member_is_identified_with_the_likeliest_rejected_client(
     begun: Plan, more: tuple[Any, ...], gone: tuple[Any, ...], name: str
 ) -> None:
     out = [*({**OUT, "client": f"app-{n}", "at": -n} for n in (8, 9)), *more]
@@ -151,33 +153,34 @@ def test_missing_member_that_nothing_names_is_one_of_the_rejected_clients(
     ("ahead", "codes"), [(-60, [3, 3, 0]), (60, [3, 3, 0]), (1441.9, [3, 3, 0]), (1500, [0, 0, 0])]
 )
 @pytest.mark.parametrize("planned", [False, True])
-def test_time_of_a_log_orders_little_beside_a_clock_that_was_not_compared(
+def test_rejection_dated_by_an_uncompared_clock_counts_unless_it_is_over_a_day_old(
     begun: Plan, planned: bool, ahead: float, codes: list[int]
 ) -> None:
     """The rejection is no later than the look that shows it; no clock is a day wrong."""
     alone = replace(begun, baseline=replace(begun.baseline, clock_compared=planned))
-    tell, out = Story(alone), [{**OUT, "at": 1.9 - ahead}]
+    check, out = Story(alone), [{**OUT, "at": 1.9 - ahead}]
     looks = [replace(done(at, refusals=out), clock_compared=not planned) for at in (2, 2.9, 3.1)]
-    assert [tell(one, expect_members=2).exit_code for one in looks] == codes
+    assert [check(one, expect_members=2).exit_code for one in looks] == codes
 
 
-def test_old_entry_that_a_load_brought_back_is_not_the_rejected_client() -> None:
+def test_member_entry_restored_by_a_coordinator_reload_is_not_the_rejected_client() -> None:
+    """app-0 was rejected after the join of its old entry: only a later join is its return."""
     out = [{**OUT, "client": "app-0", "host": "/10.0.0.1", "at": -0.2}]
     alone = {"members": [app(1, list=BOTH)], "reloaded": False, "refusals": out}
-    tell = Story(make_plan(group_of(alone), expect_members=2))
+    check = Story(make_plan(group_of(alone), expect_members=2))
     other = [{"id": "app-7", "list": BOTH, "at": 0.15}]
     named = ["app-0 (10.0.0.1)"]
     for n, start, joined, names in ((0.1, 1, -2, named), (0.2, 1, -2, named), (2, 2, 1, [])):
         here = [app(0, start, list=BOTH, joined=joined), app(1, list=BOTH)]
         seen = look(n, here, refusals=out, departed=other)
-        assert [one.name for one in tell(seen).outsiders] == names
+        assert [one.name for one in check(seen).outsiders] == names
 
 
 def test_member_of_a_surge_that_is_over_is_not_missing(begun: Plan) -> None:
-    tell, new = Story(begun), [app(n, list=BOTH) for n in (2, 3)]
-    tell(look(1, [*two(1, BOTH), *new]))
-    tell(look(2, new))
-    assert [one.name for one in tell(look(3, new[:1])).outsiders] == ["app-3"]
+    check, new = Story(begun), [app(n, list=BOTH) for n in (2, 3)]
+    check(look(1, [*two(1, BOTH), *new]))
+    check(look(2, new))
+    assert [one.name for one in check(look(3, new[:1])).outsiders] == ["app-3"]
 
 
 def test_one_rejected_client_starts_where_the_brokers_leave_no_room_for_all() -> None:
@@ -187,8 +190,8 @@ def test_one_rejected_client_starts_where_the_brokers_leave_no_room_for_all() ->
     after = verify(made, [], look(2, two(1, BOTH), cluster=full, refusals=out))
     assert (after.advice.action, after.advice.names) == (Action.START, ("app-8",))
     assert "app-9 not yet, look again first: the group has 3 members" in after.next
-    said = "app-8 [cooperative-sticky], app-9 [cooperative-sticky]: rejected"
-    assert after.dangers[0].message.startswith(said)
+    expected = "app-8 [cooperative-sticky], app-9 [cooperative-sticky]: rejected"
+    assert after.dangers[0].message.startswith(expected)
 
 
 def test_full_group_bars_only_its_static_members() -> None:
@@ -201,15 +204,15 @@ def test_full_group_bars_only_its_static_members() -> None:
     assert after.advice.assignors == (), "every list is remembered again, then the step goes on"
 
 
-def test_remedy_that_changed_nothing_gives_way_to_the_wait_for_a_session() -> None:
+def test_temporary_member_that_restored_no_list_is_followed_by_a_wait_for_the_session() -> None:
     """All members are static, and one that is down keeps the list that a reload has left."""
     static = {"timeouts": [600_000, 60_000]}
     members = [app(n, list=BOTH, instance=f"s-{n}", **static) for n in range(3)]
-    tell = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
+    check = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
 
     def at(minutes: float, generation: int) -> Standing:
         more = {"cluster": NO_LIMIT, "reloaded": True, "generation": generation}
-        return tell(look(minutes, members, **more))
+        return check(look(minutes, members, **more))
 
     assert at(1, 5).advice.action is Action.TEMPORARY
     assert at(2, 5).advice.action is Action.TEMPORARY, "it was not carried out yet"
@@ -219,7 +222,7 @@ def test_remedy_that_changed_nothing_gives_way_to_the_wait_for_a_session() -> No
     assert at(13, 7).advice.action is Action.TEMPORARY, "that session is over"
 
 
-def test_rejection_before_the_plan_counts_where_the_client_s_own_old_entry_was_counted() -> None:
+def test_rejection_before_the_plan_counts_if_the_plan_counted_the_clients_stale_entry() -> None:
     """The plan counted the entry as a member, so its group had only seemed to be complete."""
     members = [*two(1, BOTH), app(5, list=BOTH, instance="s", timeouts=[600_000, 300_000])]
     out = [{"client": "app-5", "instance": "s", "list": ["roundrobin"], "at": -1}]
@@ -238,7 +241,7 @@ def test_rejected_client_that_may_be_the_missing_member_renamed_is_started_witho
     assert standing.advice.names == ("app-9",)
 
 
-def test_of_missing_members_of_one_name_the_one_at_its_address_was_rejected() -> None:
+def test_missing_members_with_one_client_id_are_matched_to_a_rejection_by_host() -> None:
     alike = [{**app(0, list=BOTH), "id": f"pod-{n}", "host": f"/10.0.0.{n}"} for n in (7, 8)]
     made = make_plan(look(0, [app(1, list=BOTH), *alike]))
     out = [{**OUT, "client": "app-0", "host": "/10.0.0.8", "at": 1}]
@@ -341,44 +344,44 @@ def test_a_step_waits_for_the_answer_about_a_member_that_left_before_the_plan() 
     (finding,) = (f for f in plan.findings if f.rule == "RB121")
     assert finding.before_step == 2
     # The log of the leave has been rotated away: the plan still knows.
-    for gone in ([left()], []):
-        told = Story(plan)(widened(5, *gone))
-        assert (told.step, told.gate) == (1, "yes")
-        assert asks(told)
-        (said,) = (f for f in told.findings if f.rule == "RB121")
-        assert said.message.endswith("Its return is rejected once step 2 has begun.")
-        assert [one.line for one in said.commands] == [
+    for departed in ([left()], []):
+        standing = Story(plan)(widened(5, *departed))
+        assert (standing.step, standing.gate) == (1, "yes")
+        assert asks(standing)
+        (question,) = (f for f in standing.findings if f.rule == "RB121")
+        assert question.message.endswith("Its return is rejected once step 2 has begun.")
+        assert [one.line for one in question.commands] == [
             "rebal verify plan.yaml --expect-members 3",
             "rebal verify plan.yaml --departed a2",
         ]
 
 
-def test_the_answer_is_kept_and_opens_the_step() -> None:
-    gone = Story(planned(left()))
-    told = gone(widened(5), accepted=Accepted(departed=("a2",)))
-    assert (told.exit_code, told.advice.action, told.advice.step) == (0, "restart", 2)
-    assert told.departed == ("a2",)
-    assert "a2 left for good" in told.accepted
-    assert gone.entries[-1].departed == ("a2",)
+def test_answer_about_a_departed_member_is_kept_in_the_journal_and_opens_the_step() -> None:
+    left_for_good = Story(planned(left()))
+    standing = left_for_good(widened(5), accepted=Accepted(departed=("a2",)))
+    assert (standing.exit_code, standing.advice.action, standing.advice.step) == (0, "restart", 2)
+    assert standing.departed == ("a2",)
+    assert "a2 left for good" in standing.accepted
+    assert left_for_good.entries[-1].departed == ("a2",)
     # Nobody says it again.
-    assert gone(widened(6, left())).exit_code == 0
-    there = Story(planned(left()))
-    told = there(widened(5), expect_members=3)
-    assert (told.exit_code, told.counted, told.expected) == (4, True, 3)
-    assert told.why[0].startswith("1 of 3 expected members is not in the group")
-    told = there(widened(6))
-    assert (told.exit_code, told.counted, told.expected) == (4, True, 3)
-    assert not asks(told)
+    assert left_for_good(widened(6, left())).exit_code == 0
+    still_counted = Story(planned(left()))
+    standing = still_counted(widened(5), expect_members=3)
+    assert (standing.exit_code, standing.counted, standing.expected) == (4, True, 3)
+    assert standing.why[0].startswith("1 of 3 expected members is not in the group")
+    standing = still_counted(widened(6))
+    assert (standing.exit_code, standing.counted, standing.expected) == (4, True, 3)
+    assert not asks(standing)
     back = look(7, [*pods(2, 2, list=BOTH), {"id": "a2", "list": BOTH}], elected=DONE[0])
-    assert there(back).exit_code == 0
+    assert still_counted(back).exit_code == 0
 
 
-def test_the_answer_may_come_with_the_plan() -> None:
+def test_answer_about_a_departed_member_can_be_given_when_the_plan_is_made() -> None:
     for more in ({"departed": ["a2"]}, {"expect_members": 2}):
         plan = planned(left(), **more)
         assert "RB121" not in rules(plan)
-        told = Story(plan)(widened(5, left()))
-        assert (told.exit_code, told.advice.step) == (0, 2)
+        standing = Story(plan)(widened(5, left()))
+        assert (standing.exit_code, standing.advice.step) == (0, 2)
     assert planned(left(), departed=["a2"]).accepted.departed == ("a2",)
     assert planned(left(), departed=["a2"]).assumptions == ("a2 left for good",)
     assert planned(left(), expect_members=2).accepted.members == 2
@@ -391,24 +394,24 @@ def test_a_member_of_a_shared_client_id_is_back_when_there_are_more_of_them() ->
     assert not asks(Story(plan)(look(5, members, elected="cooperative-sticky")))
 
 
-def test_members_that_the_plan_or_a_look_counted_are_not_asked_about() -> None:
+def test_departed_members_that_the_plan_or_journal_counted_raise_no_question() -> None:
     """A roll-out with a new client id for each pod leaves all old ones behind."""
     plan = planned()
     old = [{"id": id_of(n).removesuffix("-0f0f"), "list": RANGE, "at": 2} for n in (0, 1)]
     members = [{"id": "new-1", "list": BOTH}, {"id": "new-2", "list": BOTH}]
-    story = Story(plan)
-    told = story(look(5, members, departed=old, elected="cooperative-sticky"))
-    assert (told.exit_code, told.advice.step) == (0, 2)
+    check = Story(plan)
+    standing = check(look(5, members, departed=old, elected="cooperative-sticky"))
+    assert (standing.exit_code, standing.advice.step) == (0, 2)
     again = [{"id": "new-3", "list": BOTH}, {"id": "new-4", "list": BOTH}]
     gone = [*old, *({"id": f"new-{n}", "list": BOTH, "at": 6} for n in (1, 2))]
-    assert not asks(story(look(9, again, departed=gone, elected="cooperative-sticky")))
+    assert not asks(check(look(9, again, departed=gone, elected="cooperative-sticky")))
 
 
-def test_a_stranger_that_came_and_went_since_the_plan_is_asked_about() -> None:
+def test_unknown_member_that_joined_and_left_since_the_plan_raises_a_question() -> None:
     assert asks(Story(planned())(widened(5, left(at=3))))
 
 
-def test_a_rejected_instance_id_that_was_renamed_is_a_ghost_until_it_is_named() -> None:
+def test_renamed_instance_id_counts_as_a_rejected_member_until_it_is_named_as_departed() -> None:
     statics = [{**app(n), "instance": f"i-{n}", "list": BOTH} for n in (0, 1, 9)]
     refused = {"client": "app-2", "instance": "i-2", "list": ["sticky"], "at": -3}
     snapshot = group_of({"members": statics, "refusals": [refused], "elected": DONE[0]})
@@ -417,38 +420,38 @@ def test_a_rejected_instance_id_that_was_renamed_is_a_ghost_until_it_is_named() 
     (finding,) = (f for f in plan.findings if f.rule == "RB904")
     assert finding.fix.endswith(" If i-2 left for good, or was renamed: --departed i-2.")
     seen = look(9, statics, refusals=[refused], elected=DONE[0])
-    told = Story(plan)(seen)
-    assert (told.expected, [one.kind for one in told.dangers]) == (4, ["rejected"])
-    assert told.dangers[0].fix.endswith(" If i-2 left for good, or was renamed: --departed i-2.")
-    story = Story(plan)
+    now = Story(plan)(seen)
+    assert (now.expected, [one.kind for one in now.dangers]) == (4, ["rejected"])
+    assert now.dangers[0].fix.endswith(" If i-2 left for good, or was renamed: --departed i-2.")
+    check = Story(plan)
     for more in ({"accepted": Accepted(departed=("i-2",))}, {}):
-        told = story(seen, **more)
-        assert (told.expected, told.dangers, told.outsiders) == (3, (), ())
+        now = check(seen, **more)
+        assert (now.expected, now.dangers, now.outsiders) == (3, (), ())
     renewed = make_plan(snapshot, given=KEPT, departed=["i-2"])
     assert "RB904" not in rules(renewed)
     assert renewed.expected_members is None
 
 
-def test_a_rejection_after_the_word_is_reported() -> None:
+def test_rejection_after_an_instance_id_was_named_as_departed_is_reported() -> None:
     statics = [{**app(n), "instance": f"i-{n}", "list": BOTH} for n in (0, 1)]
     refused = {"client": "app-2", "instance": "i-2", "list": RANGE, "at": 6}
     plan = make_plan(group_of({"members": statics, "elected": DONE[0]}), departed=["i-2"])
-    told = Story(plan)(look(6, statics, refusals=[refused], elected=DONE[0]))
-    assert [one.kind for one in told.dangers] == ["rejected"]
+    standing = Story(plan)(look(6, statics, refusals=[refused], elected=DONE[0]))
+    assert [one.kind for one in standing.dangers] == ["rejected"]
 
 
-def test_a_client_that_is_back_against_the_word_is_named() -> None:
+def test_client_named_as_departed_that_is_in_the_group_is_reported() -> None:
     plan = planned(left(), departed=["a2"])
     members = [*pods(2, 2, list=BOTH), {"id": "a2", "list": BOTH}]
-    told = Story(plan)(look(5, members, elected="cooperative-sticky"))
-    assert "a2 was said to have left for good (--departed) and is in the group" in told.notes
+    standing = Story(plan)(look(5, members, elected="cooperative-sticky"))
+    assert "a2 was said to have left for good (--departed) and is in the group" in standing.notes
 
 
-def test_the_word_of_the_journal_counts_for_the_moment_at_which_it_was_given() -> None:
-    story = Story(replace(planned(left()), made_at=AT + timedelta(minutes=1)))
-    story(widened(5), accepted=Accepted(departed=("a2",)))
-    story(widened(7), accepted=Accepted(departed=("a2",)))
-    assert asks(story(widened(9, left(at=6)), accepted=Accepted(departed=("a2",))))
+def test_departed_option_kept_in_the_journal_does_not_cover_a_later_leave() -> None:
+    check = Story(replace(planned(left()), made_at=AT + timedelta(minutes=1)))
+    check(widened(5), accepted=Accepted(departed=("a2",)))
+    check(widened(7), accepted=Accepted(departed=("a2",)))
+    assert asks(check(widened(9, left(at=6)), accepted=Accepted(departed=("a2",))))
 
 
 RDKAFKA = {"family": "librdkafka", "version": "2.6.0"}
@@ -495,15 +498,15 @@ def test_the_cut_over_is_undone_with_the_list_that_every_member_ran() -> None:
     back = back_from(made, empty(made))
     assert [step.target_list for step in back.steps] == [("range", "roundrobin")]
     assert {each.family for each in back.steps[0].config} == {"librdkafka"}
-    tell = Story(back)
+    check = Story(back)
     started = look(3, pods(2, 2, list=TWO_EAGER, **RDKAFKA))
-    assert "1 of 3 expected members is not in the group" in tell(started).why[0]
-    end = tell(look(4, pods(2, 2, 2, list=TWO_EAGER, **RDKAFKA)))
+    assert "1 of 3 expected members is not in the group" in check(started).why[0]
+    end = check(look(4, pods(2, 2, 2, list=TWO_EAGER, **RDKAFKA)))
     assert (end.finished, end.exit_code) == (True, 0)
-    assert not tell(look(5, pods(3, 3, 3, list=["cooperative-sticky"], **RDKAFKA))).finished
+    assert not check(look(5, pods(3, 3, 3, list=["cooperative-sticky"], **RDKAFKA))).finished
 
 
-def test_lists_that_differ_or_are_mixed_give_way_to_the_old_assignor() -> None:
+def test_rollback_of_differing_or_mixed_lists_uses_the_old_eager_assignor_alone() -> None:
     both = ["cooperative-sticky", "range"]
     made = plan(pods(1, 1, list=both), elected="cooperative-sticky", reloaded=False)
     assert back_from(made, empty(made)).steps[0].target_list == ("range",)
@@ -511,7 +514,7 @@ def test_lists_that_differ_or_are_mixed_give_way_to_the_old_assignor() -> None:
     assert back_from(differ, empty(differ)).steps[0].target_list == ("range",)
 
 
-def test_the_way_back_ends_with_the_list_that_every_member_ran() -> None:
+def test_rollback_ends_with_the_list_that_every_member_ran() -> None:
     wide, done = ["range", "cooperative-sticky"], ["cooperative-sticky"]
     made = plan(pods(1, 1, list=wide))
     back = back_from(made, look(2, pods(2, 2, list=done), elected=done[0]))
@@ -523,25 +526,25 @@ def test_the_way_back_ends_with_the_list_that_every_member_ran() -> None:
     assert [step.target_list for step in back_from(unknown, forgot).steps] == [(), ("range",)]
 
 
-def test_streams_starts_with_the_step_or_with_the_old_version() -> None:
+def test_empty_streams_group_starts_with_the_steps_version_or_rolls_back_to_the_old_one() -> None:
     instances = pods(1, 1, list=["stream"], family="streams", version="2.3.1")
     made = plan(instances, elected="stream", expect_members=2)
     forward = verify(made, [], empty(made))
-    said = "start app-0, app-1 with the version and configuration of step 1, if they are down"
-    assert forward.next == said
+    expected = "start app-0, app-1 with the version and configuration of step 1, if they are down"
+    assert forward.next == expected
     back = back_from(made, empty(made))
     assert (back.path, back.target, back.steps[0].aim) == ("streams_start", "stream", "streams-old")
     assert "the old version and its configuration" in back.steps[0].config[0].text
 
 
-def test_a_plan_that_saw_no_member_knows_no_way_back() -> None:
+def test_plan_of_a_group_without_members_has_no_rollback() -> None:
     made = plan([], state="Empty", elected=None)
     back = back_from(made, empty(made))
     assert (back.path, back.exit_code) == ("none", 4)
 
 
 @pytest.mark.parametrize(("instance", "answer"), [("pod-0", Tri.YES), (None, Tri.NO)])
-def test_a_join_with_an_old_member_id_is_a_static_members_own_alone(
+def test_later_join_with_an_old_member_id_ends_the_rejection_of_a_static_member_only(
     instance: str | None, answer: Tri
 ) -> None:
     log = Evidence(source=Source.REQUEST_LOG, detail="of broker 1")

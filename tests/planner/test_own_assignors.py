@@ -27,7 +27,7 @@ def group(*lists: list[str], elected: str = "zone", **more: Any) -> GroupSnapsho
     return group_of({"members": members, "elected": elected})
 
 
-def test_its_class_stands_in_the_text_where_a_members_log_shows_it() -> None:
+def test_java_settings_name_a_custom_assignors_class_if_a_client_log_shows_it() -> None:
     def said(snapshot: GroupSnapshot) -> str:
         (text,) = (s.text for s in plan(snapshot).steps[0].config if s.format == "Java properties")
         return text
@@ -43,7 +43,7 @@ def test_its_class_stands_in_the_text_where_a_members_log_shows_it() -> None:
     assert "put the class" not in shown
 
 
-def test_the_second_bounce_names_who_still_holds_it_and_the_way_back() -> None:
+def test_second_bounce_names_members_that_still_hold_the_custom_assignor_and_a_rollback() -> None:
     made = plan(group(WITH_ZONE, WITH_ZONE, elected="cooperative-sticky"))
     assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 2, 0)
     second = made.steps[1]
@@ -55,7 +55,7 @@ def test_the_second_bounce_names_who_still_holds_it_and_the_way_back() -> None:
     assert plan(group(DONE, DONE, elected="cooperative-sticky")).verdict == "done"
 
 
-def test_an_own_cooperative_assignor_is_seen_at_work() -> None:
+def test_custom_assignor_counts_as_cooperative_once_members_kept_owned_partitions() -> None:
     # Nothing was seen of it: the way to Kafka's own is safe, whatever it supports.
     nothing_seen = plan(group(OWN, OWN))
     assert (nothing_seen.runs, nothing_seen.exit_code) == (RebalanceProtocol.CANNOT_TELL, 0)
@@ -69,14 +69,14 @@ def test_an_own_cooperative_assignor_is_seen_at_work() -> None:
     assert (there.path, there.next_step, there.exit_code) == ("two_bounces", 1, 0)
 
 
-def test_what_one_member_shows_is_no_proof_of_anothers_class_of_that_name() -> None:
+def test_cooperative_proof_of_one_members_class_is_no_proof_of_another_members_class() -> None:
     shows, silent = group(OWN, owned=True).members, group(OWN, OWN).members[1:]
     made = plan(replace(group(OWN), members=(*shows, *silent)))
     assert (made.target, made.verdict, made.exit_code) == ("zone", "unproven", 4)
     assert "RB111" in made.summary
 
 
-def test_back_to_an_own_assignor_asks_whether_it_is_eager() -> None:
+def test_downgrade_beside_a_custom_assignor_asks_whether_it_is_eager() -> None:
     half = group(WITH_ZONE, WITH_ZONE, elected="cooperative-sticky")
     for target in ("eager", "zone"):
         made = plan(half, target)
@@ -93,7 +93,7 @@ def test_back_to_an_own_assignor_asks_whether_it_is_eager() -> None:
     assert plan(group(OWN, OWN), "eager", ignore=EAGER).verdict == "done"
 
 
-def test_the_way_to_an_own_assignor_begins_with_one_member_that_runs_it() -> None:
+def test_upgrade_to_a_custom_assignor_begins_once_one_member_lists_it() -> None:
     first = group(["zone", "range"], ["range"], elected="range")
     made = plan(first, "zone")
     assert (made.path, made.next_step, made.exit_code) == ("two_bounces", 1, 0)
@@ -106,7 +106,7 @@ def test_the_way_to_an_own_assignor_begins_with_one_member_that_runs_it() -> Non
     assert plan(half, "zone").steps[1].to_do == ("b-0f0f",)
 
 
-def test_a_name_that_no_list_holds_is_no_target() -> None:
+def test_custom_assignor_that_no_list_holds_is_no_target() -> None:
     with pytest.raises(NotPlannedError, match="shows a running member that lists it"):
         plan(group(OWN, OWN), "zome")
 
@@ -159,7 +159,7 @@ def test_members_that_gave_up_their_partitions_run_eager_whatever_their_list_is_
     assert plan(ran_eager(shown, 0), ignore={"RB111": "it is Kafka's"}).verdict != "done"
 
 
-def test_a_member_whose_log_prints_kafkas_class_only_missed_its_assignment() -> None:
+def test_member_whose_log_shows_kafkas_own_class_is_done_though_it_revoked_all() -> None:
     shown = with_classes(DONE, DONE)
     printed = tuple(
         replace(
@@ -173,14 +173,14 @@ def test_a_member_whose_log_prints_kafkas_class_only_missed_its_assignment() -> 
     assert plan(ran_eager(replace(shown, members=printed), 0, 1)).verdict == "done"
 
 
-def test_the_user_may_vouch_for_the_class() -> None:
+def test_operator_can_accept_the_protocol_of_a_custom_class_with_kafkas_name() -> None:
     own = with_classes(DONE, DONE, own="cooperative-sticky", by=2)
     assert plan(own, ignore={"RB111": "it extends CooperativeStickyAssignor"}).verdict == "done"
     eager = with_classes(RANGE, RANGE, own="range", by=2)
     assert plan(eager, "eager", ignore={"RB112": "EAGER alone"}).verdict == "done"
 
 
-def test_verify_never_finishes_on_such_a_class() -> None:
+def test_verify_finishes_on_a_custom_cooperative_sticky_only_if_members_kept_partitions() -> None:
     before = group_of({"members": [{"id": f"{n}.1", "client": n, "list": BOTH} for n in "ab"],
                        "elected": "cooperative-sticky", "reloaded": False})  # fmt: skip
     made = plan(before)
@@ -198,7 +198,7 @@ def test_verify_never_finishes_on_such_a_class() -> None:
     ("names", "shown"),
     [(("cooperative-sticky",), {"cooperative-sticky"}), (("cooperative-sticky", "shelf"), set())],
 )
-def test_an_own_assignor_beside_it_may_be_why_a_member_gives_up_its_partitions(
+def test_full_revocation_disproves_cooperative_sticky_unless_a_custom_assignor_is_listed(
     names: tuple[str, ...], shown: set[str]
 ) -> None:
     (one,) = group_of({"members": [{"id": "a", "list": list(names), "ran": "EAGER"}]}).members
@@ -221,7 +221,7 @@ def blocks(made: Plan) -> dict[str, Tri]:
 
 
 @pytest.mark.usefixtures("no_costs")
-def test_who_must_stop_beside_a_proven_client_rests_on_proof_too() -> None:
+def test_stop_of_a_librdkafka_member_needs_proof_of_the_other_members_clients() -> None:
     proven = m("rd", RANGE, family="librdkafka")
     split = planned([proven, m("j", RANGE)])
     assert (split.path, split.exit_code) == ("mixed_families", 0)
@@ -249,7 +249,7 @@ def test_a_client_id_alone_does_not_permit_a_mixed_list() -> None:
 
 @pytest.mark.usefixtures("no_costs")
 @pytest.mark.parametrize("family", ["kafkajs", "kafka-python", "sarama"])
-def test_a_guess_never_shuts_the_way_to_kip_848(family: str) -> None:
+def test_guessed_client_family_never_blocks_the_move_to_kip848(family: str) -> None:
     ready = {"cluster": {"version": "4.1.1", "features": {"group.version": 1}}}
     proven = planned([m("a", RANGE, family=family)], "consumer", **ready)
     assert (proven.exit_code, blocks(proven)["RB412"]) == (3, Tri.YES)
@@ -259,7 +259,7 @@ def test_a_guess_never_shuts_the_way_to_kip_848(family: str) -> None:
 
 @pytest.mark.usefixtures("no_costs")
 @pytest.mark.parametrize(("family", "bounded"), [("java", True), ("sarama", False)])
-def test_bounds_of_one_client_are_not_those_of_the_one_that_the_user_states(
+def test_version_bounds_of_one_client_do_not_apply_to_another_family_that_is_assumed(
     family: str, bounded: bool
 ) -> None:
     left = "java >= 2.4, < 3.4, franz-go or sarama"

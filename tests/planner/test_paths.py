@@ -55,19 +55,19 @@ def test_the_stop_of_librdkafka_members_waits_for_the_lists_of_all_others() -> N
     assert back.steps[1].to_do == ("a-0f0f", "b-0f0f")
 
 
-def test_librdkafka_members_stop_on_the_way_down_too() -> None:
+def test_librdkafka_members_are_stopped_in_a_downgrade_to_eager_too() -> None:
     made = plan([java("a", DONE), rd("c", DONE)], "eager", elected=DONE[0])
     assert (made.path, made.next_step, made.exit_code) == ("mixed_families", 1, 0)
     assert made.steps[0].target_list == ("range", "cooperative-sticky")
     assert made.steps[1].target_list == ("range",)
 
 
-def test_librdkafka_texts_are_what_the_languages_read() -> None:
-    said = texts(plan([rd("a", RANGE)]))
+def test_librdkafka_settings_are_valid_python_and_valid_properties() -> None:
+    settings = texts(plan([rd("a", RANGE)]))
     config: dict[str, str] = {}
-    exec(said["Python"], {}, {"config": config})
+    exec(settings["Python"], {}, {"config": config})
     assert config == {"partition.assignment.strategy": "cooperative-sticky"}
-    assert said["librdkafka properties"].endswith(
+    assert settings["librdkafka properties"].endswith(
         "\npartition.assignment.strategy=cooperative-sticky"
     )
 
@@ -153,7 +153,7 @@ def test_streams_from_2_4_on_takes_one_bounce_at_most() -> None:
     assert (new.path, new.verdict) == ("finished", Verdict.DONE)
 
 
-def test_streams_down() -> None:
+def test_streams_downgrade_to_eager_begins_with_upgrade_from_2_3() -> None:
     made = plan([stream("a", "3.9.1", owned=True)], "eager", elected="stream")
     assert (made.path, made.next_step, made.exit_code) == ("streams_down", 1, 0)
     assert texts(made)["Java properties"].endswith("\nupgrade.from=2.3")
@@ -187,7 +187,7 @@ def test_streams_down_from_4_goes_over_the_last_version_that_knows_eager() -> No
          ["kubectl patch statefulset/orders -p", '"partition":0', "rollingUpdate.partition to"]),
     ],
 )  # fmt: skip
-def test_a_workload_in_kubernetes_is_paused_tried_and_undone(
+def test_kubernetes_plan_prints_how_to_pause_limit_and_undo_the_roll_out(
     workload: KubernetesWorkload, surge: str | None, says: list[str]
 ) -> None:
     snapshot = group_of({"members": [java("a", RANGE)]})
@@ -199,16 +199,16 @@ def test_a_workload_in_kubernetes_is_paused_tried_and_undone(
     member = replace(snapshot.members[0], declared=declared)
     made = make_plan(replace(snapshot, members=(member,)))
     step = made.steps[0]
-    said = " | ".join([*step.order, *(f"{one.use}: {one.line}" for one in step.commands), ""])
-    assert f"{workload.kind} {workload.name}: pause autoscaler and GitOps sync" in said
+    printed = " | ".join([*step.order, *(f"{one.use}: {one.line}" for one in step.commands), ""])
+    assert f"{workload.kind} {workload.name}: pause autoscaler and GitOps sync" in printed
     for text in says:
-        assert text in said
-    assert ("maxSurge" in said) is (surge == "25%")
+        assert text in printed
+    assert ("maxSurge" in printed) is (surge == "25%")
     plain = make_plan(snapshot)
     assert len(plain.steps[0].order) == 1
 
 
-def test_franz_go_stops_nothing_more_once_the_vote_is_for_the_target() -> None:
+def test_franz_go_members_run_cooperative_as_soon_as_the_target_is_elected() -> None:
     go = plan([java(name, BOTH, family="franz-go") for name in "abc"], elected="cooperative-sticky")
     fixed = plan([java(name, BOTH) for name in "abc"], elected="cooperative-sticky")
     assert go.next_step == fixed.next_step == 2
@@ -278,12 +278,12 @@ def test_without_a_bridge_the_group_stops_once_or_the_new_library_has_its_own_gr
     assert f"{new} in place of the old library" in agreed.advice.text
 
 
-def test_the_way_to_the_new_librarys_own_default_is_a_plan_of_its_own() -> None:
+def test_library_change_ends_with_the_command_to_plan_the_new_librarys_default_assignor() -> None:
     line = swap("sarama", ["range"], "kafkajs").steps[-1].commands[-1].line
     assert line.startswith("rebal plan-upgrade checkout --to RoundRobinAssigner")
 
 
-def test_a_client_that_decides_it_must_be_known() -> None:
+def test_library_change_is_not_planned_before_the_current_client_family_is_known() -> None:
     made = swap(None, DONE, "franz-go")
     assert (made.path, made.exit_code, rules(made)) == ("none", 4, {"RB123"})
     answers = {one.use.rpartition(" ")[2]: one.line for one in made.findings[0].commands}
@@ -301,7 +301,7 @@ def test_unread_bytes_may_be_those_of_kafka_go() -> None:
     assert plan(read, "java", reloaded=False).path == "library"
 
 
-def test_other_groups_are_refused() -> None:
+def test_library_change_is_planned_for_classic_consumer_groups_only() -> None:
     streams = pods(1, list=["stream"], family="streams")
     kip848 = {"type": "consumer", "elected": "uniform", "members": pods(1)}
     stream = group_of({"members": streams, "elected": "stream"})
@@ -320,25 +320,25 @@ def replaced(number: int, client: str | None, names: list[str]) -> dict[str, Any
     return app(number, 2, family=client, list=names, **({} if client else UNREAD))
 
 
-def test_a_library_that_does_not_say_its_name_is_confirmed_or_stated() -> None:
+def test_new_library_that_sends_no_client_name_is_confirmed_or_assumed_by_the_operator() -> None:
     # What the plan states of kafkajs is not said of the members that replace it.
     made = swap(None, ROUND, "aiokafka", families={"*": "kafkajs"})
     bare = [replaced(n, None, ROUND) for n in (0, 1)]
-    story = Story(made)
+    check = Story(made)
     seen = look(1, [bare[0], app(1, list=ROUND, family=None, **UNREAD)], elected=ROUND[0])
-    assert done(story(seen)) == {"app-0": "cannot tell", "app-1": "no"}
+    assert done(check(seen)) == {"app-0": "cannot tell", "app-1": "no"}
     last = look(2, bare, elected=ROUND[0])
-    asked = story(last)
+    asked = check(last)
     assert (asked.exit_code, asked.advice.action) == (4, Action.CONFIRM)
-    story.confirm(last, 1, "looked at both")
-    assert story.entries[-1].confirmed.members == (id_of(0, 2), id_of(1, 2))
-    end = story(look(3, bare, elected=ROUND[0]))
+    check.confirm(last, 1, "looked at both")
+    assert check.entries[-1].confirmed.members == (id_of(0, 2), id_of(1, 2))
+    end = check(look(3, bare, elected=ROUND[0]))
     assert (end.finished, end.unverified, end.exit_code) == (True, ("app-0", "app-1"), 0)
 
     stated = Accepted(families={"*": "aiokafka"})
-    told = Story(made)(seen, accepted=stated)
-    assert done(told) == {"app-0": "yes", "app-1": "no"}
-    assert told.members[0].why == "runs aiokafka (--assume-family)"
+    standing = Story(made)(seen, accepted=stated)
+    assert done(standing) == {"app-0": "yes", "app-1": "no"}
+    assert standing.members[0].why == "runs aiokafka (--assume-family)"
 
 
 def test_a_group_that_runs_the_library_is_done_on_any_assignor() -> None:
@@ -347,7 +347,7 @@ def test_a_group_that_runs_the_library_is_done_on_any_assignor() -> None:
         assert (made.path, made.verdict, made.exit_code) == ("finished", "done", 0)
 
 
-def test_the_way_back_is_to_the_library_that_ran_before() -> None:
+def test_rollback_of_a_library_change_targets_the_library_that_ran_before() -> None:
     assert goal_back(swap("sarama", ["range"], "franz-go")) == "sarama"
     assert goal_back(swap(None, ROUND, "librdkafka", families={"*": "aiokafka"})) == "aiokafka"
     with pytest.raises(NotPlannedError, match="library to go back to is not known"):
@@ -371,7 +371,7 @@ def test_over_a_stop_the_old_library_starts_with_the_list_that_it_ran() -> None:
         assert step.target_list == (("sticky", "range") if names[1] == lists[0] else ("sticky",))
 
 
-def test_after_a_bridge_the_way_back_leads_to_the_assignor_that_ran_before() -> None:
+def test_rollback_over_a_bridge_assignor_leads_to_the_assignor_that_ran_before() -> None:
     made = swap("java", DONE, "librdkafka")
     new = [replaced(n, "librdkafka", ROUND) for n in (0, 1)]
     back = way_of(made, new, ROUND[0])
@@ -384,7 +384,7 @@ def test_after_a_bridge_the_way_back_leads_to_the_assignor_that_ran_before() -> 
     assert (end.path, end.verdict) == ("finished", "done")
 
 
-def test_what_the_plan_states_of_the_old_members_says_nothing_of_the_new_ones() -> None:
+def test_client_family_assumed_for_old_members_does_not_apply_to_their_replacements() -> None:
     made = swap(None, ROUND, "aiokafka", families={"*": "kafkajs"})
 
     def back(*starts: int, **wished: str) -> Plan:
@@ -406,14 +406,14 @@ def test_nothing_is_asked_of_lists_that_another_library_replaces() -> None:
     assert "may lack roundrobin" in lacking.findings[0].message
 
 
-def test_it_is_rehearsed_with_the_new_librarys_processes() -> None:
+def test_library_change_is_rehearsed_with_processes_of_the_new_library() -> None:
     made = swap("kafkajs", OWN, "librdkafka")
     assert made.evidence == ("--probe",), "its gates ask for the lists"
     families = [event.family for event in rollout(made).events]
     assert families == ["", "", "librdkafka", "librdkafka"]
-    told = rehearsed(made)
-    assert told.measures.rejected == 0
-    assert {one.state for one in told.members} == {"running"}
+    run = rehearsed(made)
+    assert run.measures.rejected == 0
+    assert {one.state for one in run.members} == {"running"}
 
 
 def test_a_library_without_static_members_leaves_their_entries_until_the_session_ends() -> None:
@@ -428,8 +428,8 @@ def test_a_library_without_static_members_leaves_their_entries_until_the_session
     assert (lost.path, kept.path) == ("library", "library")
     assert "RB109" in rules(kept) - rules(lost)
     (step,) = lost.steps
-    said = "\n".join(step.order)
-    assert not [quiet for quiet in ("no rebalance", "rebalances only") if quiet in said]
+    order = "\n".join(step.order)
+    assert not [quiet for quiet in ("no rebalance", "rebalances only") if quiet in order]
     assert step.cost.text.startswith("kafkajs has no static members: each restart rebalances")
     assert too_long(lost, 10.0, 1, 0)[0] == 4, "how long a partition stops is not predicted"
     assert rehearsed(lost).measures.rebalances > 0
@@ -463,14 +463,16 @@ def up(**more: Any) -> Plan:
 
 
 @pytest.mark.parametrize(("session", "printed"), [(1500, 45000), (50000, 50000), (120000, 60000)])
-def test_the_group_gets_the_session_that_the_brokers_allow(session: int, printed: int) -> None:
+def test_move_to_streams_protocol_sets_an_allowed_session_timeout(
+    session: int, printed: int
+) -> None:
     made = plan(classic(1, timeouts=[session, 300000]), "streams", **CLASSIC)
     setting = f"--entity-name checkout --add-config streams.session.timeout.ms={printed}"
     assert any(one.line.endswith(setting) for one in made.steps[0].commands)
 
 
 @pytest.mark.parametrize(("version", "code"), [("4.1", 3), ("4.2", 4)])
-def test_a_word_answers_what_is_not_known_of_the_brokers_and_nothing_else(
+def test_operator_can_accept_unknown_streams_support_of_brokers_but_no_proven_lack(
     version: str, code: int
 ) -> None:
     cluster = {**CLUSTER["cluster"], "version": version}
@@ -480,14 +482,14 @@ def test_a_word_answers_what_is_not_known_of_the_brokers_and_nothing_else(
     assert answered.exit_code == (0 if code == 4 else 3)
 
 
-def test_eager_goes_over_the_classic_protocol_first_and_cooperative_needs_nothing() -> None:
+def test_streams_protocol_group_needs_classic_first_for_eager_and_no_step_for_cooperative() -> None:
     assert plan(new(1, 1), "eager", **STREAMS).path == "kip1071_back"
     assert plan(new(1, 1), "cooperative", **STREAMS).verdict == "done"
     assert plan(new(1, 1), "streams", **STREAMS).verdict == "done"
     assert plan(classic(1, 1), "classic", **CLASSIC).verdict == "done"
 
 
-def test_other_groups_have_no_such_goal() -> None:
+def test_streams_protocol_goal_is_for_kafka_streams_programs_only() -> None:
     for members, goal, more in (
         (pods(1, list=["range"]), "streams", {}),
         (pods(1, list=["default"]), "streams", {"protocol_type": "connect", "elected": "default"}),
@@ -508,7 +510,7 @@ def rehearsed(made: Plan) -> Rehearsal:
     return rehearse(scene, rollout(made))
 
 
-def test_the_way_there_waits_for_the_sessions_and_for_the_first_assignment() -> None:
+def test_move_to_the_streams_protocol_waits_for_sessions_and_the_first_assignment() -> None:
     run = rehearsed(up())
     assert (run.unit, run.at_rest, run.assignor) == ("none", True, "sticky")
     assert {one.protocol for one in run.members} == {"STREAMS"}
@@ -524,7 +526,7 @@ def test_the_way_there_waits_for_the_sessions_and_for_the_first_assignment() -> 
     assert slow.ended - slow.began > 9, "the brokers' setting, as rebal reads it"
 
 
-def test_the_way_back_stops_without_a_wait() -> None:
+def test_move_back_from_the_streams_protocol_waits_for_no_session() -> None:
     group = group_of({"members": new(1, 1), **STREAMS})
     run = rehearsed(make_plan(group, "classic", ignore=STOPS))
     assert (run.unit, run.at_rest, run.assignor) == ("none", True, "stream")

@@ -20,7 +20,7 @@ from tests.planner.builder import group_of
 from tests.planner.plans import BOTH, DEFAULT, DONE, RANGE, m, plan, rules
 
 
-def test_one_unknown_member_keeps_bounce_two_shut() -> None:
+def test_one_member_with_an_unknown_list_keeps_the_second_bounce_shut() -> None:
     made = plan([m("a", BOTH), m("b", BOTH), m("c")])
     assert (made.next_step, made.exit_code) == (2, 4)
     assert "1 member unknown" in made.summary
@@ -31,7 +31,7 @@ def test_one_unknown_member_keeps_bounce_two_shut() -> None:
     assert accepted.advice.reason.startswith("accepted by you: it is not known whether")
 
 
-def test_nothing_left_to_do_only_when_proven() -> None:
+def test_plan_is_done_only_when_every_target_list_is_proven() -> None:
     def after(**second: Any) -> tuple[int | None, int]:
         made = plan([m("a", DONE), {"id": "b", **second}], elected="cooperative-sticky")
         return made.next_step, made.exit_code
@@ -53,7 +53,7 @@ def test_nothing_left_to_do_only_when_proven() -> None:
         ("roundrobin", [DONE] * 2, DONE[0], DONE[0], "no cooperative assignor"),
     ],
 )
-def test_the_way_back_leads_to_the_old_assignor_and_the_last_gate_to_the_target_alone(
+def test_rollback_names_the_old_assignor_and_the_last_gate_requires_that_no_list_holds_it(
     target: str, members: list[list[str]], elected: str, back: str, shows: str
 ) -> None:
     made = plan([m(f"a{n}", one) for n, one in enumerate(members)], target, elected=elected)
@@ -64,7 +64,7 @@ def test_the_way_back_leads_to_the_old_assignor_and_the_last_gate_to_the_target_
 
 
 @pytest.mark.parametrize(("reloaded", "code"), [(True, 3), (None, 4)])
-def test_a_forgetful_coordinator_gets_one_restart_with_the_current_list_first(
+def test_plan_after_a_coordinator_reload_begins_with_one_restart_with_the_current_list(
     reloaded: bool | None, code: int
 ) -> None:
     members = [m("a", DEFAULT, instance="pod-0"), m("b", DEFAULT)]
@@ -82,11 +82,11 @@ def test_a_forgetful_coordinator_gets_one_restart_with_the_current_list_first(
         assert [step.target_list for step in known.steps] == [("cooperative-sticky",)]
         assert known.exit_code == 0
     # No word stands against a load that is proven.
-    said = plan(members, reloaded=True, ignore={"RB113": "seen to remember"})
-    assert [step.target_list for step in said.steps] == [(), ("cooperative-sticky",)]
+    accepted = plan(members, reloaded=True, ignore={"RB113": "seen to remember"})
+    assert [step.target_list for step in accepted.steps] == [(), ("cooperative-sticky",)]
 
 
-def test_a_full_group_of_static_members_is_rejected_and_the_way_out_is_named() -> None:
+def test_plan_for_a_full_group_of_static_members_is_blocked_and_names_the_remedy() -> None:
     full = {"cluster": {"version": "3.9", "settings": {"group.max.size": "2"}}, "reloaded": False}
     made = plan([m("a", RANGE, instance="a"), m("b", RANGE, instance="b")], **full)
     assert (made.verdict, made.exit_code, made.advice.action) == ("blocked", 3, "stop")
@@ -116,7 +116,7 @@ CLASSIC = {"id": "b", "protocol_type": "classic", "version": "4.1.1"}
     ],
     ids=["cooperative", "eager", "unknown"],
 )
-def test_who_is_left_behind_in_a_kip_848_group_is_taken_along(
+def test_last_classic_member_of_a_kip848_group_is_moved_unless_it_is_cooperative(
     behind: dict[str, Any], path: str, code: int, says: str
 ) -> None:
     members = [{"id": "a", "protocol_type": "consumer"}, behind]
@@ -130,7 +130,7 @@ def test_who_is_left_behind_in_a_kip_848_group_is_taken_along(
         assert "--to" not in made.summary
 
 
-def test_texts_for_java() -> None:
+def test_java_settings_name_range_for_a_client_before_3_0_and_escape_the_group_id() -> None:
     made = plan([m("a", RANGE, version="2.8.2")], group_id="check\nout")
     properties, *_, code = made.steps[0].config
     assert "name range explicitly" in properties.text
@@ -141,7 +141,7 @@ def test_texts_for_java() -> None:
 @pytest.mark.parametrize(
     ("left", "known"), [("java >= 3.4 or franz-go", True), ("java < 2.4 or franz-go", False)]
 )
-def test_a_range_of_versions_is_enough(left: str, known: bool) -> None:
+def test_version_range_of_a_java_client_is_enough_for_its_settings(left: str, known: bool) -> None:
     made = plan([m("a", family=None, left=left)])
     assert made.exit_code == 0
     java = next(s.text for s in made.steps[0].config if s.family == "java")
@@ -150,7 +150,7 @@ def test_a_range_of_versions_is_enough(left: str, known: bool) -> None:
     assert "not every version" not in java
 
 
-def test_clients_that_stay_eager_get_their_text_from_one_assignor_to_another() -> None:
+def test_eager_only_clients_get_settings_for_a_change_between_eager_assignors() -> None:
     families = ("aiokafka", "segmentio", "kafkajs")
     made = plan([m(key, RANGE, family=key) for key in families], "roundrobin")
     texts = {setting.family: setting.text for setting in made.steps[0].config}
@@ -187,7 +187,7 @@ def test_clients_that_refuse_mixed_lists_get_a_cut_over_and_no_bounces(family: s
 
 
 @pytest.mark.parametrize("family", ["kafkajs", "aiokafka", "segmentio"])
-def test_eager_only_clients_block(family: str) -> None:
+def test_client_without_a_cooperative_assignor_blocks_the_cooperative_plan(family: str) -> None:
     members = [m("a", RANGE), m("b", RANGE, family=family)]
     made = plan(members)
     assert (made.path, made.steps, made.exit_code) == ("none", (), 3)
@@ -206,7 +206,7 @@ def test_eager_only_clients_block(family: str) -> None:
     ("family", "version", "first"),
     [("librdkafka", "1.5.0", "1.6"), ("kafka-python", "2.3.3", "3.0")],
 )
-def test_a_client_that_is_stopped_is_upgraded_in_the_stop(
+def test_client_too_old_for_the_target_is_upgraded_while_it_is_stopped(
     family: str, version: str, first: str
 ) -> None:
     old = [m("b", RANGE, family=family, version=version)]
@@ -214,13 +214,13 @@ def test_a_client_that_is_stopped_is_upgraded_in_the_stop(
     assert (alone.path, alone.exit_code) == ("cut_over", 3)
     assert (mixed.path, mixed.exit_code) == ("mixed_families", 0)
     for step in (alone.steps[0], mixed.steps[1]):
-        (said,) = {s.text.splitlines()[0].lstrip("#/ ") for s in step.config}
-        assert said.startswith("needs ")
-        assert f" {first} or later: upgrade in this restart (b: {version})" in said
+        (text,) = {s.text.splitlines()[0].lstrip("#/ ") for s in step.config}
+        assert text.startswith("needs ")
+        assert f" {first} or later: upgrade in this restart (b: {version})" in text
 
 
 @pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
-def test_from_one_eager_assignor_to_another_nobody_has_to_stop(family: str) -> None:
+def test_change_between_eager_assignors_takes_two_bounces_and_no_cut_over(family: str) -> None:
     made = plan([m("a", RANGE, family=family), m("b", RANGE, family=family)], "roundrobin")
     assert (made.path, made.exit_code) == ("two_bounces", 0)
     assert made.steps[0].target_list == ("roundrobin", "range")
@@ -252,7 +252,7 @@ def ready_of(
         (Pauses(per_hour=0, seconds=1, stopped=2), 0, False),
     ],
 )
-def test_what_was_not_seen_saves_nothing_that_is_known(
+def test_savings_of_an_upgrade_are_unknown_if_no_rebalances_were_observed(
     pauses: Pauses, saves: float | None, assumed: bool
 ) -> None:
     found = ready_of("g", [["range"]] * 3, pauses)
@@ -260,7 +260,7 @@ def test_what_was_not_seen_saves_nothing_that_is_known(
     assert (found.pays_back is None) == (not saves)
 
 
-def test_blockers_of_now_and_of_later_and_what_is_missing_are_told_apart() -> None:
+def test_readiness_separates_present_blockers_later_blockers_and_missing_evidence() -> None:
     half = ready_of("half", [BOTH, ["range"], None])
     assert [one.rule for one in half.blockers] == []
     assert {one.rule for one in half.later} == {"RB102"}
@@ -269,7 +269,7 @@ def test_blockers_of_now_and_of_later_and_what_is_missing_are_told_apart() -> No
     assert missing.how
 
 
-def test_a_rough_pricing_says_what_rehearsing_all_restarts_is_worth() -> None:
+def test_groups_with_a_rough_cost_are_chosen_for_exact_rehearsal_within_a_work_limit() -> None:
     rough: dict[str, Any] = {"pricing": Pricing(rough=True)}
     fresh, twice = (ready_of(n, [RANGE] * s, **rough) for n, s in (("fresh", 3), ("twice", 6)))
     assert fresh.work > 0
@@ -318,7 +318,7 @@ def test_groups_of_one_shape_are_estimated_once(monkeypatch: pytest.MonkeyPatch)
     assert len(runs) == 6, "its members have other timeouts"
 
 
-def test_the_order() -> None:
+def test_fleet_order_puts_ready_groups_first_then_unproven_blocked_and_done_ones() -> None:
     done = ready_of("a-done", [["cooperative-sticky"]] * 2, elected="cooperative-sticky")
     native = {"id": "m", "list": ["range"], "family": "librdkafka", "version": "2.6.0"}
     blocked = readiness(plan([native], group_id="b-blocked"), EVERY_MINUTE)

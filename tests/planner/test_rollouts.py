@@ -66,7 +66,7 @@ def sharing_lists(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @examples(60, full=400)
 @given(members=sharing_lists(), goal=st.sampled_from(["cooperative", "eager"]))
-def test_with_every_list_known_the_plan_leads_to_the_end_and_nobody_is_rejected(
+def test_plan_with_every_list_known_reaches_its_goal_and_no_member_is_rejected(
     members: list[dict[str, Any]], goal: str
 ) -> None:
     lists = [member["list"] for member in members]
@@ -155,7 +155,7 @@ def test_inspect_plan_and_verify_name_the_same_protocol(seen: GroupSnapshot) -> 
 
 @examples(100, full=300)
 @given(seen=groups())
-def test_verify_says_why_a_cooperative_member_is_not_done(seen: GroupSnapshot) -> None:
+def test_verify_reports_why_a_cooperative_member_is_not_done(seen: GroupSnapshot) -> None:
     # Every member has a new id since the plan: none is "not restarted".
     others = tuple(replace(one, member_id=f"{one.member_id}-0") for one in seen.members)
     earlier = seen.captured_at - timedelta(hours=1)
@@ -338,21 +338,21 @@ def wrongs(world: World, made: Plan, goal: str) -> list[str]:
 @pytest.mark.parametrize(
     "seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(3, 6))]
 )
-def test_no_plan_is_wrong_in_a_world_that_its_evidence_allows(seed: int) -> None:
+def test_no_plan_is_wrong_for_any_real_group_that_its_evidence_allows(seed: int) -> None:
     random = Random(seed)
-    said = {"done": 0, "ready": 0, "blocked": 0, "unproven": 0}
+    verdicts = {"done": 0, "ready": 0, "blocked": 0, "unproven": 0}
     for _ in range(250):
         world = World(random, classes=seed % 3 == 2)
         for goal in ("cooperative", "eager"):
             made = make_plan(world.snapshot, goal)
             assert wrongs(world, made, goal) == [], f"{goal}: {made.summary}; {world}"
-            said[made.verdict] += 1
+            verdicts[made.verdict] += 1
         for member in world.snapshot.members:
-            told = member_protocol(member, world.snapshot).value
-            true = world.protocol(member.client_id)
-            assert told in (true, RebalanceProtocol.CANNOT_TELL), f"{member.client_id}; {world}"
-        told = group_protocol(world.snapshot).value
-        true = {world.protocol(name) for name in world.members}
-        possible = true if len(true) == 1 else {RebalanceProtocol.MIXED}
-        assert told in {RebalanceProtocol.CANNOT_TELL, *possible}, f"{told}; {world}"
-    assert all(said.values()), said
+            claimed = member_protocol(member, world.snapshot).value
+            real = world.protocol(member.client_id)
+            assert claimed in (real, RebalanceProtocol.CANNOT_TELL), f"{member.client_id}; {world}"
+        claimed = group_protocol(world.snapshot).value
+        real = {world.protocol(name) for name in world.members}
+        possible = real if len(real) == 1 else {RebalanceProtocol.MIXED}
+        assert claimed in {RebalanceProtocol.CANNOT_TELL, *possible}, f"{claimed}; {world}"
+    assert all(verdicts.values()), verdicts

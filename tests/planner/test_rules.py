@@ -28,7 +28,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("rule_id", "outcome", "case"), CASES)
-def test_case(rule_id: str, outcome: str, case: dict[str, Any]) -> None:
+def test_rule_returns_its_cases_outcome(rule_id: str, outcome: str, case: dict[str, Any]) -> None:
     found = rules()[rule_id].check(context_of(case["group"]))
     assert {finding.result for finding in found} == (
         set() if outcome == "does_not_fire" else {OUTCOMES[outcome]}
@@ -88,7 +88,7 @@ def test_no_other_module_names_a_rule_to_treat_it_in_its_own_way() -> None:
 
 
 @pytest.mark.parametrize("risk", Risk)
-def test_one_rule_asks_for_each_risk(risk: Risk) -> None:
+def test_each_risk_is_accepted_through_exactly_one_rule(risk: Risk) -> None:
     assert [known.id for known in rules().values() if known.accepts is risk] == [risk]
 
 
@@ -146,14 +146,14 @@ def fault(fixed: Any, since: str = "2.4.0") -> Fault:
     ("there", "versions"),
     [(Tri.YES, "2.4.0 2.7.1 2.8.0 2.9.0"), (Tri.NO, "2.3.1 2.7.2 2.7.9 2.8.1 3.0.0 4.1.1")],
 )
-def test_a_fix_counts_in_its_own_line_and_in_all_after_the_newest(
+def test_fix_of_a_version_fault_counts_in_its_release_line_and_in_all_later_lines(
     there: Tri, versions: str
 ) -> None:
     known = fault(("2.7.2", "2.8.1", "3.0.0"))
     assert {known.in_version(numbers(each)) for each in versions.split()} == {there}
 
 
-def test_faults_without_a_known_fix() -> None:
+def test_version_fault_without_a_known_fix_stays_open_or_cannot_be_decided() -> None:
     assert fault("open").in_version((9, 0, 0)) is Tri.YES
     assert fault("open").in_version((2, 3, 0)) is Tri.NO
     assert fault("unknown").in_version((2, 4, 0)) is Tri.YES
@@ -170,7 +170,7 @@ def test_faults_without_a_known_fix() -> None:
         *((text, None) for text in ("99.0.0-ccs", "3.4.0.redhat-00006", "unknown", "", None)),
     ],
 )  # fmt: skip
-def test_exact_versions(text: str | None, version: tuple[int, ...] | None) -> None:
+def test_exact_version_is_parsed(text: str | None, version: tuple[int, ...] | None) -> None:
     assert exact_version(text) == version
 
 
@@ -182,7 +182,9 @@ def test_exact_versions(text: str | None, version: tuple[int, ...] | None) -> No
         (Tri.CANNOT_TELL, ["4.0", "4.1", "3.9 or later", "8.0.1-ce", "99.0.0-ce", None]),
     ],
 )
-def test_a_broker_that_says_its_line_only(there: Tri, said: list[str | None]) -> None:
+def test_fault_is_undecided_without_a_brokers_patch_level(
+    there: Tri, said: list[str | None]
+) -> None:
     known = fault(("4.0.2", "4.1.1"), since="4.0.0")
     assert {known.in_broker(each) for each in said} == {there}
 
@@ -212,7 +214,7 @@ def test_every_old_member_is_in_one_finding_per_rule() -> None:
     assert all("and 24 more" in finding.message for finding in by_rule)
 
 
-def test_what_was_not_checked_is_named() -> None:
+def test_versions_that_cannot_be_checked_for_known_faults_are_named() -> None:
     known = {"cluster": {"version": "3.9"}, "members": [{"id": "a"}]}
     assert unchecked_versions(context_of(known)) == ()
     assert unchecked_versions(context_of({**known, "cluster": {"version": "4.0"}})) == ()
@@ -227,8 +229,8 @@ def test_what_was_not_checked_is_named() -> None:
             {"id": "k", "family": "kafkajs", "version": "2.2"},
         ],
     }
-    said = unchecked_versions(context_of(spec))
-    assert said == (
+    unchecked = unchecked_versions(context_of(spec))
+    assert unchecked == (
         "known faults of the client version of a: no exact version is known",
         "known faults of kafkajs: rebal has no list of them",
         "known faults of the broker's patch release: only 4.0 is known",

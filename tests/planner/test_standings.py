@@ -228,11 +228,12 @@ def story(made: Plan) -> Iterator[str]:
 
 @pytest.mark.usefixtures("no_costs")
 @pytest.mark.parametrize("path", PLANS | ROLL_OUTS)
-def test_every_situation_of_a_path_is_answered_as_it_was_kept(path: str) -> None:
+def test_plan_and_verify_output_of_each_path_equals_the_kept_file(path: str) -> None:
+    """The kept file is in tests/data/standings: the plan, then what verify answers at each look."""
     made = (PLANS | ROLL_OUTS)[path]()
-    told = [*lines(made), *(story(made) if path in ROLL_OUTS else ())]
+    output = [*lines(made), *(story(made) if path in ROLL_OUTS else ())]
     file = KEPT / f"{path.replace(',', '').replace(' ', '_')}.txt"
-    text = "".join(f"{line.replace('-0f0f', '').rstrip()}\n" for line in told)
+    text = "".join(f"{line.replace('-0f0f', '').rstrip()}\n" for line in output)
     if RENEW:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
@@ -272,7 +273,7 @@ def test_an_empty_journal_has_the_steps_and_nothing_else() -> None:
     assert (found.looks, found.members, found.rebalances, found.finished) == (0, (), None, False)
 
 
-def test_of_equal_clients_each_keeps_its_place_by_its_address() -> None:
+def test_timeline_follows_restarted_members_with_one_client_id_by_their_host() -> None:
     hosts = {"a": "/10.0.0.1", "b": "/10.0.0.2"}
 
     def alike(start: int, names: str) -> list[dict[str, Any]]:
@@ -286,7 +287,7 @@ def test_of_equal_clients_each_keeps_its_place_by_its_address() -> None:
     }
 
 
-def test_a_restart_before_the_first_look_shows_against_the_plan() -> None:
+def test_timeline_shows_a_restart_between_the_plan_and_the_first_verify() -> None:
     story = Story(plan(apps(1, 1, list=RANGE)))
     story(look(1, [app(0, 2, list=BOTH), app(1, 1, list=RANGE)]))
     found = {one.name: [t.member_id for t in one.tenures] for one in told(story).members}
@@ -294,7 +295,7 @@ def test_a_restart_before_the_first_look_shows_against_the_plan() -> None:
     assert {t.since for one in told(story).members for t in one.tenures} == {at(1)}
 
 
-def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None:
+def test_timeline_reports_a_danger_when_it_begins_and_does_not_count_a_failed_verify() -> None:
     story = upgrade()
     for n in (2, 3):
         story.entries[n] = replace(story.entries[n], dangers=("rejected",))
@@ -308,25 +309,25 @@ def test_dangers_are_told_when_they_begin_and_blind_looks_are_no_looks() -> None
     ]
 
 
-def test_a_word_that_evidence_overruled_is_told_no_longer() -> None:
+def test_timeline_drops_a_confirmation_that_evidence_overruled() -> None:
     story = upgrade()
     last = story.entries[-1]
     bare = tuple(replace(member, made=()) for member in last.members)
-    word = Confirmation(step=2, reason="its pod", members=(id_of(1, 3),))
-    story.entries[-1] = replace(last, members=bare, confirmed=word)
+    confirmation = Confirmation(step=2, reason="its pod", members=(id_of(1, 3),))
+    story.entries[-1] = replace(last, members=bare, confirmed=confirmation)
     assert told(story).members[1].made[2].confirmed
     void = tuple(replace(member, contradicted=(2,)) for member in bare)
     story.entries.append(replace(last, at=last.at + timedelta(minutes=1), members=void))
     assert 2 not in told(story).members[1].made
 
 
-def test_two_words_on_one_saved_look_are_both_told() -> None:
+def test_timeline_shows_both_confirmations_of_one_saved_snapshot() -> None:
     story = upgrade()
     last = story.entries[-1]
     unproven = (replace(member, made=()) for member in last.members)
     bare = replace(last, members=tuple(unproven))
-    words = [Confirmation(step=2, reason="its pod", members=(id_of(n, 3),)) for n in range(2)]
-    story.entries = [replace(bare, confirmed=word) for word in words]
+    both = [Confirmation(step=2, reason="its pod", members=(id_of(n, 3),)) for n in range(2)]
+    story.entries = [replace(bare, confirmed=each) for each in both]
     found = told(story)
     assert [one.made[2].confirmed for one in found.members] == [True, True]
     assert [(e.kind, e.text) for e in found.events] == [("confirmed", "step 2: its pod")] * 2

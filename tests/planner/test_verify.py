@@ -28,14 +28,14 @@ from tests.planner.rule_cases import RULES, cases_of
 COORDINATOR = Coordinator(broker_id=1, kind=CoordinatorKind.JAVA)
 
 
-def test_a_restart_without_the_list_of_bounce_1_is_what_the_probe_shows(plan: Plan) -> None:
+def test_probe_shows_that_a_restarted_member_lacks_the_list_of_the_first_bounce(plan: Plan) -> None:
     members = [bare(n, 2) for n in range(3)]
     known = Accepted(families={"*": "java"})
     probe = {"cooperative-sticky": False, "range": True}
     standing = verify(plan, [], look(1, members, probe=probe), accepted=known)
     assert {member.why for member in standing.members} == {"no evidence shows its list"}
-    said = "the probe shows that the list of one or more of app-0, app-1, app-2 has no cooperative"
-    assert said in standing.next
+    text = "the probe shows that the list of one or more of app-0, app-1, app-2 has no cooperative"
+    assert text in standing.next
 
 
 def test_a_member_that_runs_eager_after_the_vote_still_has_an_eager_assignor() -> None:
@@ -47,7 +47,7 @@ def test_a_member_that_runs_eager_after_the_vote_still_has_an_eager_assignor() -
     assert standing.next == "restart app-1 with [cooperative-sticky]; one member at a time"
 
 
-def test_a_missing_one_of_equal_members_is_not_guessed() -> None:
+def test_missing_member_is_not_guessed_among_members_with_one_client_id() -> None:
     pods = [{"id": f"pod.{n}", "client": "app", "family": None} for n in range(3)]
     plan = make_plan(look(0, pods), expect_members=3)
     standing = verify(plan, [], look(1, pods[:1]))
@@ -90,7 +90,7 @@ def test_partitions_owned_after_the_restart_prove_cooperative_for_java_alone(pla
     ("then", "now", "restarted"),
     [(3, 3, True), (3, 4, False), (None, 4, False), (None, None, True)],
 )
-def test_restart_counts_as_one_since_the_load_only_in_the_plan_s_leader_epoch(
+def test_restart_since_the_plan_counts_only_while_the_coordinator_leader_epoch_is_the_same(
     plan: Plan, then: int | None, now: int | None, restarted: bool
 ) -> None:
     def in_epoch(snapshot: GroupSnapshot, epoch: int | None) -> GroupSnapshot:
@@ -107,12 +107,12 @@ def test_nothing_rests_on_a_list_that_evidence_contradicts() -> None:
     disputed = {"contradictions": [{"member": id_of(1), "what": what}], "cluster": NO_LIMIT}
     made = make_plan(look(0, pods(1, 1, list=BOTH), **disputed), expect_members=2)
     assert (made.exit_code, made.advice.text[:12]) == (4, "first RB902:")
-    tell = Story(made)
-    told = tell(look(1, pods(1, 1, list=BOTH), **disputed))
-    assert (told.exit_code, told.advice.recommended) == (4, False)
-    assert told.next.endswith("the evidence on app-1 contradicts itself (RB902)")
+    story = Story(made)
+    standing = story(look(1, pods(1, 1, list=BOTH), **disputed))
+    assert (standing.exit_code, standing.advice.recommended) == (4, False)
+    assert standing.next.endswith("the evidence on app-1 contradicts itself (RB902)")
     # The journal keeps none of the two lists.
-    later = tell(look(2, [app(0, list=BOTH), app(1)], cluster=NO_LIMIT))
+    later = story(look(2, [app(0, list=BOTH), app(1)], cluster=NO_LIMIT))
     assert done(later) == {"app-0": "yes", "app-1": "cannot tell"}
 
 
@@ -131,21 +131,21 @@ def coop(minutes: float, members: list[dict[str, Any]], **more: Any) -> GroupSna
     return look(minutes, members, elected="cooperative-sticky", cluster=NO_LIMIT, **more)
 
 
-def test_second_reload_is_cured_like_the_first() -> None:
+def test_second_coordinator_reload_is_answered_with_a_restart_like_the_first() -> None:
     members = [app(n, list=BOTH) for n in range(3)]
-    tell = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
-    first = tell(look(1, members, generation=5, cluster=NO_LIMIT, reloaded=True))
+    story = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
+    first = story(look(1, members, generation=5, cluster=NO_LIMIT, reloaded=True))
     assert first.advice.action is Action.RESTART
     members = [app(0, 2, list=BOTH), *members[1:]]
-    cured = tell(look(2, members, generation=7, cluster=NO_LIMIT))
+    cured = story(look(2, members, generation=7, cluster=NO_LIMIT))
     assert cured.advice.assignors == ("cooperative-sticky",)
-    second = tell(look(3, members, generation=7, cluster=NO_LIMIT, reloaded=True))
+    second = story(look(3, members, generation=7, cluster=NO_LIMIT, reloaded=True))
     assert second.advice.action is Action.RESTART
     assert "changed nothing" not in second.next
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_restart_of_a_process_that_changed_nothing_is_not_advised_again(threads: int) -> None:
+def test_restart_that_restored_no_list_after_a_reload_is_not_advised_again(threads: int) -> None:
     rest = {**app(9, list=BOTH), "instance": "app-9"}
 
     def at(minutes: float, start: int) -> GroupSnapshot:
@@ -157,15 +157,15 @@ def test_restart_of_a_process_that_changed_nothing_is_not_advised_again(threads:
         more = {"cluster": NO_LIMIT, "reloaded": bool(minutes), "generation": 4 + start}
         return look(minutes, [*own, rest], **more)
 
-    tell = Story(make_plan(at(0, 1)))
-    first = tell(at(1, 1))
+    story = Story(make_plan(at(0, 1)))
+    first = story(at(1, 1))
     assert (first.advice.action, len(first.advice.members)) == (Action.RESTART, threads)
-    assert "the rebalance changed nothing" in tell(at(2, 2)).next
+    assert "the rebalance changed nothing" in story(at(2, 2)).next
 
 
 def test_second_growth_of_a_topic_gets_an_owner_like_the_first() -> None:
     begun = [app(n, list=BOTH) for n in range(3)]
-    tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3))
+    story = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3))
 
     def grown(minutes: float, start: int, generation: int, partitions: int) -> Any:
         members, topics = [app(0, start, list=DONE), *final(1, 2)], {"orders": partitions}
@@ -173,35 +173,35 @@ def test_second_growth_of_a_topic_gets_an_owner_like_the_first() -> None:
         asked = (replace(one, subscribed_topics=("orders",)) for one in seen.members)
         return replace(seen, members=tuple(asked))
 
-    tell(grown(1, 2, 5, 13))
-    assert tell(grown(2, 2, 5, 13)).advice.action is Action.RESTART
-    assert tell(grown(3, 3, 7, 12)).finished, "each partition has an owner"
-    tell(grown(60, 3, 7, 13))
-    again = tell(grown(61, 3, 7, 13))
+    story(grown(1, 2, 5, 13))
+    assert story(grown(2, 2, 5, 13)).advice.action is Action.RESTART
+    assert story(grown(3, 3, 7, 12)).finished, "each partition has an owner"
+    story(grown(60, 3, 7, 13))
+    again = story(grown(61, 3, 7, 13))
     assert again.advice.action is Action.RESTART, again.next
 
 
 def test_rejected_stranger_hides_no_missing_member() -> None:
     """`audit` was rejected hours ago; app-1 restarts just now."""
     members = [app(n, list=BOTH) for n in range(4)]
-    tell = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
-    tell(coop(2, [*final(0), *members[1:]], refusals=rejected("audit", 1)))
-    now = tell(coop(180, [*final(0), *members[2:]]))
+    story = Story(make_plan(look(0, members, cluster=NO_LIMIT)))
+    story(coop(2, [*final(0), *members[1:]], refusals=rejected("audit", 1)))
+    now = story(coop(180, [*final(0), *members[2:]]))
     assert "app-1" in [one.name for one in now.outsiders if one.kind is OutsiderKind.MISSING]
     assert "app-1" in now.why[0]
     assert "audit" not in now.why[0], "it was never a member"
     assert "app-1" in now.advice.names
 
 
-def test_client_that_a_log_showed_back_stays_back_when_the_log_is_rotated() -> None:
+def test_rejoin_of_a_rejected_client_still_counts_after_its_log_is_rotated() -> None:
     begun = [app(n, list=BOTH) for n in (0, 1)]
-    tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT)))
-    tell(coop(2, begun[:1], refusals=rejected("app-1", 1.9)))
+    story = Story(make_plan(look(0, begun, cluster=NO_LIMIT)))
+    story(coop(2, begun[:1], refusals=rejected("app-1", 1.9)))
     back = coop(4, final(0, 1), refusals=rejected("app-1", 1.9))
     rejoined = {"rejoined_as": "app-1.2-0f0f", "rejoined_at": AT}
     back = replace(back, refusals=tuple(replace(one, **rejoined) for one in back.refusals))
-    assert tell(back).finished
-    assert tell(coop(6, final(0, 1))).finished
+    assert story(back).finished
+    assert story(coop(6, final(0, 1))).finished
 
 
 def test_remembered_list_that_this_look_contradicts_is_left_out() -> None:
@@ -215,12 +215,12 @@ def test_only_static_members_that_may_have_stopped_are_named() -> None:
     begun = [app(0, list=BOTH)]
     begun += [app(n, list=BOTH, instance=f"s-{n}", **SESSION) for n in (1, 2)]
     given = Given(connection=("-b", "h:9092"), brokers="h:9092", plan="p.yaml")
-    tell = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3, given=given))
+    story = Story(make_plan(look(0, begun, cluster=NO_LIMIT), expect_members=3, given=given))
     two = app(2, 2, list=DONE, instance="s-2", joined=1, **SESSION)
-    tell(coop(1.5, [*final(0), begun[1], two]))
+    story(coop(1.5, [*final(0), begun[1], two]))
     one = app(1, 2, list=DONE, instance="s-1", joined=5, **SESSION)
     seen = coop(6, [*final(0), one, two], refusals=rejected("app-9", 2))
-    now = tell(seen, expect_members=3)
+    now = story(seen, expect_members=3)
     assert "s-2 may have stopped" in now.next
     assert "s-1" not in now.next
     (removal,) = now.advice.commands
@@ -228,7 +228,7 @@ def test_only_static_members_that_may_have_stopped_are_named() -> None:
     assert removal.line.endswith(f"groups remove-members -g {seen.group.group_id} -i s-2")
 
 
-def test_a_look_without_its_coordinator_tells_no_load() -> None:
+def test_snapshot_without_a_coordinator_shows_no_coordinator_reload() -> None:
     now = Coordinator(broker_id=1, kind=CoordinatorKind.JAVA, leader_epoch=4)
     before = JournalEntry(at=AT, plan="", group_id="g", broker_id=1, leader_epoch=3)
     assert before.is_before_load(now)
@@ -254,7 +254,7 @@ def redacted_plan(**group: Any) -> Plan:
     return made
 
 
-def test_nobody_is_missing_by_a_pseudonym() -> None:
+def test_redacted_plan_names_no_missing_member_by_its_pseudonym() -> None:
     made = redacted_plan(members=[app(n, list=BOTH) for n in range(3)])
     now = verify(made, [], with_uuids(look(1, [app(0, list=BOTH)])), expect_members=3)
     assert (now.outsiders, now.why[0]) == ((), "2 of 3 expected members are not in the group")
@@ -273,8 +273,8 @@ def test_rejected_client_of_a_redacted_plan_counts_when_its_log_is_rotated() -> 
     assert verify(made, [], now, expect_members=3).finished
     assert verify(redacted_plan(**before), [], now).finished, "nobody was rejected"
     logged = look(30, grown, elected="cooperative-sticky", refusals=[out])
-    said = verify(made, [], with_uuids(logged)).next
-    assert "--expect-members 4 if it belongs" in said, "it is counted once"
+    advice = verify(made, [], with_uuids(logged)).next
+    assert "--expect-members 4 if it belongs" in advice, "it is counted once"
 
 
 WHY = "tried on staging"
@@ -316,15 +316,15 @@ def test_what_came_after_the_plan_is_found_and_decides(ranged: Plan, name: str) 
     finding, *_ = (f for f in standing.findings if f.rule == rule)
     assert (finding.severity, finding.result) == ("block", result)
     assert (standing.exit_code, standing.advice.action) == (3 if result is Tri.YES else 4, action)
-    heard = verify(ranged, [], look(1, members), accepted=Accepted(ignore={rule: WHY}))
-    assert heard.exit_code == 4
-    finding, *_ = (f for f in heard.findings if f.rule == rule)
+    accepting = verify(ranged, [], look(1, members), accepted=Accepted(ignore={rule: WHY}))
+    assert accepting.exit_code == 4
+    finding, *_ = (f for f in accepting.findings if f.rule == rule)
     assert finding.ignored == WHY
     recorded = make_plan(ranged.baseline, expect_members=3, ignore={rule: WHY})
     assert verify(recorded, [], look(1, members)).exit_code == 4
 
 
-def test_missing_is_not_yet_and_too_many_is_a_warning(ranged: Plan) -> None:
+def test_missing_member_keeps_the_gate_shut_and_an_extra_member_is_a_warning(ranged: Plan) -> None:
     missing = verify(ranged, [], look(1, apps(2, BOTH)[:2], **COOP))
     assert (missing.exit_code, rules(missing)) == (4, set())
     assert missing.why[0].startswith("1 of 3 expected members is not in the group")
@@ -336,7 +336,7 @@ def test_missing_is_not_yet_and_too_many_is_a_warning(ranged: Plan) -> None:
     assert verify(ranged, [], look(1, apps(2, BOTH)[:2], **COOP), expect_members=2).exit_code == 0
 
 
-def test_a_coordinator_that_forgets_in_the_middle_is_a_danger() -> None:
+def test_coordinator_reload_during_the_roll_out_blocks_the_next_restart() -> None:
     ranged = make_plan(look(0, apps(1, DEFAULT)), expect_members=3)
     assert ranged.path == "one_bounce"
     # Two are not restarted, all hold both lists, and a load leaves range alone of them.
@@ -350,7 +350,7 @@ def test_a_coordinator_that_forgets_in_the_middle_is_a_danger() -> None:
     assert "RB113" not in rules(verify(ranged, [], look(1, half)))
 
 
-def test_a_way_back_that_is_declared_counts_even_when_all_is_done(ranged: Plan) -> None:
+def test_file_that_declares_the_old_list_blocks_a_finished_plan(ranged: Plan) -> None:
     assert verify(ranged, [], look(1, apps(2, DONE), **COOP), step=2).finished
     back = look(1, [*apps(2, DONE)[:2], app(2, 2, list=DONE, declared=RANGE)], **COOP)
     standing = verify(ranged, [], back, step=2)
@@ -358,7 +358,7 @@ def test_a_way_back_that_is_declared_counts_even_when_all_is_done(ranged: Plan) 
     assert not standing.finished
 
 
-def test_lists_that_nobody_knows_can_be_accepted_by_name(ranged: Plan) -> None:
+def test_operator_can_accept_unknown_assignor_lists_but_no_disproved_one(ranged: Plan) -> None:
     snapshot = look(1, apps(2))
     assert verify(ranged, [], snapshot).exit_code == 4
     standing = verify(ranged, [], snapshot, accepted=Accepted(ignore={"RB901": WHY}))
@@ -367,28 +367,28 @@ def test_lists_that_nobody_knows_can_be_accepted_by_name(ranged: Plan) -> None:
     assert WHY in entry_of(ranged, standing, snapshot).accepted[0]
     # It goes no further than that: what evidence speaks against stays so.
     lacking = look(1, [app(0, 2, list=RANGE), app(1, 2), app(2, 2)])
-    heard = verify(ranged, [], lacking, accepted=Accepted(ignore={"RB901": WHY}))
-    assert (heard.gate, heard.exit_code) == (Tri.NO, 4)
+    accepting = verify(ranged, [], lacking, accepted=Accepted(ignore={"RB901": WHY}))
+    assert (accepting.gate, accepting.exit_code) == (Tri.NO, 4)
 
 
-def test_a_list_that_was_assumed_counts_for_its_id_and_is_no_proof_for_later(ranged: Plan) -> None:
+def test_assumed_list_counts_for_its_member_id_only_and_is_not_kept_as_proof(ranged: Plan) -> None:
     texts = [f"client-id=app-{n}:cooperative-sticky,range" for n in range(3)]
-    made, said = apply_assumptions(look(1, apps(2)), texts)
+    made, assumptions = apply_assumptions(look(1, apps(2)), texts)
     standing = verify(ranged, [], made)
-    assert (standing.gate, standing.exit_code, len(said)) == (Tri.YES, 0, 3)
+    assert (standing.gate, standing.exit_code, len(assumptions)) == (Tri.YES, 0, 3)
     assert all(member.vouched for member in standing.members)
     entry = entry_of(ranged, standing, made)
     assert not any(member.made or member.assignors for member in entry.members)
     assert verify(ranged, [entry], look(2, apps(2))).exit_code == 4
     # In a plan's baseline it stands at its member id, for as long as that is there.
-    known, said = apply_assumptions(look(0, apps(1), **COOP), texts)
-    planned = make_plan(known, expect_members=3, assumed=said)
+    known, assumptions = apply_assumptions(look(0, apps(1), **COOP), texts)
+    planned = make_plan(known, expect_members=3, assumed=assumptions)
     assert planned.next_step == 2
     assert verify(planned, [], look(1, apps(1), **COOP), step=1).exit_code == 0
     assert verify(planned, [], look(1, apps(2), **COOP), step=2).exit_code == 4
 
 
-def test_what_was_proven_of_an_id_comes_back_with_it(ranged: Plan) -> None:
+def test_list_that_the_journal_proved_still_counts_for_the_same_member_id(ranged: Plan) -> None:
     first = look(1, apps(2, BOTH), **COOP)
     entry = entry_of(ranged, verify(ranged, [], first), first)
     # Nothing but the journal knows the lists now: the forgotten one is named all the same.
@@ -398,13 +398,13 @@ def test_what_was_proven_of_an_id_comes_back_with_it(ranged: Plan) -> None:
     assert [f.members for f in standing.findings if f.rule == "RB102"] == [("app-2.3-0f0f",)]
 
 
-def test_a_look_before_the_plan_is_no_answer(ranged: Plan) -> None:
+def test_snapshot_older_than_the_plan_verifies_no_gate(ranged: Plan) -> None:
     before = verify(ranged, [], look(-5, apps(2, BOTH), **COOP))
     assert (before.gate, before.exit_code) == (Tri.CANNOT_TELL, 4)
     assert "older than the plan" in before.why[0]
 
 
-def test_looks_of_a_later_time_are_left_out_and_said(ranged: Plan) -> None:
+def test_journal_entries_later_than_the_snapshot_are_left_out_and_reported(ranged: Plan) -> None:
     later = look(9, apps(2, BOTH), **COOP)
     standing = verify(
         ranged, [entry_of(ranged, verify(ranged, [], later), later)], look(5, apps(2))
@@ -442,20 +442,20 @@ def test_an_unknown_client_that_holds_the_target_is_no_question() -> None:
     ],
     ids=["librdkafka", "kafkajs", "Empty", "unstable", "share"],
 )
-def test_a_plan_without_steps_says_what_decides_instead_of_the_same_plan_again(
+def test_verify_of_a_plan_without_steps_names_the_deciding_rule_instead_of_a_new_plan(
     members: list[dict[str, Any]], more: dict[str, Any], first: str, code: int
 ) -> None:
     ranged = make_plan(look(0, members, **more), given=Given(plan="p.yaml"))
     assert (ranged.path, ranged.steps) == ("none", ())
-    told = verify(ranged, [], look(5, members, **more))
-    assert told.next.startswith(first)
-    assert (told.exit_code, told.advice.action == "replan") == (code, False)
-    assert "--out p.yaml --new-attempt" in told.advice.command
+    now = verify(ranged, [], look(5, members, **more))
+    assert now.next.startswith(first)
+    assert (now.exit_code, now.advice.action == "replan") == (code, False)
+    assert "--out p.yaml --new-attempt" in now.advice.command
     # Once that is settled, a new plan has a step.
     known = make_plan(look(0, pods(1, 1, list=["range"])), given=Given(plan="p.yaml"))
-    told = verify(replace(ranged, baseline=known.baseline), [], look(5, pods(1, 1, list=["range"])))
-    assert told.advice.action == "replan"
-    assert told.next == "make a new plan: this one has no step left"
+    now = verify(replace(ranged, baseline=known.baseline), [], look(5, pods(1, 1, list=["range"])))
+    assert now.advice.action == "replan"
+    assert now.next == "make a new plan: this one has no step left"
 
 
 GOALS = ("cooperative", "eager", "consumer", "range")

@@ -23,7 +23,7 @@ def rejected(minutes: float) -> list[dict[str, Any]]:
     return [{"client": "app-0", "list": [FINAL], "at": minutes}]
 
 
-def test_a_refusal_is_a_danger_until_everybody_is_back(plan: Plan) -> None:
+def test_rejection_is_a_danger_until_every_member_is_back(plan: Plan) -> None:
     short = [app(1, 2, list=BOTH), app(2, list=["range"])]
     standing = verify(plan, [], look(9, short, refusals=rejected(4)))
     assert standing.exit_code == 3
@@ -45,30 +45,31 @@ def owning(snapshot: GroupSnapshot, counts: list[int]) -> GroupSnapshot:
     return replace(snapshot, members=tuple(members))
 
 
-def test_first_seconds_with_nothing_are_no_danger_and_half_a_minute_is(plan: Plan) -> None:
-    tell = Story(plan)
+def test_member_without_partitions_is_a_danger_only_after_half_a_minute(plan: Plan) -> None:
+    check = Story(plan)
     members = [bare(0, 2), bare(1), bare(2)]
-    assert [tell(owning(look(m, members), [0, 6, 6])).exit_code for m in (1, 1.3, 1.6)] == [4, 4, 3]
+    codes = [check(owning(look(m, members), [0, 6, 6])).exit_code for m in (1, 1.3, 1.6)]
+    assert codes == [4, 4, 3]
     # It got some in between: the clock starts again.
-    tell = Story(plan)
-    tell(owning(look(1, members), [0, 6, 6]))
-    tell(owning(look(1.3, members), [4, 4, 4]))
-    tell(owning(look(1.5, members), [0, 6, 6]))
-    assert tell(owning(look(1.8, members), [0, 6, 6])).exit_code == 4
+    check = Story(plan)
+    check(owning(look(1, members), [0, 6, 6]))
+    check(owning(look(1.3, members), [4, 4, 4]))
+    check(owning(look(1.5, members), [0, 6, 6]))
+    assert check(owning(look(1.8, members), [0, 6, 6])).exit_code == 4
 
 
-def test_more_members_than_partitions_leave_somebody_idle_without_danger(plan: Plan) -> None:
-    tell = Story(plan)
+def test_more_members_than_partitions_leave_a_member_idle_without_danger(plan: Plan) -> None:
+    check = Story(plan)
     members = [bare(0, 2), bare(1), bare(2)]
     for minute in range(1, 9):
-        assert not tell(owning(look(minute, members), [0, 1, 1])).dangers
+        assert not check(owning(look(minute, members), [0, 1, 1])).dangers
 
 
-def test_pods_that_share_one_client_id_say_nothing_of_one_process(plan: Plan) -> None:
-    tell = Story(plan)
+def test_restarts_of_pods_that_share_one_client_id_are_no_crash_loop(plan: Plan) -> None:
+    check = Story(plan)
     for start in range(1, 7):
         same = [{"id": f"pod-{n}.{start}", "client": "pod", "family": None} for n in range(2)]
-        assert not tell(look(start, same, generation=5 + 2 * start)).dangers
+        assert not check(look(start, same, generation=5 + 2 * start)).dangers
 
 
 def crash_loop(tell: Story, *starts: float) -> Standing:
@@ -79,51 +80,49 @@ def crash_loop(tell: Story, *starts: float) -> Standing:
     return standing
 
 
-def test_a_crash_loop_names_its_end_and_ends_when_the_member_outlives_its_earlier_lives(
-    plan: Plan,
-) -> None:
-    tell = Story(plan)
+def test_crash_loop_ends_once_the_process_runs_longer_than_the_ones_before(plan: Plan) -> None:
+    check = Story(plan)
     assert not crash_loop(Story(plan), 1, 2, 3, 4).dangers
-    began = crash_loop(tell, 1, 2, 3, 4, 5.5, 6)
+    began = crash_loop(check, 1, 2, 3, 4, 5.5, 6)
     assert "app-0 5 times" in began.dangers[0].message
     until = "This danger ends at 09:07:30Z at the latest, if no member rejoins until then."
     assert until in began.dangers[0].message
     cured = [look(m, [bare(0, 6), bare(1), bare(2)], generation=17) for m in (7, 7.4, 7.6, 9)]
-    assert [tell(each).exit_code for each in cured] == [3, 3, 4, 4]
+    assert [check(each).exit_code for each in cured] == [3, 3, 4, 4]
     # Until then it may still end as its earlier processes did.
-    tell = Story(plan)
-    crash_loop(tell, 1, 2, 3, 4, 5.5, 6)
-    tell(look(7, [bare(1), bare(2)], generation=18))
-    again = tell(look(7.6, [bare(0, 7), bare(1), bare(2)], generation=19))
+    check = Story(plan)
+    crash_loop(check, 1, 2, 3, 4, 5.5, 6)
+    check(look(7, [bare(1), bare(2)], generation=18))
+    again = check(look(7.6, [bare(0, 7), bare(1), bare(2)], generation=19))
     assert "app-0 6 times" in again.dangers[0].message
     assert "ends at 09:09:12Z" in again.dangers[0].message
 
 
 def test_a_storm_that_is_over_ends_after_a_quiet_time(plan: Plan) -> None:
-    tell = Story(plan)
+    check = Story(plan)
     members = [bare(n) for n in range(3)]
     for minute, number in ((1, 5), (2, 12), (2.5, 19)):
-        standing = tell(look(minute, members, generation=number))
+        standing = check(look(minute, members, generation=number))
     assert "ends at 09:03:30Z" in standing.dangers[0].message
-    assert tell(look(3.4, members, generation=19)).dangers
-    assert not tell(look(3.6, members, generation=19)).dangers
-    assert tell(look(3.7, members, generation=26)).dangers
+    assert check(look(3.4, members, generation=19)).dangers
+    assert not check(look(3.6, members, generation=19)).dangers
+    assert check(look(3.7, members, generation=26)).dangers
 
 
-def test_rebalances_that_no_look_counts_are_not_counted_as_none(plan: Plan) -> None:
-    tell = Story(plan)
+def test_rebalance_storm_is_counted_by_new_member_ids_if_no_generation_is_known(plan: Plan) -> None:
+    check = Story(plan)
     for start in range(2, 10):
-        standing = tell(look(start / 2, [bare(n, start) for n in range(3)]))
+        standing = check(look(start / 2, [bare(n, start) for n in range(3)]))
     assert standing.dangers[0].message.startswith("21 new member ids since 09:01:00Z: more than")
 
 
 def test_a_rebalance_that_does_not_end_is_a_danger(plan: Plan) -> None:
-    tell = Story(plan)
+    check = Story(plan)
     members = [bare(n) for n in range(3)]
     for minute in range(1, 6):
-        standing = tell(look(minute, members, state="PreparingRebalance", elected=None))
+        standing = check(look(minute, members, state="PreparingRebalance", elected=None))
         assert standing.exit_code == 4
-    standing = tell(look(6, members, state="PreparingRebalance", elected=None))
+    standing = check(look(6, members, state="PreparingRebalance", elected=None))
     assert [danger.kind for danger in standing.dangers] == ["stuck"]
 
 
@@ -132,20 +131,22 @@ def test_a_plan_without_steps_is_not_finished_while_a_danger_stands() -> None:
     alone = [{"id": n, "client": n, "instance": n, "list": [FINAL],
               "timeouts": [300_000, 60_000], "joined": 0} for n in "ab"]  # fmt: skip
     more: dict[str, Any] = {"elected": FINAL, "cluster": NO_LIMIT}
-    tell = Story(make_plan(look(0, alone, **more)))
-    assert (tell.plan.steps, tell(look(1, alone, **more)).finished) == ((), True)
+    check = Story(make_plan(look(0, alone, **more)))
+    assert (check.plan.steps, check(look(1, alone, **more)).finished) == ((), True)
     out = {"client": "a", "instance": "a", "list": [FINAL], "at": 1.5}
-    kept = tell(look(2, alone, **more, refusals=[out]))
+    kept = check(look(2, alone, **more, refusals=[out]))
     assert (kept.advice.action, kept.exit_code, kept.finished) == ("start", 3, False)
     assert kept.advice.names == ("a",)
     other = {"client": "d", "list": [FINAL], "at": 1.5}
     for given, action in ((None, "evidence"), (2, "wait")):
-        asks = verify(tell.plan, [], look(4, alone, **more, refusals=[other]), expect_members=given)
+        asks = verify(
+            check.plan, [], look(4, alone, **more, refusals=[other]), expect_members=given
+        )
         assert (asks.advice.action, asks.exit_code, asks.finished) == (action, 4, False)
-    left = verify(tell.plan, [], look(2, alone[1:], **more, refusals=[{**out, "list": ["range"]}]))
+    left = verify(check.plan, [], look(2, alone[1:], **more, refusals=[{**out, "list": ["range"]}]))
     assert (left.advice.action, left.exit_code) == ("start", 3), "nobody waits for a rejected one"
     assert left.advice.assignors == (FINAL,)
-    loops = Story(tell.plan)
+    loops = Story(check.plan)
     for n in range(8):
         last = loops(look(1 + n / 3, [alone[0], {**alone[1], "id": f"b.{n}"}], **more))
     assert ([one.kind for one in last.dangers], last.next, last.exit_code, last.finished) == (
@@ -183,7 +184,7 @@ def test_a_stopped_static_member_may_fill_the_place_of_a_rejected_dynamic_one(at
     assert held(2.5, kept, at=-6).finished, "the rejection is a session older than the plan"
 
 
-def test_a_rejection_before_the_plan_counts_once_a_static_member_is_gone() -> None:
+def test_rejection_before_the_plan_is_a_danger_once_a_static_member_has_left() -> None:
     final = ["cooperative-sticky"]
     kept = [{"id": n, "client": n, "instance": n, "list": final} for n in "st"]
     out = {"client": "d", "list": ["range"], "at": -0.5}
@@ -238,8 +239,8 @@ def waits(standing: Standing) -> bool:
     return standing.advice.action == "wait"
 
 
-def test_a_dead_static_member_never_lets_the_plan_be_carried_out(tell: Story) -> None:
-    """app-2 died at 10:00; its session lasts 30 minutes, so the coordinator knows nothing of it."""
+def test_crashed_static_member_keeps_the_plan_open_and_becomes_a_lag_danger(tell: Story) -> None:
+    """app-2 crashed at 10:00. Its session lasts 30 minutes, so the coordinator still counts it."""
     for minutes in (10, 10.5, 11, 12, 15, 19.9):
         dead = {4: 10, 5: 10}
         standing = tell(reading(minutes, moving(minutes, dead=dead)))
@@ -333,8 +334,8 @@ def test_long_poll_intervals_are_given_twice_their_time(tell: Story) -> None:
 def test_without_offsets_lag_is_not_judged_and_the_plan_ends(tell: Story, offsets: Offsets) -> None:
     standing = tell(reading(10, offsets))
     assert standing.finished
-    said = "lag is not judged of 6 partitions"
-    assert any(note.startswith(said) for note in standing.notes), standing.notes
+    expected = "lag is not judged of 6 partitions"
+    assert any(note.startswith(expected) for note in standing.notes), standing.notes
 
 
 def test_partitions_without_an_owner_are_not_lag_of_a_member(tell: Story) -> None:
@@ -345,7 +346,7 @@ def test_partitions_without_an_owner_are_not_lag_of_a_member(tell: Story) -> Non
     assert standing.dangers == ()
 
 
-def test_a_large_group_keeps_one_line_of_offsets_a_topic(tell: Story) -> None:
+def test_journal_keeps_offsets_of_a_large_group_short_and_30_seconds_apart(tell: Story) -> None:
     def large(minutes: float) -> GroupSnapshot:
         made = reading(minutes, {})
         owner, *others = made.members

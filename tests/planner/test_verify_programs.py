@@ -62,38 +62,38 @@ def mixed() -> Plan:
     return plan
 
 
-def test_the_members_that_stop_begin_their_step_when_they_stop(mixed: Plan) -> None:
-    tell = Story(mixed)
+def test_step_that_stops_librdkafka_members_begins_when_they_leave(mixed: Plan) -> None:
+    check = Story(mixed)
     javas = [java(0, 2, BOTH), java(1, 2, BOTH)]
-    assert tell(look(1, [*javas, rd(1, RANGE)])).exit_code == 0
-    away = tell(look(2, javas))
-    assert (away.step, away.exit_code) == (2, 4)
-    assert [one.name for one in away.outsiders] == ["rd-0"]
-    back = tell(look(3, [*javas, rd(2, DONE)], **COOP))
+    assert check(look(1, [*javas, rd(1, RANGE)])).exit_code == 0
+    stopped = check(look(2, javas))
+    assert (stopped.step, stopped.exit_code) == (2, 4)
+    assert [one.name for one in stopped.outsiders] == ["rd-0"]
+    back = check(look(3, [*javas, rd(2, DONE)], **COOP))
     assert (back.step, back.exit_code) == (2, 0)
     assert back.next.startswith("begin step 3")
-    last = tell(look(4, [java(0, 3, DONE), java(1, 2, BOTH), rd(2, DONE)], **COOP))
+    last = check(look(4, [java(0, 3, DONE), java(1, 2, BOTH), rd(2, DONE)], **COOP))
     assert (last.step, last.exit_code) == (3, 4)
     assert done(last) == {"j-0": "yes", "j-1": "no", "rd-0": "yes"}
-    assert tell(look(5, [java(0, 3, DONE), java(1, 3, DONE), rd(2, None)], **COOP)).finished
+    assert check(look(5, [java(0, 3, DONE), java(1, 3, DONE), rd(2, None)], **COOP)).finished
     # It starts with the last list, so its old id says nothing of the last step.
     unseen = [*javas, rd(2, None)]
-    tell.entries = tell.entries[:2]
-    assert tell(look(3, unseen, **COOP)).step == 2
-    assert done(tell(look(4, unseen, **COOP), step=3))["rd-0"] == "cannot tell"
+    check.entries = check.entries[:2]
+    assert check(look(3, unseen, **COOP)).step == 2
+    assert done(check(look(4, unseen, **COOP), step=3))["rd-0"] == "cannot tell"
 
 
-def test_a_member_whose_client_nobody_proved_is_not_left_out(mixed: Plan) -> None:
+def test_member_whose_client_is_only_guessed_is_not_left_out_of_the_step(mixed: Plan) -> None:
     javas = [java(0, 2, BOTH), java(1, 2, BOTH)]
     guess = {"id": "rd-0.2", "client": "rd-0", "family": "librdkafka", "guess": True}
     standing = verify(mixed, [], look(1, [*javas, guess]))
     assert (standing.step, standing.exit_code) == (1, 4)
     assert standing.why == ("not known: rd-0",)
-    said = make_plan(mixed.baseline, families={"rd-0": "librdkafka"})
-    assert verify(said, [], look(1, [*javas, guess])).exit_code == 0
+    stated = make_plan(mixed.baseline, families={"rd-0": "librdkafka"})
+    assert verify(stated, [], look(1, [*javas, guess])).exit_code == 0
 
 
-def test_a_client_that_no_step_stops_is_a_danger(mixed: Plan) -> None:
+def test_new_client_that_cannot_hold_a_mixed_list_blocks_the_plan(mixed: Plan) -> None:
     other = {"id": "py.1", "client": "py", "list": RANGE, "family": "kafka-python"}
     members = [java(0, 2, BOTH), java(1, 1, RANGE), rd(1, RANGE), other]
     standing = verify(mixed, [], look(1, members))
@@ -118,7 +118,7 @@ def test_a_client_that_no_step_stops_is_a_danger(mixed: Plan) -> None:
     ],
     ids=["cooperative", "range", "consumer"],
 )
-def test_a_plan_with_nothing_left_to_do_holds_as_long_as_that_is_so(
+def test_done_plan_is_reopened_by_a_missing_member_and_outdated_by_another_assignor(
     members: list[dict[str, Any]], goal: str, group: dict[str, Any], short_of: str
 ) -> None:
     plan = make_plan(look(0, members, **group), goal, expect_members=2)
@@ -153,32 +153,32 @@ def bare(*starts: int) -> list[dict[str, Any]]:
     return pods(*starts, family=None)
 
 
-def test_a_word_holds_for_the_ids_that_were_looked_at(hand: Plan) -> None:
-    tell = Story(hand)
+def test_confirmation_holds_only_for_the_member_ids_that_the_operator_checked(hand: Plan) -> None:
+    check = Story(hand)
     with pytest.raises(AnsweredError, match="app-1: not restarted"):
-        tell.confirm(look(1, bare(2, 1), elected="stream"), 1, WHY)
-    open_ = tell(look(2, bare(2, 2), elected="stream"))
+        check.confirm(look(1, bare(2, 1), elected="stream"), 1, WHY)
+    open_ = check(look(2, bare(2, 2), elected="stream"))
     assert open_.exit_code == 4
     assert open_.why == ("no evidence shows it for app-0, app-1: its log names upgrade.from=2.3",)
     with pytest.raises(NothingToConfirmError, match="is in step 1"):
-        tell.confirm(look(2.5, bare(2, 2), elected="stream"), 2, WHY)
-    tell.confirm(look(3, bare(2, 2), elected="stream"), 1, WHY)
-    holds = tell(look(4, bare(2, 2), elected="stream"))
+        check.confirm(look(2.5, bare(2, 2), elected="stream"), 2, WHY)
+    check.confirm(look(3, bare(2, 2), elected="stream"), 1, WHY)
+    holds = check(look(4, bare(2, 2), elected="stream"))
     assert (holds.step, holds.exit_code) == (1, 0)
     # No list is confirmed in this step.
-    said = f"confirmed by the operator, Nov 20 09:03Z: {WHY}"
-    assert [one.why for one in holds.members] == [said, said]
+    expected = f"confirmed by the operator, Nov 20 09:03Z: {WHY}"
+    assert [one.why for one in holds.members] == [expected, expected]
     with pytest.raises(AnsweredError, match="its gate holds"):
-        tell.confirm(look(4.5, bare(2, 2), elected="stream"), 1, WHY)
+        check.confirm(look(4.5, bare(2, 2), elected="stream"), 1, WHY)
     # Somebody who comes later was not looked at. The first step's gate held, so it is the second.
-    later = tell(look(5, bare(2, 3), elected="stream"))
+    later = check(look(5, bare(2, 3), elected="stream"))
     assert (later.step, later.exit_code) == (2, 4)
-    assert verify(hand, tell.entries, look(6, bare(2, 3), elected="stream"), step=1).why == (
+    assert verify(hand, check.entries, look(6, bare(2, 3), elected="stream"), step=1).why == (
         "no evidence shows it for app-1: its log names upgrade.from=2.3",
     )
 
 
-def test_a_plan_that_was_done_is_judged_by_what_it_was_asked_for() -> None:
+def test_done_plan_is_verified_by_the_protocol_or_the_assignor_it_was_asked_for() -> None:
     sticky, mixed = ["sticky"], ["range", "sticky"]
     two = [java(0, 0, mixed), java(1, 0, sticky)]
     by_kind = make_plan(look(0, two, elected="sticky"), "eager")
@@ -213,46 +213,46 @@ def worker(number: int, start: int, names: list[str] | None = None) -> dict[str,
             "guess": True, "topics": [], **({"list": names} if names else {})}  # fmt: skip
 
 
-def test_a_new_version_is_proven_by_its_bytes_and_cooperative_by_what_it_does() -> None:
-    tell = Story(make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1")), expect_members=2))
+def test_streams_version_is_proven_by_bytes_and_cooperative_by_kept_partitions() -> None:
+    check = Story(make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1")), expect_members=2))
     eager = one(0, 2, "3.9.1", ran="EAGER")
-    half = tell(streams(1, eager, one(1, 1, "2.3.1")))
+    half = check(streams(1, eager, one(1, 1, "2.3.1")))
     assert (done(half), half.exit_code) == ({"s-0": "yes", "s-1": "no"}, 4)
-    assert tell(streams(2, eager)).gate is Tri.NO
-    unseen = tell(streams(3, one(0, 3, "3.9.1"), one(1, 1, "2.3.1")))
+    assert check(streams(2, eager)).gate is Tri.NO
+    unseen = check(streams(3, one(0, 3, "3.9.1"), one(1, 1, "2.3.1")))
     assert unseen.exit_code == 4
     assert "RB505" in {finding.rule for finding in unseen.findings}
-    forgotten = tell(streams(4, one(0, 4, "3.9.1", owned=True), one(1, 1, "2.3.1")))
+    forgotten = check(streams(4, one(0, 4, "3.9.1", owned=True), one(1, 1, "2.3.1")))
     assert forgotten.exit_code == 3, "COOPERATIVE beside 2.3.1: a danger"
     assert forgotten.step == 1, "who was too early has not begun the second step"
-    whole = tell(streams(5, one(0, 5, "3.9.1", ran="EAGER"), one(1, 2, "3.9.1", ran="EAGER")))
+    whole = check(streams(5, one(0, 5, "3.9.1", ran="EAGER"), one(1, 2, "3.9.1", ran="EAGER")))
     assert (whole.step, whole.gate, whole.exit_code) == (1, Tri.YES, 0)
 
-    second = tell(streams(6, one(0, 6, "3.9.1"), one(1, 2, "3.9.1", ran="EAGER")))
+    second = check(streams(6, one(0, 6, "3.9.1"), one(1, 2, "3.9.1", ran="EAGER")))
     assert (second.step, done(second)) == (2, {"s-0": "cannot tell", "s-1": "no"})
     assert "--client-log" in second.members[0].why
-    kept = tell(streams(7, one(0, 6, "3.9.1", owned=True), one(1, 3, "3.9.1")))
+    kept = check(streams(7, one(0, 6, "3.9.1", owned=True), one(1, 3, "3.9.1")))
     assert done(kept) == {"s-0": "yes", "s-1": "cannot tell"}
     # What one look proved of an id stays proven while it is there.
-    later = tell(streams(8, one(0, 6, "3.9.1"), one(1, 3, "3.9.1", ran="COOPERATIVE")))
+    later = check(streams(8, one(0, 6, "3.9.1"), one(1, 3, "3.9.1", ran="COOPERATIVE")))
     assert (done(later), later.finished) == ({"s-0": "yes", "s-1": "yes"}, True)
 
 
-def test_down_goes_over_the_bridge_to_eager_to_the_old_version() -> None:
-    tell = Story(make_plan(streams(0, one(0, 1, "4.1.1"), one(1, 1, "4.1.1")), "eager"))
-    first = tell(streams(1, one(0, 2, "3.9.1"), one(1, 1, "4.1.1")))
+def test_streams_downgrade_goes_over_the_bridge_version_and_eager_to_the_old_version() -> None:
+    check = Story(make_plan(streams(0, one(0, 1, "4.1.1"), one(1, 1, "4.1.1")), "eager"))
+    first = check(streams(1, one(0, 2, "3.9.1"), one(1, 1, "4.1.1")))
     assert (first.step, done(first)) == (1, {"s-0": "yes", "s-1": "no"})
-    unsure = tell(streams(2, one(0, 2, "3.9.1"), one(1, 2, None)))
+    unsure = check(streams(2, one(0, 2, "3.9.1"), one(1, 2, None)))
     assert done(unsure) == {"s-0": "yes", "s-1": "cannot tell"}
     assert unsure.exit_code == 4
-    early = tell(streams(2.5, one(0, 9, "3.9.1", ran="EAGER"), one(1, 1, "4.1.1")))
+    early = check(streams(2.5, one(0, 9, "3.9.1", ran="EAGER"), one(1, 1, "4.1.1")))
     assert early.step == 1, "4.1.1 does not start with what the second step brings"
-    assert tell(streams(3, one(0, 2, "3.9.1"), one(1, 2, "3.9.1"))).gate is Tri.YES
+    assert check(streams(3, one(0, 2, "3.9.1"), one(1, 2, "3.9.1"))).gate is Tri.YES
     eager = [one(n, 3, "3.9.1", ran="EAGER") for n in range(2)]
-    assert (tell(streams(4, *eager)).step, tell(streams(5, *eager)).gate) == (2, Tri.YES)
-    old = tell(streams(6, one(0, 4, "2.3.1"), eager[1]))
+    assert (check(streams(4, *eager)).step, check(streams(5, *eager)).gate) == (2, Tri.YES)
+    old = check(streams(6, one(0, 4, "2.3.1"), eager[1]))
     assert (old.step, done(old)) == (3, {"s-0": "yes", "s-1": "no"})
-    assert tell(streams(7, one(0, 4, "2.3.1"), one(1, 4, "2.3.1"))).finished
+    assert check(streams(7, one(0, 4, "2.3.1"), one(1, 4, "2.3.1"))).finished
 
 
 OLD, NEW, EAGER, KEPT = "2.3.1", "3.9.1", {"ran": "EAGER"}, {"ran": "COOPERATIVE"}
@@ -268,7 +268,7 @@ OLD, NEW, EAGER, KEPT = "2.3.1", "3.9.1", {"ran": "EAGER"}, {"ran": "COOPERATIVE
          [one(0, 1, NEW, **KEPT), one(1, 2, "4.1.1")]),
     ],
 )  # fmt: skip
-def test_no_instance_restarts_beside_one_whose_version_the_step_excludes(
+def test_no_streams_instance_restarts_beside_one_whose_version_the_step_excludes(
     to: str, planned: list[dict[str, Any]], now: list[dict[str, Any]]
 ) -> None:
     standing = Story(make_plan(streams(0, *planned), to, expect_members=2))(streams(1, *now))
@@ -276,49 +276,49 @@ def test_no_instance_restarts_beside_one_whose_version_the_step_excludes(
     assert standing.next.endswith("s-1")
 
 
-def test_an_instance_of_unknown_version_shows_it_before_upgrade_from_is_set() -> None:
+def test_streams_version_must_be_known_before_upgrade_from_is_set() -> None:
     unknown = [one(n, 1, None, owned=True) for n in range(2)]
     made = make_plan(streams(0, *unknown), "eager", expect_members=2)
     assert "the version of s-0, s-1 is not known" in Story(made)(streams(1, *unknown)).next
 
 
-def test_an_instance_whose_state_must_catch_up_first_is_no_danger() -> None:
-    tell = Story(make_plan(streams(0, one(0, 1, "3.9.1", owned=True), one(1, 1, "3.9.1"))))
+def test_idle_streams_instance_is_no_danger_while_its_state_store_catches_up() -> None:
+    check = Story(make_plan(streams(0, one(0, 1, "3.9.1", owned=True), one(1, 1, "3.9.1"))))
     idle = [one(0, 1, "3.9.1", owned=True), one(1, 2, "3.9.1", idle=True)]
     for minutes in (1, 2, 12):
-        assert not tell(streams(minutes, *idle)).dangers
-    (danger,) = tell(streams(17, *idle)).dangers
+        assert not check(streams(minutes, *idle)).dangers
+    (danger,) = check(streams(17, *idle)).dangers
     assert danger.kind == "idle"
     assert "KIP-441" in danger.fix
 
 
-def test_a_worker_that_stayed_while_the_group_fell_back_to_default_is_not_done() -> None:
+def test_connect_worker_that_ran_while_the_group_fell_back_to_eager_must_restart() -> None:
     """It does not stop the tasks that the eager leader gave to others (KAFKA-13816)."""
-    tell = Story(make_plan(workers(0, "default", *[worker(n, 1, ["default"]) for n in (0, 1)])))
-    assert tell(workers(1, "sessioned", worker(0, 2), worker(1, 2))).finished
-    back = tell(workers(2, "default", worker(0, 3, ["default"]), worker(1, 2)))
+    check = Story(make_plan(workers(0, "default", *[worker(n, 1, ["default"]) for n in (0, 1)])))
+    assert check(workers(1, "sessioned", worker(0, 2), worker(1, 2))).finished
+    back = check(workers(2, "default", worker(0, 3, ["default"]), worker(1, 2)))
     assert done(back) == {"w-0": "no", "w-1": "no"}
-    half = tell(workers(3, "sessioned", worker(0, 4), worker(1, 2)))
+    half = check(workers(3, "sessioned", worker(0, 4), worker(1, 2)))
     assert (done(half), half.exit_code) == ({"w-0": "yes", "w-1": "no"}, 4)
     assert half.next == "restart w-1 with the configuration of step 1; one member at a time"
-    assert tell(workers(4, "sessioned", worker(0, 4), worker(1, 3))).finished
+    assert check(workers(4, "sessioned", worker(0, 4), worker(1, 3))).finished
 
 
-def test_of_workers_the_last_one_is_known_by_what_is_elected() -> None:
+def test_elected_connect_protocol_shows_whether_the_last_worker_was_changed() -> None:
     plan = make_plan(workers(0, "sessioned", worker(0, 1), worker(1, 1)), "eager")
-    told = Story(plan)(workers(1, "default", worker(0, 2), worker(1, 2, SESSIONED)))
-    assert done(told) == {"w-0": "yes", "w-1": "no"}, "somebody has default alone: not w-1"
+    standing = Story(plan)(workers(1, "default", worker(0, 2), worker(1, 2, SESSIONED)))
+    assert done(standing) == {"w-0": "yes", "w-1": "no"}, "somebody has default alone: not w-1"
     start, agreed = workers(0, "sessioned", worker(0, 1)), {"RB413": "agreed"}
-    tell = Story(make_plan(start, "eager", expect_members=1, ignore=agreed))
-    kept = tell(workers(1, "sessioned", worker(0, 2)))
+    check = Story(make_plan(start, "eager", expect_members=1, ignore=agreed))
+    kept = check(workers(1, "sessioned", worker(0, 2)))
     assert (done(kept), kept.exit_code) == ({"w-0": "no"}, 4)
     moving = {"state": "PreparingRebalance", "elected": None, "protocol_type": "connect"}
-    assert tell(look(2, [worker(0, 3)], **moving)).exit_code == 4
-    made = tell(workers(3, "default", worker(0, 3)))
+    assert check(look(2, [worker(0, 3)], **moving)).exit_code == 4
+    made = check(workers(3, "default", worker(0, 3)))
     assert (done(made), made.exit_code) == ({"w-0": "yes"}, 0)
 
 
-def test_a_worker_starts_as_those_did_that_are_back() -> None:
+def test_missing_connect_worker_is_started_with_the_configuration_of_those_that_are_back() -> None:
     started = [worker(number, 1) for number in range(3)]
     start, agreed = workers(0, "sessioned", *started), {"RB413": "agreed"}
     seen = Story(make_plan(start, "eager", expect_members=3, ignore=agreed))
@@ -328,7 +328,7 @@ def test_a_worker_starts_as_those_did_that_are_back() -> None:
     assert "start w-2 with the configuration of step 1" in back.next
 
 
-def test_a_log_or_what_an_instance_does_tells_enough_of_a_version_that_nobody_named() -> None:
+def test_client_log_or_observed_protocol_proves_the_version_of_a_streams_instance() -> None:
     by_log = (Evidence(source=Source.CLIENT_LOG, detail="s-0.log:1"),)
 
     def printed(snapshot: GroupSnapshot, value: RebalanceProtocol) -> GroupSnapshot:
@@ -342,8 +342,8 @@ def test_a_log_or_what_an_instance_does_tells_enough_of_a_version_that_nobody_na
     # Only since 2.4 does a log say which member of the group it is of.
     up = make_plan(streams(0, one(0, 1, "2.3.1"), one(1, 1, "2.3.1")), expect_members=2)
     assert done(Story(up)(bare(1, 2, 2))) == {"s-0": "cannot tell", "s-1": "cannot tell"}
-    told = Story(up)(printed(bare(1, 2, 2), RebalanceProtocol.EAGER))
-    assert done(told) == {"s-0": "yes", "s-1": "cannot tell"}
+    standing = Story(up)(printed(bare(1, 2, 2), RebalanceProtocol.EAGER))
+    assert done(standing) == {"s-0": "yes", "s-1": "cannot tell"}
     # And 4.0 knows no EAGER: who gave up its partitions is on the bridge.
     down = make_plan(streams(0, one(0, 1, "4.1.1"), one(1, 1, "4.1.1")), "eager")
     eager = Story(down)(streams(1, one(0, 2, None, ran="EAGER"), one(1, 1, "4.1.1")), step=1)
@@ -439,7 +439,7 @@ def by_version(plan: Plan, step: Step) -> tuple[list[str], list[str], list[str]]
     return to_do, done_, unknown
 
 
-def test_the_way_back_names_who_runs_the_new_version() -> None:
+def test_streams_rollback_names_the_instances_that_run_the_new_version() -> None:
     """All run EAGER, so the versions alone show what the first step has changed."""
     old = [one(n, 1, "2.3.1") for n in range(3)]
     plan = make_plan(streams(0, *old), expect_members=3)
@@ -458,12 +458,12 @@ def test_the_way_back_names_who_runs_the_new_version() -> None:
     untouched = back_from(plan, streams(4, *old))
     assert (untouched.path, untouched.exit_code, untouched.steps) == ("finished", 0, ())
     # The kept way back ends when the versions are back, and not before.
-    tell = Story(whole)
-    assert tell(streams(5, *new[:2], old[2])).exit_code == 4
-    assert tell(streams(6, *(one(n, 3, "2.3.1") for n in range(3)))).finished
+    check = Story(whole)
+    assert check(streams(5, *new[:2], old[2])).exit_code == 4
+    assert check(streams(6, *(one(n, 3, "2.3.1") for n in range(3)))).finished
 
 
-def test_the_way_back_to_4_brings_the_version_back_too() -> None:
+def test_streams_rollback_to_4_1_restores_the_version_too() -> None:
     """The bridge release runs COOPERATIVE as well: nothing but the version differs."""
     old = [one(n, 1, "4.1.1") for n in range(2)]
     plan = make_plan(streams(0, *old), "eager", expect_members=2)
@@ -476,7 +476,7 @@ def test_the_way_back_to_4_brings_the_version_back_too() -> None:
     assert Story(half)(streams(3, *(one(n, 4, "4.1.1") for n in range(2)))).finished
 
 
-def test_a_way_back_that_keeps_the_version_asks_for_none() -> None:
+def test_streams_rollback_within_one_version_has_no_version_step() -> None:
     """The instances ran 2.4 to 3.9 with upgrade.from, and run them still."""
     plan = make_plan(streams(0, *(one(n, 1, "3.9.1", ran="EAGER") for n in range(2))))
     assert plan.path == "streams_one_bounce"

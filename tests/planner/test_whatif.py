@@ -125,7 +125,7 @@ def test_what_cannot_be_simulated_is_one_sentence(snapshot: GroupSnapshot, sente
     assert "\n" not in str(caught.value)
 
 
-def test_a_kip848_group_asks_no_client_for_an_assignment() -> None:
+def test_kip848_group_is_simulated_with_server_side_assignors_only() -> None:
     snapshot = group(member("a"), type=GroupType.CONSUMER)
     with pytest.raises(CannotSimulateError, match="simulate checkout: it is a KIP-848 group"):
         simulate(snapshot, "sticky")
@@ -139,7 +139,7 @@ def test_subscribed_topics_stand_in_for_a_subscription() -> None:
     assert flat(simulate(group(bare), "range").members[0].then) == {"orders": "0-7"}
 
 
-def test_a_leader_that_fails_is_a_result_with_nobody_moved() -> None:
+def test_simulated_failure_of_the_leader_is_a_result_that_moves_no_partition() -> None:
     fewer = replace(UNEVEN, topics=(Topic(name="orders", partitions=6),))
     made = simulate(fewer, "cooperative-sticky")
     assert (made.failure.members, made.failure.topics) == (("b-id",), ("orders",))
@@ -149,7 +149,7 @@ def test_a_leader_that_fails_is_a_result_with_nobody_moved() -> None:
 
 @pytest.mark.parametrize("assignor", NAMES)
 @given(snapshot=snapshots())
-def test_the_counts_add_up(assignor: str, snapshot: GroupSnapshot) -> None:
+def test_simulated_partition_counts_add_up(assignor: str, snapshot: GroupSnapshot) -> None:
     made = simulate(snapshot, assignor)
     owned = sum(shift.keeps + shift.gives for shift in made.members)
     assert made.eager_stops == owned == made.moved + made.stays + made.lost
@@ -203,7 +203,7 @@ def test_a_static_member_that_restarts_moves_nothing() -> None:
     assert any("static" in one and "moves nothing" in one for one in made.assumes)
 
 
-def test_more_partitions_and_a_new_topic_start() -> None:
+def test_added_partitions_and_a_new_topic_are_assigned_without_moving_others() -> None:
     made = simulate(
         EVEN, "cooperative-sticky", Changes(add_partitions={"orders": 2}, add_topics={"x": 2})
     )
@@ -272,7 +272,7 @@ def test_racks_put_members_near_their_replicas() -> None:
         (Changes(racks={"new": "x"}), "--rack RACK is for added members"),
     ],
 )
-def test_what_cannot_happen_is_one_sentence(changes: Changes, sentence: str) -> None:
+def test_impossible_what_if_is_reported_in_one_sentence(changes: Changes, sentence: str) -> None:
     with pytest.raises(WhatIfError) as caught:
         simulate(EVEN, "range", changes)
     assert sentence in str(caught.value)
@@ -286,7 +286,7 @@ def test_a_name_that_two_members_share_is_asked_back() -> None:
         simulate(twins, "range", Changes(remove_members=("a",)))
 
 
-def test_uniform_moves_one_partition_to_a_third_member_and_nobody_waits() -> None:
+def test_uniform_moves_one_partition_of_each_member_to_a_third_one_in_one_round() -> None:
     made = simulate(EVEN, "uniform", Changes(add_members=1))
     assert (made.server_side, made.protocol) == (True, RebalanceProtocol.COOPERATIVE)
     assert (made.moved, made.stops, len(made.rounds)) == (2, 2, 1)
@@ -307,7 +307,7 @@ def test_a_kip848_group_is_simulated_from_its_targets() -> None:
     assert not any("moved to KIP-848" in one for one in made.assumes)
 
 
-def test_the_leaders_time_is_said_for_large_mixed_groups_only() -> None:
+def test_leader_computation_time_is_estimated_for_large_mixed_subscriptions_only() -> None:
     def of(partitions: int, topics: str, assignor: str) -> object:
         snapshot = group(
             member("a", "orders payments"),
@@ -351,7 +351,9 @@ def what_ifs(draw: st.DrawFn) -> tuple[GroupSnapshot, Changes]:
 @pytest.mark.parametrize("assignor", [*NAMES, "uniform", "consumer:range"])
 @examples(60)
 @given(case=what_ifs())
-def test_what_always_holds(assignor: str, case: tuple[GroupSnapshot, Changes]) -> None:
+def test_what_if_is_deterministic_and_assigns_each_partition_to_one_member(
+    assignor: str, case: tuple[GroupSnapshot, Changes]
+) -> None:
     snapshot, changes = case
     made = simulate(snapshot, assignor, changes)
     assert made == simulate(snapshot, assignor, changes)
@@ -424,7 +426,7 @@ def captured(spec: Spec, owners: Assignment) -> GroupSnapshot:
 SETTLED = captured(restless(), assign("cooperative-sticky", restless()))
 
 
-def test_a_group_at_rest_that_the_next_rebalance_moves_is_said_to_be_so() -> None:
+def test_simulation_reports_a_stable_group_whose_next_rebalance_moves_partitions() -> None:
     made = simulate(SETTLED, "cooperative-sticky")
     assert [(one.revoked, one.assigned) for one in made.rounds] == [(3, 0), (0, 3)]
     assert (made.stable, made.moved, made.stays) == (True, 0, 17)
@@ -435,7 +437,7 @@ def test_a_group_at_rest_that_the_next_rebalance_moves_is_said_to_be_so() -> Non
 
 
 @pytest.mark.parametrize("assignor", [*NAMES, "uniform"])
-def test_a_group_that_subscribes_alike_stays_as_it_is(assignor: str) -> None:
+def test_group_with_equal_subscriptions_keeps_its_assignment(assignor: str) -> None:
     spec = restless()
     topics = tuple(spec.partitions)
     changes = Changes(remove_members=tuple(m.member_id for m in spec.members[1:]))

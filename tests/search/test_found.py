@@ -17,7 +17,7 @@ def ended(why: str) -> End:
 
 
 @pytest.mark.parametrize("why", KNOWN)
-def test_a_history_that_was_found_ends_well(why: str) -> None:
+def test_a_history_that_the_search_found_now_ends_as_expected(why: str) -> None:
     outcome = ended(why)
     assert outcome.ended.startswith(KNOWN[why].ends), outcome.told[-3:]
 
@@ -40,7 +40,7 @@ def test_a_history_that_was_found_ends_well(why: str) -> None:
         ),
     ],
 )
-def test_what_was_missing_from_the_advice_is_told(why: str, fragment: str) -> None:
+def test_advice_now_states_what_a_found_history_lacked(why: str, fragment: str) -> None:
     assert any(fragment in told for told in ended(why).told)
 
 
@@ -53,7 +53,7 @@ def test_a_plan_is_not_finished_while_a_partition_has_no_owner() -> None:
     assert "the plan is carried out" in advice[waits[-1] + 2]
 
 
-def test_a_wait_that_a_rebalance_begins_anew_is_no_standing_still() -> None:
+def test_a_wait_that_a_rebalance_restarts_is_not_taken_for_a_standstill() -> None:
     outcome = ended("a wait that a rebalance began anew was taken for standing still")
     waits = {line.rpartition(" after ")[2] for line in outcome.told if "may have stopped" in line}
     assert len(waits) == 2

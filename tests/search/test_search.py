@@ -30,7 +30,7 @@ def none_found(report: Report) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_obeyed_advice_loses_no_member(shard: int) -> None:
+def test_obeying_rebals_advice_loses_no_member(shard: int) -> None:
     report = search(seeds(SHORT, 0, (shard, SHARDS)), most=2)
     none_found(report)
     assert report.histories > SHORT / SHARDS * 0.95
@@ -41,7 +41,7 @@ def test_obeyed_advice_loses_no_member(shard: int) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("shard", range(FULL_SHARDS))
-def test_obeyed_advice_loses_no_member_in_many_histories(shard: int) -> None:
+def test_obeying_rebals_advice_loses_no_member_in_100_000_histories(shard: int) -> None:
     first = int(os.environ.get("REBAL_SEARCH_SEED", "100000"))
     report = search(seeds(FULL, first, (shard, FULL_SHARDS)), seconds=3_000)
     print(report)
@@ -49,7 +49,7 @@ def test_obeyed_advice_loses_no_member_in_many_histories(shard: int) -> None:
 
 
 @pytest.mark.parametrize("number", sorted(FINDS))
-def test_a_defect_that_is_put_back_is_found(number: int) -> None:
+def test_the_search_finds_a_fixed_defect_that_is_put_back(number: int) -> None:
     history = draw(FINDS[number])
     before = rehearse(history)
     assert before is not None
@@ -63,7 +63,7 @@ def test_a_printed_history_is_read_back() -> None:
         assert History.read(yaml.safe_load(str(draw(seed)))) == draw(seed)
 
 
-def test_shards_of_seeds_drawn_at_random_have_none_in_common_and_can_be_drawn_again() -> None:
+def test_shards_of_random_seeds_are_disjoint_and_reproducible() -> None:
     halves = [set(random_seeds(100, 7, (part, 2))) for part in range(2)]
     assert halves[0] | halves[1] == set(random_seeds(100, 7))
     assert not halves[0] & halves[1]
@@ -77,7 +77,7 @@ def test_equal_histories_end_alike() -> None:
     assert ends[0].told == ends[1].told
 
 
-def test_a_counter_example_shrinks_to_what_matters() -> None:
+def test_a_counter_example_shrinks_to_a_history_with_the_same_violation() -> None:
     with MUTATIONS[2]():
         (found,) = search(seeds(10, FINDS[2]), most=1, shrinks=False).found
         kind = kind_of(rehearse(found.history))

@@ -63,7 +63,7 @@ def test_each_group_of_the_bundled_capture_is_compared_at_several_points() -> No
     assert min(points.values()) >= 3
 
 
-def test_replay_notices_a_coordinator_that_rejects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replay_notices_a_coordinator_that_rejects_no_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassicTable, "admits", lambda *_: True)
     found = compare(BUNDLED, only=("checkout", "pyapp"))
     missed = [one for one in found.differences if one.kind == "rejections"]

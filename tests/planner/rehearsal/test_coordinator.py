@@ -16,7 +16,7 @@ from tests.planner.rehearsal.scenes import Member, Table
 JAVA, SCALA = CoordinatorKind.JAVA, CoordinatorKind.SCALA
 
 
-def test_leader_that_leaves_is_followed_by_the_first_member_of_that_time() -> None:
+def test_leader_that_leaves_is_replaced_by_the_first_member_of_the_hash_table() -> None:
     a, b, c = Member("a"), Member("b"), Member("c")
     table = Table(b, c)
     table.group.leave("b", b)

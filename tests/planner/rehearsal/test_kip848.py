@@ -91,14 +91,14 @@ def test_a_member_that_revokes_too_slowly_is_removed_and_loses_its_partitions() 
     assert balanced(run)
 
 
-def test_a_static_member_takes_its_own_place_without_an_epoch() -> None:
+def test_static_kip848_member_restarts_without_a_new_epoch() -> None:
     run = play(kip848(static=True), restart("m1"))
     assert run.rebalances == ()
     assert balanced(run)
     assert run.measures.unowned == pytest.approx(4 * 30, rel=0.05)
 
 
-def test_a_static_member_that_stays_away_is_removed_at_the_end_of_its_session() -> None:
+def test_static_kip848_member_that_stays_down_is_removed_when_its_session_ends() -> None:
     run = play(kip848(static=True), event("stop", "m1"))
     assert told(run, "removed") == [("m1", "its session timed out")]
     assert epochs(run) == [8]
@@ -139,7 +139,7 @@ def test_new_partitions_give_the_group_an_epoch_at_the_next_heartbeat() -> None:
     assert run.measures.longest < 11
 
 
-def test_topic_that_nobody_subscribes_to_changes_nothing() -> None:
+def test_new_partitions_of_a_topic_without_subscribers_cause_no_rebalance() -> None:
     # ConsumerCoordinator.rejoinNeededOrPending compares the subscribed topics' metadata alone, and
     # GroupMetadataManager.onNewMetadataImage looks up the groups that subscribe to a topic.
     more = event("partitions", topic="other", count=5, seconds=1.0, at=1)
@@ -168,7 +168,7 @@ def test_members_of_one_bucket_are_served_in_the_order_of_the_coordinator_s_tabl
     assert given == {late: (("orders", 0),), early: (("orders", 1),)}
 
 
-def test_a_deleted_topic_is_nobody_s_and_counts_no_more() -> None:
+def test_partitions_of_a_deleted_topic_have_no_owner_and_count_as_no_downtime() -> None:
     run = play(kip848(), event("delete-topic", topic="orders", at=3.0), restart("m1"))
     assert run.rebalances[0].why == "topics changed"
     assert [member.owned for member in run.members] == [0, 0, 0]
@@ -219,8 +219,8 @@ ADMISSION = {
 @pytest.mark.parametrize("case", ADMISSION)
 def test_only_a_member_that_the_coordinator_cannot_admit_is_rejected(case: str) -> None:
     where, events, rejected = ADMISSION[case]
-    said = [word for pair in told(play(where, *events), "rejected") for word in pair]
-    assert " ".join(said) == rejected
+    rejections = [word for pair in told(play(where, *events), "rejected") for word in pair]
+    assert " ".join(rejections) == rejected
 
 
 def test_an_empty_group_begins_at_epoch_1_where_the_brokers_have_an_assignment_interval() -> None:
@@ -246,7 +246,7 @@ def test_a_member_that_joins_within_the_assignment_interval_waits_for_its_end() 
     assert 30 < ends[30.0] < 31 + 10
 
 
-def test_eager_classic_members_give_up_all_they_own_at_each_epoch() -> None:
+def test_eager_classic_members_of_a_kip848_group_revoke_all_partitions_at_an_epoch() -> None:
     run = play(scene(RANGE, RANGE, RANGE), restart("m0", **UP))
     # 6 partitions each before the join; both stop all of them, and have back what stays.
     assert run.rebalances[1].stopped == 12
@@ -288,7 +288,7 @@ def test_leader_after_a_conversion_to_classic_is_the_first_of_the_timeline_map(
     assert (group.kip848, group.now.leader) == (False, leader)
 
 
-def test_members_choose_the_assignor_of_the_coordinator() -> None:
+def test_group_remote_assignor_of_most_members_becomes_the_server_side_assignor() -> None:
     run = play(
         kip848(brokers=Brokers(consumer_assignor="range")),
         restart("m0", remote_assignor="uniform"),
@@ -319,7 +319,7 @@ def test_group_whose_assignments_carry_user_data_is_not_converted() -> None:
     assert [member.owned for member in run.members] == [0, 0, 12]
 
 
-def test_group_from_evidence_has_the_assignor_that_sends_user_data() -> None:
+def test_rehearsed_group_keeps_the_assignor_whose_captured_assignment_has_user_data() -> None:
     for member, named in (({"assigned_data": "x"}, ("range",)), ({}, ())):
         made, _ = scene_of(group_of({"members": [{"id": "m", **member}]}))
         assert made.user_data == named

@@ -28,7 +28,7 @@ def every_roll_out_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 @pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_one_of_each_kind_predicts_about_what_all_restarts_cost(
+def test_rehearsal_of_one_restart_of_each_kind_is_close_to_that_of_all_restarts(
     elected: str, goal: str, batch: int
 ) -> None:
     snapshot = sized(80, 400, elected)
@@ -74,7 +74,7 @@ def test_a_member_that_is_rejected_is_rehearsed_and_in_the_notes() -> None:
         assert at == pytest.approx(33 * place, rel=0.15, abs=40)
 
 
-def test_scripts_in_which_other_things_happen_are_rehearsed_whole() -> None:
+def test_scripts_with_other_events_than_rolling_restarts_are_rehearsed_whole() -> None:
     assert Rollout(SIXTY, Script(events=tuple(ROLLING))).too_long
     for event in (
         ScriptEvent(do=Deed.KILL, members=("m0",)),

@@ -126,15 +126,15 @@ def test_what_if_and_timed_engine_agree_on_targets_of_a_kip848_group(assignor: s
     for seed in range(40):
         random = Random(seed)
         group = captured(random, assignor, kip848=True)
-        told = agreed(group, assignor, random.choice(("leave", "grow")), seed)
-        assert told.server_side
-        assert told.rebalances == 1
-        moved += told.moved
+        what_if = agreed(group, assignor, random.choice(("leave", "grow")), seed)
+        assert what_if.server_side
+        assert what_if.rebalances == 1
+        moved += what_if.moved
     assert moved > 40
 
 
 @pytest.mark.parametrize("eager", [True, False])
-def test_members_of_a_custom_assignor_remember_what_it_makes_of_assignments(eager: bool) -> None:
+def test_custom_assignor_receives_the_user_data_that_its_on_assignment_stored(eager: bool) -> None:
     protocols = [RebalanceProtocol.EAGER, *(() if eager else (RebalanceProtocol.COOPERATIVE,))]
     timed, clockless = Counting(*protocols), Counting(*protocols)
     where = with_processes(scene(RANGE, RANGE, RANGE), assignors=("counting",))
@@ -194,7 +194,7 @@ def owned(run: Rehearsal) -> list[int]:
     return [member.owned for member in run.members]
 
 
-def test_leader_that_is_new_knows_of_nothing_lost_and_gives_it_out_at_once() -> None:
+def test_new_connect_leader_assigns_lost_tasks_at_once_without_the_rebalance_delay() -> None:
     run = play(workers("sessioned", "sessioned", "sessioned"), restart("w0"))
     assert run.measures.longest < 30
     assert sum(owned(run)) == TOTAL
@@ -248,7 +248,7 @@ def test_plan_of_a_captured_worker_group_is_rehearsed_with_what_it_runs(
     assert (run.measures.twice, run.measures.rejected, run.assumes) == (0, 0, ())
 
 
-def test_rehearsal_of_workers_whose_work_is_not_known_says_so() -> None:
+def test_rehearsal_of_connect_workers_with_unknown_tasks_states_that_assumption() -> None:
     group = worker_groups.workers("sessioned")
     blind = tuple(replace(m, worker=WorkerState(url="")) for m in group.members)
     where, _ = scene_of(replace(group, members=blind))
@@ -256,5 +256,5 @@ def test_rehearsal_of_workers_whose_work_is_not_known_says_so() -> None:
     run = rehearse(where, Script(events=(restart("w0"),)))
     assert run.measures.rebalances == 2
     assert run.partitions == ()
-    (said,) = run.assumes
-    assert said.startswith("the assignment of sessioned is not modelled")
+    (assumption,) = run.assumes
+    assert assumption.startswith("the assignment of sessioned is not modelled")

@@ -103,7 +103,7 @@ def test_commit_of_a_member_that_is_not_in_the_generation_fails(
     assert told(run, "commit failed") == [(who, error)]
 
 
-def test_commit_while_a_rebalance_prepares_is_taken() -> None:
+def test_commit_succeeds_while_the_group_prepares_a_rebalance() -> None:
     commit = event("commit", "m0", at=20)
     run = play(scene(RANGE, RANGE), BUSY, late("range"), commit)
     assert [note.who for note in run.notes if note.what == "committed"] == ["m0"]
@@ -129,7 +129,7 @@ def test_enforce_rebalance_during_a_rebalance_does_nothing() -> None:
     assert len(run.rebalances) == 1
 
 
-def test_cooperative_member_gives_up_at_once_what_it_unsubscribes_from() -> None:
+def test_cooperative_member_revokes_at_once_the_partitions_it_unsubscribes_from() -> None:
     where = replace(scene(DONE, DONE), topics={"orders": 12, "audit": 2})
     change = event("subscribe", "m0", topics=("audit",), at=10)
     run = play(where, change)
@@ -203,7 +203,7 @@ def test_static_member_past_its_poll_timeout_stays_until_its_session_ends() -> N
 
 
 @pytest.mark.parametrize("deed", [Deed.STOP, Deed.KILL])
-def test_close_of_a_static_member_commits_and_begins_its_session_anew(deed: Deed) -> None:
+def test_static_member_renews_its_session_by_a_commit_when_closed_not_killed(deed: Deed) -> None:
     # Its last heartbeat was up to 3 s ago; a process that is killed commits nothing.
     runs = [
         play(scene(RANGE, RANGE, static=True), event(deed, "m1", at=100), seed=seed)
@@ -225,7 +225,7 @@ def test_leader_that_misses_the_join_barrier_is_replaced() -> None:
     assert sorted(member.owned for member in run.members) == [4, 4, 4]
 
 
-def test_kafka_go_s_range_has_borders_of_its_own() -> None:
+def test_range_of_kafka_go_gives_the_odd_partition_to_the_last_member_unlike_java() -> None:
     # RangeGroupBalancer.AssignGroups of kafka-go: Java gives the first member the odd partition.
     members = tuple(SpecMember(member_id=id_, topics=("orders",)) for id_ in ("b", "a"))
     spec = Spec(members=members, partitions={"orders": 5, "other": 3})
@@ -243,7 +243,7 @@ def test_franz_go_waits_twice_as_long_after_each_rejection() -> None:
     assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
-def test_java_leader_joins_again_when_nobody_subscribes_to_a_topic_any_more() -> None:
+def test_java_leader_rejoins_when_no_member_subscribes_to_a_topic_any_more() -> None:
     # ConsumerCoordinator: the metadata that it assigned by has the topic, the next one has not
     # ("cached metadata has changed", captured within metadata.max.age.ms).
     where = replace(scene(RANGE, RANGE), topics={"orders": 12, "other": 3})
@@ -254,7 +254,7 @@ def test_java_leader_joins_again_when_nobody_subscribes_to_a_topic_any_more() ->
     assert run.rebalances[-1].began - run.rebalances[-2].began < 310
 
 
-def test_kafka_python_s_leader_assigns_another_s_topic_when_it_has_read_of_it() -> None:
+def test_kafka_python_leader_assigns_another_members_topic_after_reading_its_metadata() -> None:
     where = scene(RANGE, RANGE, family="kafka-python")
     where = replace(where, topics={"orders": 12, "other": 3})
     run = play(where, late("range", family="kafka-python", topics=("other",)))
@@ -262,7 +262,7 @@ def test_kafka_python_s_leader_assigns_another_s_topic_when_it_has_read_of_it() 
     assert [member.owned for member in run.members] == [6, 6, 3]
 
 
-def test_kafkajs_s_leader_deals_its_own_topics_to_all() -> None:
+def test_kafkajs_leader_assigns_only_its_own_topics_and_to_every_member() -> None:
     # ConsumerGroup.sync of kafkajs: assigner.assign({ members, topics: topicsSubscribed }).
     list_ = ("RoundRobinAssigner",)
     where = with_processes(scene(RANGE, RANGE, family="kafkajs"), assignors=list_)
@@ -272,7 +272,7 @@ def test_kafkajs_s_leader_deals_its_own_topics_to_all() -> None:
     assert run.assumes == ()
 
 
-def test_static_member_that_is_back_with_other_topics_joins_once_more() -> None:
+def test_static_member_that_returns_with_other_topics_gets_them_only_since_java_3_4() -> None:
     # ConsumerCoordinator.onJoinComplete: "received assignment does not match the current
     # subscription". The coordinator gave it the assignment of before.
     # Before 3.4 its subscription has no generation, so the coordinator sees no change in the join
@@ -333,7 +333,7 @@ def test_librdkafka_tries_again_after_a_rejection_until_it_is_admitted() -> None
     assert run.members[0].owned == 12
 
 
-def test_a_static_restart_that_changes_the_vote_causes_one() -> None:
+def test_static_restart_that_changes_the_elected_assignor_causes_a_rebalance() -> None:
     run = play(
         scene(BOTH, RANGE, elected="range", static=True), restart("m1", to=BOTH, seconds=5.0)
     )
@@ -347,7 +347,7 @@ def test_enforce_rebalance_waits_for_the_next_poll_and_revokes_nothing_before() 
     assert leads.why == "the leader joined again"
 
 
-def test_an_event_happens_so_long_after_the_one_before_without_a_rest() -> None:
+def test_script_event_with_after_does_not_wait_for_the_group_to_be_stable() -> None:
     run = play(scene(RANGE, RANGE, RANGE), restart("m0", at=10.0), restart("m1", after=5.0))
     stopped = [note.at for note in run.notes if note.what == "stopped"]
     assert stopped == [10.0, 15.0]

@@ -101,10 +101,10 @@ def test_only_members_past_a_timeout_own_what_another_owns() -> None:
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_one_run_is_a_function_of_its_input_and_seed(seed: int) -> None:
-    told = story(seed, disturbed=True)
-    run = rehearse(*told, seed=seed)
-    assert run == rehearse(*told, seed=seed)
-    assert run != rehearse(*told, seed=seed + 1)
+    scene_and_script = story(seed, disturbed=True)
+    run = rehearse(*scene_and_script, seed=seed)
+    assert run == rehearse(*scene_and_script, seed=seed)
+    assert run != rehearse(*scene_and_script, seed=seed + 1)
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, 2178])
@@ -180,7 +180,7 @@ def _check(world: World, topics: dict[str, int], running: set[str]) -> None:
         assert max(counts) - min(counts) <= 1
 
 
-def test_a_restart_shows_as_down_and_then_owning_again() -> None:
+def test_lane_of_a_restarted_member_shows_down_idle_and_then_owning() -> None:
     run = play(scene(RANGE, RANGE), restart("m0"), event("wait", seconds=30))
     drawn = lanes(run, 30)
     assert [one.doing for one in drawn["m0"]] == [Doing.DOWN, Doing.IDLE, Doing.OWNS]
@@ -189,7 +189,7 @@ def test_a_restart_shows_as_down_and_then_owning_again() -> None:
     assert all(stretches[-1].end == 30 for stretches in drawn.values())
 
 
-def test_a_rejected_member_and_a_partition_with_two_owners_are_the_worst() -> None:
+def test_lanes_show_a_rejection_and_a_partition_with_two_owners_before_other_states() -> None:
     run = play(scene(RANGE, RANGE), restart("m0", to=DONE), event("wait", seconds=30))
     assert lanes(run, 20)["m0"][-1].doing is Doing.REJECTED
     late = event("busy", "m0", seconds=90, at=10)

@@ -65,7 +65,7 @@ def test_rolling_takes_one_member_at_a_time_and_more_where_a_batch_says_so() -> 
 
 
 @pytest.mark.parametrize(("batch", "new"), [(None, 2), (3, 3), (0, 4)])
-def test_a_group_grows_by_half_or_by_a_batch(batch: int | None, new: int) -> None:
+def test_scale_script_adds_half_the_members_or_a_batch(batch: int | None, new: int) -> None:
     grown, shrunk = ready_script("scale", FOUR, ScriptPace(batch=batch)).events
     assert (len(grown.processes), len(shrunk.members)) == (new, new)
 
@@ -100,7 +100,7 @@ def test_blue_green_ends_with_the_new_members_alone(static: bool) -> None:
 
 
 def test_an_event_names_members_by_name_pattern_list_and_all() -> None:
-    (one, some, several, everybody) = read(
+    (one, some, several, all_members) = read(
         "  - kill: m1\n"
         "  - restart: m[12]\n"
         "  - restart: [m3, m0, m3]\n"
@@ -111,7 +111,7 @@ def test_an_event_names_members_by_name_pattern_list_and_all() -> None:
     assert (one.do, one.members, one.at) == (Deed.KILL, ("m1",), None)
     assert some.members == ("m1", "m2")
     assert (several.members, several.assignors, several.seconds) == (("m3", "m0"), BOTH, 5.0)
-    assert everybody.members == ("m0", "m1", "m2", "m3")
+    assert all_members.members == ("m0", "m1", "m2", "m3")
 
 
 def test_times_are_since_the_start_or_after_the_event_before() -> None:
@@ -122,7 +122,7 @@ def test_times_are_since_the_start_or_after_the_event_before() -> None:
     assert (second.do, second.seconds) == (Deed.RESTART, 0.0)
 
 
-def test_a_batch_restarts_so_many_at_a_time() -> None:
+def test_batch_splits_a_restart_event_into_several_restarts() -> None:
     made = read("  - {restart: all, batch: 3, at: 10s, phase: bounce 1}\n")
     assert [len(event.members) for event in made] == [3, 1]
     assert [event.at for event in made] == [10.0, None]
@@ -139,7 +139,7 @@ def test_a_new_member_starts_like_one_that_is_there_and_can_be_named_from_then_o
     assert kill.members == ("surge",)
 
 
-def test_callbacks_of_a_new_process_throw_until_another_release_mends_them() -> None:
+def test_fails_in_makes_rebalance_callbacks_throw_until_a_later_restart_clears_it() -> None:
     made = read(
         "  - {restart: m0, fails-in: [revoked]}\n"
         "  - {restart: m1, takes: 5s}\n"
@@ -173,7 +173,7 @@ def test_topics_change_and_leaders_notice_after_the_metadata_age() -> None:
         ("subscribe: m0\n    topics: orders", Deed.SUBSCRIBE),
     ],
 )
-def test_every_other_deed_is_read_and_runs(text: str, do: Deed) -> None:
+def test_every_other_script_event_is_parsed_and_runs(text: str, do: Deed) -> None:
     (event,) = read(f"  - {text}\n")
     assert event.do is do
     assert rehearse(FOUR, Script(events=(event,))).at_rest
@@ -221,7 +221,7 @@ def test_a_wrong_event_is_one_sentence_with_its_line(text: str, says: str) -> No
         ("  - kil: m0\n", "kil", "kill"),
     ],
 )
-def test_an_error_carries_the_names_that_there_are(text: str, word: str, near: str) -> None:
+def test_script_error_carries_the_valid_names(text: str, word: str, near: str) -> None:
     found = error(text)
     assert found.word == word
     assert near in found.known
@@ -287,8 +287,8 @@ def test_a_client_that_is_too_old_for_a_list_of_the_plan_is_upgraded_with_it(
 ) -> None:
     group = group_of({"members": pods(2, family=family, version=version), "elected": "range"})
     script = rollout(make_plan(group))
-    here, said = upgraded(scene_of(group)[0], script)
-    assert said == (
+    here, assumed = upgraded(scene_of(group)[0], script)
+    assert assumed == (
         ("shipping-0, shipping-1: upgraded in the restart that brings the list, as the plan says",)
         if old
         else ()
@@ -313,7 +313,7 @@ def test_a_client_that_is_too_old_for_kip848_blocks_its_step(
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_every_parameter_is_put_where_it_is_read(name: str) -> None:
+def test_every_rehearsal_parameter_sets_the_value_that_the_rehearsal_reads(name: str) -> None:
     value = 0.25
     changed = with_(FOUR, {name: value})
     if name != "metadata":
@@ -341,7 +341,7 @@ def test_durations_and_shares_are_read() -> None:
         share_of("120%")
 
 
-def test_the_group_runs_under_another_protocol_with_every_partition_owned() -> None:
+def test_scene_variant_runs_another_protocol_with_every_partition_owned() -> None:
     eager, cooperative = variant(FOUR, "eager"), variant(FOUR, "cooperative")
     assert {one.process.assignors for one in eager.running} == {RANGE}
     assert {one.process.assignors for one in cooperative.running} == {DONE}
