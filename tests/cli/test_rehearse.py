@@ -439,10 +439,11 @@ def test_the_rehearsal_page_shows_dangers_first_with_their_members() -> None:
     danger = page.index("rejected: m0 is rejected (INCONSISTENT_GROUP_PROTOCOL) at 0:")
     assert danger < page.index("<dt>takes</dt>")
     assert "no owner: " not in page
-    late = ScriptEvent(do=Deed.STOP, members=("m0", "m1", "m2"), at=10)
-    assert "no owner: 12 partitions have no owner at the end, such as orders-0" in rehearsal_html(
-        play(scene(RANGE, RANGE, RANGE), late), "orders"
-    )
+    for at in (0, 10):
+        stop = ScriptEvent(do=Deed.STOP, members=("m0", "m1", "m2"), at=at)
+        page = rehearsal_html(play(scene(RANGE, RANGE, RANGE), stop), "orders")
+        assert "no owner: 12 partitions have no owner at the end, such as orders-0" in page
+        assert "has an owner all the time" not in page
     deleted = ScriptEvent(do=Deed.DELETE_TOPIC, topic="orders", at=10)
     page = rehearsal_html(play(scene(RANGE, RANGE, RANGE), deleted), "orders")
     assert 'class="danger"' not in page

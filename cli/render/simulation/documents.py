@@ -141,12 +141,7 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
             f"{measures.twice_past:,.0f} {run.unit}-seconds with two owners"
         )
         yield DangerNote("late", text, severe=False)
-    deleted = {note.detail for note in run.notes if note.what == "topic deleted"}
-    left = [
-        one
-        for one in run.partitions
-        if one.topic not in deleted and one.owners and all(s.end is not None for s in one.owners)
-    ]
+    left = without_owner(run)
     if left:
         verb, some = ("has", "") if len(left) == 1 else ("have", "such as ")
         text = f"{count(len(left), run.unit)} {verb} no owner at the end, {some}"
@@ -155,6 +150,16 @@ def dangers(run: Rehearsal, spread: Distribution | None = None) -> Iterator[Dang
     if restless:
         of = f" in {restless:,} of {count(spread.runs, 'run')}" if spread is not None else ""
         yield DangerNote("restless", f"the group does not come to rest{of}")
+
+
+def without_owner(run: Rehearsal) -> list[PartitionStory]:
+    """Return the partitions that no member owns at the end, without those of deleted topics."""
+    deleted = {note.detail for note in run.notes if note.what == "topic deleted"}
+    return [
+        one
+        for one in run.partitions
+        if one.topic not in deleted and all(span.end is not None for span in one.owners)
+    ]
 
 
 def fine(run: Rehearsal) -> str:
@@ -177,7 +182,7 @@ def sums(run: Rehearsal) -> Iterator[tuple[str, str]]:
     yield "takes", f"{duration(measures.seconds)}, {rebalances}"
     if run.unit == "none":
         yield "downtime", "not modelled"
-    elif not measures.unowned:
+    elif not measures.unowned and not without_owner(run):
         yield "downtime", f"none: every {run.unit} has an owner all the time"
     else:
         yield (

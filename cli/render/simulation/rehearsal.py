@@ -62,13 +62,14 @@ def rehearsal_view(
     # Partitions' owners, of which a large group has millions, show no name but in the lanes. Who
     # leaves last makes a generation without members, which counts as no rebalance.
     joined = tuple(each for each in one.rehearsal.rebalances if each.members or each.ended is None)
-    whole, run = one.rehearsal, shown(replace(one.rehearsal, partitions=(), rebalances=joined))
+    whole = replace(one.rehearsal, rebalances=joined)
+    run = shown(replace(whole, partitions=()))
     plain = shown(replace(document, runs=()))
     found = list(_dangers(whole, one.distribution))
     top: View = [_head(plain, source), facts(found, label=_LABEL) if found else _fine(plain, run)]
     parts: list[View] = [top]
     if one.distribution is None:
-        top.append(facts(sums(run), label=_LABEL))
+        top.append(facts(sums(whole), label=_LABEL))
     else:
         parts.append([_figures(one.distribution, run.unit)])
         if details or len(run.phases) > 1 or run.unit != _NONE:
