@@ -22,10 +22,12 @@ from rebal.cli.sources import GroupSource
 from rebal.cli.verifying import check_same, read_plan
 from rebal.groups.assignors import NAMES, Assignor
 from rebal.groups.commands import Command, option, options
-from rebal.groups.model import GroupSnapshot, Record
+from rebal.groups.model import GroupSnapshot, Record, Tri
 from rebal.groups.snapshot.documents import format_of
 from rebal.planner.commands import Given
+from rebal.planner.context import Context
 from rebal.planner.facts import names
+from rebal.planner.kip848 import NEEDS, brokers
 from rebal.planner.plan import Plan
 from rebal.planner.rehearsal.outcome import Distribution, Rehearsal
 from rebal.planner.rehearsal.rehearse import Rollout, distribution, rehearse, rehearse_often
@@ -250,6 +252,9 @@ def rehearsed(
         speed=Speed(restart=given.get("restart", Speed().restart)),
         families=_families(found, plan),
     )
+    answers = {kind: brokers(Context(found), kind) for kind in NEEDS}
+    lacking = frozenset(kind for kind, each in answers.items() if each.allows is Tri.NO)
+    scene = replace(scene, brokers=replace(scene.brokers, lacking=lacking))
     scene = with_parameters(scene, given)
     custom = _custom(scene, plan)
     if source is not None:
@@ -272,6 +277,12 @@ def rehearsed(
         assumes += upgrades
     else:
         script = _ready(found, scene, asked)
+    protocols = {event.protocol for event in script.events} | {*asked.compare}
+    assumes += tuple(
+        each.why
+        for kind, each in answers.items()
+        if kind in protocols and each.allows is Tri.CANNOT_TELL
+    )
     old = too_old(scene, script)
     refuse(
         {

@@ -28,11 +28,11 @@ _SIZES: Final = {
     GroupType.STREAMS: "group.streams.max.size",
 }
 _SIZE: Final = _SIZES[GroupType.CONSUMER]
-# The proposal of each newer group type, its feature, and the first release that has it for all.
-_NEEDS: Final = {
+NEEDS: Final = {
     GroupType.CONSUMER: ("KIP-848", "group.version", "4.0"),
     GroupType.STREAMS: ("KIP-1071", "streams.version", "4.2"),
 }
+"""Type of group → its proposal, the feature that brokers need for it, and their first release."""
 # Java's Integer.MAX_VALUE, the default of both: no limit.
 _NO_LIMIT: Final = 2**31 - 1
 
@@ -65,7 +65,7 @@ def brokers(context: Context, kind: GroupType = GroupType.CONSUMER) -> Answer:
     Their release, their feature level and group.coordinator.rebalance.protocols decide.
     """
     cluster = context.snapshot.cluster
-    proposal, feature, since = _NEEDS[kind]
+    proposal, feature, since = NEEDS[kind]
     other = other_brokers(context.given.brokers, cluster.cluster_id)
     release = version_tuple(cluster.version)
     # Both lose their last zeros: 4.0 is (4,).

@@ -117,6 +117,25 @@ def test_a_rehearsed_group_that_does_not_come_to_rest_exits_4(rehearse: Rehearse
     assert rehearse(pods(2), script=script)[0] == 4
 
 
+@pytest.mark.parametrize(
+    ("features", "expected"),
+    [
+        ({"group.version": 0}, (3, True, False)),
+        ({"group.version": 1}, (0, False, False)),
+        ({}, (0, False, True)),
+    ],
+)
+def test_a_move_to_kip848_is_rejected_by_brokers_that_do_not_support_it(
+    rehearse: Rehearse, features: dict[str, int], expected: tuple[int, bool, bool]
+) -> None:
+    move = "  - {restart: all, batch: 1, protocol: consumer}\n"
+    cluster = {"version": "4.1", "features": features}
+    code, text = rehearse(pods(2, version="4.1.1"), script=move, cluster=cluster)
+    rejected = "are rejected (UNSUPPORTED_VERSION), the first at 0:30, and stop" in flat(text)
+    assumed = "assumed it is not verified that the brokers have the feature" in flat(text)
+    assert (code, rejected, assumed) == expected
+
+
 def test_a_rehearsed_cut_over_has_one_rebalance_in_table_and_total(rehearse: Rehearse) -> None:
     _, text = rehearse(LIBRDKAFKA, plan=True)
     assert ("36 s, 1 rebalance, " in text, text.count("  a member ")) == (True, 1)

@@ -221,14 +221,14 @@ def called(story: PartitionStory, unit: str) -> str:
 def _out(run: Rehearsal, what: str, detail: str, notes: Sequence[Note]) -> str:
     who = listing(list(dict.fromkeys(note.who for note in notes)), 4)
     one = len({note.who for note in notes}) == 1
-    when = moment(notes[0].at)
+    first = "" if len({note.at for note in notes}) == 1 else ", the first"
+    when = f"{first} at {moment(notes[0].at)}"
     if what == "did not start":
-        return f"{who} {'does' if one else 'do'} not start at {when}: {detail}"
+        return f"{who} {'does' if one else 'do'} not start{when}: {detail}"
     if what == "failed as leader":
-        return f"{who} {'fails' if one else 'fail'} as leader at {when}: {detail}"
+        return f"{who} {'fails' if one else 'fail'} as leader{when}: {detail}"
     if what == "callback failed":
-        end = f"ends at {when}" if one else f"end, the first at {when}"
-        return f"{who} {end}: onPartitions{detail.capitalize()} throws"
+        return f"{who} {'ends' if one else 'end'}{when}: onPartitions{detail.capitalize()} throws"
     state = {member.name: member.state for member in run.members}
     ended = {note.who for note in run.notes if note.what == "ended" and note.at >= notes[0].at}
     after = "stops" if notes[0].who in ended else "retries"
@@ -240,7 +240,7 @@ def _out(run: Rehearsal, what: str, detail: str, notes: Sequence[Note]) -> str:
         has = "owns" if len(owners) == 1 else "own"
         rest = f"; {listing(owners, 3)} {has} all {run.unit}s at the end"
     verb = "is" if one else "are"
-    return f"{who} {verb} rejected ({detail}) at {when} and {after}{rest}"
+    return f"{who} {verb} rejected ({detail}){when}{first and ','} and {after}{rest}"
 
 
 def _twice(run: Rehearsal) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final, cast
 
 from rebal.groups.coordinator import elect
-from rebal.groups.model import CoordinatorKind, GroupState
+from rebal.groups.model import CoordinatorKind, GroupState, GroupType
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance
 from rebal.planner.rehearsal.engine.consumer_group import ConsumerGroup, Seat, Server
 from rebal.planner.rehearsal.engine.coordinator import ClassicGroup
@@ -161,7 +161,8 @@ class SimulatedGroup:
     def _refuses(self, group: ClassicGroup, request: Beat) -> Error:
         if group.away:
             return Error.NOT_COORDINATOR
-        if self._brokers.kind is CoordinatorKind.SCALA:
+        wanted = GroupType.STREAMS if request.streams else GroupType.CONSUMER
+        if self._brokers.kind is CoordinatorKind.SCALA or wanted in self._brokers.lacking:
             return Error.UNSUPPORTED_VERSION
         if request.epoch != 0:
             return Error.UNKNOWN_MEMBER_ID

@@ -17,7 +17,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rebal.groups.assignors import Owned, SpecMember, TopicPartition
 from rebal.groups.jvmhash import string_hash
-from rebal.groups.model import CoordinatorKind, Record
+from rebal.groups.model import CoordinatorKind, GroupType, Record
 from rebal.planner.rehearsal.engine.agenda import Agenda, Chance, Timer
 
 
@@ -152,7 +152,8 @@ class Brokers(Record, frozen=True, kw_only=True):
     to a full group (KAFKA-20601). `streams_delay` is group.streams.initial.rebalance.delay.ms; for
     other times a Streams group uses those of KIP-848 groups, which have the same defaults.
     `assignment_interval` is group.consumer.assignment.interval.ms (KIP-1263, since Kafka 4.3).
-    `first_epoch` is the epoch of an empty group (1 since 4.3, KAFKA-20268).
+    `first_epoch` is the epoch of an empty group (1 since 4.3, KAFKA-20268). `lacking` are the types
+    of groups that the brokers do not support: CONSUMER (KIP-848) or STREAMS (KIP-1071).
     """
 
     kind: CoordinatorKind = CoordinatorKind.JAVA
@@ -170,6 +171,7 @@ class Brokers(Record, frozen=True, kw_only=True):
     streams_delay: float = 3.0
     assignment_interval: float = 0.0
     first_epoch: int = 0
+    lacking: frozenset[GroupType] = frozenset()
 
 
 class Watcher(Protocol):
