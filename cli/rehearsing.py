@@ -42,7 +42,6 @@ from rebal.planner.rehearsal.scene import (
     value_of,
     variant,
     with_parameters,
-    without_lists,
 )
 from rebal.planner.rehearsal.script_file import ScriptError, ScriptText, load_script, script_of
 from rebal.planner.rehearsal.scripts import (
@@ -293,9 +292,10 @@ def rehearsed(
     if asked.runs > 1 and sys.stderr.isatty():
         output.say(f"rehearsing {asked.runs:,} runs …")
     runs = []
-    for name in asked.compare or ((PLAN,) if plan is not None else (NOW,)):
-        played = script if name in (PLAN, NOW) else without_lists(script)
-        run, often = _run(variant(scene, name), played, asked, custom, keep=keep)
+    own = PLAN if plan is not None else NOW
+    for name in asked.compare or (own,):
+        group, played = (scene, script) if name == own else variant(scene, script, name)
+        run, often = _run(group, played, asked, custom, keep=keep)
         assumes += tuple(text for text in run.assumes if text not in assumes)
         runs.append(RunDocument(name=name, rehearsal=run, distribution=often))
     return RehearsalDocument(

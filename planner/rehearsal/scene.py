@@ -234,23 +234,19 @@ VARIANTS: Final[Mapping[str, str]] = {
 """Every variant that `--compare` takes, and what it is."""
 
 
-def without_lists(script: Script) -> Script:
-    """Return the script with restarts that keep each member's assignor list and protocol."""
-    kept = (replace(one, assignors=(), protocol="", remote_assignor="") for one in script.events)
-    return replace(script, events=tuple(kept))
+def variant(scene: Scene, script: Script, name: str) -> tuple[Scene, Script]:
+    """Return the scene and the script under the variant `name` of `VARIANTS`.
 
-
-def variant(scene: Scene, name: str) -> Scene:
-    """Return `scene` with its group Stable and reassigned under the variant `name` of `VARIANTS`.
-
-    `eager` keeps the current assignor if that is eager, and uses range otherwise. `plan` and `now`
-    return the scene unchanged.
+    The group is Stable and reassigned under the variant, and no event changes an assignor list or a
+    protocol: new processes start with those of the variant. `eager` keeps the current assignor if
+    that is eager, and uses range otherwise. With `now` and `plan` the group stays as it is.
     """
     keeps = name == "eager" and protocols_of(scene.assignor) == frozenset({RebalanceProtocol.EAGER})
     usual = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "uniform"}
     assignor = scene.assignor if keeps else usual.get(name)
+    events = [replace(e, assignors=(), protocol="", remote_assignor="") for e in script.events]
     if assignor is None:
-        return scene
+        return scene, replace(script, events=tuple(events))
     protocol = "consumer" if name == "consumer" else "classic"
     sent = tuple(
         SpecMember(
@@ -266,19 +262,22 @@ def variant(scene: Scene, name: str) -> Scene:
     given = by.assign(
         Spec(members=sent, partitions=scene.topics, replicas=scene.replicas, racks=scene.racks)
     )
+
+    def started(process: Process) -> Process:
+        names = process.assignors if protocol == "consumer" else (assignor,)
+        return replace(process, assignors=names, protocol=protocol)
+
     running = tuple(
         replace(
             one,
-            process=replace(
-                one.process,
-                assignors=one.process.assignors if protocol == "consumer" else (assignor,),
-                protocol=protocol,
-            ),
+            process=started(one.process),
             owned=tuple(given[one.member_id]),
+            generation=scene.generation,
         )
         for one in scene.running
     )
-    return replace(scene, running=running, assignor=assignor)
+    made = tuple(replace(e, processes=tuple(map(started, e.processes))) for e in events)
+    return replace(scene, running=running, assignor=assignor), replace(script, events=made)
 
 
 METADATA_AGE: Final = 300.0

@@ -108,11 +108,11 @@ def comparison_view(document: RehearsalDocument, source: str, next_command: Comm
 
 
 def _how_to_read(document: RehearsalDocument) -> str:
-    restarts = "Each line has the same restarts"
+    events = "Each line has the same events"
     if document.unit == _NONE:
-        return f"{restarts}, and fewer rebalances are better."
+        return f"{events}, and fewer rebalances are better."
     return (
-        f"{restarts}; {document.unit.upper()}-S are the seconds without an owner of all "
+        f"{events}; {document.unit.upper()}-S are the seconds without an owner of all "
         f"{document.unit}s together, and less is better in each column."
     )
 

@@ -15,7 +15,6 @@ from rebal.planner.rehearsal.scene import (
     scene_of,
     used,
     variant,
-    without_lists,
 )
 from rebal.planner.rehearsal.scene import with_parameters as with_
 from rebal.planner.rehearsal.script_file import ScriptError, load_script, script_of
@@ -342,18 +341,22 @@ def test_durations_and_shares_are_read() -> None:
 
 
 def test_scene_variant_runs_another_protocol_with_every_partition_owned() -> None:
-    eager, cooperative = variant(FOUR, "eager"), variant(FOUR, "cooperative")
+    rolling = ready_script("rolling", FOUR)
+    assert rolling is not None
+    (eager, script), (cooperative, _) = (
+        variant(FOUR, rolling, name) for name in ("eager", "cooperative")
+    )
     assert {one.process.assignors for one in eager.running} == {RANGE}
     assert {one.process.assignors for one in cooperative.running} == {DONE}
-    assert variant(FOUR, "plan") is variant(FOUR, "now") is FOUR
+    assert variant(FOUR, rolling, "now") == (FOUR, rolling)
     sticky = scene(("sticky",), ("sticky",), elected="sticky")
-    assert variant(sticky, "eager").assignor == "sticky"
+    assert variant(sticky, rolling, "eager")[0].assignor == "sticky"
     kafkajs = replace(FOUR, assignor="RoundRobinAssigner")
-    owned = [len(one.owned) for one in variant(kafkajs, "eager").running]
-    assert (variant(kafkajs, "eager").assignor, owned) == ("RoundRobinAssigner", [3, 3, 3, 3])
+    same, _ = variant(kafkajs, rolling, "eager")
+    owned = [len(one.owned) for one in same.running]
+    assert (same.assignor, owned) == ("RoundRobinAssigner", [3, 3, 3, 3])
     for made in (eager, cooperative):
         assert sum(len(one.owned) for one in made.running) == 12
-    script = ready_script("rolling", FOUR)
     first, second = (rehearse(one, script).measures for one in (eager, cooperative))
     assert first.stopped > second.stopped
     assert first.rebalances < second.rebalances
@@ -365,6 +368,20 @@ def test_a_script_for_another_protocol_leaves_each_members_list_as_it_is() -> No
         ScriptEvent(do=Deed.RESTART, members=("m0",), assignors=DONE, protocol="consumer"),
         ScriptEvent(do=Deed.KILL, members=("m1",)),
     )
-    first, second = without_lists(Script(events=events)).events
+    first, second = variant(FOUR, Script(events=events), "now")[1].events
     assert (first.members, first.assignors, first.protocol) == (("m0",), (), "")
     assert second == events[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "protocol"), [("cooperative", "classic"), ("consumer", "consumer")]
+)
+def test_a_process_that_starts_in_a_variant_runs_the_protocol_of_the_variant(
+    name: str, protocol: str
+) -> None:
+    blue_green = ready_script("blue-green", FOUR)
+    assert blue_green is not None
+    group, script = variant(FOUR, blue_green, name)
+    started = {(p.assignors, p.protocol) for e in script.events for p in e.processes}
+    assert started == {(one.process.assignors, protocol) for one in group.running}
+    assert rehearse(group, script).measures.rejected == 0
