@@ -23,6 +23,7 @@ from rebal.planner.rehearsal.engine.member import (
     joins_for_topics,
     leaves_on_close,
     retries_after,
+    revokes_on_downgrade,
     sends_generation,
     skips_assignment,
     voted_protocol,
@@ -316,6 +317,8 @@ class Consumer(SimulatedMember):
             return
         new = self._numbers(partitions)
         revoked = self.owned - new if self.protocol is not _EAGER else frozenset()
+        if self.protocol is _EAGER and revokes_on_downgrade(self.process):
+            revoked = self.owned
         took = self._give_up(revoked, self.revoked, self.process.on_revoked)
         by = self._around.custom.get(self._elected)
         self._subscription = received(by, self._subscription, partitions, self.generation)

@@ -133,6 +133,15 @@ def joins_for_topics(process: Process) -> bool:
     return process.family in _JAVA
 
 
+def revokes_on_downgrade(process: Process) -> bool:
+    """Return whether a member that turns from COOPERATIVE to EAGER revokes all it owns first.
+
+    franz-go does so since 1.21.6 (twmb/franz-go#1367). Other clients never turn EAGER, or keep what
+    they own. An unknown version counts as an older one.
+    """
+    return process.family == "franz-go" and (version_tuple(process.version) or ()) >= (1, 21, 6)
+
+
 def leaves_on_close(process: Process) -> bool:
     """Return whether a clean stop leaves the group: static members and Streams do not (KIP-345)."""
     return process.instance_id is None and family(process.family).leaves_on_close
