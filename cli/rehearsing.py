@@ -256,6 +256,10 @@ def rehearsed(
     scene = replace(scene, brokers=replace(scene.brokers, lacking=lacking))
     scene = with_parameters(scene, given)
     custom = _custom(scene, plan)
+    batch = 1 if asked.batch is None else asked.batch
+    roll = Script() if plan is None else _of_members(rollout(plan, batch=batch), scene)
+    scene, upgrades = upgraded(scene, roll)
+    assumes += upgrades
     if source is not None:
         if plan is not None and not any(item.step for item in source.file.events):
             raise UsageError(
@@ -266,16 +270,12 @@ def rehearsed(
             source,
             scene,
             plan=plan,
-            batch=1 if asked.batch is None else asked.batch,
+            batch=batch,
             metadata=given.get("metadata", METADATA_AGE),
             assignors=custom,
         )
-    elif plan is not None:
-        script = _of_members(rollout(plan, batch=1 if asked.batch is None else asked.batch), scene)
-        scene, upgrades = upgraded(scene, script)
-        assumes += upgrades
     else:
-        script = _ready(found, scene, asked)
+        script = roll if plan is not None else _ready(found, scene, asked)
     protocols = {event.protocol for event in script.events} | {*asked.compare}
     assumes += tuple(
         each.why

@@ -136,6 +136,12 @@ def test_a_move_to_kip848_is_rejected_by_brokers_that_do_not_support_it(
     assert (code, rejected, assumed) == expected
 
 
+def test_the_steps_of_a_script_upgrade_old_clients_as_the_plan_does(rehearse: Rehearse) -> None:
+    steps = "  - step: 1\n  - step: 2\n"
+    code, text = rehearse(pods(2, version="2.3.1"), script=steps, plan=True)
+    assert (code, "upgraded in the restart that brings the list" in flat(text)) == (0, True)
+
+
 def test_a_rehearsed_cut_over_has_one_rebalance_in_table_and_total(rehearse: Rehearse) -> None:
     _, text = rehearse(LIBRDKAFKA, plan=True)
     assert ("36 s, 1 rebalance, " in text, text.count("  a member ")) == (True, 1)
