@@ -73,7 +73,9 @@ class Overview(Document, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The worst exit code: 1 a group was not read, 3 one is blocked, 4 one is not proven."""
+        """The exit code: 1 if a group was not read, else 3 if one is blocked, else 4 if one is not
+        proven, else 0.
+        """
         return worst_code([one.exit_code for one in self.groups] + [FAILED] * len(self.failures))
 
 

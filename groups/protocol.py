@@ -88,8 +88,9 @@ def classic_members_of_a_consumer_group(snapshot: GroupSnapshot) -> tuple[Member
 def group_protocol(snapshot: GroupSnapshot) -> ProtocolAnswer:
     """Return the rebalance protocol that all members run; `mixed` if they differ.
 
-    A KIP-848 group is COOPERATIVE, unless one of its members still uses the classic protocol and
-    runs EAGER. If all of its members use the classic protocol, their own protocol is the answer.
+    A KIP-848 group is COOPERATIVE, or `mixed` if one of its members still uses the classic protocol
+    and runs EAGER. If all of its members use the classic protocol, their own protocol is the
+    answer.
     """
     if obstacle := _obstacle(snapshot):
         return _cannot_tell(obstacle)
@@ -424,11 +425,11 @@ def borrowed_names(snapshot: GroupSnapshot) -> frozenset[str]:
 
 
 def disproved(member: Member) -> frozenset[str]:
-    """Return the names in the member's list that must be custom classes, because it runs EAGER.
+    """Return the names in the member's list that cannot be Kafka's own assignors.
 
-    All names in its list are assignors that support COOPERATIVE, but it revoked all its partitions
-    when it rejoined. Empty for any other member, and where the member's own log shows Kafka's
-    classes.
+    The member revoked all its partitions when it rejoined, as EAGER members do, although each name
+    in its list is that of an assignor of Kafka that supports COOPERATIVE. So custom classes have
+    these names. Empty for any other member, and where the member's own log shows Kafka's classes.
     """
     names = member.assignors.list
     is_eager = member.ran is not None and member.ran.value is _EAGER

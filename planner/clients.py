@@ -39,11 +39,11 @@ def speak_kip848() -> frozenset[str]:
 
 
 def stays_eager(key: str | None) -> bool:
-    """Return whether no version of this client family has a cooperative assignor.
+    """Return whether no version of the client family `key` has a cooperative assignor.
 
-    A family whose newer versions have one does not stay eager: the roll-out upgrades its old
-    members in the first bounce (java, sarama), or while the members that reject mixed lists are
-    stopped (librdkafka, kafka-python).
+    False for a family whose newer versions have one, because the roll-out upgrades old clients:
+    java and sarama in the first bounce, librdkafka and kafka-python in the step that stops them.
+    False for an unknown family (None).
     """
     return family(key).cooperative() is Tri.NO
 

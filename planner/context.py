@@ -196,7 +196,7 @@ class Context(GroupFacts):
         return Tri.NO if lacks and not said else Tri.CANNOT_TELL
 
     def _said(self, facts: Facts, assignor: str) -> set[Tri]:
-        """Return the distinct answers of the evidence on whether this list holds `assignor`."""
+        """Return the answers of each evidence on whether the member's list holds `assignor`."""
         known = facts.member.assignors
         family = facts.family if facts.family_proven else None
         rows = (

@@ -49,7 +49,8 @@ class Pauses(Record, frozen=True, kw_only=True):
 class Outlay(Record, frozen=True, kw_only=True, omit_defaults=False):
     """The predicted cost of all remaining steps of a plan together.
 
-    `estimated`: of some step only a part of the restarts was rehearsed, and counts for the others.
+    `estimated` is True if a step has more restarts than were rehearsed: the figures of the
+    rehearsed restarts are then scaled up to all of them.
     `unit` is what the figures count: `partition`, or `task` for Connect workers.
     """
 

@@ -192,10 +192,10 @@ def bind(members: Sequence[Member], declared: Iterable[Declared], group_id: str)
     """Bind configuration files to members.
 
     A file belongs to the member with its instance id, else to the one member with its client id
-    (for Streams: to all threads of the program), else to every member that no other file claims and
-    whose client the file fits, provided that all files of the group agree and start enough
-    processes for all members. A file that does not name its group is bound by instance id or client
-    id only. If files that differ claim one member, none is bound to it.
+    (for Streams: to all threads of the program). A file with neither belongs to every member that
+    no other file claims and whose client it fits, but only if all files of the group agree and
+    start enough processes for all members. A file that does not name its group is bound by instance
+    id or client id only. If files that differ claim one member, none is bound to it.
     """
     of_group = {one for one in declared if one.group_id in (group_id, None)}
     files = sorted(of_group, key=lambda one: (one.where, repr(one)))

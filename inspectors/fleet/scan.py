@@ -237,9 +237,10 @@ def _tell_commits(
 
 
 def _carry(now: _RunningScan, choice: GroupChoice, leaving: pa.Array) -> DataFrame:
-    """Return the reports of tasks that rewrite files without replaced rows, and join small files.
+    """Return the reports of tasks that write earlier scans' files again.
 
-    `leaving` are the ids of groups to drop.
+    The tasks leave out the rows that this scan replaces and those of the groups `leaving` (ids),
+    and put small files together. Files without such rows stay as they are.
     """
     run = now.run
     shares: list[list[Piece]] = []

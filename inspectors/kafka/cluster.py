@@ -172,7 +172,10 @@ class RawCluster:
             return self._bootstrap
 
     def node(self, broker_id: int, deadline: Deadline) -> BrokerConnection:
-        """Return a connection to the broker `broker_id`: an idle one, else a new one, at most four.
+        """Return a connection to the broker `broker_id`.
+
+        It is an idle connection, else a new one. A broker that has four gets no more: then it is
+        one of these, and the request waits for its turn.
 
         Raises:
             RequestError: UNREACHABLE or TIMED_OUT if there is no connection, BROKER_NOT_AVAILABLE

@@ -166,7 +166,8 @@ def stop_and_start(
 ) -> list[Event]:
     """Return the events of a cut-over: all of `stopped` leave, the others rebalance, then all join.
 
-    They join with the list `assignors`; an empty one is not known (in a Streams group: `stream`).
+    They join with the list `assignors`. If it is empty, they join with `stream` in a Kafka Streams
+    group, and with an unknown list in any other.
     """
     # Every Streams program that goes back to the classic protocol has this one assignor.
     back = ("stream",) if context.group.type is GroupType.STREAMS else None

@@ -306,11 +306,12 @@ class StartChange(Record, frozen=True, kw_only=True):
 
 
 class Pair(Record, frozen=True, kw_only=True):
-    """One consumer, with its start in both versions.
+    """One consumer, with its start before and after a change of the repository's files.
 
-    `before` is its start in the earlier version (None: only the later version declares it). If
-    `gone`, only the earlier version declares it, and `start` is that start. `never_ran` is the
-    reason why `before` cannot start (empty: it can).
+    `before` is its start with the files before the change (None: these do not declare it), `start`
+    that with the files after the change. If `gone`, only the files before it declare the consumer,
+    and `start` is that earlier start. `never_ran` is the reason why `before` cannot start (empty:
+    it can).
     """
 
     start: Start

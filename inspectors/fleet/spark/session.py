@@ -323,7 +323,11 @@ def _on_this_machine(settings: SparkSettings) -> bool:
 
 
 def active_session() -> SparkSession | None:
-    """Return the Spark Connect session of this process, or None; its client is not imported."""
+    """Return the running Spark Connect session of this process, or None.
+
+    The call does not import the Spark Connect client: a process that has not imported it has no
+    session.
+    """
     loaded: Any = sys.modules.get("pyspark.sql.connect.session")
     found = None if loaded is None else loaded.SparkSession.getActiveSession()
     return None if found is None or found.is_stopped else found

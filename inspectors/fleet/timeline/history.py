@@ -233,7 +233,10 @@ def advance(state: TimelineState, rows: Rows, new: Generation, members: Named) -
 
 
 def apply_logged(state: TimelineState, rows: Rows, before: int | None) -> None:
-    """Apply what the log alone shows, up to this time (None: all)."""
+    """Apply the events that only the request log shows and that are earlier than `before`.
+
+    None applies all of them.
+    """
     logged = state.logged
     while logged and (before is None or logged[0].at < before):
         event = logged.pop(0)
@@ -480,11 +483,12 @@ def _settle(state: TimelineState, rows: Rows, of: Transition) -> None:
 
 
 def catch_up(state: TimelineState, rows: Rows, until: int | None) -> None:
-    """Write generations below `until` (None: to the input's end) that no record shows.
+    """Add rows for the generations below the number `until` that no record shows.
 
-    A skipped number is a failed rebalance: it had joins, but no assignment came. It is not one if
-    records may be missing there. At the input's end a rebalance may still be in progress, so none
-    is written as failed.
+    A generation that the request log shows as completed becomes the current one. A number that
+    was skipped is a failed rebalance: members joined, and no assignment came. If records may be
+    missing there, nothing is written for it. None: the input has ended; then no rebalance is
+    written as failed, because it may still be in progress.
     """
     generations = state.facts.generations
     for number in sorted(generations):

@@ -119,7 +119,10 @@ class Rounds:
         return spec, result
 
     def _receive(self) -> None:
-        """Give members their last assignment; all of them have the same generation afterwards."""
+        """Give members the result of the last rebalance, if they do not have it yet.
+
+        Afterwards all members have the next generation.
+        """
         result, self._result, members = self._result, None, self.spec.members
         if result is None:
             return
