@@ -114,7 +114,7 @@ _NO_JAVA = {"JAVA_HOME": "/nowhere"}
 
 @pytest.mark.live
 @pytest.mark.timeout(400)
-def test_a_spark_connect_server_makes_the_same_tables(
+def test_a_scan_on_spark_connect_writes_the_same_tables_as_on_local_spark(
     server: str, tmp_path: Path, local_tables: dict[str, list[object]]
 ) -> None:
     out = tmp_path / "lake"
@@ -132,11 +132,11 @@ def test_a_spark_connect_server_makes_the_same_tables(
     assert read_tables(again) == local_tables
 
 
-def test_passwords_that_would_travel_in_plain_text_end_the_scan(tmp_path: Path) -> None:
+def test_a_scan_sends_no_password_to_a_spark_connect_server_without_tls(tmp_path: Path) -> None:
     words = ("--master", "sc://spark-1:15002", "--lake-option", "AWS_SECRET_ACCESS_KEY=hunter2")
-    said = refused(tmp_path, *words, code=2, **_NO_JAVA)
-    assert "would travel there in plain text: end the URL with /;use_ssl=true" in said
-    assert "hunter2" not in said
+    output = refused(tmp_path, *words, code=2, **_NO_JAVA)
+    assert "would travel there in plain text: end the URL with /;use_ssl=true" in output
+    assert "hunter2" not in output
 
 
 NOBODY = "no server of Spark Connect answers at "
@@ -144,7 +144,7 @@ PLAIN = "would travel there in plain text"
 
 
 @pytest.mark.parametrize(
-    ("url", "secrets", "says"),
+    ("url", "secrets", "message"),
     [
         ("sc://", False, "name a host and a port, as in sc://spark-1:15002"),
         ("sc://spark-1:port", False, "name a host and a port"),
@@ -156,15 +156,15 @@ PLAIN = "would travel there in plain text"
         ("sc://nowhere.invalid:9/;token=hunter2", True, NOBODY),
     ],
 )
-def test_a_server_is_asked_where_the_way_is_safe_or_was_said_to_be(
-    url: str, secrets: bool, says: str
+def test_secrets_go_to_spark_connect_only_over_tls_loopback_or_explicit_plain_text(
+    url: str, secrets: bool, message: str
 ) -> None:
-    with pytest.raises(RebalError, match=says) as caught:
+    with pytest.raises(RebalError, match=message) as caught:
         require_server(url, secrets=secrets)
     assert "hunter2" not in str(caught.value)
 
 
-def test_without_the_client_of_spark_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_spark_connect_client_names_the_pip_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     with pytest.raises(RebalError, match=r"pip install 'pyspark\[connect\]'"):
         require_server("sc://h", secrets=False)

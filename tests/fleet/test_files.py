@@ -60,7 +60,7 @@ def row_groups_read(folder: Path, path: str, wanted: pc.Expression) -> int:
     return len(file.subset(wanted).row_groups)
 
 
-def test_records_are_written_once_by_group_and_of_one_group_little_is_read(
+def test_lake_files_are_sorted_by_group_so_one_group_is_read_from_one_row_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_FEW", 5)
@@ -74,10 +74,10 @@ def test_records_are_written_once_by_group_and_of_one_group_little_is_read(
     assert found["offset"].to_pylist() == list(range(17, GROUPS * EACH, GROUPS))
 
 
-def test_files_of_many_scans_that_become_one_are_sorted_by_group(
+def test_merged_lake_files_of_many_scans_are_sorted_by_group(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each scan has a few records of every group; they become one run of it."""
+    """Each scan has a few records of every group; merging makes one run for each group."""
     scans, each = 9, 5
     numbers = range(scans * each * GROUPS)
     files = [
@@ -112,7 +112,7 @@ def written(folder: Path, kind: str, rows: pa.Table) -> str:
     return file.path
 
 
-def test_of_requests_without_a_time_no_others_are_read(tmp_path: Path) -> None:
+def test_reading_requests_without_a_time_reads_only_one_row_group(tmp_path: Path) -> None:
     rows = [
         {"group_id": f"group-{n:05d}", "at": 1_760_000_000_000_000 + n, "value": b"request"}
         for n in range(9000)
@@ -124,7 +124,7 @@ def test_of_requests_without_a_time_no_others_are_read(tmp_path: Path) -> None:
     assert len(found) == 1
 
 
-def test_a_line_without_a_time_is_not_written_again(tmp_path: Path) -> None:
+def test_a_request_log_line_without_a_time_is_not_kept_for_the_next_scan(tmp_path: Path) -> None:
     made = reported(tell(request_of("g", None).to_batches(), target_in(tmp_path), Options())).made
     assert "states" in made
     assert "waiting" not in made
@@ -136,7 +136,7 @@ def request_of(group_id: str, at: datetime | None) -> pa.Table:
     return pack(pa.Table.from_pylist([row], TIMELINE))
 
 
-def test_a_line_with_a_time_that_is_not_believed_waits_until_it_is(tmp_path: Path) -> None:
+def test_a_request_with_an_implausible_time_is_kept_for_later_scans(tmp_path: Path) -> None:
     ahead = datetime(2036, 1, 1, tzinfo=UTC)
     target, options = target_in(tmp_path), Options(span=(0, 1_000_000))
     packed = request_of("g", ahead)
@@ -150,7 +150,7 @@ def test_a_line_with_a_time_that_is_not_believed_waits_until_it_is(tmp_path: Pat
     assert (record.at, record.told_at) == (micros(ahead), None)
 
 
-def test_a_line_that_an_earlier_scan_could_not_read_is_known_by_its_file(tmp_path: Path) -> None:
+def test_an_unreadable_line_of_a_file_is_reported_by_one_scan_only(tmp_path: Path) -> None:
     lines = [{"source": "a", "value": b"broken"}, {"source": "b", "value": b"x", "offset": 3}]
     path = written(tmp_path, "broken", pa.Table.from_pylist(lines, ERRORS))
     place = target_in(tmp_path).place
@@ -190,14 +190,14 @@ def batches_of(places: Places, rows: int) -> Iterator[pa.RecordBatch]:
     ],
     ids=str,
 )
-def test_offsets_that_come_again_may_be_copies_and_no_others(
+def test_overlapping_offset_ranges_of_a_partition_are_reported_as_possible_duplicates(
     tmp_path: Path, tasks: Sequence[Places], rows: int, may_repeat: bool
 ) -> None:
-    """A source may hold a record twice; the tasks report of the offsets that they read."""
+    """A source may hold a record twice; tasks report the offset ranges they read."""
     found = reported(
-        said
+        report
         for places in tasks
-        for said in take_in(batches_of(places, rows), target_in(tmp_path), iter, 0)
+        for report in take_in(batches_of(places, rows), target_in(tmp_path), iter, 0)
     )
     assert found.may_repeat is may_repeat
     read = [place for places in tasks for place in places if None not in place]
@@ -235,7 +235,7 @@ def unpacked(packed: list[Row]) -> Iterator[Row]:
 times = st.one_of(st.none(), st.integers(0, 40))
 
 
-def test_a_run_says_which_offsets_and_times_are_in_it() -> None:
+def test_a_packed_run_of_rows_records_its_offset_range_and_time_range() -> None:
     (packed,) = packed_of([row(0, 5, 9), row(0, 7, 8), row(0, 6, None), row(0, None, None)])
     found = [[run[name] for name in ("kind", "offset", "last_offset", "at", "until", "ordered")]
              for run in packed.to_pylist()]  # fmt: skip
@@ -262,7 +262,7 @@ def test_a_run_says_which_offsets_and_times_are_in_it() -> None:
     ),
     st.integers(1, 8),
 )
-def test_rows_come_out_in_order_with_effective_times(files: list[list[Row]], run_rows: int) -> None:
+def test_unpacked_rows_follow_their_effective_times(files: list[list[Row]], run_rows: int) -> None:
     files = [[one for one in rows if one["at"] or one["key"] is None] for rows in files]
     numbers = itertools.count()
     for one in itertools.chain.from_iterable(files):
@@ -278,7 +278,7 @@ def test_rows_come_out_in_order_with_effective_times(files: list[list[Row]], run
     assert made == ordered
 
 
-def test_a_state_comes_before_its_groups_rows() -> None:
+def test_the_saved_state_of_a_group_is_unpacked_before_its_rows() -> None:
     state = dict.fromkeys(TIMELINE.names) | {"group_id": "g1", "state": b"x"}
     made = through([[row(1, 3, 3), row(0, 1, 1)], [row(1, 2, 2), row(2, 0, 0)], [state]])
     assert [(one["group_id"], one["state"], one["offset"]) for one in made] == [
@@ -290,7 +290,7 @@ def test_a_state_comes_before_its_groups_rows() -> None:
     ]
 
 
-def test_a_run_is_cut_where_it_is_large_and_packs_what_repeats() -> None:
+def test_a_large_run_of_rows_is_split_and_repeated_values_are_compressed() -> None:
     rows = [row(1, n, n, size=400_000) for n in range(10)]
     (batch,) = packed_of(rows)
     assert len(batch) == 4

@@ -87,14 +87,14 @@ def labels_of(query: str, series: Series) -> set[str]:
 
 
 @pytest.mark.parametrize(("title", "expr", "legend"), PANELS, ids=[one[0] for one in PANELS])
-def test_each_query_of_the_dashboard_finds_series(
+def test_each_query_of_the_grafana_dashboard_finds_series(
     title: str, expr: str, legend: str, series: Series
 ) -> None:
     promql.parse(expr)
     assert set(re.findall(r"{{(\w+)}}", legend)) <= labels_of(expr, series)
 
 
-def test_the_dashboard_names_only_its_own_data_source(series: Series) -> None:
+def test_the_grafana_dashboard_uses_only_its_own_data_source(series: Series) -> None:
     assert len(PANELS) > 10
     for panel in DASHBOARD["panels"]:
         for one in (panel, *panel["targets"]):
@@ -131,7 +131,7 @@ def lake_of(words: list[str]) -> str:
     return str(given["out"] if words[1] == "scan" else given.get("folder") or given["lake"])
 
 
-def test_each_line_of_the_cron_file_runs_real_commands(tmp_path: Path) -> None:
+def test_each_line_of_the_example_crontab_runs_valid_rebal_commands(tmp_path: Path) -> None:
     lines = (EXAMPLES / "rebal.cron").read_text().splitlines()
     variables, calls = {}, []
     for line in lines:
@@ -151,7 +151,7 @@ def test_each_line_of_the_cron_file_runs_real_commands(tmp_path: Path) -> None:
     assert parsed(calls[1])["out"].endswith(".prom")
 
 
-def test_the_dag_scans_first_and_its_command_lines_are_real(
+def test_the_example_airflow_dag_scans_first_and_runs_valid_rebal_commands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sdk, bash, (scan, *others) = MagicMock(), MagicMock(), [MagicMock() for _ in range(3)]
@@ -209,7 +209,7 @@ def test_arrow_datasets_are_those_of_the_last_finished_scan(lake: Path) -> None:
     assert sorted(frame["group_id"]) == groups_of(20)
 
 
-def test_a_cluster_of_several_is_named(lake: Path, tmp_path: Path) -> None:
+def test_a_reader_of_a_lake_with_two_clusters_must_name_one(lake: Path, tmp_path: Path) -> None:
     module = shipped()
     with pytest.raises(ValueError, match="name one of the clusters: east, west"):
         module.arrow_datasets(str(lake))
@@ -242,7 +242,7 @@ def type_name(kind: pa.DataType) -> str:
     return names.get(str(kind), str(kind))
 
 
-def test_every_column_is_documented() -> None:
+def test_every_column_of_the_lake_tables_is_documented() -> None:
     tables: dict[str, list[tuple[str, str]]] = {}
     for part in DOC.split("\n## ")[1:]:
         title, _, text = part.partition("\n")
@@ -254,7 +254,7 @@ def test_every_column_is_documented() -> None:
     }
 
 
-def test_the_example_reads_the_last_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_code_reads_last_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, views = re.findall(r"```python\n(.*?)```", DOC, re.DOTALL)
     write_tables(tmp_path / "fleet", fleet(4))
     monkeypatch.chdir(tmp_path)
@@ -302,7 +302,7 @@ print(json.dumps([by_function, answers()], default=str))
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
-def test_spark_sql_gives_the_same_answers(lake: Path) -> None:
+def test_the_documented_queries_give_the_same_answers_in_spark_sql_and_duckdb(lake: Path) -> None:
     """One session in a process of its own: Delta's classes are configured at its start."""
     import pyspark
 
@@ -323,6 +323,6 @@ def test_spark_sql_gives_the_same_answers(lake: Path) -> None:
     answers = json.loads(done.stdout)
     with duckdb.connect() as connection:
         shipped().duckdb_views(connection, str(lake), "west")
-        told = [connection.sql(query).fetchall() for query in QUERIES]
-    wanted = [[list(row) for row in rows] for rows in told]
+        by_duckdb = [connection.sql(query).fetchall() for query in QUERIES]
+    wanted = [[list(row) for row in rows] for rows in by_duckdb]
     assert answers == [wanted, wanted], "the views of the function, and of the script"

@@ -96,7 +96,7 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> list[GroupChoice]:
     return found
 
 
-def test_what_could_not_be_read_stays_when_its_group_is_told_anew(
+def test_an_unreadable_record_stays_reported_after_its_group_is_recomputed(
     scan: Scan, tmp_path: Path
 ) -> None:
     out, log = tmp_path / "out", tmp_path / "kafka-request.log"
@@ -116,10 +116,10 @@ def test_what_could_not_be_read_stays_when_its_group_is_told_anew(
 
 
 @pytest.mark.parametrize(("scans", "with_log"), [(6, False), (4, True)])
-def test_scans_after_one_with_a_wrong_clock_go_on(
+def test_incremental_scans_after_a_wrong_clock_equal_one_full_scan(
     scan: Scan, tmp_path: Path, choices: list[GroupChoice], *, scans: int, with_log: bool
 ) -> None:
-    """The clock of the first part of the records is ahead, then that of some in the third one."""
+    """Record timestamps of the first part and of some in the third part are ahead."""
     whole, out = tmp_path / "whole", tmp_path / "out"
     given = parts(tmp_path, scans)
     for n, seconds, every in ((0, 2, 3), (2, 5, 5)):
@@ -146,7 +146,7 @@ def test_scans_after_one_with_a_wrong_clock_go_on(
         assert choices[-1].go_on
 
 
-def test_only_groups_with_news_are_told(scan: Scan, tmp_path: Path) -> None:
+def test_a_scan_recomputes_only_groups_with_new_records(scan: Scan, tmp_path: Path) -> None:
     (first, _), (second, _) = parts(tmp_path, 2)
     out, news = tmp_path / "out", tmp_path / "news.jsonl"
     scan("--offsets", first, "--out", out)
@@ -161,17 +161,17 @@ def test_only_groups_with_news_are_told(scan: Scan, tmp_path: Path) -> None:
     assert len({row["group_id"] for row in members}) > 5
 
 
-def test_a_line_that_comes_again_is_told_once(scan: Scan, tmp_path: Path) -> None:
-    """In a copy of a log beside it, in one of a later scan, and in a log that was packed."""
-    said = lines_in(REQUEST_LOG)[-1500:]
+def test_a_line_in_several_copies_of_a_log_is_counted_once(scan: Scan, tmp_path: Path) -> None:
+    """Copies: beside the log, in a later scan, and compressed."""
+    log_lines = lines_in(REQUEST_LOG)[-1500:]
     log, copy = tmp_path / "kafka-request.log", tmp_path / "copy.log"
     out, whole = tmp_path / "out", tmp_path / "whole"
-    log.write_bytes(b"".join(said))
+    log.write_bytes(b"".join(log_lines))
     scan("--request-log", log, "--out", whole)
-    log.write_bytes(b"".join(said[:1000]))
-    copy.write_bytes(b"".join(said[700:1000]))
+    log.write_bytes(b"".join(log_lines[:1000]))
+    copy.write_bytes(b"".join(log_lines[700:1000]))
     scan("--request-log", log, "--request-log", copy, "--out", out)
-    copy.write_bytes(b"".join(said[300:]))
+    copy.write_bytes(b"".join(log_lines[300:]))
     scan("--request-log", copy, "--out", out)
     assert told(out) == told(whole)
     before = last_scan(out).inputs["requests"].rows
@@ -181,7 +181,7 @@ def test_a_line_that_comes_again_is_told_once(scan: Scan, tmp_path: Path) -> Non
     assert last_scan(out).inputs["requests"].rows == before
 
 
-def test_deleted_groups_leave_after_the_retention_and_stay_in_kept_scans(
+def test_deleted_groups_are_dropped_after_the_retention_and_stay_in_kept_scans(
     scan: Scan, tmp_path: Path
 ) -> None:
     def given(name: str, *stories: Story) -> Path:
@@ -194,14 +194,14 @@ def test_deleted_groups_leave_after_the_retention_and_stay_in_kept_scans(
         return {group_id for column in columns for group_id in column.to_pylist()}
 
     day, out, a, b = 86_400, tmp_path / "out", [M("a", (0,))], [M("b", (1,))]
-    gone, stays = Story(group="gone"), Story(group="stays", offset=10)
-    gone.generation(0, 1, a)
-    gone.tombstone(60)
+    deleted, stays = Story(group="gone"), Story(group="stays", offset=10)
+    deleted.generation(0, 1, a)
+    deleted.tombstone(60)
     stays.generation(0, 1, b)
     commit = struct.pack(">hqi", 3, 7, 0) + text("") + struct.pack(">q", 1_790_000_000_000)
     key = struct.pack(">h", 1) + text("gone") + text("orders") + struct.pack(">i", 0)
     stays.rows.append(record("gone", stays.rows[0]["at"], 11, key, commit))
-    scan("--offsets", given("first", gone, stays), "--out", out)
+    scan("--offsets", given("first", deleted, stays), "--out", out)
 
     later = Story(group="stays", offset=20)
     later.generation(3 * day, 2, a)
@@ -223,7 +223,7 @@ def test_deleted_groups_leave_after_the_retention_and_stay_in_kept_scans(
     assert found == [{"group_id": "gone", "incarnation": 1, "deleted_at": None}]
 
 
-def test_files_are_put_together_once_there_are_more_than_a_few(
+def test_a_scan_merges_lake_files_when_a_table_has_too_many(
     scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "MOST", 2)
@@ -288,38 +288,38 @@ def goes_on(choice: GroupChoice) -> bool:
         pytest.param(requests(100 + DISORDER), kept(41), (), False, id="earlier lines"),
     ],
 )
-def test_a_group_goes_on_from_its_state_where_its_news_follow_on_it(
+def test_a_group_continues_from_its_saved_state_only_if_its_new_rows_follow_that_state(
     one: dict[str, Any], state: pa.Table, words: tuple[Any, ...], on: bool
 ) -> None:
-    """Else it is told anew: which times are believed, the new ones decide."""
+    """Otherwise it is recomputed from all rows. `words` holds the believed time span."""
     assert goes_on(chosen(one, state, *words)) is on
 
 
-def test_a_group_is_told_anew_when_a_topic_of_it_gets_a_name() -> None:
+def test_a_group_is_recomputed_when_the_name_of_one_of_its_topic_ids_becomes_known() -> None:
     choice = choose(news(), kept(41, unnamed=["x", "y"]), None, ["y"])
     assert not goes_on(choice)
     assert choice.recorded.to_pylist() == ["g"]
     assert not choose(news(), kept(41, unnamed=["x"]), None, ["y"]).groups
 
 
-def test_a_group_without_a_state_is_told_from_its_new_rows() -> None:
+def test_a_new_group_without_saved_state_is_computed_from_its_new_rows() -> None:
     choice = chosen(records(5, 9), ABOUT.empty_table())
     assert choice.groups.to_pylist() == ["g"]
     assert not choice.go_on
     assert not choice.anew
 
 
-def test_what_was_read_is_whole_up_to_the_end_of_the_shorter_source() -> None:
+def test_history_is_complete_up_to_the_end_of_the_source_that_ends_first() -> None:
     assert told_until(news(records(1, 2, 0, 90), requests(70))) == 70 - 2 * DISORDER
     assert told_until(news(records(1, 2, 0, 90))) is None
 
 
 @examples(100)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.data())
-def test_news_of_runs_in_any_order_and_of_any_tasks_are_those_of_all_records(
+def test_summaries_of_runs_merge_to_the_same_result_in_any_order_and_split(
     times: list[int], data: st.DataObject
 ) -> None:
-    """Runs of a partition follow each other exactly where times follow the offsets."""
+    """A partition's runs are ordered exactly if its times increase with its offsets."""
     rows = [records(n, n, at, at) for n, at in enumerate(times)]
     shuffled = data.draw(st.permutations(rows))
     cut = data.draw(st.integers(0, len(rows)))
@@ -367,10 +367,10 @@ def lake(thirteen: Path, tmp_path: Path) -> Path:
     return Path(copytree(thirteen, tmp_path / "lake"))
 
 
-def test_scans_are_bounded_by_those_that_are_kept_as_they_were_written(
+def test_retention_removes_files_of_old_scans_and_leaves_kept_scans_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One a day: the first is named with --retain 3d, the others go on with it."""
+    """One scan a day; the first has --retain 3d, and later scans keep that setting."""
     monkeypatch.setattr(lake_run, "CHECKPOINT", 5)
     monkeypatch.setattr(lake_table, "CHECKPOINT", 5)
     counts = []
@@ -387,12 +387,12 @@ def test_scans_are_bounded_by_those_that_are_kept_as_they_were_written(
     tables = open_tables(str(tmp_path))
     assert left == {f"{number:08d}" for number in tables.scans}
     for number in (6, 11):
-        says = rf"scan {number} was removed or never finished; scans 7 to 10 can be read\."
-        with pytest.raises(TablesError, match=says):
+        message = rf"scan {number} was removed or never finished; scans 7 to 10 can be read\."
+        with pytest.raises(TablesError, match=message):
             tables.of_scan(number)
 
 
-def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
+def test_a_scan_reads_the_row_of_each_earlier_scan_once_and_few_documents_at_a_time(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
@@ -414,10 +414,10 @@ def test_a_scan_reads_the_rows_of_others_once_and_few_documents_at_a_time(
     check(lake, *range(10, 16))
 
 
-def test_rows_that_are_dropped_beside_a_scan_do_not_come_back(
+def test_scans_dropped_during_a_concurrent_scan_do_not_reappear(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scan that commits its row at the same moment is in, or is told that it is not."""
+    """A scan that commits its row at the same moment is either kept or fails."""
     place = find_place(str(lake))
     become = LakeTable.become
 
@@ -441,7 +441,7 @@ def compacted(lake: Path, *, dry: bool = False) -> Compacted:
     return compact(find_place(str(lake)), [UNNAMED], retain=1.0, dry=dry)
 
 
-def test_scans_that_are_not_kept_go_with_their_files_and_log(lake: Path) -> None:
+def test_compact_removes_expired_scans_with_their_files_and_delta_log_entries(lake: Path) -> None:
     cut_off = lake / "groups" / "_delta_log" / f".{3:020}.json.tmp.1"
     cut_off.touch()
     planned = compacted(lake, dry=True)
@@ -459,7 +459,7 @@ def test_scans_that_are_not_kept_go_with_their_files_and_log(lake: Path) -> None
     assert not cut_off.exists(), "a commit that was cut off on HDFS"
 
 
-def test_a_compaction_that_is_killed_between_two_files(
+def test_a_compaction_killed_halfway_leaves_kept_scans_readable_and_the_next_one_finishes(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove = lake_run.remove
@@ -479,7 +479,7 @@ def test_a_compaction_that_is_killed_between_two_files(
 
 
 @pytest.mark.parametrize("ends", ["after the compaction", "within it"])
-def test_a_scan_that_is_under_way_is_not_disturbed(
+def test_a_compaction_does_not_disturb_a_running_scan(
     lake: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     run, find = new_run(find_place(str(lake)), UNNAMED, full=False), lake_run.find_files
@@ -498,7 +498,7 @@ def test_a_scan_that_is_under_way_is_not_disturbed(
     assert seen(lake).keys() == seen(lake, scan=13).keys()
 
 
-def test_a_scan_that_ends_meanwhile_comes_first(
+def test_a_compaction_gives_way_to_a_scan_that_finishes_during_it(
     lake: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
 ) -> None:
     drop = Scans.drop
@@ -516,21 +516,21 @@ def test_a_scan_that_ends_meanwhile_comes_first(
     check(lake, *range(1, 15))
 
 
-def test_screen_and_document_say_what_was_freed(lake: Path, capsys: Said) -> None:
-    def told(*words: str) -> tuple[str, str]:
+def test_compact_reports_the_removed_scans_and_the_freed_bytes(lake: Path, capsys: Said) -> None:
+    def run_compact(*words: str) -> tuple[str, str]:
         assert app.run(["fleet", "compact", str(lake), "--retain", "1d", *words]) == 0
         return capsys.readouterr()
 
     sizes = {path: path.stat().st_size for path in lake.rglob("*") if path.is_file()}
-    said = told("--dry-run").err.splitlines()
-    assert said[0] == "rebal: would remove scans 1 to 11 of unnamed"
-    assert re.match(r"rebal: would free 0\.\d MB: ", said[1])
-    planned = checked(told("--dry-run", "-o", "json").out)
+    planned_lines = run_compact("--dry-run").err.splitlines()
+    assert planned_lines[0] == "rebal: would remove scans 1 to 11 of unnamed"
+    assert re.match(r"rebal: would free 0\.\d MB: ", planned_lines[1])
+    planned = checked(run_compact("--dry-run", "-o", "json").out)
     assert not sizes.keys() - set(lake.rglob("*"))
-    done = checked(told("-o", "json").out)
-    gone = sizes.keys() - set(lake.rglob("*"))
+    done = checked(run_compact("-o", "json").out)
+    removed = sizes.keys() - set(lake.rglob("*"))
     assert done["clusters"] == [{"cluster": UNNAMED, "removed_scans": [*range(1, 12)]}]
-    assert done["removed_files"] + done["removed_log_entries"] == len(gone) > 0
-    assert done["freed_bytes"] == sum(sizes[path] for path in gone)
+    assert done["removed_files"] + done["removed_log_entries"] == len(removed) > 0
+    assert done["freed_bytes"] == sum(sizes[path] for path in removed)
     assert planned["clusters"] == done["clusters"]
     assert (planned["dry_run"], done["dry_run"], done["not_done"]) == (True, False, [])

@@ -92,7 +92,7 @@ def files_of(out: Path) -> set[str]:
     return {str(path.relative_to(out)) for path in out.rglob("*.parquet")}
 
 
-def test_the_last_finished_scan_is_read(tmp_path: Path) -> None:
+def test_a_reader_of_a_lake_sees_the_last_finished_scan(tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
     for offset in (5, 6):
         one_scan(out, offset)
@@ -108,7 +108,7 @@ def test_the_last_finished_scan_is_read(tmp_path: Path) -> None:
         for number in range(len(STORED) + 1)
     ],
 )
-def test_a_scan_that_ends_between_two_commits_is_in_no_table(
+def test_a_scan_killed_between_two_table_commits_is_visible_in_no_table(
     commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one_scan(tmp_path, 5)
@@ -137,7 +137,7 @@ def test_a_scan_that_ends_between_two_commits_is_in_no_table(
 
 
 @pytest.mark.parametrize("commits", [0, 1, 5, len(STORED)])
-def test_of_two_scans_at_once_one_is_whole_and_the_other_is_told(
+def test_of_two_concurrent_scans_of_a_cluster_one_is_complete_and_the_other_fails(
     commits: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one_scan(tmp_path, 5)
@@ -173,7 +173,7 @@ def test_two_clusters_in_one_lake_do_not_mix(tmp_path: Path) -> None:
     assert last_scan(tmp_path, "west").run == 2
 
 
-def test_whose_records_they_are(tmp_path: Path) -> None:
+def test_the_cluster_option_must_not_contradict_the_cluster_id(tmp_path: Path) -> None:
     place = find_place(str(tmp_path / "lake"))
     whose = "the files are"
     assert find_cluster(place, None, None, whose=whose) == UNNAMED
@@ -187,7 +187,7 @@ def test_whose_records_they_are(tmp_path: Path) -> None:
         find_cluster(place, None, None, whose=whose)
 
 
-def test_commits_of_two_clusters_at_the_same_moment_are_both_made(tmp_path: Path) -> None:
+def test_concurrent_commits_of_several_clusters_to_one_table_all_succeed(tmp_path: Path) -> None:
     check_clusters_at_once(find_place(str(tmp_path)), clusters=4, commits=8)
 
 
@@ -213,7 +213,7 @@ def check_clusters_at_once(place: LakePlace, *, clusters: int, commits: int) -> 
     )
 
 
-def test_a_commit_that_never_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_commit_names_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from deltalake import DeltaTable
     from deltalake.exceptions import CommitFailedError
 
@@ -229,7 +229,7 @@ def test_a_commit_that_never_succeeds(tmp_path: Path, monkeypatch: pytest.Monkey
         table.become("east", [DataFile("a.parquet", 1, 10)], 1)
 
 
-def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
+def test_a_delta_table_of_another_program_is_not_changed(tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
     place = find_place(str(tmp_path))
@@ -240,7 +240,7 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     assert column.name == "theirs"
 
 
-def test_what_no_task_reported_is_not_in_the_tables(tmp_path: Path) -> None:
+def test_rows_of_a_failed_spark_task_are_not_in_the_tables(tmp_path: Path) -> None:
     run = new_run(find_place(str(tmp_path)), UNNAMED, full=False)
     failed = PartWriter(run.target)
     failed.add("errors", [{"what": "of a task that was tried again"}])
@@ -249,15 +249,15 @@ def test_what_no_task_reported_is_not_in_the_tables(tmp_path: Path) -> None:
     assert seen(tmp_path) == of(1)
 
 
-def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
+def test_a_scan_does_not_write_into_a_folder_with_other_files(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    for out, says in ((tmp_path, "holds other files"), (tmp_path / "thesis.tex", "is a file")):
-        with pytest.raises(LakeError, match=says):
+    for out, message in ((tmp_path, "holds other files"), (tmp_path / "thesis.tex", "is a file")):
+        with pytest.raises(LakeError, match=message):
             one_scan(out, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_after_a_scan_that_cannot_be_read_there_is_no_other(tmp_path: Path) -> None:
+def test_a_scan_rejects_a_lake_whose_last_scan_has_an_unknown_schema(tmp_path: Path) -> None:
     one_scan(tmp_path, 1)
     change_document(tmp_path, {"schema": "rebal.fleet/2"})
     before = files_of(tmp_path)
@@ -266,7 +266,7 @@ def test_after_a_scan_that_cannot_be_read_there_is_no_other(tmp_path: Path) -> N
     assert files_of(tmp_path) == before
 
 
-def test_the_processs_environment_stays_as_it_is() -> None:
+def test_opening_a_lake_does_not_change_environment_variables() -> None:
     code = (
         "import os; before = dict(os.environ)\n"
         "from rebal.inspectors.fleet.lake.place import find_place\n"
@@ -278,7 +278,7 @@ def test_the_processs_environment_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "no lake is named"),
         ("ftp://host/lake", "no lake can be there; name a folder, or a URL"),
@@ -294,13 +294,13 @@ def test_the_processs_environment_stays_as_it_is() -> None:
         ("hdfs://nn/ä", "no such path on HDFS"),
     ],
 )
-def test_names_that_no_lake_can_have_are_refused(text: str, says: str) -> None:
-    with pytest.raises(LakeError, match=says) as told:
+def test_an_invalid_lake_url_is_rejected_without_showing_secrets(text: str, message: str) -> None:
+    with pytest.raises(LakeError, match=message) as error:
         find_place(text)
-    assert not re.search("=secret|:sec/?ret", str(told.value))
+    assert not re.search("=secret|:sec/?ret", str(error.value))
 
 
-def test_an_endpoint_that_is_no_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_endpoint_that_is_no_url_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("store:9000", "store", "http://", "http://store:90x", "ftp://store"):
         with pytest.raises(LakeError, match=r"^s3://b/a: AWS_ENDPOINT_URL is no URL such as "):
             find_place("s3://b/a", {"AWS_ENDPOINT_URL": value})
@@ -310,7 +310,7 @@ def test_an_endpoint_that_is_no_url_is_refused(monkeypatch: pytest.MonkeyPatch) 
         find_place("abfss://box@account.dfs.core.windows.net/a")
 
 
-def test_a_panic_of_the_stores_client_is_one_sentence() -> None:
+def test_a_panic_of_the_object_store_client_becomes_one_sentence() -> None:
     place = find_place("s3://b/a")
     options = {"aws_endpoint": "no url", "aws_access_key_id": "x", "aws_secret_access_key": "y"}
     files = open_store(place.url, options)
@@ -332,18 +332,18 @@ def test_a_panic_of_the_stores_client_is_one_sentence() -> None:
         ("file:///srv/lake", "/srv/lake"),
     ],
 )
-def test_names_of_the_same_store(text: str, url: str) -> None:
+def test_lake_url_schemes_and_their_aliases_are_normalized(text: str, url: str) -> None:
     assert find_place(text).url == url
 
 
-@pytest.mark.parametrize(("text", "says"), failures("stores"))
-def test_what_went_wrong_in_a_store_is_told_without_the_request(text: str, says: str) -> None:
-    with pytest.raises(LakeError) as told, find_place("s3://b/a").errors():
+@pytest.mark.parametrize(("text", "message"), failures("stores"))
+def test_a_store_error_is_reported_without_the_http_request(text: str, message: str) -> None:
+    with pytest.raises(LakeError) as error, find_place("s3://b/a").errors():
         raise PermissionError(text)
-    assert str(told.value) == f"s3://b/a: the store says: {says}."
+    assert str(error.value) == f"s3://b/a: the store says: {message}."
 
 
-def test_a_file_name_that_is_not_utf_8_is_named_in_a_sentence(tmp_path):
+def test_an_input_file_name_that_is_not_utf_8_is_reported_in_one_sentence(tmp_path):
     (tmp_path / "server.log").touch()
     with open(os.fsencode(tmp_path) + b"/\xff", "w"):
         pass

@@ -52,7 +52,7 @@ def metrics_of(capsys: Said, *words: object) -> Values:
     return values_of(told.out)
 
 
-def test_lag_is_the_brokers_end_less_the_committed_offset(tmp_path: Path, capsys: Said) -> None:
+def test_lag_is_the_log_end_offset_minus_the_committed_offset(tmp_path: Path, capsys: Said) -> None:
     rows = fleet(4)
     name = rows["groups"][0]["group_id"]
     commits = [
@@ -65,9 +65,9 @@ def test_lag_is_the_brokers_end_less_the_committed_offset(tmp_path: Path, capsys
     ]
     columns = ("topic", "topic_partition", "committed_offset")
     rows["commits"] = [
-        dict(zip(columns, told[:3], strict=True))
-        | {"group_id": name, "committed_at": AT - timedelta(seconds=told[1])}
-        for told in commits
+        dict(zip(columns, row[:3], strict=True))
+        | {"group_id": name, "committed_at": AT - timedelta(seconds=row[1])}
+        for row in commits
     ]
     brokers = ClusterReading(at=AT, cluster=Cluster(), ends={"orders": (100, 110, 50, None)})
     found = metrics_of(capsys, write_tables(tmp_path, rows, brokers=brokers))
@@ -85,7 +85,7 @@ def test_lag_is_the_brokers_end_less_the_committed_offset(tmp_path: Path, capsys
     assert found["rebal_group_lag_unknown_partitions", of] == 5
 
 
-def test_each_cluster_has_its_own_series(tmp_path: Path, capsys: Said) -> None:
+def test_each_cluster_of_a_lake_has_its_own_metric_series(tmp_path: Path, capsys: Said) -> None:
     for cluster, groups in (("west", 4), ("east", 8)):
         write_tables(tmp_path, fleet(groups), cluster=cluster)
     name = fleet(4)["groups"][1]["group_id"]
@@ -104,7 +104,7 @@ def test_each_cluster_has_its_own_series(tmp_path: Path, capsys: Said) -> None:
 NAMES = ('say "hi"', "back\\slash", "a\\x1b", "a\x1b", "new\nline", "ümlaut", HOSTILE, " ", "{}")
 
 
-def test_any_group_id_is_one_series_without_control_characters(
+def test_any_group_id_becomes_one_metric_series_without_control_characters(
     tmp_path: Path, capsys: Said
 ) -> None:
     rows = fleet(len(NAMES))
@@ -126,7 +126,7 @@ def test_any_group_id_is_one_series_without_control_characters(
     assert {each.labels.get("group") for each in samples} - {None} == shown
 
 
-def test_a_file_is_replaced_whole_in_the_format_of_node_exporter(
+def test_metrics_out_replaces_the_whole_file_in_node_exporter_format(
     small_scan: Path, tmp_path: Path, capsys: Said
 ) -> None:
     found = metrics_of(capsys, small_scan)
@@ -148,7 +148,7 @@ def test_a_file_is_replaced_whole_in_the_format_of_node_exporter(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["{lake}", "--out", "a.txt"], 2, "node_exporter reads only files whose names end in"),
         (["{lake}", "--out", "a.prom", "--listen", "1"], 2, "give one of them"),
@@ -163,22 +163,22 @@ def test_a_file_is_replaced_whole_in_the_format_of_node_exporter(
         (["{empty}/no", "--out", "{empty}/a.prom"], 1, "there is no such folder"),
     ],
 )
-def test_a_wrong_call_is_one_sentence(
-    *, words: list[str], code: int, said: str, small_scan: Path, tmp_path: Path, capsys: Said
+def test_invalid_metrics_options_are_reported_in_one_sentence(
+    *, words: list[str], code: int, message: str, small_scan: Path, tmp_path: Path, capsys: Said
 ) -> None:
     (tmp_path / "a.prom").write_text("old")
     with socket.create_server(("127.0.0.1", 0)) as other:
         used = other.getsockname()[1]
         filled = [word.format(lake=small_scan, empty=tmp_path, used=used) for word in words]
         assert app.run(["fleet", "metrics", *filled]) == code
-    told = capsys.readouterr()
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert printed.out == ""
     assert (tmp_path / "a.prom").read_text() == "old"
-    assert told.err.count("\n") == 1
-    assert said in told.err
+    assert printed.err.count("\n") == 1
+    assert message in printed.err
 
 
-def test_without_the_library_the_extra_is_named(
+def test_metrics_without_prometheus_client_name_the_pip_extra(
     small_scan: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
@@ -209,7 +209,7 @@ def fetched(url: str, accept: str = "application/openmetrics-text") -> str:
         return str(answer.read().decode())
 
 
-def test_a_server_shows_a_new_scan_and_survives_a_broken_lake(tmp_path: Path) -> None:
+def test_the_metrics_server_shows_new_scans_and_survives_an_unreadable_lake(tmp_path: Path) -> None:
     lake = write_tables(tmp_path / "lake", fleet(4), records={"GROUP_METADATA": 5})
     read = "rebal_scan_records_read_total", labels(cluster="unnamed")
     readable = "rebal_lake_readable", labels()
@@ -230,13 +230,13 @@ def test_a_server_shows_a_new_scan_and_survives_a_broken_lake(tmp_path: Path) ->
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
         assert process.stderr is not None
-        said = process.stderr.read().splitlines()
-        assert said[-1] == "rebal: stopped."
-        assert len(said) == 2
-        assert "no scan wrote it" in said[0]
+        printed = process.stderr.read().splitlines()
+        assert printed[-1] == "rebal: stopped."
+        assert len(printed) == 2
+        assert "no scan wrote it" in printed[0]
 
 
-def test_only_loopback_is_listened_on_unless_a_host_is_named() -> None:
+def test_the_metrics_server_listens_on_loopback_unless_a_host_is_given() -> None:
     from rebal.cli.metrics import address_of
 
     assert address_of("9464") == address_of(":9464") == ("127.0.0.1", 9464)

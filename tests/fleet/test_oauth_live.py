@@ -55,15 +55,15 @@ def properties(broker: Broker, url: str, folder: Path) -> Path:
     return path
 
 
-def test_tokens_of_an_endpoint(broker: Broker, scan: Scan, tmp_path: Path) -> None:
+def test_driver_and_tasks_log_in_with_oauth(broker: Broker, scan: Scan, tmp_path: Path) -> None:
     """The tables are those of a scan over PLAINTEXT."""
     with Issuer(600, sub="admin") as issuer:
         file = properties(broker, issuer.url, tmp_path)
-        said = scan("--command-config", file, "--out", tmp_path / "out")
+        output = scan("--command-config", file, "--out", tmp_path / "out")
     scan("-b", broker.bootstrap, "--out", tmp_path / "plain")
     made, plain = (without_sources(read_tables(tmp_path / name)) for name in ("out", "plain"))
     assert made == plain
-    assert "s3cret" not in said
+    assert "s3cret" not in output
     login = base64.b64encode(f"me:{SECRET}".encode()).decode()
     expected = {
         "grant_type": "client_credentials",
@@ -75,15 +75,15 @@ def test_tokens_of_an_endpoint(broker: Broker, scan: Scan, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("fault", "says"),
+    ("fault", "message"),
     [
         ("refuses", "client.id or its secret (401: invalid_client)"),
         ("file gone", "cannot read the token"),
     ],
 )
-def test_a_token_is_there_no_more_when_tasks_ask(
+def test_a_scan_reports_why_its_spark_tasks_got_no_oauth_token(
     broker: Broker, scan: Scan, tmp_path: Path, *,
-    fault: str, says: str, monkeypatch: pytest.MonkeyPatch,
+    fault: str, message: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     kept = tmp_path / "token"
     kept.write_text(token(600, sub="admin"))
@@ -99,8 +99,8 @@ def test_a_token_is_there_no_more_when_tasks_ask(
         from_file = fault.startswith("file")
         file = properties(broker, f"file://{kept}" if from_file else issuer.url, tmp_path)
         words = ("--command-config", file, "--timeout", "5", "--out", tmp_path / "out")
-        said = scan(*words, code=1)
-    assert says in said
-    assert said.count("\n") == 2
-    assert "s3cret" not in said
-    assert "eyJ" not in said
+        output = scan(*words, code=1)
+    assert message in output
+    assert output.count("\n") == 2
+    assert "s3cret" not in output
+    assert "eyJ" not in output

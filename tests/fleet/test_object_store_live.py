@@ -92,7 +92,7 @@ def place(store: Store, request: pytest.FixtureRequest) -> LakePlace:
 
 # A scan takes seconds where each new file takes a third of one.
 @pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
-def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: LakePlace) -> None:
+def test_a_compaction_in_an_object_store_keeps_the_files_of_kept_scans(place: LakePlace) -> None:
     for offset in range(1, 11):
         run = new_run(place, "east", full=False, retain=86_400.0)
         finish(run, offset)
@@ -110,7 +110,7 @@ def test_a_compaction_in_an_object_store_keeps_what_scans_have(place: LakePlace)
 
 
 @pytest.mark.parametrize("store", in_full("abfss", "gs", "hdfs"), indirect=True)
-def test_captures_and_logs_in_an_object_store_are_read_as_files_are(
+def test_captures_and_request_logs_are_read_from_object_stores_as_from_files(
     store: Store, place: LakePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store's settings come from the environment."""
@@ -154,7 +154,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_killed_scan_leaves_nothing_that_later_ones_do_not_remove(
+def test_later_scans_remove_the_leftover_files_of_a_killed_scan(
     store: Store, place: LakePlace
 ) -> None:
     words = [sys.executable, "-c", _KILLED, place.text, json.dumps(dict(store.options))]
@@ -174,8 +174,8 @@ def commit(place: LakePlace, writer: int, number: int) -> int | None:
     return table.become("east", [DataFile(f"{writer}-{number}.parquet", 1, 10)], number)
 
 
-def test_of_commits_at_the_same_moment_one_is_made(place: LakePlace) -> None:
-    """The server refuses the second file of the same name: If-None-Match of PutObject."""
+def test_of_concurrent_commits_to_one_table_version_exactly_one_succeeds(place: LakePlace) -> None:
+    """The store rejects a second file of the same name (If-None-Match of PutObject)."""
     LakeTable(place, "groups", _COLUMNS).create("east")
     with ThreadPoolExecutor(3) as pool:
         for number in range(1, 6):
@@ -186,14 +186,14 @@ def test_of_commits_at_the_same_moment_one_is_made(place: LakePlace) -> None:
             assert file.path == f"{won[0]}-{number}.parquet"
 
 
-def test_commits_of_clusters_at_the_same_moment_are_all_made(
+def test_concurrent_commits_of_several_clusters_in_an_object_store_all_succeed(
     store: Store, place: LakePlace
 ) -> None:
     slow = store.base.startswith("hdfs")
     check_clusters_at_once(place, clusters=2 if slow else 3, commits=2 if slow else 5)
 
 
-def test_what_a_store_refuses_is_said_in_one_sentence(
+def test_an_object_store_access_error_is_reported_in_one_sentence(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for base, options, environment, says in store.refused:
@@ -207,7 +207,7 @@ def test_what_a_store_refuses_is_said_in_one_sentence(
 
 
 @pytest.mark.parametrize("store", ["hdfs"], indirect=True)
-def test_hadoops_own_files_say_where_hdfs_is(
+def test_the_hdfs_address_is_read_from_hadoop_conf_dir(
     store: Store, place: LakePlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = new_run(place, "east", full=False)
@@ -218,7 +218,7 @@ def test_hadoops_own_files_say_where_hdfs_is(
     assert seen_in(find_place(by_default), "east") == of(5)
 
 
-def test_a_scan_gives_the_same_tables_in_each_store(
+def test_a_scan_writes_the_same_tables_to_each_object_store(
     store: Store, scan: Callable[..., str], local_tables: Tables
 ) -> None:
     url = store.url("scan")
@@ -233,7 +233,7 @@ def test_a_scan_gives_the_same_tables_in_each_store(
     reason="needs unshare and user namespaces",
 )
 @pytest.mark.parametrize("store", ["s3"], indirect=True)
-def test_executors_that_share_nothing_with_the_driver(
+def test_a_scan_works_without_a_shared_disk_only_if_the_lake_is_in_an_object_store(
     store: Store, tmp_path: Path, local_tables: Tables
 ) -> None:
     """Two workers, each in a mount namespace of its own in which the driver's folder is empty.
@@ -411,7 +411,7 @@ def named(lake: Path) -> set[str]:
     return found
 
 
-def test_lost_processes_and_speculative_tasks_leave_the_tables_as_they_are(
+def test_lost_executors_and_speculative_tasks_do_not_change_the_tables_of_a_scan(
     words: list[str], undisturbed: Path, tmp_path: Path, scan: Callable[..., str]
 ) -> None:
     lake = Path(shutil.copytree(undisturbed, tmp_path / "lake"))

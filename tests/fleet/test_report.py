@@ -26,7 +26,7 @@ from tests.rehearsed import forget
 Said = pytest.CaptureFixture[str]
 
 
-def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
+def test_costs_too_expensive_to_rehearse_are_estimated_and_marked_as_estimates(
     small_scan: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exact = {g.group_id: g.readiness for g in make_fleet_report(str(small_scan)).groups}
@@ -38,9 +38,9 @@ def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     for group in guesses:
         near = pytest.approx(exact[group.group_id].outlay.partition_seconds, rel=0.35)
         assert group.readiness.outlay.partition_seconds == near, group.group_id
-    said = f"of {len(guesses)} groups only estimated (~)"
+    note = f"of {len(guesses)} groups only estimated (~)"
     text = "\n".join(report_lines(small_scan, capsys))
-    assert said in " ".join(text.split())
+    assert note in " ".join(text.split())
     assert text.count("~") > len(guesses)
     body = checked("\n".join(report_lines(small_scan, capsys, "-o", "json")))
     named = {g["group_id"] for g in body["groups"] if (g.get("cost") or {}).get("estimated")}
@@ -50,10 +50,10 @@ def test_what_is_too_much_to_rehearse_is_estimated_and_that_is_said(
     assert one.readiness.outlay == exact[name].outlay
 
 
-def test_the_work_of_a_report_grows_no_faster_than_its_groups(
+def test_the_work_of_a_report_grows_no_faster_than_the_number_of_groups(
     tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each group is planned and shown once, and so it is for metrics.
+    """Reports and metrics plan and show each group once.
 
     bench/fleet_bench.py measures the time of 2,000.
     """
@@ -73,7 +73,7 @@ def test_the_work_of_a_report_grows_no_faster_than_its_groups(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 100, 130, 200])
-def test_four_hundred_groups_fit_one_screen_of_any_width(
+def test_a_report_of_400_groups_fits_one_screen_at_any_width(
     large_report: FleetReport, columns: int
 ) -> None:
     view = fleet_view(large_report, now=AT + timedelta(hours=27))
@@ -97,8 +97,8 @@ def check_hostile(folder: Path, capsys: Said, *words: str) -> None:
     assert not [line for line in lines if line.lstrip("| ").startswith("forged")]
 
 
-def test_hostile_names_stay_text_in_every_form(tmp_path: Path, capsys: Said) -> None:
-    """Also those that only the baseline has."""
+def test_hostile_names_inject_nothing_into_any_report_format(tmp_path: Path, capsys: Said) -> None:
+    """Also names that only the baseline scan has."""
     hostile = write_tables(tmp_path, hostile_fleet())
     for words in ([], ["--group", HOSTILE], ["-o", "markdown"], ["-o", "html"], ["--wide"]):
         check_hostile(hostile, capsys, *words)
@@ -113,9 +113,9 @@ def test_hostile_names_stay_text_in_every_form(tmp_path: Path, capsys: Said) -> 
         check_hostile(hostile, capsys, "--baseline", "1", *words)
 
 
-def test_match_takes_whole_names(small_scan: Path, capsys: Said) -> None:
+def test_match_takes_whole_group_ids_and_bad_options_fail(small_scan: Path, capsys: Said) -> None:
     assert report_lines(small_scan, capsys, "--match", ".*-eager-.*")[0] == "2 groups: 2 ready"
-    for words, said in (
+    for words, message in (
         (["--match", "eager"], "no group of the scan matches eager as a whole name"),
         (["--match", "("], "--match (: not a regular expression"),
         (["--group", "nobody"], "the scan saw no group nobody"),
@@ -125,11 +125,11 @@ def test_match_takes_whole_names(small_scan: Path, capsys: Said) -> None:
         (["--out", "report.pdf"], "--out report.pdf: name the format with -o"),
     ):
         assert app.run(["fleet", "report", str(small_scan), *words]) == 2, words
-        told = capsys.readouterr()
-        assert said in told.err
+        printed = capsys.readouterr()
+        assert message in printed.err
         more = [f"  rebal fleet report {small_scan}"] if words[1] == "nobody" else []
-        assert told.err.splitlines()[1:] == more
-        assert told.out == ""
+        assert printed.err.splitlines()[1:] == more
+        assert printed.out == ""
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_match_takes_whole_names(small_scan: Path, capsys: Said) -> None:
         (["--match", ".*-eager-.*", "--fail-on", "warning"], 3),
     ],
 )
-def test_the_exit_code_is_the_worst_of_all_next_steps(
+def test_the_exit_code_of_a_report_is_the_worst_of_its_groups(
     small_scan: Path, words: list[str], code: int, capsys: Said
 ) -> None:
     assert app.run(["fleet", "report", str(small_scan), *words]) == code
@@ -151,7 +151,7 @@ def test_the_exit_code_is_the_worst_of_all_next_steps(
     assert capsys.readouterr().out.rstrip().endswith(f'"exit_code": {code}\n}}')
 
 
-def test_out_writes_the_form_that_its_name_ends_in(
+def test_the_report_out_option_writes_the_format_of_the_file_name_suffix(
     small_scan: Path, tmp_path: Path, capsys: Said
 ) -> None:
     begins = {
@@ -165,8 +165,8 @@ def test_out_writes_the_form_that_its_name_ends_in(
         out = tmp_path / name
         assert app.run(["fleet", "report", str(small_scan), "--out", str(out)]) == 3
         assert out.read_text().startswith(begin)
-        told = capsys.readouterr()
-        assert (told.out, told.err) == ("", f"rebal: wrote {out}\n")
+        printed = capsys.readouterr()
+        assert (printed.out, printed.err) == ("", f"rebal: wrote {out}\n")
     odd = tmp_path / "page"
     assert app.run(["fleet", "report", str(small_scan), "-o", "html", "--out", str(odd)]) == 3
     assert odd.read_text().startswith("<!doctype html>")
@@ -176,7 +176,7 @@ def test_out_writes_the_form_that_its_name_ends_in(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*begins, "page"])
 
 
-def test_each_cluster_has_a_report_of_its_own(tmp_path: Path, capsys: Said) -> None:
+def test_each_cluster_of_a_lake_has_its_own_report(tmp_path: Path, capsys: Said) -> None:
     for cluster in ("east", "west", "east"):
         write_tables(tmp_path, fleet(4), cluster=cluster)
     west = Path(f"{tmp_path}#west")
@@ -190,7 +190,7 @@ def test_each_cluster_has_a_report_of_its_own(tmp_path: Path, capsys: Said) -> N
     assert report_lines(Path(f"{tmp_path}#east"), capsys)[2].startswith(same)
 
 
-def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_path: Path) -> None:
+def test_kip_848_groups_in_a_scan_prove_that_brokers_enable_group_version(tmp_path: Path) -> None:
     rows = tables(captured_records(CAPTURES))
     for records, known in (({"GROUP_METADATA": 9}, False), ({"CONSUMER_GROUP_METADATA": 1}, True)):
         folder = write_tables(tmp_path, rows, records=records)
@@ -205,7 +205,7 @@ def test_kip_848_groups_in_a_scan_prove_that_the_brokers_have_the_feature(tmp_pa
 def test_report_and_plan_name_the_same_path_verdict_and_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a request log pyapp's lists are unknown: only the end of its second step needs them.
+    """Without a request log the lists of pyapp are unknown; only its second step's gate needs them.
 
     No text names a third step of a plan that has two.
     """
@@ -228,9 +228,9 @@ def test_report_and_plan_name_the_same_path_verdict_and_steps(
         whole = capsys.readouterr().out
         app.run(["fleet", "report", str(lake), "--group", name, "--wide"])
         text = capsys.readouterr().out
-        for said in (hindrance_text(group), whole, text):
-            named = [int(number) for number in re.findall(r"\bstep (\d+)", said)]
-            assert max(named, default=0) <= mine["steps"], (name, said)
+        for shown in (hindrance_text(group), whole, text):
+            named = [int(number) for number in re.findall(r"\bstep (\d+)", shown)]
+            assert max(named, default=0) <= mine["steps"], (name, shown)
         ends += "to finish: RB901?" in hindrance_text(group)
         assert ("to finish: cannot tell" in whole) == ("to finish" in hindrance_text(group)), name
     assert ends >= 3
@@ -302,20 +302,20 @@ def back(rows: Rows, lost: Row, **changes: object) -> None:
         (None, False),
     ],
 )
-def test_a_member_that_timed_out_holds_its_group_and_one_that_left_does_not(
+def test_a_group_is_held_while_a_timed_out_member_is_missing_but_not_after_one_left(
     tmp_path: Path, reason: str | None, held: bool
 ) -> None:
     rows = fleet(4)
     lost = member_out(rows, reason)
     report = make_fleet_report(str(write_tables(tmp_path, rows)))
-    said = (f"{lost['client_id']} timed out and has not rejoined",)
-    assert of(report).held == (said if held else ())
+    reason_held = (f"{lost['client_id']} timed out and has not rejoined",)
+    assert of(report).held == (reason_held if held else ())
     assert (NAME in {group.group_id for group in report.to_take}) is not held
     assert of(report).verdict == "ready", "the plan's verdict is the same everywhere"
 
 
-def test_a_rejected_client_that_would_be_admitted_now_is_still_out(tmp_path: Path) -> None:
-    """RB904 is silent where its list is common again, and the client is down all the same."""
+def test_a_group_stays_held_for_a_rejected_client_that_has_not_rejoined(tmp_path: Path) -> None:
+    """RB904 does not fire if its list is common again, but the client is still down."""
     rows = fleet(4)
     half = group_named("half-way")
     rows["assignor_lists"] = [
@@ -334,7 +334,7 @@ def test_a_rejected_client_that_would_be_admitted_now_is_still_out(tmp_path: Pat
         (None, {"client_id": "orders-pod-x7"}),  # a pod's name; the group has as many as before
     ],
 )
-def test_a_member_that_was_replaced_is_not_down(
+def test_a_group_is_not_held_for_a_timed_out_member_that_was_replaced(
     tmp_path: Path, instance: str | None, changes: dict[str, str]
 ) -> None:
     rows = fleet(4)
@@ -344,8 +344,8 @@ def test_a_member_that_was_replaced_is_not_down(
     assert reported(tmp_path, rows).held == ()
 
 
-def test_one_new_process_replaces_one_member_of_its_client_id(tmp_path: Path) -> None:
-    """All processes have one client id; two timed out, one came back."""
+def test_one_new_process_replaces_only_one_timed_out_member_per_client_id(tmp_path: Path) -> None:
+    """All processes have one client id; two timed out, one rejoined."""
     rows = fleet(4)
     mine = [row for row in rows["members"] if row["group_id"] == NAME]
     assert len(mine) > 2

@@ -153,7 +153,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_report_is_as_it_was_kept(
+def test_the_output_for_a_synthetic_lake_equals_the_kept_file(
     name: str,
     lakes: Callable[[Callable[[Path], None]], Path],
     capsys: pytest.CaptureFixture[str],
@@ -165,8 +165,8 @@ def test_a_report_is_as_it_was_kept(
         monkeypatch.setattr(f"rebal.cli.{module}.datetime", Later)
     capsys.readouterr()
     assert app.run([*words]) == 0
-    said = capsys.readouterr()
-    check_kept(KEPT / f"{name.replace(' ', '_')}.txt", said.err + said.out)
+    printed = capsys.readouterr()
+    check_kept(KEPT / f"{name.replace(' ', '_')}.txt", printed.err + printed.out)
 
 
 Said = pytest.CaptureFixture[str]
@@ -213,7 +213,7 @@ def calm() -> Group:
     return Group().rebalance(often(12, 0, DAY))
 
 
-def test_a_group_that_rebalances_more_often_is_worse_and_one_that_stops_is_better() -> None:
+def test_the_trend_is_worse_after_more_rebalances_and_better_after_none() -> None:
     worse = calm().rebalance(often(96)).trend()
     assert worse.change == "worse"
     # The first one is where what is known of it begins.
@@ -227,14 +227,14 @@ def test_a_group_that_rebalances_more_often_is_worse_and_one_that_stops_is_bette
 
 
 @pytest.mark.parametrize(("count", "change"), [(0, "unclear"), (2, "unclear"), (20, "worse")])
-def test_few_events_in_a_short_time_are_no_trend(count: int, change: str) -> None:
+def test_the_trend_is_unclear_after_few_rebalances_in_a_short_time(count: int, change: str) -> None:
     """Five minutes after a scan: none, one or two rebalances may be chance, twenty are not."""
     soon = DAY + 5 / 60
     assert calm().rebalance(often(count, DAY, soon)).trend(soon).change == change
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("earlier", "why"),
     [
         ({"incarnation": 2}, "deleted and created again since then"),
         ({"is_gone": True}, "deleted and created again since then"),
@@ -244,40 +244,40 @@ def test_few_events_in_a_short_time_are_no_trend(count: int, change: str) -> Non
         ({"generation": None}, "no rebalance is known"),
     ],
 )
-def test_groups_that_cannot_be_compared_say_why(told: dict[str, Any], why: str) -> None:
-    assert calm().rebalance([23.9]).trend(**told) == NoTrend(why=why)
+def test_a_group_without_comparable_scans_has_no_trend(earlier: dict[str, Any], why: str) -> None:
+    assert calm().rebalance([23.9]).trend(**earlier) == NoTrend(why=why)
 
 
-def test_a_rebalance_that_the_log_cleaner_took_leaves_no_trend() -> None:
+def test_a_group_has_no_trend_if_log_compaction_removed_one_of_its_rebalances() -> None:
     group = calm().rebalance(often(30))
     del group.rebalances[-3]
     assert group.trend() == NoTrend(why="not all its rebalances are known")
 
 
-def test_a_compacted_topic_does_not_make_a_group_look_worse() -> None:
-    """The first scan found the newest generation alone: the rate before it is not known."""
+def test_a_compacted_offsets_topic_does_not_make_the_trend_of_a_group_worse() -> None:
+    """The first scan found only the newest generation: the earlier rate is unknown."""
     group = calm().rebalance(often(12))
     del group.rebalances[:11]
     trend = group.trend(generation=12)
     assert (trend.seconds_before, trend.rebalances.before) == (3600, 0)
 
 
-def test_downtime_is_compared_only_where_all_lengths_are_known_or_none() -> None:
-    """The second scan was given no request log: its rebalances have no length."""
+def test_the_downtime_trend_is_left_out_if_rebalance_latencies_are_unknown() -> None:
+    """The second scan has no request log: its rebalances have no latency."""
     trend = calm().rebalance(often(96), latency_ms=None).trend()
     assert trend.rebalances.change == "worse"
     assert trend.downtime is None
 
 
 @pytest.mark.usefixtures("no_costs")
-def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, capsys: Said) -> None:
+def test_an_unreadable_baseline_names_the_readable_scans(tmp_path: Path, capsys: Said) -> None:
     for _ in range(3):
         write_tables(tmp_path, fleet(4))
     report = ["fleet", "report", str(tmp_path), "--exit-zero", "--baseline"]
     assert app.run([*report, "1"]) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == (
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
         f"rebal: {tmp_path}: scan 1 was removed or never finished; scans 2 to 3 can be read.\n"
     )
     assert app.run([*report, "3"]) == 2
@@ -290,10 +290,10 @@ def test_a_baseline_that_cannot_be_read_names_those_that_can(tmp_path: Path, cap
 
 
 @pytest.mark.usefixtures("no_costs")
-def test_an_earlier_scan_whose_files_are_gone_costs_only_the_trend(
+def test_a_report_without_the_files_of_an_earlier_scan_lacks_only_the_trend(
     tmp_path: Path, capsys: Said
 ) -> None:
-    """A scan that ended a moment ago has removed them."""
+    """Another scan that has just ended removed the files."""
     two_scans(tmp_path)
     for path in tmp_path.glob("groups/*-00000001-*/*.parquet"):
         path.unlink()
@@ -303,7 +303,7 @@ def test_an_earlier_scan_whose_files_are_gone_costs_only_the_trend(
 
 
 @pytest.mark.usefixtures("no_costs")
-def test_a_document_tells_each_groups_trend_or_why_there_is_none(
+def test_the_json_report_contains_the_trend_of_each_group_or_the_reason_for_none(
     tmp_path: Path, capsys: Said
 ) -> None:
     two_scans(tmp_path)
@@ -319,16 +319,16 @@ def test_a_document_tells_each_groups_trend_or_why_there_is_none(
 
 @pytest.mark.usefixtures("no_costs")
 @pytest.mark.parametrize("form", ["text", "json", "yaml", "markdown", "html"])
-def test_scans_without_a_group_are_no_error(tmp_path: Path, capsys: Said, form: str) -> None:
+def test_a_report_without_any_group_is_no_error(tmp_path: Path, capsys: Said, form: str) -> None:
     words = ["fleet", "report", str(tmp_path), "--exit-zero", "-o", form]
     write_tables(tmp_path, {})
     assert app.run(words) == 0
     write_tables(tmp_path, fleet(4))
     assert app.run([*words, "--baseline", "1"]) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert form != "text" or told.out.startswith("no group")
-    assert form in ("json", "yaml") or "not there → ready" in told.out
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert form != "text" or printed.out.startswith("no group")
+    assert form in ("json", "yaml") or "not there → ready" in printed.out
     write_tables(tmp_path, {})
     assert app.run(words) == 0
     assert app.run([*words, "--baseline", "2"]) == 0
@@ -347,7 +347,7 @@ OPTIONS = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "AWS_SECRET_ACCESS_KEY":
 WORDS = [word for pair in OPTIONS.items() for word in ("--lake-option", "=".join(pair))]
 
 
-def test_without_a_broker_the_tables_are_the_group(small_scan: Path, capsys: Said) -> None:
+def test_inspect_without_a_broker_reads_groups_from_a_lake(small_scan: Path, capsys: Said) -> None:
     lake = ["--evidence", str(small_scan)]
     assert app.run(["inspect", "--all", *lake, "-o", "json"]) == 3
     assert len(json.loads(capsys.readouterr().out)["groups"]) == 20
@@ -366,10 +366,10 @@ def answer(monkeypatch: pytest.MonkeyPatch, found: GroupSnapshot) -> None:
     monkeypatch.setattr(live, "read_groups", lambda *a, **k: [found])
 
 
-def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
+def test_a_lake_given_as_evidence_adds_assignor_lists_to_the_live_group(
     small_scan: Path, tmp_path: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One member was restarted since the scan: nothing is known of its new member id."""
+    """One member was restarted since the scan: its new member id has no evidence."""
     (scanned,) = read_snapshots(open_tables(str(small_scan)), EAGER)
     blank = [
         msgspec.structs.replace(
@@ -386,9 +386,9 @@ def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
     answer(monkeypatch, found)
     words = ["-b", "kafka-1:9092", "--evidence", str(small_scan)]
     assert app.run(["inspect", EAGER, *words, "-o", "json"]) == 0
-    told = capsys.readouterr()
-    assert f"rebal: --evidence {small_scan}: as seen until 2026-11-20 09:00Z" in told.err
-    (group,) = json.loads(told.out)["groups"]
+    printed = capsys.readouterr()
+    assert f"rebal: --evidence {small_scan}: as seen until 2026-11-20 09:00Z" in printed.err
+    (group,) = json.loads(printed.out)["groups"]
     known = {m["member_id"]: m["assignors"] for m in group["members"]}
     assert known.pop("restarted")["knowledge"] == Knowledge.BOUNDED.value
     assert {m["knowledge"] for m in known.values()} == {Knowledge.EXACT.value}
@@ -399,7 +399,7 @@ def test_with_a_broker_the_live_group_gets_what_the_scan_saw(
     assert "as seen until 2026-11-20 09:00Z" in capsys.readouterr().err
 
 
-def test_a_group_that_the_scan_never_saw_gets_no_evidence_and_that_is_said(
+def test_a_lake_given_as_evidence_that_never_saw_the_group_is_reported(
     small_scan: Path, capsys: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (scanned,) = read_snapshots(open_tables(str(small_scan)), EAGER)
@@ -437,16 +437,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Mapping[str, str] | None]:
         ["groups", "--evidence", "LAKE"],
     ],
 )
-def test_settings_reach_the_store_and_are_repeated_without_secrets(
+def test_lake_options_reach_the_store_and_printed_commands_omit_their_secrets(
     command: list[str], small_scan: Path, opened: list[Mapping[str, str] | None], capsys: Said
 ) -> None:
     words = [str(small_scan) if word == "LAKE" else word for word in command]
     app.run([*words, *WORDS])
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert opened
     assert all(options == OPTIONS for options in opened)
-    assert SECRET not in told.out + told.err
-    lines = told.out.splitlines()
+    assert SECRET not in printed.out + printed.err
+    lines = printed.out.splitlines()
     reading = [line for line in lines if "rebal " in line and str(small_scan) in line]
     assert reading or command[0] == "simulate"
     for line in reading:
@@ -454,7 +454,7 @@ def test_settings_reach_the_store_and_are_repeated_without_secrets(
         assert "AWS_SECRET" not in line
 
 
-def test_verify_and_diff_take_them_too(
+def test_verify_and_diff_pass_lake_options_to_the_store(
     small_scan: Path, tmp_path: Path, opened: list[Mapping[str, str] | None], capsys: Said
 ) -> None:
     plan = tmp_path / "group.plan.yaml"
@@ -469,6 +469,6 @@ def test_verify_and_diff_take_them_too(
     assert SECRET not in "".join(capsys.readouterr())
 
 
-def test_a_setting_needs_a_lake(capsys: Said) -> None:
+def test_lake_option_without_a_lake_is_rejected(capsys: Said) -> None:
     assert app.run(["groups", "--lake-option", "A=b"]) == 2
     assert "name the lake with --evidence" in capsys.readouterr().err

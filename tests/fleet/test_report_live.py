@@ -27,7 +27,7 @@ def members_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any
     return {member["client_id"]: member for member in group["members"]}
 
 
-def test_lists_of_a_scan_bind_to_the_members_that_brokers_describe(  # noqa: PLR0917 - fixtures
+def test_assignor_lists_of_a_scan_bind_to_live_members_by_member_id(  # noqa: PLR0917 - fixtures
     kafka41: Any,
     members: Any,
     group_id: str,
@@ -52,15 +52,15 @@ def test_lists_of_a_scan_bind_to_the_members_that_brokers_describe(  # noqa: PLR
     words = [group_id, "-b", kafka41.bootstrap]
     blank = members_of(capsys, *words)
     assert {one["assignors"]["knowledge"] for one in blank.values()} == {"bounded"}
-    told = members_of(capsys, *words, "--evidence", str(out))
-    assert {name: one["assignors"]["list"] for name, one in told.items()} == LISTS
-    assert {one["assignors"]["knowledge"] for one in told.values()} == {"exact"}
+    with_scan = members_of(capsys, *words, "--evidence", str(out))
+    assert {name: one["assignors"]["list"] for name, one in with_scan.items()} == LISTS
+    assert {one["assignors"]["knowledge"] for one in with_scan.values()} == {"exact"}
 
     # The tables alone say the same group, member by member.
     offline = members_of(capsys, group_id, "--evidence", str(out))
     for name, one in offline.items():
-        assert one["member_id"] == told[name]["member_id"]
-        assert one["assignment"] == told[name]["assignment"]
+        assert one["member_id"] == with_scan[name]["member_id"]
+        assert one["assignment"] == with_scan[name]["assignment"]
         assert one["assignors"]["list"] == LISTS[name]
 
     (now,) = read_groups(ClusterConfig(bootstrap=kafka41.bootstrap), [group_id])
@@ -76,7 +76,7 @@ def test_lists_of_a_scan_bind_to_the_members_that_brokers_describe(  # noqa: PLR
     assert "__consumer_offsets" not in {row["topic"] for row in ends}
 
 
-def test_topics_that_records_know_by_their_ids_have_their_names(  # noqa: PLR0917 - fixtures
+def test_topic_ids_in_kip_848_records_are_resolved_to_topic_names(  # noqa: PLR0917 - fixtures
     kafka41: Any,
     members: Any,
     group_id: str,

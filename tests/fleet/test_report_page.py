@@ -69,7 +69,7 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
-def test_the_page_holds_every_group_and_loads_nothing(small: Path, small_scan: Path) -> None:
+def test_the_html_report_has_every_group_and_loads_nothing(small: Path, small_scan: Path) -> None:
     source = small.read_text()
     page = Page(source)
     assert {tag for tag, _ in page.tags} <= ALLOWED
@@ -90,7 +90,7 @@ def test_the_page_holds_every_group_and_loads_nothing(small: Path, small_scan: P
     assert INCIDENTS["storm"] in source
 
 
-def test_a_large_fleet_is_a_small_page(large: Path) -> None:
+def test_the_html_report_of_400_groups_is_smaller_than_800_kb(large: Path) -> None:
     source = large.read_text()
     assert large.stat().st_size < 800_000
     assert source.count("<tbody") == 400 > INLINE
@@ -102,7 +102,9 @@ def test_a_large_fleet_is_a_small_page(large: Path) -> None:
     assert "without JavaScript" in source
 
 
-def test_the_time_line_shows_rebalances_lists_and_refusals(small_report: FleetReport) -> None:
+def test_the_timeline_chart_shows_rebalances_assignor_lists_and_rejected_joins(
+    small_report: FleetReport,
+) -> None:
     half, loop = (
         next(group for group in small_report.groups if shape in group.group_id)
         for shape in ("half-way", "crash-loop")
@@ -119,18 +121,18 @@ def test_the_time_line_shows_rebalances_lists_and_refusals(small_report: FleetRe
     assert failed[1].count("M") == sum(bool(r.failed) for r in loop.history.rebalances)
 
 
-def test_a_list_is_coloured_by_what_it_supports() -> None:
+def test_an_assignor_list_is_coloured_by_its_rebalance_protocols() -> None:
     assert kind_of(("range", "roundrobin")) == "eager"
     assert kind_of(("cooperative-sticky",)) == "coop"
     assert kind_of(("cooperative-sticky", "range")) == "both"
     assert kind_of(("somebodys-own",)) == kind_of(()) == "other"
 
 
-def test_many_clients_fold_and_those_that_changed_stay() -> None:
+def test_the_timeline_chart_folds_unchanged_clients_and_keeps_changed_ones() -> None:
     def seen(client: str, *names: str, at: int = 0) -> ListSeen:
-        said = {"group_id": "g", "at": at, "last_at": at, "member_id": "m", "client_id": client}
-        said |= {"host": "h", "assignors": names, "refused": False, "times": 1}
-        return ListSeen(**dict.fromkeys(ListSeen._fields) | said)
+        row = {"group_id": "g", "at": at, "last_at": at, "member_id": "m", "client_id": client}
+        row |= {"host": "h", "assignors": names, "refused": False, "times": 1}
+        return ListSeen(**dict.fromkeys(ListSeen._fields) | row)
 
     lists = [seen(f"client-{n:03}", "range") for n in range(40)]
     lists.append(seen("client-030", "cooperative-sticky", at=5))
@@ -160,7 +162,7 @@ def rows_shown(browser: Browser) -> list[str]:
     return found
 
 
-def test_sorting_and_filtering_in_a_real_browser(browser: Browser, small: Path) -> None:
+def test_the_html_report_sorts_and_filters_rows_in_a_browser(browser: Browser, small: Path) -> None:
     browser.open(small)
     order = rows_shown(browser)
     assert len(order) == 20
@@ -190,7 +192,7 @@ def test_sorting_and_filtering_in_a_real_browser(browser: Browser, small: Path) 
     assert browser.errors() == []
 
 
-def test_a_group_opens_and_shows_its_time_line(browser: Browser, large: Path) -> None:
+def test_a_click_on_a_group_of_the_page_opens_its_timeline(browser: Browser, large: Path) -> None:
     browser.open(large)
     assert len(rows_shown(browser)) == 400
     opened = """const body = document.getElementById('g0'); body.querySelector('th button').click();
@@ -213,7 +215,7 @@ def test_a_group_opens_and_shows_its_time_line(browser: Browser, large: Path) ->
     assert browser.errors() == []
 
 
-def test_without_javascript_all_is_there(browser: Browser, small: Path) -> None:
+def test_the_html_report_is_complete_without_javascript(browser: Browser, small: Path) -> None:
     browser.open(small, script=False)
     assert len(rows_shown(browser)) == 20
     assert browser.do("return document.documentElement.className") == ""
@@ -223,7 +225,7 @@ def test_without_javascript_all_is_there(browser: Browser, small: Path) -> None:
     assert browser.do(shown) == "none"
 
 
-def test_a_hostile_name_runs_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_a_hostile_group_name_runs_no_script_in_the_page(browser: Browser, tmp_path: Path) -> None:
     report = make_fleet_report(str(write_tables(tmp_path / "lake", hostile_fleet())))
     browser.open(page_of(report, tmp_path))
     buttons = "document.querySelectorAll('#groups > tbody > tr > th button')"

@@ -98,7 +98,7 @@ def problems(found: list[dict[str, object]]) -> Counter[object]:
 
 
 @pytest.mark.parametrize("codec", [0, 1], ids=["none", "gzip"])
-def test_records_are_read_with_their_places(tmp_path: Path, codec: int) -> None:
+def test_segment_records_are_read_with_partition_and_offset(tmp_path: Path, codec: int) -> None:
     found = rows(tmp_path, batch(3, PAIRS, codec=codec), batch(50, PAIRS[:2], codec=codec))
     expected = {3 + n: pair for n, pair in enumerate(PAIRS)}
     expected |= {50: PAIRS[0], 51: PAIRS[1]}
@@ -109,7 +109,7 @@ def test_records_are_read_with_their_places(tmp_path: Path, codec: int) -> None:
     assert found[0]["timestamp"].timestamp() == 1.003  # type: ignore[attr-defined]
 
 
-def test_a_codec_without_its_library_is_named(
+def test_a_compression_codec_without_its_library_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(default_records.codecs, "has_zstd", lambda: False)
@@ -117,7 +117,7 @@ def test_a_codec_without_its_library_is_named(
         rows(tmp_path, batch(0, PAIRS, attributes=4))
 
 
-def test_older_formats(tmp_path: Path) -> None:
+def test_record_batches_of_message_formats_v0_and_v1_are_read(tmp_path: Path) -> None:
     parts = []
     for magic in (0, 1):
         builder = MemoryRecordsBuilder(magic, 0, 1 << 16, offset=magic * 10)
@@ -175,7 +175,7 @@ def test_older_formats(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_records_count_where_their_batch_is_whole_and_committed(
+def test_only_records_of_complete_batches_and_committed_transactions_count(
     tmp_path: Path, segments: list[bytes], offsets: Sequence[int], wrong: dict[str, int]
 ) -> None:
     found = rows(tmp_path, *segments)
@@ -184,7 +184,7 @@ def test_records_count_where_their_batch_is_whole_and_committed(
     assert {row["offset"] for row in found if row["problem"] == OPEN} <= {None}
 
 
-def test_a_batch_that_fails_its_crc_and_what_comes_after(tmp_path: Path) -> None:
+def test_a_record_batch_with_a_bad_crc_is_reported_and_later_ones_are_read(tmp_path: Path) -> None:
     bad = bytearray(batch(2, PAIRS[:2]))
     bad[-3] ^= 1
     found = rows(tmp_path, batch(0, PAIRS[:2]) + bytes(bad) + batch(4, PAIRS[:1]))
@@ -194,7 +194,7 @@ def test_a_batch_that_fails_its_crc_and_what_comes_after(tmp_path: Path) -> None
     assert (row["offset"], row["value"]) == (2, bytes(bad))
 
 
-def test_compressed_bytes_that_do_not_unpack(tmp_path: Path) -> None:
+def test_a_batch_that_cannot_be_decompressed_is_reported_and_skipped(tmp_path: Path) -> None:
     raw = bytearray(batch(0, PAIRS, codec=1))
     raw[HEAD.size :] = bytes(len(raw) - HEAD.size)
     struct.pack_into(">I", raw, 17, calc_crc32c(bytes(raw[21:])))
@@ -204,13 +204,13 @@ def test_compressed_bytes_that_do_not_unpack(tmp_path: Path) -> None:
     assert "cannot be unpacked" in str(problem)
 
 
-def test_something_else_than_a_segment(tmp_path: Path) -> None:
+def test_a_file_that_is_no_log_segment_is_reported(tmp_path: Path) -> None:
     found = rows(tmp_path, b"not a segment at all, but long enough for a head" * 3)
     (problem,) = problems(found)
     assert "not a record batch at byte 0" in str(problem)
 
 
-def test_what_is_a_segment_is_told_by_its_name(tmp_path: Path) -> None:
+def test_segments_of_the_offsets_topic_are_found_by_folder_and_file_name(tmp_path: Path) -> None:
     for name in ("__consumer_offsets-3", "__consumer_offsets-12", "orders-0"):
         (tmp_path / name).mkdir()
         for file in (f"{0:020}.log", f"{0:020}.index", f"{0:020}.log.deleted", "leader-epoch"):
@@ -221,7 +221,7 @@ def test_what_is_a_segment_is_told_by_its_name(tmp_path: Path) -> None:
     assert find_segments([str(one), str(tmp_path)]) == found
 
 
-def test_the_cluster_is_the_one_of_the_brokers_own_file(tmp_path: Path) -> None:
+def test_the_cluster_id_of_log_segments_is_read_from_meta_properties(tmp_path: Path) -> None:
     folders = []
     for name in ("one", "two", "bare"):
         folder = tmp_path / name / "logs" / "__consumer_offsets-7"
@@ -265,7 +265,7 @@ def line(api: str, request: dict[str, Any], response: dict[str, Any], **more: An
     return f"[2026-11-21 02:06:10,290] DEBUG Completed request:{json.dumps(body)} (x)"
 
 
-def test_of_heartbeats_and_commits_those_that_say_something_are_kept():
+def test_only_heartbeats_with_errors_and_fenced_commits_are_kept_from_request_logs():
     """A heartbeat that was answered with an error, and a commit of a fenced member."""
     who = {"memberId": "m-1", "groupInstanceId": "i", "generationId": 4}
 
@@ -282,7 +282,7 @@ def test_of_heartbeats_and_commits_those_that_say_something_are_kept():
     assert kept["position"].to_pylist() == [1, 3]
 
 
-def test_kip_848_heartbeats_that_change_nothing_are_kept_once():
+def test_repeated_kip_848_heartbeats_without_changes_are_kept_once():
     def beat(epoch: int, answered: int, topics: list[str] | None = None) -> str:
         request = {"memberId": "m-1", "memberEpoch": epoch, "subscribedTopicNames": topics}
         response = {"errorCode": 0, "memberId": "m-1", "memberEpoch": answered}
@@ -307,7 +307,7 @@ def lines() -> list[bytes]:
     return lines_in(REQUEST_LOG)
 
 
-def test_lines_that_cannot_be_read_are_rows_that_say_so_and_noise_is_counted(
+def test_unreadable_request_log_lines_become_error_rows_and_other_lines_are_counted(
     lines: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_files, "_BLOCK", 100)
@@ -333,7 +333,7 @@ def test_lines_that_cannot_be_read_are_rows_that_say_so_and_noise_is_counted(
     assert (counts["lines"], counts["requests"], counts["cut_off"]) == (8, 5, 1)
 
 
-def test_a_last_line_that_is_half_written_is_left_to_the_next_scan(
+def test_a_half_written_last_line_of_a_request_log_is_left_to_the_next_scan(
     lines: list[bytes], tmp_path: Path
 ) -> None:
     join, other = [line for line in lines if b'"JOIN_GROUP"' in line][:2]
@@ -382,7 +382,7 @@ def read_all(*paths: object) -> list[TextBlock]:
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
-def test_each_line_belongs_to_the_part_in_which_it_begins(
+def test_each_log_line_belongs_to_the_file_part_in_which_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     log = tmp_path / "log"
@@ -395,7 +395,7 @@ def test_each_line_belongs_to_the_part_in_which_it_begins(
         assert lines_of(read_all(log)) == lines_of([TextBlock(0, TEXT)]), size
 
 
-def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
+def test_gzip_logs_are_recognized_by_their_first_bytes_and_may_have_several_members(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_files, "_BLOCK", 11)
@@ -411,7 +411,7 @@ def test_packed_files_are_told_by_their_first_bytes_and_may_have_members(
 
 
 @pytest.mark.parametrize("damage", ["cut off", "damaged"])
-def test_a_packed_file_gives_what_can_be_read_of_it_and_says_so(
+def test_a_damaged_gzip_log_is_read_up_to_the_damage_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     monkeypatch.setattr(request_files, "_BLOCK", 11)
@@ -424,7 +424,7 @@ def test_a_packed_file_gives_what_can_be_read_of_it_and_says_so(
     assert last.position == sum(len(block.text) for block in whole)
 
 
-def test_a_file_that_becomes_shorter_is_not_taken_for_whole(tmp_path: Path) -> None:
+def test_a_log_file_truncated_while_it_is_read_is_reported(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(TEXT)
     parts = [FilePart(str(log), 0, 40), FilePart(str(log), 40, len(TEXT))]
@@ -436,7 +436,7 @@ def test_a_file_that_becomes_shorter_is_not_taken_for_whole(tmp_path: Path) -> N
     ] * 2
 
 
-def test_small_files_share_a_task_and_packed_ones_come_first(
+def test_small_log_files_share_a_spark_task_and_gzip_files_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(request_files, "_LEAST", 100)
@@ -444,13 +444,13 @@ def test_small_files_share_a_task_and_packed_ones_come_first(
         (tmp_path / name).write_bytes(b"x" * size)
     (tmp_path / "packed").write_bytes(gzip.compress(TEXT))
     shares, _ = share_out([str(tmp_path), str(tmp_path / "a")], 1000)
-    said = [[(Path(one.path).name, one.begin, one.end) for one in share] for share in shares]
-    assert said[0][0][0] == "packed"
-    assert said[1:] == [[("a", 0, 40), ("b", 0, 50)], [("c", 0, 100)], [("c", 100, 150)]]
+    ranges = [[(Path(one.path).name, one.begin, one.end) for one in share] for share in shares]
+    assert ranges[0][0][0] == "packed"
+    assert ranges[1:] == [[("a", 0, 40), ("b", 0, 50)], [("c", 0, 100)], [("c", 100, 150)]]
     assert parts_of(tmp_path / "c")[0] == [FilePart(str(tmp_path / "c"), 0, 150)]
 
 
-def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_long_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_files, "LONGEST_LINE", 30)
     monkeypatch.setattr(request_files, "_BLOCK", 10)
     for name, data in (("plain", TEXT), ("packed", gzip.compress(TEXT))):
@@ -460,7 +460,7 @@ def test_a_longest_line_comes_in_pieces(tmp_path: Path, monkeypatch: pytest.Monk
         assert max(len(block.text) for block in found) <= len(TEXT)
 
 
-def test_only_what_a_log_has_grown_by_is_read_whatever_its_name_is_now(tmp_path: Path) -> None:
+def test_the_next_scan_reads_only_appended_bytes_even_after_log_rotation(tmp_path: Path) -> None:
     log, rotated = tmp_path / "kafka-request.log", tmp_path / "kafka-request.log.1"
     log.write_bytes(WHOLE + b"a line that is being writ")
     parts, logs = parts_of(log)
@@ -476,7 +476,7 @@ def test_only_what_a_log_has_grown_by_is_read_whatever_its_name_is_now(tmp_path:
     assert parts_of(log, rotated, known=logs) == ([], logs)
 
 
-def test_a_log_that_begins_anew_under_its_name_is_read_whole(tmp_path: Path) -> None:
+def test_a_log_file_replaced_under_the_same_name_is_read_from_its_start(tmp_path: Path) -> None:
     log = tmp_path / "kafka-request.log"
     log.write_bytes(WHOLE)
     _, logs = parts_of(log)
@@ -486,7 +486,7 @@ def test_a_log_that_begins_anew_under_its_name_is_read_whole(tmp_path: Path) -> 
     assert parts_of(log, known=logs)[0] == [FilePart(str(log), 0, len(WHOLE) // 2)]
 
 
-def test_a_packed_log_is_read_once(tmp_path: Path) -> None:
+def test_an_unchanged_gzip_log_is_read_only_once_even_after_a_rename(tmp_path: Path) -> None:
     log = tmp_path / "kafka-request.log.gz"
     log.write_bytes(gzip.compress(WHOLE))
     _, logs = parts_of(log)
@@ -496,7 +496,7 @@ def test_a_packed_log_is_read_once(tmp_path: Path) -> None:
     assert [part.path for part in parts_of(log, known=logs)[0]] == [str(log)]
 
 
-def test_files_at_a_url_are_read_as_those_of_a_path_are(tmp_path: Path) -> None:
+def test_log_files_at_a_url_are_read_like_those_at_a_path(tmp_path: Path) -> None:
     folder = tmp_path / "broker*1{a,b} [east]"
     folder.mkdir()
     (folder / "kafka-request.log.gz").write_bytes(gzip.compress(WHOLE))

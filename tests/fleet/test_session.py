@@ -57,7 +57,7 @@ OPTIONS = "spark.driver.extraJavaOptions"
 
 
 @pytest.mark.parametrize("chosen", ["-Xss4m", "-XX:TieredStopAtLevel=4 -Dsun.net.spi=x"])
-def test_a_users_own_jvm_options_stay_and_win(chosen: str) -> None:
+def test_jvm_options_of_the_user_override_those_of_rebal(chosen: str) -> None:
     plain = _configuration(SparkSettings())
     users = _configuration(SparkSettings(conf=((OPTIONS, chosen),)))
     # Of two values of a flag the JVM takes the later one.
@@ -65,7 +65,7 @@ def test_a_users_own_jvm_options_stay_and_win(chosen: str) -> None:
     assert {**users, OPTIONS: ""} == {**plain, OPTIONS: ""}
 
 
-def test_the_processs_environment_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_spark_start_restores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object) -> None:
         # The last one is PySpark's own doing.
         os.environ.update(PYSPARK_PYTHON="other", SPARK_LOCAL_IP="127.0.0.1", SPARK_BUFFER_SIZE="9")
@@ -101,7 +101,7 @@ def test_a_scan_whose_spark_does_not_start_leaves_nothing_in_the_lake(
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
-def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
+def test_a_scan_under_spark_submit_runs_on_its_master_and_names_it(tmp_path: Path) -> None:
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     entry = Path(__file__).parents[2] / "cli" / "entry.py"
     words = ["--master", "local[1]", "--conf", "spark.ui.enabled=false", str(entry)]
@@ -121,24 +121,24 @@ def test_spark_submit_says_which_master_runs(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     # spark-submit prints on stdout what its child prints on stderr.
-    told = done.stdout.splitlines()
-    assert "rebal: Spark ran on local[1], 1 task at a time." in told
+    printed = done.stdout.splitlines()
+    assert "rebal: Spark ran on local[1], 1 task at a time." in printed
     assert last_scan(tmp_path / "lake").read == 7362
     assert [each.name for each in tmp_path.iterdir()] == ["lake"]
 
 
-def test_a_spark_master_that_does_not_answer_is_named() -> None:
+def test_a_spark_master_that_does_not_answer_is_reported_with_the_master_option() -> None:
     log = "ERROR StandaloneSchedulerBackend: Reason: All masters are unresponsive! Giving up.\n"
-    told = start_error(RuntimeError("Cannot call methods on a stopped SparkContext"), log)
-    assert str(told).startswith("no Spark master answers: check the address in --master")
+    error = start_error(RuntimeError("Cannot call methods on a stopped SparkContext"), log)
+    assert str(error).startswith("no Spark master answers: check the address in --master")
 
 
-@pytest.mark.parametrize(("said", "told"), failures("jobs"))
-def test_why_a_job_failed_is_one_sentence(said: str, told: str) -> None:
-    assert failed_job(said).startswith(told)
+@pytest.mark.parametrize(("message", "sentence"), failures("jobs"))
+def test_the_reason_of_a_failed_spark_job_becomes_one_sentence(message: str, sentence: str) -> None:
+    assert failed_job(message).startswith(sentence)
 
 
-def test_files_that_executors_wrote_to_a_disk_of_their_own_are_an_error(tmp_path: Path) -> None:
+def test_files_on_the_local_disk_of_an_executor_are_reported_as_an_error(tmp_path: Path) -> None:
     totals = TaskReport(made={"records": [DataFile("records/1-a/one.parquet", 1, 9)]})
     with pytest.raises(LakeError, match="the executors wrote where this machine cannot see it"):
         check_seen(LakePlace(str(tmp_path)), totals)
@@ -194,7 +194,7 @@ def cluster_of(
             child.terminate()
 
 
-def test_the_shipped_code_is_whole(tmp_path: Path) -> None:
+def test_the_zip_shipped_to_spark_tasks_contains_all_modules_they_need(tmp_path: Path) -> None:
     made = build_zip(tmp_path)
     names = set(zipfile.ZipFile(made).namelist())
     assert {"rebal/", "rebal/groups/", "rebal/inspectors/fleet/"} <= names
@@ -238,7 +238,7 @@ def alive(pid: int) -> bool:
     reason="reads /proc",
 )
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGKILL])
-def test_a_stopped_scan_leaves_the_tables_and_no_process(
+def test_an_interrupted_or_killed_scan_leaves_the_tables_unchanged_and_no_process(
     kind: signal.Signals, scanned: Path, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(scanned, tmp_path / "out", symlinks=True))
@@ -267,8 +267,8 @@ def test_a_stopped_scan_leaves_the_tables_and_no_process(
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
-def test_scans_again_and_again_give_the_tables_of_one(scanned: Path, tmp_path: Path) -> None:
-    """Killed at some moment of a later scan, it has lost and doubled nothing."""
+def test_repeated_and_killed_scans_give_the_tables_of_one(scanned: Path, tmp_path: Path) -> None:
+    """A scan killed in the middle neither loses nor duplicates a record."""
     lines = sorted(lines_in(OFFSETS), key=lambda line: json.loads(line)["timestamp"])
     log = lines_in(REQUEST_LOG)
     records, requests = tmp_path / "in" / OFFSETS.name, tmp_path / "in" / REQUEST_LOG.name
@@ -317,21 +317,21 @@ def refused(tmp_path: Path, *words: str, code: int = 1, **env: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("java", "says"),
+    ("java", "message"),
     [
         (None, "was not found: install a JDK 17"),
         ('openjdk version "1.8.0_412"', "is Java 8: install a JDK 17"),
         ("no JVM here", "does not run"),
     ],
 )
-def test_without_a_java_that_is_new_enough(tmp_path: Path, java: str | None, says: str) -> None:
+def test_a_missing_or_old_java_is_reported(tmp_path: Path, java: str | None, message: str) -> None:
     if java is not None:
         (tmp_path / "bin").mkdir()
         script(tmp_path / "bin" / "java", f"echo '{java}' >&2")
-    assert says in refused(tmp_path, JAVA_HOME=str(tmp_path))
+    assert message in refused(tmp_path, JAVA_HOME=str(tmp_path))
 
 
-def test_without_the_extra(tmp_path: Path) -> None:
+def test_a_scan_without_pyspark_names_the_pip_extra(tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("raise ImportError('not installed')\n")
     assert "pip install 'rebal[fleet]'" in refused(tmp_path, PYTHONPATH=str(tmp_path))
 
@@ -365,14 +365,14 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> list[ScanOrder]:
     return taken
 
 
-def test_what_a_scan_did_is_told_on_stderr(
+def test_a_scan_prints_its_summary_on_stderr(
     orders: list[ScanOrder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "out")
     assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out]) == 0
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.splitlines() == [
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [
         "rebal: 12 records of __consumer_offsets: 7 offset commits, 4 of classic groups, "
         "1 unreadable, 2 control records.",
         "rebal: 900 lines of request logs, 30 about groups, 1 cut off.",
@@ -383,12 +383,12 @@ def test_what_a_scan_did_is_told_on_stderr(
 
 
 @pytest.mark.usefixtures("orders")
-def test_or_is_a_document_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scan_prints_json_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "out")
     assert run(["fleet", "scan", "--offsets", "a.jsonl", "--out", out, "-o", "json"]) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    body = checked(told.out)
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    body = checked(printed.out)
     assert body["schema"] == "rebal.fleet-summary/1"
     assert (body["folder"], body["cluster"]) == (out, "mK8")
     assert sum(body["records"].values()) == body["records_read"] == 12
@@ -398,11 +398,11 @@ def test_or_is_a_document_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (body["observed_from"], body["exit_code"]) == (None, 0)
 
 
-def test_a_manifest_fits_its_schema() -> None:
+def test_a_scan_manifest_is_valid_against_its_json_schema() -> None:
     assert checked(msgspec.json.encode(MADE).decode())["schema"] == SCHEMA
 
 
-def test_an_option_takes_all_the_paths_that_follow(orders: list[ScanOrder], tmp_path: Path) -> None:
+def test_an_option_takes_all_paths_that_follow_it(orders: list[ScanOrder], tmp_path: Path) -> None:
     words = ["--segments", "broker-1", "broker-2", "--request-log", "a.log", "hdfs://nn/logs"]
     assert run(["fleet", "scan", *words, "--out", str(tmp_path / "out"), "--full"]) == 0
     (order,) = orders
@@ -415,7 +415,7 @@ FILE = ["--offsets", "a.jsonl"]
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["--segments", "b"], "a scan reads records from one source"),
         (["-b", "127.0.0.1:1"], "a scan reads records from one source"),
@@ -426,15 +426,15 @@ FILE = ["--offsets", "a.jsonl"]
         (["--cluster", "a#b"], "expected a name without #"),
     ],
 )
-def test_options_that_cannot_be(
+def test_invalid_or_conflicting_scan_options_are_rejected(
     words: list[str],
-    says: str,
+    message: str,
     orders: list[ScanOrder],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["fleet", "scan", *FILE, *words, "--out", str(tmp_path / "out")]) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert orders == []
 
 
@@ -443,7 +443,7 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_each_step_and_how_many_of_its_tasks_are_done(
+def test_scan_progress_on_a_terminal_shows_each_step_and_its_completed_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = _Terminal()
@@ -460,7 +460,7 @@ def test_a_terminal_shows_each_step_and_how_many_of_its_tasks_are_done(
     assert re.search("━.* 3/12.* tasks, .*0:00:0", shown)
 
 
-def test_a_file_gets_a_line_for_each_step_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_in_a_file_is_one_line_per_step(capsys: pytest.CaptureFixture[str]) -> None:
     with _progress() as (say, tasks):
         say("reading a.jsonl")
     assert tasks is None

@@ -56,7 +56,7 @@ MILLIS = int(AT.timestamp() * 1000)
 REQUEST = b'[2026-11-21 02:04:39,628] DEBUG Completed request:{"isForwarded":false} (kafka)\n'
 
 
-def test_files_and_folders(tmp_path: Path) -> None:
+def test_captured_files_are_found_by_folder_glob_and_url(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.jsonl", tmp_path / "in" / "b.jsonl.gz"
     packed.parent.mkdir()
     plain.write_bytes(LINE)
@@ -75,7 +75,7 @@ SEGMENT = f"{0:020}.log"
 
 
 @pytest.mark.parametrize(
-    ("find", "name", "says"),
+    ("find", "name", "expected"),
     [
         *(
             (find, name, "pipe|no such file|no file can|too long")
@@ -88,20 +88,20 @@ SEGMENT = f"{0:020}.log"
         (find_logs, "folder", "holds no file"),
     ],
 )
-def test_a_path_without_what_it_should_have_is_refused(
+def test_an_input_path_without_readable_files_is_rejected(
     find: Callable[..., object],
     name: str,
-    says: str,
+    expected: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also a pipe without a writer, a name that no file can have, and one that is too long."""
+    """Also a pipe without a writer, an impossible file name, and one that is too long."""
     monkeypatch.setattr("rebal.inspectors.files._PATIENCE", 0.01)
     (tmp_path / "folder").mkdir()
     for file in ("empty", SEGMENT):
         (tmp_path / file).touch()
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DocumentError, match=says):
+    with pytest.raises(DocumentError, match=expected):
         find([str(tmp_path / name)])
 
 
@@ -139,17 +139,17 @@ def captured(path: Path, data: bytes) -> list[int | None]:
         pytest.param(REQUEST, None, id="request log"),
     ],
 )
-def test_a_record_is_read_whatever_the_file_is_called_and_nothing_else(
+def test_captured_records_are_recognized_by_content_and_other_files_yield_none(
     tmp_path: Path, data: bytes, last: int | None
 ) -> None:
-    """So `check_records` refuses another file."""
+    """`check_records` rejects files without records."""
     for written in (data, gzip.compress(data)):
         offsets = captured(tmp_path / "a", written)
         assert offsets[-1] == last
         assert set(offsets) <= {None, last}
 
 
-def test_a_line_whatever_it_holds_is_a_row_with_its_place_or_its_text(tmp_path: Path) -> None:
+def test_any_captured_line_becomes_a_record_or_an_error_with_its_text(tmp_path: Path) -> None:
     odd = (None, 1.5, 2**70, "", "AAI=", "%%", [], "9999-12-31T23:59:59+00:00", "\ud800", True)
     file = tmp_path / "odd.jsonl"
     lines = [
@@ -180,11 +180,11 @@ def test_a_line_whatever_it_holds_is_a_row_with_its_place_or_its_text(tmp_path: 
         ({"OFFSET_COMMIT": 3}, False, False),
     ],
 )
-def test_almost_no_record_of_the_topic_is_an_error(
+def test_a_capture_with_almost_no_offsets_topic_record_is_an_error(
     ended: dict[str, int], before: bool, wrong: bool
 ) -> None:
-    said = pytest.raises(DocumentError, match=r"it seems to be something else|no record of")
-    with said if wrong else nullcontext():
+    rejection = pytest.raises(DocumentError, match=r"it seems to be something else|no record of")
+    with rejection if wrong else nullcontext():
         check_records(["file"], ended, before)
 
 
@@ -206,7 +206,7 @@ def parquet_row(**columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(given | columns)
 
 
-def test_each_form_of_a_time_and_what_is_none() -> None:
+def test_every_timestamp_format_of_captures_is_parsed_and_others_become_null() -> None:
     for timestamp in (
         pa.array([AT], pa.timestamp("ms", "UTC")),
         pa.array([AT], pa.timestamp("ns", "UTC")),
@@ -222,8 +222,8 @@ def test_each_form_of_a_time_and_what_is_none() -> None:
     ):
         (row,) = shaped(parquet_row(timestamp=timestamp), "f").to_pylist()
         assert row["timestamp"] == AT, timestamp.type
-    told = [None], ["soon"], [str(2**70)], ["1e5"]
-    for empty in (pa.array([None], pa.int64()), *(pa.array(one, pa.string()) for one in told)):
+    no_times = [None], ["soon"], [str(2**70)], ["1e5"]
+    for empty in (pa.array([None], pa.int64()), *(pa.array(one, pa.string()) for one in no_times)):
         assert shaped(parquet_row(timestamp=empty), "f").to_pylist()[0]["timestamp"] is None
 
 
@@ -245,7 +245,7 @@ NO_PLACE = "no record: without partition or offset"
     ],
     ids=["other widths", "its topic", "another topic", "no offset"],
 )
-def test_rows_keep_their_place_and_what_is_no_record_says_so(
+def test_parquet_rows_keep_partition_and_offset_or_state_why_they_are_no_record(
     columns: dict[str, pa.Array], partition: int | None, offset: int | None, problem: str | None
 ) -> None:
     made = shaped(parquet_row(**columns), "f")
@@ -256,7 +256,7 @@ def test_rows_keep_their_place_and_what_is_no_record_says_so(
 
 
 @pytest.mark.parametrize("size", [1, 300, 1000, 1 << 20])
-def test_each_row_group_is_in_one_part(
+def test_each_parquet_row_group_is_read_by_exactly_one_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     path = tmp_path / "a b+c.parquet"
@@ -272,7 +272,7 @@ def test_each_row_group_is_in_one_part(
     assert [batch.num_rows for one in tasks for batch in read_parts(one)] == [1] * 40
 
 
-def test_executors_get_the_whole_path_of_a_file(
+def test_spark_tasks_get_the_absolute_path_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -281,7 +281,7 @@ def test_executors_get_the_whole_path_of_a_file(
     assert part.path == str(tmp_path / "a.jsonl")
 
 
-def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+def test_truncated_or_mistyped_parquet_captures_are_rejected(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.parquet", tmp_path / "cut.parquet"
     pq.write_table(pa.Table.from_batches([parquet_row()]), whole)
     cut.write_bytes(whole.read_bytes()[:-20])
@@ -364,8 +364,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Any:
     return offsets
 
 
-def test_a_range_ends_with_a_later_record_or_the_end_of_the_partition(read: Any) -> None:
-    """The first end of partition 9 is that of a broker that is behind: more follows."""
+def test_an_offset_range_ends_at_a_later_record_or_the_end_of_the_partition(read: Any) -> None:
+    """The first end of partition 9 comes from a lagging broker: more records follow."""
     broker = Broker(
         [message(0, 3), message(9, 0), end(9, 1)],
         [message(0, 5), message(0, 6), message(0, 7)],
@@ -377,13 +377,13 @@ def test_a_range_ends_with_a_later_record_or_the_end_of_the_partition(read: Any)
     assert broker.closed
 
 
-def test_records_that_are_gone_and_groups_that_may_not_be_seen_are_no_error(read: Any) -> None:
+def test_deleted_records_and_group_authorization_errors_do_not_fail_a_scan(read: Any) -> None:
     denied = message(-1, -1, KafkaError.GROUP_AUTHORIZATION_FAILED, topic=None)
     assert list(read(Broker([end(0, 8)], [end(9, 2)]))) == []
     assert list(read(Broker([denied], [message(0, 4), end(0, 6), end(9, 2)]))) == [(0, 4)]
 
 
-def test_a_broker_that_rejects_or_only_has_errors_or_falls_silent_is_an_error(
+def test_a_broker_that_denies_the_topic_or_stops_answering_fails_the_scan(
     read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = Broker([message(0, 3), message(9, 0, KafkaError.TOPIC_AUTHORIZATION_FAILED)])
@@ -399,7 +399,7 @@ def test_a_broker_that_rejects_or_only_has_errors_or_falls_silent_is_an_error(
         list(read(Broker(*down)))
 
 
-def test_tasks_share_the_offsets_and_need_no_pem_file(tmp_path: Any) -> None:
+def test_offset_ranges_are_split_across_tasks_that_need_no_pem_file(tmp_path: Any) -> None:
     pem = tmp_path / "ca.pem"
     pem.write_text("PEM")
     config = ClusterConfig(bootstrap="b:9093", protocol="SSL", ca=Pem(file=str(pem)))

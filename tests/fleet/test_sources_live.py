@@ -115,7 +115,7 @@ def commits_of(out: Path, group: str) -> list[tuple[int | None, int, bool]]:
     ]
 
 
-def test_the_broker_gives_what_happened_there(busy: Broker, live: Path) -> None:
+def test_a_scan_of_a_broker_has_rebalances_commits_and_deletions(busy: Broker, live: Path) -> None:
     rebalances = read_tables(live)["rebalances"]
     seen = {(row["group_id"], row["assignor"]) for row in rebalances}
     assert seen >= {("fleet-a", "range"), ("fleet-b", "cooperative-sticky")}
@@ -126,14 +126,14 @@ def test_the_broker_gives_what_happened_there(busy: Broker, live: Path) -> None:
     assert not [group.group_id for group in listed if group.group_id.startswith("rebal")]
 
 
-def test_the_segments_give_the_same_tables(
+def test_a_scan_of_log_segments_gives_the_same_tables_as_a_scan_of_the_broker(
     busy: Broker, live: Path, scan: Scan, tmp_path: Path
 ) -> None:
     indexes = shutil.ignore_patterns("*.index", "*.timeindex")  # Each is 10 MB of zeros.
     folder = shutil.copytree(busy.folder / "data", tmp_path / "broker-1", ignore=indexes)
-    said = scan("--segments", folder, "--out", tmp_path / "segments")
-    assert "control records" in said
-    assert "records of aborted transactions" in said
+    output = scan("--segments", folder, "--out", tmp_path / "segments")
+    assert "control records" in output
+    assert "records of aborted transactions" in output
     read, found = last_scan(live), last_scan(tmp_path / "segments")
     assert (read.read, read.records) == (found.read, found.records)
     assert found.skipped["records of aborted transactions"] >= 1
@@ -141,7 +141,7 @@ def test_the_segments_give_the_same_tables(
     assert without_sources(read_tables(tmp_path / "segments")) == expected
 
 
-def test_the_next_scan_reads_only_what_is_new(
+def test_the_next_scan_of_a_broker_reads_only_new_records(
     busy: Broker, live: Path, scan: Scan, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
@@ -156,7 +156,7 @@ def test_the_next_scan_reads_only_what_is_new(
     assert without_sources(read_tables(out)) == without_sources(read_tables(tmp_path / "full"))
 
 
-def test_what_a_user_needs_and_what_is_said_without(
+def test_a_scan_names_each_acl_that_its_user_lacks(
     busy: Broker, scan: Scan, tmp_path: Path
 ) -> None:
     def as_user(name: str, password: str | None = None) -> Path:
@@ -164,29 +164,29 @@ def test_what_a_user_needs_and_what_is_said_without(
         return busy.write_properties(f"{name}.properties", properties)
 
     out = tmp_path / "out"
-    said = scan("--command-config", as_user("limited", "hunter2"), "--out", out, code=1)
-    assert "rejected the login with SCRAM-SHA-256" in said
-    assert "limited" not in said.replace("limited.properties", "")
-    assert "hunter2" not in said
-    said = scan("--command-config", as_user("limited"), "--out", out, code=1)
-    assert "--operation READ --topic __consumer_offsets" in said
+    output = scan("--command-config", as_user("limited", "hunter2"), "--out", out, code=1)
+    assert "rejected the login with SCRAM-SHA-256" in output
+    assert "limited" not in output.replace("limited.properties", "")
+    assert "hunter2" not in output
+    output = scan("--command-config", as_user("limited"), "--out", out, code=1)
+    assert "--operation READ --topic __consumer_offsets" in output
     busy.allow("limited", "topic", TOPIC, "DESCRIBE")
-    said = scan("--command-config", as_user("limited"), "--out", out, code=1)
-    assert "this user may not read the records of __consumer_offsets: grant READ on it" in said
+    output = scan("--command-config", as_user("limited"), "--out", out, code=1)
+    assert "this user may not read the records of __consumer_offsets: grant READ on it" in output
     busy.allow("limited", "topic", TOPIC, "READ")
-    said = scan("--command-config", as_user("limited"), "--out", out)
-    assert "broker settings were not read: allow DESCRIBE_CONFIGS on the cluster" in said
+    output = scan("--command-config", as_user("limited"), "--out", out)
+    assert "broker settings were not read: allow DESCRIBE_CONFIGS on the cluster" in output
     assert last_scan(out).read > 0
 
 
-def test_an_open_transaction_is_said_and_read_later(
+def test_an_open_transaction_is_reported_and_read_by_a_later_scan(
     busy: Broker, live: Path, scan: Scan, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(live, tmp_path / "out", symlinks=True))
     with open_transaction(busy, "fleet-open", "fleet-sources", 21) as producer:
         try:
-            said = scan("-b", busy.bootstrap, "--out", out)
-            assert "a transaction is open since offset" in said
+            output = scan("-b", busy.bootstrap, "--out", out)
+            assert "a transaction is open since offset" in output
             assert commits_of(out, "fleet-open") == []
         finally:
             producer.commit_transaction(30)
@@ -212,7 +212,7 @@ def line(offset: int, key: bytes | None, value: bytes | None, topic: str = "") -
 
 
 @pytest.mark.parametrize("words", [(), ("--log-timezone", "-05:00")])
-def test_the_zone_of_a_log_is_found_or_named(
+def test_the_time_zone_of_a_request_log_is_detected_or_taken_from_the_option(
     words: tuple[str, ...], scan: Scan, local_tables: Tables, tmp_path: Path
 ) -> None:
     def behind(found: re.Match[bytes]) -> bytes:
@@ -243,7 +243,7 @@ def rows_at(*paths: object) -> pa.Table:
     return pa.Table.from_batches(batch for share in shares for batch in source.read(share))
 
 
-def test_parquet_in_which_half_of_the_records_come_twice(
+def test_duplicate_records_in_a_parquet_capture_are_counted_once(
     scan: Scan, local_tables: Tables, tmp_path: Path
 ) -> None:
     rows, file = rows_at(OFFSETS), tmp_path / "captured.parquet"
@@ -255,7 +255,7 @@ def test_parquet_in_which_half_of_the_records_come_twice(
     assert without_sources(read_tables(out)) == without_sources(local_tables)
 
 
-def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: Path) -> None:
+def test_broken_and_unknown_records_are_counted_and_reported(scan: Scan, tmp_path: Path) -> None:
     group = b"\x00\x02\x00\x03abc"
     commit = b"\x00\x01\x00\x01g\x00\x01t\x00\x00\x00\x00"
     value = b"\x00\x03" + bytes(7) + b"\x05\xff\xff\xff\xff\x00\x00" + bytes(8)
@@ -278,7 +278,7 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
     text = "".join(json.dumps(each) + "\n" for each in lines)
     file.write_text(text + '{"key": "AAE\n\nnot json at all\n')
     out = tmp_path / "out"
-    said = scan("--offsets", file, "--out", out)
+    output = scan("--offsets", file, "--out", out)
     manifest = last_scan(out)
     assert manifest.records == {
         "GROUP_METADATA": 1,
@@ -289,8 +289,8 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
     }
     assert manifest.read == 14
     assert manifest.skipped == {"records of other topics": 1}
-    assert "10 unreadable" in said
-    assert "UNKNOWN_KIND_99" in said
+    assert "10 unreadable" in output
+    assert "UNKNOWN_KIND_99" in output
     found = read_tables(out)["errors"]
     errors = {row["offset"]: row for row in found if row["offset"] is not None}
     assert set(errors) == {1, 2, 3, 4, 5, 8, 9, 12}
@@ -306,26 +306,26 @@ def test_what_is_broken_or_not_known_is_counted_and_kept(scan: Scan, tmp_path: P
     assert last_scan(out).records == manifest.records
 
 
-def test_a_damaged_gz_is_one_sentence_and_leaves_the_tables(
+def test_a_damaged_gzip_capture_is_reported_and_leaves_the_tables_unchanged(
     scanned: Path, local_tables: Tables, scan: Scan, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(scanned, tmp_path / "out", symlinks=True))
     cut = tmp_path / "cut off.jsonl.gz"
     cut.write_bytes(OFFSETS.read_bytes()[:-20_000])
-    said = scan("--offsets", cut, "--out", out, "--full", code=1)
-    assert f"{cut}: the packed file is cut off or damaged from here on; fetch it again." in said
+    output = scan("--offsets", cut, "--out", out, "--full", code=1)
+    assert f"{cut}: the packed file is cut off or damaged from here on; fetch it again." in output
     assert read_tables(out) == local_tables
 
 
-def test_request_logs_alone_and_with_records_later(
+def test_records_scanned_after_the_request_log_give_the_tables_of_one_scan(
     scan: Scan, local_tables: Tables, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    said = scan("--request-log", REQUEST_LOG, "--out", out)
+    output = scan("--request-log", REQUEST_LOG, "--out", out)
     log = last_scan(out)
     seen = {one.observed_from for one in read_history(open_tables(str(out))).values()}
     assert seen == {micros(log.observed_from)}
-    assert "4,052 lines of request logs" in said
+    assert "4,052 lines of request logs" in output
     assert last_scan(out).read == 0
     assert len(read_tables(out)["assignor_lists"]) > 50
     wanted = without_sources(local_tables)
@@ -337,7 +337,7 @@ def test_request_logs_alone_and_with_records_later(
     assert (last_scan(out).read, last_scan(out).offsets) == (counts.read, counts.offsets)
 
 
-def test_each_kept_scan_has_its_log_end_offsets_in_a_table_and_none_in_its_document(
+def test_log_end_offsets_of_each_kept_scan_are_in_a_table_and_not_in_its_manifest(
     scan: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, read = tmp_path / "out", captured_source.read_files
@@ -345,8 +345,8 @@ def test_each_kept_scan_has_its_log_end_offsets_in_a_table_and_none_in_its_docum
     for ends in ((100, None), (200, 5)):
         brokers = ClusterReading(at=at, cluster=Cluster(), ends={"orders": ends})
 
-        def with_brokers(*words: Any, told: ClusterReading = brokers) -> RecordSource:
-            return replace(read(*words), brokers=told)
+        def with_brokers(*words: Any, reading: ClusterReading = brokers) -> RecordSource:
+            return replace(read(*words), brokers=reading)
 
         monkeypatch.setattr(captured_source, "read_files", with_brokers)
         scan("--offsets", OFFSETS, "--out", out)
@@ -360,7 +360,7 @@ def test_each_kept_scan_has_its_log_end_offsets_in_a_table_and_none_in_its_docum
         assert tables.manifest.brokers == ClusterReading(at=at, cluster=Cluster())
 
 
-def test_tasks_of_this_machine_do_without_pandas_and_take_the_unpacked_pyspark(
+def test_local_spark_tasks_import_no_pandas_and_use_the_installed_pyspark(
     spark: SparkSession,
 ) -> None:
     def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -71,7 +71,7 @@ def broken(folder: Path, change: Mapping[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda at: at / "nothing", "there is no such folder; name the folder that a scan wrote"),
         (lambda at: (at / "f").write_text("x") and at / "f", "is a file, not a folder"),
@@ -85,18 +85,18 @@ def broken(folder: Path, change: Mapping[str, Any]) -> Path:
         (lambda at: broken(at, {"schema": None}), "the schema of its last scan is None"),
     ],
 )
-def test_what_is_no_finished_scan_is_said_in_one_sentence(
-    make: Any, said: str, tmp_path: Path
+def test_a_lake_without_a_readable_finished_scan_is_reported_in_one_sentence(
+    make: Any, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RebalError) as error:
         open_tables(str(make(tmp_path)))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert str(tmp_path) in str(error.value)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut off", "no parquet", "other rows"])
-def test_a_damaged_file_is_named(harm: str, tmp_path: Path) -> None:
+def test_a_damaged_table_file_is_named(harm: str, tmp_path: Path) -> None:
     folder = write_tables(tmp_path, fleet(4))
     file = folder / files_in(folder, "open_groups")[0]
     if harm == "missing":
@@ -112,7 +112,7 @@ def test_a_damaged_file_is_named(harm: str, tmp_path: Path) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_columns_of_a_newer_rebal_are_left_alone_and_missing_ones_are_null(tmp_path: Path) -> None:
+def test_unknown_table_columns_are_ignored_and_missing_columns_are_null(tmp_path: Path) -> None:
     folder = write_tables(tmp_path, fleet(6))
     tables = open_tables(str(folder))
     members = tables.read("members", ["group_id"]).num_rows
@@ -125,7 +125,7 @@ def test_columns_of_a_newer_rebal_are_left_alone_and_missing_ones_are_null(tmp_p
     assert len(read_snapshots(tables)) == 6
 
 
-def test_columns_are_read_as_python_values_of_each_kind() -> None:
+def test_table_columns_are_read_as_python_values_of_each_type() -> None:
     given = [{"topic": "a", "partitions": [0, 1, 5]}, {"topic": "b", "partitions": []}]
     row = {"topics": ["x", "y"], "owned": given, "first_at": AT, "current": True, "error": "text"}
     schema = pa.schema([TABLES["members"].field(name) for name in row])
@@ -136,7 +136,7 @@ def test_columns_are_read_as_python_values_of_each_kind() -> None:
     assert list(rows_of(made.slice(1, 2))) == wanted[::-1]
 
 
-def test_what_the_brokers_said_is_known(small_scan: Path, tmp_path: Path) -> None:
+def test_a_lake_snapshot_contains_the_data_of_the_brokers(small_scan: Path, tmp_path: Path) -> None:
     (topic,) = snapshot_of(small_scan, "unknown").topics
     cluster = Cluster(
         cluster_id="c1",
@@ -150,15 +150,15 @@ def test_what_the_brokers_said_is_known(small_scan: Path, tmp_path: Path) -> Non
         (ClusterReading(at=AT, cluster=cluster, topics=counts), topic.partitions + 2, 1),
         (ClusterReading(at=AT, cluster=cluster, notes=("no rights",)), topic.partitions, 3),
     ):
-        told = write_tables(tmp_path / str(notes), fleet(20), brokers=brokers)
-        seen = snapshot_of(told, "unknown")
+        lake = write_tables(tmp_path / str(notes), fleet(20), brokers=brokers)
+        seen = snapshot_of(lake, "unknown")
         assert seen.cluster == cluster
         assert [(one.name, one.partitions) for one in seen.topics] == [(topic.name, partitions)]
         assert len(seen.notes) == notes
         assert seen.notes[0] == "log end offsets: a scan's tables have none"
 
 
-def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path) -> None:
+def test_topics_known_by_id_only_get_their_names_from_the_brokers(tmp_path: Path) -> None:
     group = group_named("kip-848")
     plain, rows = write_tables(tmp_path / "plain", fleet(20)), fleet(20)
     names = {}
@@ -170,15 +170,15 @@ def test_topics_known_by_id_only_get_the_names_that_brokers_said(tmp_path: Path)
     (blind,) = read_snapshots(open_tables(str(write_tables(tmp_path / "before", rows))), group)
     assert {topic for member in blind.members for topic in member.assignment} == set(names)
     brokers = ClusterReading(at=AT, cluster=Cluster(), topic_names=names)
-    told = write_tables(tmp_path / "told", rows, brokers=brokers)
-    (named,), (expected,) = (read_snapshots(open_tables(str(at)), group) for at in (told, plain))
+    lake = write_tables(tmp_path / "told", rows, brokers=brokers)
+    (named,), (expected,) = (read_snapshots(open_tables(str(at)), group) for at in (lake, plain))
     assert [one.assignment for one in named.members] == [one.assignment for one in expected.members]
     assert [(one.name, one.partitions, one.topic_id) for one in named.topics] == [
         (one.name, one.partitions, f"id-of-{one.name}") for one in expected.topics
     ]
 
 
-def test_one_group_is_found_in_any_file_and_row_group(small_scan: Path) -> None:
+def test_one_group_read_from_a_lake_equals_it_read_with_all_others(small_scan: Path) -> None:
     every = {one.group.group_id: one for one in read_snapshots(open_tables(str(small_scan)))}
     assert len(every) == 20
     for name, whole in every.items():
@@ -186,7 +186,7 @@ def test_one_group_is_found_in_any_file_and_row_group(small_scan: Path) -> None:
     assert read_snapshots(open_tables(str(small_scan)), "nobody") == ()
 
 
-def test_reading_starts_no_jvm_and_imports_no_spark(small_scan: Path) -> None:
+def test_reading_a_lake_starts_no_jvm_and_imports_no_spark(small_scan: Path) -> None:
     lake = str(small_scan)
     code = (
         "import sys\nfrom rebal.cli.app import run\n"
@@ -203,10 +203,10 @@ def test_reading_starts_no_jvm_and_imports_no_spark(small_scan: Path) -> None:
         assert f"'{heavy}'" not in done.stderr
 
 
-def test_without_pyarrow_it_says_what_to_install(
+def test_reading_a_lake_without_pyarrow_names_the_pip_extra(
     small_scan: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of the reader's modules needs it to be imported: the sentence is reached."""
+    """The reader's modules import without pyarrow, so the error message can be shown."""
     code = "import sys, rebal.cli.fleet; print('pyarrow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
@@ -293,7 +293,7 @@ def told(table: pa.Table) -> dict[tuple[str, str, int], dict[str, Any]]:
 
 @examples(60)
 @given(st.lists(commits, min_size=1, max_size=60), st.randoms(), st.integers(1, 4))
-def test_any_split_gives_what_one_after_the_other_gives(
+def test_commits_summed_over_any_split_of_records_equal_the_sequential_result(
     drawn: list[Commit], random: Any, tasks: int
 ) -> None:
     history = list(enumerate(drawn))
@@ -322,7 +322,7 @@ def test_any_split_gives_what_one_after_the_other_gives(
     assert sum(merged["records"].to_pylist()) == len(history)
 
 
-def test_an_earlier_scan_s_commits_come_before_all_that_is_read_now(tmp_path: Path) -> None:
+def test_commits_of_an_earlier_scan_are_merged_before_newly_read_ones(tmp_path: Path) -> None:
     def scanned(*pairs: tuple[int, int | None]) -> pa.Table:
         sums = CommitSums()
         sums.add(rows([(offset, Commit("g", "t", 0, False, value)) for offset, value in pairs]))
@@ -337,7 +337,7 @@ def test_an_earlier_scan_s_commits_come_before_all_that_is_read_now(tmp_path: Pa
     assert (row["first_offset"], row["committed_offset"], row["commits"]) == (10, 70, 4)
 
 
-def test_a_broken_key_is_one_error_for_all_its_records(tmp_path: Path) -> None:
+def test_records_with_the_same_broken_commit_key_become_one_error(tmp_path: Path) -> None:
     sums = CommitSums()
     broken = rows([(n, Commit("g", "t", 0, False, 1)) for n in range(3)])
     cut = pa.array([bytes.fromhex("00010004")] * 3, pa.binary())
@@ -358,7 +358,7 @@ def commit(group: str, minute: int, **more: Any) -> dict[str, Any]:
     return row | {"first_at": at, "committed_at": at, "tombstone": False} | more
 
 
-def test_groups_with_commits_and_no_record_of_their_own() -> None:
+def test_a_group_with_commits_but_no_metadata_record_is_listed_as_empty() -> None:
     rows = [
         commit("loader", 3),
         commit("known", 4),

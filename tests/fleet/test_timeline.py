@@ -23,7 +23,7 @@ from tests.fleet.timeline_input import (
 )
 
 
-def test_who_takes_a_static_members_place_is_named_by_its_own_client_and_host() -> None:
+def test_a_restarted_static_member_is_shown_with_its_own_client_id_and_host() -> None:
     story = Story()
     old, new = M("s-1", (0,), instance="s"), M("s-2", (0,), instance="s")
     old.client = new.client = "old"  # so the coordinator writes it
@@ -31,12 +31,15 @@ def test_who_takes_a_static_members_place_is_named_by_its_own_client_and_host() 
     story.generation(50, 1, [new], stamp=2)
     story.join(50.1, "s-2", 1, instance_id="s", leader="s-2", client_id="new", host="10.0.0.9")
     made = tables(story.rows)
-    gone, back = only(made["members"], member_id="s-1"), only(made["members"], member_id="s-2")
-    assert facts(gone, "client_id", "host") == ("old", "/h")
-    assert facts(back, "client_id", "host", "current") == ("new", "/10.0.0.9", True)
+    old_row, new_row = (
+        only(made["members"], member_id="s-1"),
+        only(made["members"], member_id="s-2"),
+    )
+    assert facts(old_row, "client_id", "host") == ("old", "/h")
+    assert facts(new_row, "client_id", "host", "current") == ("new", "/10.0.0.9", True)
 
 
-def test_deleted_and_created_again() -> None:
+def test_a_deleted_and_recreated_group_gets_a_second_incarnation() -> None:
     story = Story()
     story.generation(10, 1, [M("a", (0,))])
     story.tombstone(30)
@@ -47,12 +50,12 @@ def test_deleted_and_created_again() -> None:
     assert facts(group, "incarnation", "state", "deleted_at", "members") == (2, "Stable", None, 1)
     assert [facts(r, "incarnation", "generation") for r in made["rebalances"]] == [(1, 1), (2, 1)]
     assert [row["kind"] for row in made["incidents"]] == ["deleted", "recreated"]
-    gone, back = only(made["members"], member_id="a"), only(made["members"], member_id="b")
-    assert (at(gone["left_at"]), gone["left_reason"]) == (30, "group deleted")
-    assert back["incarnation"] == 2
+    old, new = only(made["members"], member_id="a"), only(made["members"], member_id="b")
+    assert (at(old["left_at"]), old["left_reason"]) == (30, "group deleted")
+    assert new["incarnation"] == 2
 
 
-def test_what_is_created_again_soon_after_has_joins_and_a_kind_of_its_own() -> None:
+def test_a_group_recreated_soon_after_its_end_has_its_own_joins_and_protocol_type() -> None:
     story = Story()
     story.round(2, 1, [M("a", (0,))])
     story.round(4, 2, [M("a", (0,)), M("b", (1,))])
@@ -71,7 +74,7 @@ def test_what_is_created_again_soon_after_has_joins_and_a_kind_of_its_own() -> N
     ]  # fmt: skip
 
 
-def test_compacted_history_claims_nothing_of_before() -> None:
+def test_the_first_generation_after_compaction_claims_no_cause_joins_or_moves() -> None:
     story = Story()
     story.generation(100, 57, [M("a", (0,), session=5_000, rebalance=5_000)], stamp=3)
     story.generation(130, 58, [M("a", (0,)), M("b", (1,))])
@@ -86,7 +89,7 @@ def test_compacted_history_claims_nothing_of_before() -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), [(11, "share"), (17, "streams")])
-def test_groups_of_other_types_are_named(kind: int, name: str) -> None:
+def test_share_and_streams_groups_are_named_by_their_type(kind: int, name: str) -> None:
     story = Story()
     story.put(1, kind, b"\0\0\0\0\0\x01\0")
     made = tables(story.rows)
@@ -96,7 +99,7 @@ def test_groups_of_other_types_are_named(kind: int, name: str) -> None:
     assert made["errors"] == []
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_goes_on() -> None:
+def test_an_unreadable_record_is_reported_and_later_records_are_processed() -> None:
     story = Story()
     story.put(1, 2, b"\0\x09nonsense")
     story.generation(2, 1, [M("a", (0,), sent=b"\0\x01junk"), M("b", (1,))])
@@ -123,7 +126,7 @@ def test_connect_workers_have_no_topics() -> None:
     assert made["rebalances"][0]["protocol"] == "COOPERATIVE"
 
 
-def test_a_session_that_expired_is_told_only_where_the_log_saw_it_all() -> None:
+def test_a_session_expiry_is_reported_only_if_the_request_log_covers_both_generations() -> None:
     def story(log_from: int) -> Story:
         made = Story()
         for number, members in ((1, [M("a", (0,)), M("b", (1,))]), (2, [M("a", (0, 1))])):
@@ -142,7 +145,7 @@ def test_a_session_that_expired_is_told_only_where_the_log_saw_it_all() -> None:
     assert only(late["members"], member_id="b")["left_reason"] is None
 
 
-def test_a_member_that_did_not_rejoin_in_time_did_not_expire() -> None:
+def test_a_member_that_misses_the_rebalance_timeout_is_not_reported_as_session_expired() -> None:
     story = Story()
     quick = [M("a", (0,), rebalance=5_000), M("b", (1,), rebalance=5_000)]
     story.round(10, 1, quick)
@@ -162,7 +165,7 @@ def test_a_member_that_did_not_rejoin_in_time_did_not_expire() -> None:
         ("group is already rebalancing", None),
     ],
 )
-def test_the_reason_of_kip_800_is_the_cause(reason: str, cause: str | None) -> None:
+def test_a_kip_800_join_reason_is_the_cause_of_a_rebalance(reason: str, cause: str | None) -> None:
     story = Story()
     members = [M("a", (0,)), M("b", (1,))]
     story.round(10, 1, members)
@@ -172,7 +175,7 @@ def test_the_reason_of_kip_800_is_the_cause(reason: str, cause: str | None) -> N
     assert tables(story.rows)["rebalances"][1]["cause"] == cause
 
 
-def test_causes_that_the_records_show() -> None:
+def test_rebalance_causes_are_derived_from_group_metadata_records() -> None:
     story = Story()
     a, b = M("a", (0, 1), (0, 1)), M("b", (), ())
     both = "cooperative-sticky"
@@ -196,10 +199,10 @@ def test_causes_that_the_records_show() -> None:
 
 
 @pytest.mark.parametrize(("after", "stopped"), [(1, 1), (300, 2)], ids=["at once", "later"])
-def test_a_static_restart_with_other_topics_stops_nothing_that_was_closed(
+def test_a_rebalance_right_after_a_static_restart_stops_no_partition_of_that_member(
     after: float, stopped: int
 ) -> None:
-    """Later than it would rejoin by itself, the program itself has subscribed to other topics."""
+    """A later rejoin is no part of the restart: the program changed its topics itself."""
     topic, log = Story(), Story()
     before = [M("o", (1,)), M("s-1", (0,), instance="s")]
     now = [M("o", (0, 1)), M("s-2", topics=("u",), instance="s")]
@@ -213,7 +216,7 @@ def test_a_static_restart_with_other_topics_stops_nothing_that_was_closed(
         assert tables(rows)["rebalances"][-1]["stopped"] == stopped
 
 
-def test_a_probe_is_no_refusal() -> None:
+def test_a_probe_by_rebal_is_not_counted_as_a_rejected_join() -> None:
     story = Story()
     story.round(10, 1, [M("a", (0,))])
     story.refuse(20, "bad", ("cooperative-sticky",))
@@ -223,7 +226,7 @@ def test_a_probe_is_no_refusal() -> None:
     assert only(made["groups"])["refused_total"] == 1
 
 
-def test_a_member_that_owns_nothing_while_others_do() -> None:
+def test_a_member_that_owns_no_partition_in_many_generations_is_an_incident() -> None:
     story = Story()
     for number in range(1, 5):
         story.generation(number * 60, number, [M("a", (0, 1)), M("idle"), M(f"c{number}", (2,))])
@@ -235,7 +238,7 @@ OLD = {"software_name": None, "software_version": None, "rebalance_timeout_ms": 
 
 
 @pytest.mark.parametrize(
-    ("left", "back", "connection", "stopped"),
+    ("left", "rejoined", "connection", "stopped"),
     [
         pytest.param(20, 21, "h:1-c:2-3", 3, id="back at once"),
         pytest.param(20, 50, "h:1-c:2-3", 3, id="back later"),
@@ -243,12 +246,12 @@ OLD = {"software_name": None, "software_version": None, "rebalance_timeout_ms": 
         pytest.param(12, 13, "h:1-c:2-3", 2, id="before max.poll.interval.ms: a subscription"),
     ],
 )
-def test_a_time_out_without_a_reason_is_told_by_the_connection(
-    left: float, back: float, connection: str, stopped: int
+def test_a_poll_timeout_without_a_leave_reason_is_recognized_by_the_same_connection(
+    left: float, rejoined: float, connection: str, stopped: int
 ) -> None:
-    """Member b of a client before KIP-511 leaves without one, and its process joins again.
+    """Member b, a client older than KIP-511, leaves without a reason and joins again.
 
-    It stops the two partitions of a, and the one that b revokes when it polls again.
+    If it timed out, three partitions stop: two of a, and one that b still owns.
     """
     story = Story()
     a, b = (partial(M, one, version=0, owned=None, rebalance=9_000) for one in "ab")
@@ -259,13 +262,13 @@ def test_a_time_out_without_a_reason_is_told_by_the_connection(
     story.rows[-1] = asking(story.rows[-1], connection="h:1-c:2-3")
     story.generation(10.1, 1, both)
     story.generation(left + 0.2, 2, [a((0, 1))])
-    story.join(back, "b2", None, error=79, client_id="b", connection=connection, **OLD)
+    story.join(rejoined, "b2", None, error=79, client_id="b", connection=connection, **OLD)
     again = M("b2", (1,), client="b", version=0, owned=None, rebalance=9_000)
-    story.generation(back + 0.2, 3, [a((0,)), again])
+    story.generation(rejoined + 0.2, 3, [a((0,)), again])
     made = tables(story.rows)
     assert only(made["rebalances"], generation=3)["stopped"] == stopped
-    told = [(row["kind"], row["members"], at(row["started_at"])) for row in made["incidents"]]
-    assert told == ([("slow member", ["b"], 20)] if stopped == 3 else [])
+    found = [(row["kind"], row["members"], at(row["started_at"])) for row in made["incidents"]]
+    assert found == ([("slow member", ["b"], 20)] if stopped == 3 else [])
 
 
 @pytest.mark.parametrize("api", ["HEARTBEAT", "SYNC_GROUP", "JOIN_GROUP", "OFFSET_COMMIT"])
@@ -300,7 +303,7 @@ def lives(lived: float, apart: float, log: bool = False) -> list[Row]:
     return tables(rows)["incidents"]
 
 
-def test_a_client_that_dies_again_and_again_is_a_crash_loop_and_a_scale_in_is_none() -> None:
+def test_a_client_that_crashes_repeatedly_is_a_crash_loop_and_a_scale_in_is_not() -> None:
     (loop,) = lives(12, 20)
     assert facts(loop, "kind", "count", "members") == ("crash loop", 3, ["x0", "x1", "x2"])
     assert lives(12, 20, log=True) == [], "each was seen to leave"
@@ -308,7 +311,7 @@ def test_a_client_that_dies_again_and_again_is_a_crash_loop_and_a_scale_in_is_no
     assert lives(12, 700) == [], "each came back after more than ten minutes"
 
 
-def test_a_kip_848_group_deleted_and_made_again_as_a_classic_one_is_no_conversion() -> None:
+def test_a_kip_848_group_deleted_and_recreated_as_classic_is_not_a_conversion() -> None:
     topic, log = Story(), Story()
     topic.reach(1, 1, {"n": (0,)}, [M("n")])
     log.beat(1.1, "n", 0, 1)
@@ -321,25 +324,25 @@ def test_a_kip_848_group_deleted_and_made_again_as_a_classic_one_is_no_conversio
     log.round(9.2, 1, [M("c", (0,))], took=0.1)
     for rows in ([*topic.rows, *log.rows], topic.rows, log.rows):
         made = tables(rows)
-        told = [row["kind"] for row in made["incidents"]]
-        assert told == (["recreated"] if rows is log.rows else ["deleted", "recreated"])
+        kinds = [row["kind"] for row in made["incidents"]]
+        assert kinds == (["recreated"] if rows is log.rows else ["deleted", "recreated"])
         group = only(made["groups"])
         assert facts(group, "type", "incarnation", "generation", "members") == ("classic", 2, 1, 1)
         known = {row["member_id"]: row["incarnation"] for row in made["members"]}
         assert known == {"n": 1, "c": 2}
 
 
-def test_rebalances_before_a_group_ended_are_told_though_only_the_log_shows_them() -> None:
+def test_rebalances_before_a_group_ended_are_reported_from_the_request_log_alone() -> None:
     log = Story()
     log.round(1, 1, [M("a", (0,))])
     for epoch in (2, 3):
         log.beat(10 * epoch, "n", 0 if epoch == 2 else 2, epoch)
     log.round(60, 1, [M("b", (0,))])
-    told = [facts(row, "incarnation", "generation") for row in tables(log.rows)["rebalances"]]
-    assert told == [(1, 1), (1, 2), (1, 3), (2, 1)]
+    found = [facts(row, "incarnation", "generation") for row in tables(log.rows)["rebalances"]]
+    assert found == [(1, 1), (1, 2), (1, 3), (2, 1)]
 
 
-def test_an_epoch_is_done_when_each_member_has_its_target_in_any_order() -> None:
+def test_a_kip_848_epoch_ends_when_each_member_owns_its_target_assignment() -> None:
     story = Story()
     story.member(1, M("n"))
     story.epoch(1, 1)
@@ -360,7 +363,7 @@ def test_an_epoch_is_done_when_each_member_has_its_target_in_any_order() -> None
     assert facts(only(made["groups"]), "state", "members") == ("Dead", 0)
 
 
-def test_who_takes_a_static_members_place_never_had_its_list() -> None:
+def test_a_new_static_member_is_not_reported_with_the_assignor_list_of_its_predecessor() -> None:
     story = Story()
     story.member(1, M("s-1", instance="s"), ("cooperative-sticky", "range"))
     story.reach(1, 1, {"s-1": ()})
@@ -379,7 +382,7 @@ def test_who_takes_a_static_members_place_never_had_its_list() -> None:
     }  # fmt: skip
 
 
-def test_compacted_kip_848_records() -> None:
+def test_a_kip_848_member_is_read_from_compacted_records() -> None:
     story = Story()
     story.member(1, M("n", instance="i"))
     story.target(5, "n", (0,))
@@ -392,7 +395,7 @@ def test_compacted_kip_848_records() -> None:
     assert numbers(member) == numbers(member, "target") == [0]
 
 
-def test_the_last_member_to_leave_kip_848_is_not_lost_between_two_records_of_one_number() -> None:
+def test_the_member_whose_leave_converts_a_kip_848_group_to_classic_is_reported_as_left() -> None:
     story = Story()
     story.member(1, M("c"), ("range",))
     story.reach(1, 4, {"n": (0, 1), "c": (2, 3)}, [M("n")])
@@ -414,7 +417,7 @@ def test_the_last_member_to_leave_kip_848_is_not_lost_between_two_records_of_one
     )  # fmt: skip
 
 
-def test_a_group_that_went_back_to_classic_is_classic_whatever_its_old_heartbeats_say() -> None:
+def test_a_group_converted_back_to_classic_is_shown_as_classic_despite_late_heartbeats() -> None:
     topic, log = Story(), Story()
     modern, classic = M("n", (0, 1)), M("c", (0, 1))
     topic.reach(1, 1, {"n": (0, 1)}, [modern])
@@ -434,7 +437,7 @@ def test_a_group_that_went_back_to_classic_is_classic_whatever_its_old_heartbeat
         assert to_consumer == []
 
 
-def test_a_static_kip_848_member_keeps_its_place_while_it_is_away() -> None:
+def test_a_static_kip_848_member_keeps_its_assignment_until_it_rejoins_or_expires() -> None:
     topic, log = Story(), Story()
     first, other = M("s-1", (0,), instance="s"), M("o", (1,), instance="o")
     topic.reach(1, 1, {one.id: one.has for one in (first, other)}, [first, other])
@@ -457,29 +460,29 @@ def test_a_static_kip_848_member_keeps_its_place_while_it_is_away() -> None:
     for rows in ([*topic.rows, *log.rows], log.rows, topic.rows):
         made = tables(rows)
         assert [row["generation"] for row in made["rebalances"]] == [1, 2]
-        away, gone = (
+        restarted, expired = (
             [row for row in made["members"] if row["member_id"] == name][-1]
             for name in ("s-1", "o")
         )
-        back = 22.1 if rows is log.rows else 22
-        assert (at(away["left_at"]), away["left_reason"]) == (back, RESTARTED)
-        assert away["last_generation"] == 1
+        rejoined = 22.1 if rows is log.rows else 22
+        assert (at(restarted["left_at"]), restarted["left_reason"]) == (rejoined, RESTARTED)
+        assert restarted["last_generation"] == 1
         if rows is log.rows:
-            assert facts(gone, "left_at", "left_reason") == (None, None)
+            assert facts(expired, "left_at", "left_reason") == (None, None)
             continue
-        assert at(gone["left_at"]) == 76
-        assert gone["left_reason"] == (None if rows is topic.rows else "session expired")
+        assert at(expired["left_at"]) == 76
+        assert expired["left_reason"] == (None if rows is topic.rows else "session expired")
         last = made["rebalances"][-1]
         assert facts(last, "joined", "left", "moved") == ([], ["o"], 1)
         assert last["cause"] == ("member left" if rows is topic.rows else "session expired")
 
 
-def test_a_static_kip_848_member_that_comes_back_too_late_joins() -> None:
+def test_a_static_kip_848_member_that_returns_after_its_session_is_a_new_member() -> None:
     log = Story()
     log.beat(1, "s-1", 0, 1, instance_id="s")
     log.beat(20, "s-1", -2, -2, instance_id="s")
     log.beat(90, "s-2", 0, 3, instance_id="s")
     made = tables(log.rows)
-    away, back = only(made["members"], member_id="s-1"), only(made["members"], member_id="s-2")
-    assert facts(away, "left_at", "left_reason", "current") == (None, None, False)
-    assert facts(back, "first_generation", "current") == (3, True)
+    old, new = only(made["members"], member_id="s-1"), only(made["members"], member_id="s-2")
+    assert facts(old, "left_at", "left_reason", "current") == (None, None, False)
+    assert facts(new, "first_generation", "current") == (3, True)

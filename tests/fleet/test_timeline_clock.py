@@ -160,7 +160,7 @@ def quiet(count: int = 30, apart: float = 30) -> Story:
 
 @pytest.mark.parametrize("by", [60, 3600, 10 * 365 * 24 * 3600, -60, -3600, -76 * 365 * 24 * 3600])
 @pytest.mark.parametrize(("first", "count"), [(5, 9), (5, 25), (0, 3), (29, 1)])
-def test_a_clock_that_is_set_back_makes_no_error_and_no_storm(
+def test_record_timestamps_that_jump_back_create_no_error_and_no_rebalance_storm(
     by: float, first: int, count: int
 ) -> None:
     story, sane = quiet(), quiet()
@@ -173,8 +173,8 @@ def test_a_clock_that_is_set_back_makes_no_error_and_no_storm(
     no_nonsense(made)
 
 
-def test_an_effective_time_is_no_evidence_of_a_latency() -> None:
-    """An epoch whose members reached it while the clock was set back."""
+def test_a_rebalance_with_a_corrected_timestamp_has_no_latency() -> None:
+    """The members reach one KIP-848 epoch while the clock is set back."""
     for back in (0, 60):
         story = Story()
         story.reach(1, 1, {"a": (0,)}, [M("a")])
@@ -189,7 +189,7 @@ def test_an_effective_time_is_no_evidence_of_a_latency() -> None:
         assert latencies == [0, 2000, None if back else 2000, 2000, 2000]
 
 
-def test_errors_keep_the_time_that_the_record_told() -> None:
+def test_error_rows_keep_the_original_record_timestamp() -> None:
     story = quiet(5)
     story.put(-1000, 2, b"\0\x63nonsense")
     story.generation(400, 6, [M("a", (0,))])
@@ -209,7 +209,7 @@ shifts = st.dictionaries(
 @examples(8, full=25)
 @given(shifts)
 @example({0: -50 * YEAR})
-def test_no_clock_changes_who_was_there(by: Mapping[int, int]) -> None:
+def test_wrong_timestamps_do_not_change_groups_or_generations(by: Mapping[int, int]) -> None:
     records = captured_records(CAPTURES)
     rows = [{**row, "at": row["at"] + by.get(n, 0)} for n, row in enumerate(records)]
     for observed in (span(records), None):
@@ -228,15 +228,15 @@ def effective(own: Sequence[int], observed: tuple[int, int] | None = None) -> li
 
 @examples(25)
 @given(st.lists(st.integers(-60, 60), min_size=1, max_size=60))
-def test_effective_times_never_run_backwards_and_are_the_records_own(by: list[int]) -> None:
+def test_effective_times_never_decrease_and_are_taken_from_record_timestamps(by: list[int]) -> None:
     own = [START + (10 * n + off) * SECOND for n, off in enumerate(by)]
     made = effective(own)
     assert made == sorted(made)
-    assert all(one >= told for one, told in zip(made, own, strict=True))
+    assert all(one >= recorded for one, recorded in zip(made, own, strict=True))
     assert set(made) <= set(own)
 
 
-def test_a_time_outside_of_all_sources_takes_the_one_before_it() -> None:
+def test_a_timestamp_outside_the_observed_period_is_replaced_by_the_one_before_it() -> None:
     assert effective([99, 12, 99, 15, 1, 14, 20], (10, 50)) == [12, 12, 12, 15, 15, 15, 20]
     assert effective([99], (10, 50)) == [10]
 
@@ -256,7 +256,7 @@ SOON = datetime.now(UTC).replace(microsecond=0) + timedelta(days=400)
     ],
     ids=["after now", "before Kafka", "a scanning machine whose clock is behind"],
 )
-def test_the_extent_of_a_source_leaves_out_what_cannot_be(
+def test_the_time_span_of_a_source_ignores_impossible_timestamps(
     times: list[datetime | None], first: datetime, hours: int
 ) -> None:
     stamps = pa.chunked_array([pa.array(times, pa.timestamp("us", "UTC"))])
@@ -274,8 +274,8 @@ def shifted(which: str, by: Callable[[int], int]) -> Iterator[Row]:
 
 @pytest.mark.parametrize("by", [5, pytest.param(20, marks=pytest.mark.full), 60])
 @pytest.mark.parametrize("which", ["records", "log", "both"])
-def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: str) -> None:
-    """Generations put the log's rebalances between the records, whatever their times are."""
+def test_a_broker_clock_set_back_starts_no_new_incarnation_of_a_group(by: int, which: str) -> None:
+    """Generations, not times, order the request log's rebalances among the records."""
     first, last = span(captured())
     back = first + (last - first) * 6 // 10
     made = tables(shifted(which, lambda at: 0 if at < back else -by * SECOND))
@@ -285,15 +285,15 @@ def test_a_broker_whose_clock_is_set_back_begins_no_group_anew(by: int, which: s
 
 @pytest.mark.parametrize("which", ["records", "log", "both"])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_clocks_that_differ_a_little_change_no_fact(seed: int, which: str) -> None:
-    """Each line of the log, or each record, up to a second off: generations tell the order."""
+def test_clock_differences_below_a_second_change_no_timeline_fact(seed: int, which: str) -> None:
+    """Each request-log line or record is up to a second off; generations give the order."""
     rand = random.Random(seed)
     made = tables(shifted(which, lambda _: rand.randrange(-SECOND, SECOND)))
     assert structure(made, UNSURE) == structure(usual_with_requests(), UNSURE)
 
 
 @pytest.mark.parametrize("when", [None, START + 76 * YEAR], ids=["no time", "of no source"])
-def test_a_line_without_a_time_tells_its_list_alone(when: int | None) -> None:
+def test_a_request_without_a_usable_time_yields_only_its_assignor_list(when: int | None) -> None:
     story = quiet(1, 10)
     story.join(0, "a", 1, ("sticky", "range"))
     story.rows[-1]["at"] = when
@@ -304,7 +304,7 @@ def test_a_line_without_a_time_tells_its_list_alone(when: int | None) -> None:
     assert [at(only(made["groups"])[name]) for name in ("first_seen", "last_seen")] == [10, 10]
 
 
-def test_rows_that_are_not_sorted_by_effective_times_are_told() -> None:
+def test_records_out_of_effective_time_order_are_reported_as_errors() -> None:
     story = Story()
     for number in range(1, 6):
         story.generation(number * 100, number, [M("a", (number,))])
@@ -316,7 +316,7 @@ def test_rows_that_are_not_sorted_by_effective_times_are_told() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_broken_input_is_told_and_never_stops_the_rest(seed: int) -> None:
+def test_corrupt_records_are_reported_and_never_stop_the_timeline(seed: int) -> None:
     rand = random.Random(seed)
     values = [row["value"] for row in captured() if row["value"]]
 
@@ -412,7 +412,7 @@ def head(value: GroupMetadata) -> tuple[Any, ...]:
 
 @examples(40, full=100)
 @given(st.lists(histories(), min_size=1, max_size=3), st.data())
-def test_values_read_one_after_another_say_what_each_says_alone(
+def test_group_metadata_values_decoded_in_sequence_equal_each_decoded_alone(
     groups: list[list[GroupMetadata]], data: st.DataObject
 ) -> None:
     for one in itertools.chain.from_iterable(groups):
@@ -440,10 +440,10 @@ def test_values_read_one_after_another_say_what_each_says_alone(
 @pytest.mark.parametrize("more", [b"", b"more"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 @pytest.mark.parametrize("rack", [None, "rack"])
-def test_a_member_that_says_the_same_again_is_the_same_object(
+def test_an_unchanged_member_in_two_generations_is_decoded_to_the_same_object(
     version: int, rack: str | None, more: bytes
 ) -> None:
-    """Also where bytes after the last field hide the place of the generation."""
+    """Also if extra bytes after the last field hide the position of the generation."""
     story = Story()
     for generation, ids in ((5, "ab"), (6, "ba")):
         b = M("b", (0,), (0,), version=version, generation=generation, rack=rack)
@@ -451,11 +451,13 @@ def test_a_member_that_says_the_same_again_is_the_same_object(
         story.generation(60, generation, [b if one == "b" else M("a", (0,)) for one in ids])
     first, second = (read_value(row["value"])[1] for row in story.rows)
     assert list(second) == list(first)[::-1]
-    told = [{one.member_id: generation for one, generation in of.items()} for of in (first, second)]
-    assert [of["b"] for of in told] == ([5, 6] if version > 1 else [None, None])
+    generations = [
+        {one.member_id: generation for one, generation in of.items()} for of in (first, second)
+    ]
+    assert [of["b"] for of in generations] == ([5, 6] if version > 1 else [None, None])
 
 
-def test_a_value_that_claims_very_many_members() -> None:
+def test_a_group_metadata_value_cannot_claim_more_members_than_its_bytes_hold() -> None:
     some = [text(f"{n}") + struct.pack(">hhhiiii", *[0] * 7) for n in range(10_001)]
     start = struct.pack(">h", 3) + text("consumer") + struct.pack(">ihhqi", 1, -1, -1, -1, 10_001)
     whole, cut = start + b"".join(some), start + bytes(10_000 * 24)
@@ -503,14 +505,16 @@ def heartbeats(story: Story, epoch: int) -> None:
     [pytest.param(rebalance, 200, marks=pytest.mark.slow), (heartbeats, 1_000)],
     ids=["records and requests", "heartbeats alone"],
 )
-def test_memory_does_not_grow_with_history(step: Callable[[Story, int], None], count: int) -> None:
-    """What is kept is bounded by the members there are, not by how many there have been."""
+def test_the_saved_state_of_a_group_does_not_grow_with_its_history(
+    step: Callable[[Story, int], None], count: int
+) -> None:
+    """The state is bounded by current members, not by former ones."""
     (few, _), (many, rebalances) = (size_after(Story(), step, n) for n in (count, 3 * count))
     assert many < 1.2 * few, (few, many)
     assert rebalances == 3 * count - 1
 
 
-def test_rows_of_unchanged_members_are_handed_on_before_the_end(
+def test_rebalance_rows_are_emitted_before_all_records_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(timeline_rows, "_AT_ONCE", 1_000)
@@ -563,7 +567,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
-def test_nothing_but_a_whole_document_is_read(data: bytes) -> None:
+def test_a_damaged_or_foreign_group_state_is_rejected(data: bytes) -> None:
     with pytest.raises(
         DocumentError, match=r"the lake's state of group g .*: scan again with --full"
     ):
@@ -583,7 +587,7 @@ def shape_of(kind: Any) -> Any:
     return kind if isinstance(kind, bool | int | str) else None
 
 
-def test_every_change_of_a_document_has_a_schema_of_its_own() -> None:
-    """If this fails, raise `SCHEMA` (not for a name alone: documents are arrays); note both."""
+def test_a_changed_layout_of_the_group_state_requires_a_new_schema_number() -> None:
+    """If this fails, raise `SCHEMA` (not if only a name changed) and update both numbers here."""
     shape = repr(shape_of(inspect.type_info(TimelineState)))
     assert (SCHEMA, zlib.crc32(shape.encode())) == (7, 1722434786)

@@ -62,7 +62,7 @@ def lines_of(found: Tables, names: Iterable[str]) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 @pytest.mark.parametrize("mode", ["topic and log", "topic", "log"])
-def test_tables_tell_what_was_done(mode: str, folder: Path) -> None:
+def test_tables_of_captured_histories_match_what_was_really_done(mode: str, folder: Path) -> None:
     records = captured_records(folder) if "topic" in mode else ()
     requests = captured_requests(folder) if "log" in mode else ()
     found = tables([*records, *requests])
@@ -75,7 +75,7 @@ def test_tables_tell_what_was_done(mode: str, folder: Path) -> None:
 
 
 @pytest.mark.live
-def test_so_do_the_tables_that_spark_makes(local_tables: Tables) -> None:
+def test_the_tables_written_by_spark_match_what_was_really_done(local_tables: Tables) -> None:
     check(CAPTURES, "topic and log, through Spark", local_tables)
 
 
@@ -98,7 +98,7 @@ def failures(rows: Iterable[Row]) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("log", [False, True])
-def test_no_generation_that_was_completed_counts_as_failed(log: bool) -> None:
+def test_no_completed_generation_counts_as_failed_after_log_compaction(log: bool) -> None:
     records = captured_records(CAPTURES)
     requests = captured_requests(CAPTURES) if log else ()
     really = failures([*records, *requests])
@@ -115,7 +115,7 @@ def test_no_generation_that_was_completed_counts_as_failed(log: bool) -> None:
         assert not found & completed
 
 
-def test_with_only_the_newest_of_each_key_nothing_is_known_to_have_failed() -> None:
+def test_a_fully_compacted_offsets_topic_shows_no_failed_rebalance() -> None:
     records = captured_records(CAPTURES)
     kept = cleaned(records, float("inf"))
     assert len(kept) < len(records) / 2
@@ -127,8 +127,8 @@ def test_with_only_the_newest_of_each_key_nothing_is_known_to_have_failed() -> N
     }
 
 
-def test_what_was_taken_away_between_two_scans_is_not_known() -> None:
-    """The first scan read all of a part; the next one found the part after it compacted."""
+def test_generations_compacted_away_between_two_scans_do_not_count_as_failed() -> None:
+    """The first scan read everything up to a time; the next scan found the rest compacted."""
     records = captured_records(CAPTURES)
     really = failures(records)
     times = sorted(row["at"] for row in records)
@@ -150,7 +150,7 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> Path:
 
 @pytest.mark.live
 @pytest.mark.timeout(300)
-def test_a_scan_that_goes_on_marks_where_offsets_are_missing(
+def test_an_incremental_scan_marks_where_offsets_are_missing(
     scan: Callable[..., str], tmp_path: Path
 ) -> None:
     lines = sorted(map(json.loads, lines_in(OFFSETS)), key=lambda line: line["timestamp"])

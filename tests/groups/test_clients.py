@@ -52,7 +52,7 @@ from tests.tables import table
 EAGER, COOPERATIVE = RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE
 
 
-def test_every_family_and_assignor_has_its_sources():
+def test_every_client_family_and_assignor_cites_its_sources():
     assert set(clients.families()) >= {"java", "librdkafka", "kafka-python", "franz-go", "kafkajs"}
     for one in clients.families().values():
         assert len(one.sources) == 7, one.key
@@ -67,8 +67,8 @@ def test_every_family_and_assignor_has_its_sources():
     assert all(known.source for known in clients.assignors().values())
 
 
-def test_threads_that_need_the_facts_at_once_make_them_once(monkeypatch):
-    """Two first conversions to one type at once end the process (msgspec 0.22)."""
+def test_concurrent_threads_load_a_data_file_only_once(monkeypatch):
+    """Two concurrent first conversions to one type crash the process (msgspec 0.22)."""
     convert, made = msgspec.convert, []
 
     def slow(*given):
@@ -85,7 +85,7 @@ def test_threads_that_need_the_facts_at_once_make_them_once(monkeypatch):
     assert all(each is found[0] for each in found)
 
 
-def test_no_spelling_names_two_assignors():
+def test_no_spelling_is_shared_by_two_assignors():
     seen: Counter[str] = Counter()
     for known in clients.assignors().values():
         seen.update({known.name, *known.spellings})
@@ -93,12 +93,12 @@ def test_no_spelling_names_two_assignors():
 
 
 @pytest.mark.parametrize(("name", "version", "key"), table("clients", "software"))
-def test_software_names(name, version, key):
+def test_software_names_and_versions_map_to_client_families(name, version, key):
     assert clients.family_of(name, version) == key
 
 
 @pytest.mark.parametrize(("text", "expected"), table("clients", "versions"))
-def test_version_tuple(text, expected):
+def test_client_version_texts_are_parsed_to_number_tuples(text, expected):
     assert clients.version_tuple(text) == expected
 
 
@@ -113,7 +113,7 @@ def test_version_tuple(text, expected):
         ("nobody", "1", None),
     ],
 )
-def test_default_lists(key, version, expected):
+def test_the_default_assignor_list_depends_on_client_and_version(key, version, expected):
     assert clients.default_list(key, version) == expected
 
 
@@ -132,18 +132,18 @@ def test_default_lists(key, version, expected):
         ("franz-go", "v1.22.2", Tri.YES, Tri.YES),
     ],
 )
-def test_what_a_version_can_do(key, version, cooperative, kip848):
+def test_client_version_decides_cooperative_and_kip_848_support(key, version, cooperative, kip848):
     family = clients.family(key)
     assert family.cooperative(version) is cooperative
     assert family.kip848(version) is kip848
 
 
 @pytest.mark.parametrize(("spelling", "name"), table("clients", "spellings"))
-def test_spellings(spelling, name):
+def test_each_spelling_of_an_assignor_maps_to_its_kafka_name(spelling, name):
     assert clients.assignor_of(spelling) == name
 
 
-def test_protocols():
+def test_known_assignors_have_rebalance_protocols_and_custom_ones_have_none():
     assert clients.protocols_of("range") == {EAGER}
     assert clients.protocols_of("cooperative-sticky") == {COOPERATIVE, EAGER}
     assert clients.protocols_of("cooperative-sticky", "librdkafka") == {COOPERATIVE}
@@ -154,8 +154,8 @@ def test_protocols():
     assert clients.eager_only("mine") is Tri.CANNOT_TELL
 
 
-def test_no_guess_about_a_captured_member_is_wrong():
-    """The real client is the guessed one, or among those that the bytes leave."""
+def test_a_guessed_client_family_of_a_captured_member_is_never_wrong():
+    """The real client is the guessed one, or in the range that the bytes allow."""
     guessed = set()
     every = read(FOLDER).groups.values()
     for join, group in ((one, each) for each in every for one in each.joins()):
@@ -206,8 +206,8 @@ UUID = "-0a1b2c3d-0000-4000-8000-000000000000"
         ("checkout-1", None),
     ],
 )
-def test_a_default_client_id_is_a_labelled_guess_that_the_bytes_can_refute(client_id, key):
-    """Null user data, as here, was never sent by librdkafka."""
+def test_a_default_client_id_only_suggests_a_client_that_the_bytes_can_refute(client_id, key):
+    """The user data is null here, which librdkafka never sends."""
     sent = subscription()
     guess = identify(client_id, client_id + UUID, sent, "range", group_id="shop")
     assert (guess.family, proven_family(guess)) == (key, None)
@@ -221,7 +221,7 @@ def test_a_default_client_id_is_a_labelled_guess_that_the_bytes_can_refute(clien
         assert guess.version_range == "java >= 3.4 or franz-go"
 
 
-def test_v0_bytes_marked_as_v1():
+def test_v0_subscription_bytes_marked_as_v1_identify_segmentio_or_sarama_cluster():
     sent = subscription(version=1)
     guess = identify("app", "app" + UUID, sent, "range")
     assert (guess.family, guess.version_range) == (None, "segmentio or sarama-cluster")
@@ -244,8 +244,8 @@ def test_v0_bytes_marked_as_v1():
         ({"version": 1}, "range", None, False),
     ],
 )
-def test_bytes_that_one_client_alone_sends_prove_it(bytes_, assignor, proven, fixed):
-    """The user data of cooperative-sticky and the rack."""
+def test_subscription_bytes_of_only_one_client_prove_that_client(bytes_, assignor, proven, fixed):
+    """Distinctive bytes: cooperative-sticky user data and the rack id."""
     sent = {"owned_partitions" if name == "owned" else name: bytes_[name] for name in bytes_}
     guess = identify("app", "app" + UUID, subscription(**sent), assignor)
     assert (proven_family(guess), fixes_protocol(guess)) == (proven, fixed)
@@ -261,7 +261,7 @@ def test_bytes_that_one_client_alone_sends_prove_it(bytes_, assignor, proven, fi
     ],
     ids=["a member id of another name", "no bytes", "nothing in the bytes", "bytes at odds"],
 )
-def test_what_gives_no_guess(client_id, member, sent, assignor):
+def test_ambiguous_member_data_gives_no_guess_of_the_client(client_id, member, sent, assignor):
     assert identify(client_id, member + UUID, sent, assignor) is None
 
 
@@ -286,7 +286,7 @@ def runs(one: Member, **fields) -> RebalanceProtocol:
         (None, (COOP,), COOP, COOPERATIVE),
         (None, (COOP, "range"), COOP, CANNOT_TELL),
         (None, (COOP, "range"), "range", EAGER),
-        # Without a list: an eager-only vote says it of every client, COOP of some clients.
+        # Without a list: an elected eager-only assignor proves EAGER, COOP only for some clients.
         (None, (), "range", EAGER),
         ("java", (), COOP, CANNOT_TELL),
         (None, (), COOP, CANNOT_TELL),
@@ -294,7 +294,7 @@ def runs(one: Member, **fields) -> RebalanceProtocol:
         ("franz-go", (), COOP, COOPERATIVE),
     ],
 )
-def test_the_list_the_client_and_the_vote_say_what_a_member_runs(family, names, elected, value):
+def test_assignor_list_client_and_vote_determine_a_members_protocol(family, names, elected, value):
     assert runs(member("a", *names, family=family), assignor=elected) is value
 
 
@@ -302,12 +302,12 @@ def test_the_list_the_client_and_the_vote_say_what_a_member_runs(family, names, 
     ("names", "value"),
     [(("sticky", "range"), EAGER), ((COOP,), COOPERATIVE), ((COOP, "range"), CANNOT_TELL)],
 )
-def test_who_follows_the_vote_runs_what_all_of_its_list_runs_where_none_is_elected(names, value):
+def test_classic_franz_go_member_of_a_kip_848_group_runs_the_protocol_of_its_list(names, value):
     classic = member("a", *names, family="franz-go", protocol_type="classic")
     assert runs(classic, type=GroupType.CONSUMER, assignor="uniform") is value
 
 
-def test_a_client_id_alone_is_not_a_client():
+def test_a_client_id_alone_does_not_prove_the_client():
     guess = Software(
         family="librdkafka", evidence=(Evidence(source=Source.DESCRIBE, detail="client id"),)
     )
@@ -315,14 +315,14 @@ def test_a_client_id_alone_is_not_a_client():
 
 
 @pytest.mark.parametrize("elected", [COOP, "stream"])
-def test_kept_partitions_prove_cooperative(elected):
+def test_partitions_kept_over_a_rebalance_prove_the_cooperative_protocol(elected):
     one = member("a", subscription=KEPT)
     answer = member_protocol(one, group(one, assignor=elected))
     assert answer.value is COOPERATIVE
     assert answer.evidence[0].source is Source.SUBSCRIPTION
 
 
-def test_an_eager_assignor_that_the_probe_found_in_a_java_list_proves_eager():
+def test_an_eager_assignor_found_by_the_probe_proves_eager_for_a_java_member():
     bounded = AssignorList(knowledge=Knowledge.BOUNDED, at_least=(COOP, "range"))
     assert runs(member("a", family="java", assignors=bounded)) is EAGER
     assert runs(member("a", family="franz-go", assignors=bounded)) is COOPERATIVE
@@ -330,7 +330,7 @@ def test_an_eager_assignor_that_the_probe_found_in_a_java_list_proves_eager():
 
 
 @pytest.mark.parametrize("names", [(COOP, "range"), ("range",)])
-def test_evidence_at_odds_is_cannot_tell(names):
+def test_contradictory_evidence_leaves_the_protocol_unknown(names):
     one = member("a", *names, family="java", subscription=KEPT)
     answer = member_protocol(one, group(one))
     assert answer.value is CANNOT_TELL
@@ -349,13 +349,13 @@ def test_evidence_at_odds_is_cannot_tell(names):
         ({"assignor": "stream"}, "upgrade.from"),
     ],
 )
-def test_what_cannot_be_told_says_why(fields, why):
+def test_an_unknown_group_protocol_is_reported_with_its_reason(fields, why):
     answer = group_protocol(group(member("a"), **fields))
     assert answer.value is CANNOT_TELL
     assert why in answer.why
 
 
-def test_a_group_is_mixed_only_where_both_are_proven():
+def test_a_group_is_mixed_only_if_eager_and_cooperative_members_are_proven():
     eager = member("a", COOP, "range", family="java")
     cooperative = member("b", COOP, family="java")
     unknown = member("c")
@@ -367,7 +367,7 @@ def test_a_group_is_mixed_only_where_both_are_proven():
     assert answer.why.startswith("1 of 2 members")
 
 
-def test_a_kip848_group_is_incremental_and_its_classic_members_are_named():
+def test_a_kip_848_group_is_cooperative_and_its_classic_members_are_counted():
     native = member("a", protocol_type="consumer")
     classic = member("b", protocol_type="classic")
     eager = member("c", "range", protocol_type="classic", family="java")
@@ -388,7 +388,7 @@ def test_a_kip848_group_is_incremental_and_its_classic_members_are_named():
         (((COOP,), ()), CANNOT_TELL),
     ],
 )
-def test_a_consumer_group_of_classic_members_alone_runs_what_their_lists_say(lists, value):
+def test_a_kip_848_group_of_only_classic_members_runs_the_protocol_of_their_lists(lists, value):
     members = [
         member(name, *names, protocol_type="classic", family="java")
         for name, names in zip("ab", lists, strict=True)
@@ -400,7 +400,7 @@ def test_a_consumer_group_of_classic_members_alone_runs_what_their_lists_say(lis
     )
 
 
-def test_common_assignors_from_lists_and_the_vote():
+def test_common_assignors_are_derived_from_assignor_lists_and_the_vote():
     lists = member("a", COOP, "range"), member("b", "range", "sticky"), member("c", COOP)
     fields = {"probe": {"range": Tri.NO}, "rebalanced": Tri.NO, "contradictions": (AT_ODDS,)}
     common = common_assignors(group(*lists, assignor="range", **fields))
@@ -409,9 +409,9 @@ def test_common_assignors_from_lists_and_the_vote():
     assert (common.doubtful, common.source) == ((), "elected")
 
 
-def test_what_a_list_lacks_is_proven_by_its_own_evidence():
-    said = (Evidence(source=Source.BROKER_LOG),)
-    bounded = AssignorList(knowledge=Knowledge.BOUNDED, lacks=("sticky",), evidence=said)
+def test_an_assignor_missing_from_one_list_is_unsupported_and_cites_its_evidence():
+    proof = (Evidence(source=Source.BROKER_LOG),)
+    bounded = AssignorList(knowledge=Knowledge.BOUNDED, lacks=("sticky",), evidence=proof)
     common = common_assignors(group(replace(member("a"), assignors=bounded), assignor="range"))
     assert (common.unsupported, common.source) == (("sticky",), "elected, broker log")
 
@@ -420,7 +420,7 @@ def test_what_a_list_lacks_is_proven_by_its_own_evidence():
     ("rebalanced", "unsupported", "doubtful"),
     [(Tri.YES, ("sticky",), ()), (Tri.CANNOT_TELL, (), ("sticky",)), (Tri.NO, (), ("sticky",))],
 )
-def test_the_probe_s_no_counts_only_after_a_rebalance(rebalanced, unsupported, doubtful):
+def test_a_negative_probe_counts_only_after_a_rebalance(rebalanced, unsupported, doubtful):
     probe = {"range": Tri.YES, "sticky": Tri.NO, "mine": Tri.CANNOT_TELL}
     common = common_assignors(group(member("a"), probe=probe, rebalanced=rebalanced))
     assert common.supported == (COOP, "range")
@@ -428,7 +428,7 @@ def test_the_probe_s_no_counts_only_after_a_rebalance(rebalanced, unsupported, d
     assert common.source == "elected, probe"
 
 
-def test_common_assignors_of_a_group_without_lists():
+def test_a_kip_848_or_empty_group_has_no_common_assignors():
     assert common_assignors(group(member("a"), type=GroupType.CONSUMER)).supported == ()
     assert common_assignors(group()).supported == ()
 
@@ -451,7 +451,7 @@ def truth(start: dict[str, Any], elected: str) -> RebalanceProtocol | None:
 
 
 @pytest.mark.parametrize("log", [True, False])
-def test_no_captured_member_is_said_to_run_what_it_does_not(log: bool) -> None:
+def test_no_captured_member_is_reported_with_a_wrong_protocol(log: bool) -> None:
     answers: Counter[RebalanceProtocol] = Counter()
     for story in stories(log, FOLDER).values():
         for snapshot in story.snapshots:
@@ -480,7 +480,7 @@ RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
 printed = partial(joined, evidence=Evidence(source=Source.CLIENT_LOG))
 
 
-def test_a_class_that_is_not_kafkas_borrows_the_name():
+def test_a_custom_class_that_reuses_a_kafka_assignor_name_is_detected():
     seen = [printed("a", COOP, "range", classes=(OWN, RANGE)), printed("b", COOP)]
     merged = merge(group(member("a", family="java"), member("b", family="java")), seen)
     a, b = merged.members
@@ -496,12 +496,12 @@ def test_a_class_that_is_not_kafkas_borrows_the_name():
     assert not not_by_name(other, COOP, borrowed)
 
 
-def test_a_name_that_no_client_brings_is_not_borrowed():
+def test_an_assignor_name_that_no_client_ships_is_not_a_reused_name():
     seen = [printed("a", "zone", classes=(OWN,))]
     assert borrowed_names(merge(group(member("a"), assignor="zone"), seen)) == frozenset()
 
 
-def test_kept_partitions_exclude_no_eager_name_that_a_class_of_ones_own_has():
+def test_kept_partitions_do_not_exclude_an_eager_name_reused_by_a_custom_class():
     kept = member("b", family="java", subscription=KEPT)
     seen = [printed("a", COOP, "range", classes=("org.apache.Coop", OWN))]
     merged = merge(group(member("a", family="java"), kept), seen)
@@ -509,7 +509,7 @@ def test_kept_partitions_exclude_no_eager_name_that_a_class_of_ones_own_has():
     assert merged.members[1].assignors.lacks == ("roundrobin", "sticky")
 
 
-def test_the_class_wins_over_the_name_and_kept_partitions_over_both():
+def test_a_custom_class_overrides_the_assignor_name_and_kept_partitions_override_both():
     silent = merge(group(member("a", family="java")), [printed("a", COOP, classes=(OWN,))])
     answer = member_protocol(silent.members[0], silent)
     assert answer.value is RebalanceProtocol.CANNOT_TELL

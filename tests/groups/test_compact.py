@@ -30,33 +30,33 @@ NUMBERS = st.lists(st.integers(0, 40) | st.just(2**31 - 1), max_size=12)
 
 
 @given(NUMBERS, NUMBERS)
-def test_partitions_are_the_same_whichever_way_they_are_kept(
+def test_partition_lists_made_from_numbers_and_from_text_are_equal(
     first: list[int], second: list[int]
 ) -> None:
     plain = ",".join(map(str, first))
-    ways = [Partitions(first), Partitions.parse(plain), Partitions.parse(plain.replace(",", ", "))]
-    ways.append(Partitions.parse(str(ways[0])))
+    equal = [Partitions(first), Partitions.parse(plain), Partitions.parse(plain.replace(",", ", "))]
+    equal.append(Partitions.parse(str(equal[0])))
     other = Partitions(second)
-    for one in ways:
+    for one in equal:
         assert list(one) == first
         assert len(one) == len(first)
         assert [number for run in one.runs for number in run] == first
         assert all(b.start != a.stop for a, b in zip(one.runs, one.runs[1:], strict=False))
-        assert one == ways[0]
-        assert hash(one) == hash(ways[0])
+        assert one == equal[0]
+        assert hash(one) == hash(equal[0])
         assert (one == other) == (first == second)
-        assert str(one) == str(ways[0])
+        assert str(one) == str(equal[0])
         assert all((number in one) == (number in first) for number in (0, 7, 41, "7"))
 
 
 @pytest.mark.parametrize("numbers", [[-1], [3, 2**31], range(-2, 3), range(2**31, 2**31 + 1)])
-def test_a_number_that_is_no_partition_is_refused(numbers: Any) -> None:
+def test_a_partition_number_out_of_range_is_rejected(numbers: Any) -> None:
     with pytest.raises(ValueError, match="a partition is a number from 0 to 2147483647, not "):
         Partitions(numbers)
 
 
 @pytest.mark.parametrize("text", ["2147483648", "1,99999999999", "1,-2", "1,,2", "1_0", "+1", "³"])
-def test_a_text_that_is_no_list_of_partitions_is_refused(text: str) -> None:
+def test_an_invalid_partition_list_text_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected partitions|a partition is"):
         Partitions.parse(text)
 
@@ -70,7 +70,7 @@ SNAPSHOT = GroupSnapshot(
 )
 
 
-def test_a_topic_is_a_few_lines() -> None:
+def test_a_snapshot_document_writes_replicas_and_lag_of_a_topic_compactly() -> None:
     made = yaml.safe_load(dump_snapshot(SNAPSHOT))
     assert made["topics"] == [{"name": "orders", "partitions": 3, "replicas": "1,2 2,3 -"}]
     assert made["lag"] == {
@@ -79,7 +79,7 @@ def test_a_topic_is_a_few_lines() -> None:
     }
 
 
-def test_nothing_is_written_of_nothing() -> None:
+def test_a_snapshot_document_omits_empty_lag_and_replicas() -> None:
     bare = replace(SNAPSHOT, topics=(Topic(name="orders", partitions=3, replicas=()),), lag=())
     assert "lag" not in dump_snapshot(bare)
     assert "replicas" not in dump_snapshot(bare)
@@ -90,26 +90,26 @@ def test_nothing_is_written_of_nothing() -> None:
 GOOD = dump_snapshot(SNAPSHOT)
 
 
-@pytest.mark.parametrize(("old", "new", "said"), table("compact", "errors"))
-def test_an_error_names_the_field(old: str, new: str, said: str) -> None:
+@pytest.mark.parametrize(("old", "new", "message"), table("compact", "errors"))
+def test_a_snapshot_error_names_the_field_and_the_line(old: str, new: str, message: str) -> None:
     assert old in GOOD
     with pytest.raises(DocumentError) as caught:
         load_snapshot(GOOD.replace(old, new, 1), "yaml", "s.yaml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "(line " in str(caught.value)
 
 
 @pytest.mark.parametrize("one", ["5", "[5]", "[{topic: o}]", "[{topic: o, partition: true}]",
                                  "[{topic: o, partition: 0, end: -4}]",
                                  "[{topic: o, partition: -1}]"])  # fmt: skip
-def test_lag_that_is_none_is_refused(one: str) -> None:
+def test_invalid_lag_in_a_snapshot_is_rejected(one: str) -> None:
     text = GOOD[: GOOD.index("lag:")] + f"lag: {one}\n...\n"
     with pytest.raises(DocumentError, match=r"lag: (expected|an offset is|a partition is) "):
         load_snapshot(text, "yaml")
 
 
 @given(st.lists(st.lists(st.integers(-1, 2**31 - 1), max_size=3).map(tuple), max_size=8))
-def test_replicas_are_a_sequence_of_tuples(sets: list[tuple[int, ...]]) -> None:
+def test_replicas_behave_like_a_tuple_of_tuples(sets: list[tuple[int, ...]]) -> None:
     made = Replicas(sets)
     assert made == tuple(sets)
     assert Replicas.parse(str(made)) == made
@@ -117,7 +117,7 @@ def test_replicas_are_a_sequence_of_tuples(sets: list[tuple[int, ...]]) -> None:
     assert hash(made) == hash(Replicas(list(sets)))
 
 
-def test_lags_are_a_sequence() -> None:
+def test_lags_behave_like_a_tuple_of_lag_entries() -> None:
     made = Lags(LAG)
     assert made == LAG == tuple(made)
     assert (len(made), bool(made), bool(NO_LAG)) == (3, True, False)
@@ -139,13 +139,13 @@ def of_topics(topics: int) -> GroupSnapshot:
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
 @pytest.mark.parametrize("topics", [0, 1, 20, 21, 300])
-def test_it_reads_back_as_it_was(form: Any, topics: int) -> None:
+def test_a_snapshot_with_many_topics_reads_back_unchanged(form: Any, topics: int) -> None:
     made = dump_snapshot(of_topics(topics), form)
     assert load_snapshot(made, form) == of_topics(topics)
     assert dump_snapshot(load_snapshot(made, form), form) == made
 
 
-def test_many_topics_are_one_line_and_few_are_not() -> None:
+def test_a_snapshot_writes_more_than_20_topics_on_one_line() -> None:
     few, many = (yaml.safe_load(dump_snapshot(of_topics(n)))["members"][0] for n in (20, 21))
     assert few["subscribed_topics"][:2] == ["topic-0", "topic-1"]
     assert few["assignment"]["topic-0"] == "0-1,4"
@@ -154,12 +154,12 @@ def test_many_topics_are_one_line_and_few_are_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["a b{}", "a;{}", "é{}", '"{}', "x{}\n"])
-def test_names_that_are_not_kafkas_stay_as_they_are(name: str) -> None:
+def test_invalid_kafka_topic_names_are_not_folded_into_one_line(name: str) -> None:
     body = {"topics": [name.format(n) for n in range(30)]}
     assert fold(body) == body
 
 
-def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
+def test_an_error_in_a_one_line_topic_list_names_its_line() -> None:
     text = dump_snapshot(of_topics(21))
     with pytest.raises(
         DocumentError, match=r"members\[0\]\.subscription\.owned_partitions.*\(line \d+\)"
@@ -173,8 +173,8 @@ def test_what_is_wrong_on_a_line_is_told_with_its_line() -> None:
     st.text(st.sampled_from("ab01-,; "), max_size=12)
     | st.lists(st.sampled_from(["a", "b", "a;", "0-3", "1;", "2;", "5,6;", ""])).map(" ".join)
 )
-def test_any_line_is_read_part_by_part(line: str) -> None:
-    """However it is read at once: a part is a name, a blank, and partitions."""
+def test_any_one_line_topic_list_is_parsed_like_its_separate_parts(line: str) -> None:
+    """A part is a name, a blank, and partitions."""
     parts = [part.partition(" ") for part in line.split("; ")] if line else []
     try:
         expected = [(name, Partitions.parse(numbers)) for name, _, numbers in parts]
@@ -189,9 +189,9 @@ def test_any_line_is_read_part_by_part(line: str) -> None:
     assert made == expected
 
 
-@pytest.mark.parametrize(("value", "said"), table("compact", "not_owned"))
-def test_what_is_not_owned_of_topics_is_refused(value: object, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(("value", "message"), table("compact", "not_owned"))
+def test_an_invalid_list_of_owned_partitions_is_rejected(value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         read_by_topic(value)
 
 
@@ -226,20 +226,20 @@ def seen(words: list[str]) -> list[bytes]:
 
 @given(st.lists(WORDS, min_size=1, max_size=6))
 @example(HOSTILE)
-def test_bash_reads_every_word_back(words: list[str]) -> None:
+def test_bash_parses_a_printed_command_back_into_the_same_words(words: list[str]) -> None:
     assert bash(Command("rebal", *words)) == seen(words)
 
 
 @given(st.lists(WORDS, max_size=4))
 @example(HOSTILE)
-def test_a_command_is_one_line_without_invisible_characters(words: list[str]) -> None:
+def test_a_printed_command_is_one_line_without_invisible_characters(words: list[str]) -> None:
     assert Command("rebal", *words).isprintable()
 
 
 @given(WORDS, st.sampled_from(["--client-log", "-b", "--to"]))
 @example("-x", "-b")
 @example("-", "--client-log")
-def test_an_option_s_value_is_never_taken_for_an_option(value: str, name: str) -> None:
+def test_a_printed_option_value_is_never_parsed_as_an_option(value: str, name: str) -> None:
     words = option(name, value)
     joined = "".join(words).removeprefix(name).removeprefix("=" if len(words) == 1 else "")
     assert joined == value
@@ -248,7 +248,7 @@ def test_an_option_s_value_is_never_taken_for_an_option(value: str, name: str) -
 
 
 @pytest.mark.parametrize("group", HOSTILE)
-def test_a_group_is_an_argument_whatever_its_name(group: str) -> None:
+def test_any_group_id_in_a_printed_command_is_parsed_as_an_argument(group: str) -> None:
     words = options("--client-log", ["a.log", "-b.log"])
     read = bash(rebal("inspect", [group], words))
     typed = list(_repeat([os.fsdecode(word) for word in read], {"--client-log": False}))
@@ -257,7 +257,7 @@ def test_a_group_is_an_argument_whatever_its_name(group: str) -> None:
     assert typed == (["inspect", *own, "--", group] if dashed else ["inspect", group, *own])
 
 
-def test_a_command_stays_the_same_line_in_copies() -> None:
+def test_a_copied_or_pickled_command_stays_the_same_line() -> None:
     line = Command("rebal", "inspect", "my group")
     for made in (copy.deepcopy(line), pickle.loads(pickle.dumps(line)), Command.read(str(line))):
         assert isinstance(made, Command)

@@ -26,7 +26,7 @@ one_list = st.lists(assignor, min_size=1, max_size=5, unique=True)
 members = st.lists(one_list, min_size=1, max_size=6)
 
 
-def test_candidates_are_what_every_list_holds():
+def test_candidates_of_the_vote_are_the_assignors_in_every_list():
     assert candidates([["range", COOP], [COOP, "range", "sticky"]]) == (COOP, "range")
     assert candidates([["range"], [COOP]]) == ()
     assert candidates([]) == ()
@@ -34,14 +34,14 @@ def test_candidates_are_what_every_list_holds():
     assert (vote.assignor, vote.candidates, vote.votes, vote.tie) == (None, (), {}, False)
 
 
-def test_a_member_votes_for_its_first_candidate_not_for_its_first_name():
+def test_a_member_votes_for_its_first_common_assignor_not_for_its_first_entry():
     vote = elect([["sticky", "range", COOP], [COOP, "range"], ["range", COOP]], JAVA)
     assert vote.votes == {COOP: 1, "range": 2}
     assert (vote.assignor, vote.tie) == ("range", False)
 
 
 @pytest.mark.parametrize("other", ["range", "roundrobin", "sticky"])
-def test_the_two_coordinators_break_the_tie_of_an_upgrade_differently(other):
+def test_the_java_and_scala_coordinators_break_a_vote_tie_differently(other):
     lists = [[COOP, other], [other, COOP]]
     assert elect(lists, JAVA).assignor == other
     assert elect(lists, SCALA).assignor == COOP
@@ -49,8 +49,8 @@ def test_the_two_coordinators_break_the_tie_of_an_upgrade_differently(other):
     assert (unknown.assignor, unknown.tie) == (None, True)
 
 
-def test_every_printed_tie_is_told_right_or_left_open():
-    told: Counter[tuple[str, bool]] = Counter()
+def test_every_recorded_vote_tie_is_predicted_right_or_left_open():
+    predicted: Counter[tuple[str, bool]] = Counter()
     for row in TIES.read_text(encoding="utf-8").splitlines():
         joined, java, scala = row.split("\t")
         names = joined.split(",")
@@ -59,20 +59,20 @@ def test_every_printed_tie_is_told_right_or_left_open():
             vote = elect(lists, kind)
             assert vote.tie
             assert vote.assignor in (expected, None)
-            told[kind.value, vote.assignor is not None] += 1
-    assert told["java", True] > 5 * told["java", False]
-    assert told["scala", True] > 50 * told["scala", False]
+            predicted[kind.value, vote.assignor is not None] += 1
+    assert predicted["java", True] > 5 * predicted["java", False]
+    assert predicted["scala", True] > 50 * predicted["scala", False]
 
 
 @pytest.mark.parametrize("kind", [JAVA, SCALA])
-def test_names_of_one_hash_stay_open(kind):
+def test_a_vote_tie_of_names_with_equal_hashes_is_left_open(kind):
     assert string_hash("Aa") == string_hash("BB") == 2112
     vote = elect([["Aa", "BB"], ["BB", "Aa"]], kind)
     assert (vote.assignor, vote.tie) == (None, True)
 
 
 @given(members, st.sampled_from([JAVA, SCALA, UNKNOWN]))
-def test_the_elected_one_is_a_candidate_with_the_most_votes(lists, kind):
+def test_the_elected_assignor_is_a_candidate_with_the_most_votes(lists, kind):
     vote = elect(lists, kind)
     assert sum(vote.votes.values()) == (len(lists) if vote.candidates else 0)
     if vote.assignor is not None:
@@ -129,43 +129,43 @@ OLDER = Rebalanced(**where(3, log="server.log.1"), generation_id=4)
           joined("b", line=9, minute=9, **WHERE), log()), Tri.NO),
     ],
 )  # fmt: skip
-def test_a_rebalance_after_the_load_counts_in_the_coordinator_s_own_log_of_now(
+def test_a_rebalance_since_the_reload_is_proven_only_by_the_coordinators_current_log(
     seen: Any, answer: Tri
 ) -> None:
     assert coordinator_of(*seen).rebalanced_since_load is answer
 
 
-def test_the_load_s_time_is_known_and_the_records_answer_is_kept() -> None:
+def test_the_log_gives_the_reload_time_and_never_overrides_the_answer_of_records() -> None:
     seen = (JOIN, LOAD, GENERATION, log())
     assert coordinator_of(*seen).loaded_at == at(2)
     kept = coordinator_of(*seen, known=Tri.NO)
     assert (kept.rebalanced_since_load, kept.loaded_at) == (Tri.NO, None)
 
 
-def test_a_member_whose_session_expired_has_departed_without_a_request() -> None:
-    gone = Left(**where(6), member_id="b-id", reason="session expired", expired=True)
-    merged = merge(group(member("a")), (JOIN, joined("b", line=2, **WHERE), gone, log()))
+def test_a_member_with_an_expired_session_has_departed_without_a_leave_request() -> None:
+    expiry = Left(**where(6), member_id="b-id", reason="session expired", expired=True)
+    merged = merge(group(member("a")), (JOIN, joined("b", line=2, **WHERE), expiry, log()))
     (departed,) = merged.departed
     assert (departed.left, departed.left_at) == (False, None)
     assert (departed.reason, departed.last_seen) == ("session expired", at(6))
 
 
-def test_a_member_that_left_was_one_though_its_join_is_not_shown() -> None:
+def test_an_expired_member_counts_as_departed_even_if_its_accepted_join_is_not_logged() -> None:
     # The Scala coordinator prints no join that comes while the group rebalances already.
     given = joined("b", line=2, new=True, accepted=False, **WHERE)
-    gone = Left(**where(6), member_id="b-id", expired=True)
-    assert len(merge(group(member("a")), (JOIN, given, gone, log())).departed) == 1
+    expiry = Left(**where(6), member_id="b-id", expired=True)
+    assert len(merge(group(member("a")), (JOIN, given, expiry, log())).departed) == 1
     assert merge(group(member("a")), (JOIN, given, log())).departed == ()
 
 
-def test_a_killed_process_that_started_before_its_session_expired_is_replaced() -> None:
-    gone = Left(**where(6), member_id="b-id", expired=True)
+def test_a_process_restarted_before_its_old_session_expired_counts_as_replaced() -> None:
+    expiry = Left(**where(6), member_id="b-id", expired=True)
     again = joined("a", minute=4, line=4, new=True, client_id="b", **WHERE)
     first = joined("b", minute=2, line=2, client_id="b", **WHERE)
-    assert merge(group(member("a")), (first, again, gone, log())).departed == ()
+    assert merge(group(member("a")), (first, again, expiry, log())).departed == ()
 
 
-def test_a_conversion_is_noted() -> None:
+def test_a_group_conversion_in_the_broker_log_is_noted() -> None:
     made = Converted(**where(6), what="Converted the classic group to a consumer group")
     (note,) = merge(group(member("a")), (JOIN, made, log())).notes
     assert note.startswith("the broker's log (): Converted the classic group")
@@ -178,7 +178,7 @@ LOADED = NOW - 60 * SECOND
 @pytest.mark.parametrize(
     ("rebalanced", "whole"), [(Tri.YES, True), (Tri.NO, False), (Tri.CANNOT_TELL, False)]
 )
-def test_dynamic_members_send_their_lists_in_the_next_rebalance(
+def test_the_coordinator_knows_dynamic_members_lists_only_after_a_rebalance(
     rebalanced: Tri, whole: bool
 ) -> None:
     assert has_whole_lists(group(member("a"), rebalanced=rebalanced)) is whole
@@ -197,7 +197,7 @@ def test_dynamic_members_send_their_lists_in_the_next_rebalance(
         (3, None, NOW - 51 * SECOND, False, False),  # by a clock that was not compared
     ],
 )
-def test_a_static_member_may_be_down_since_the_load(
+def test_lists_are_incomplete_while_a_static_member_may_be_down_since_the_reload(
     epoch: int, joined: Any, generation: Any, compared: bool, whole: bool
 ) -> None:
     static = member("a", instance_id="a", joined_at=joined, timeouts=Timeouts(session_ms=45_000))

@@ -42,22 +42,24 @@ from tests.planner.builder import group_of
 from tests.tables import table
 
 
-def test_a_heartbeat_names_the_client_and_no_list():
-    said = Software(
+def test_a_heartbeat_identifies_the_client_but_no_assignor_list():
+    software = Software(
         family="franz-go",
         name="kgo",
         version="v1.22.2",
         evidence=(Evidence(source=Source.REQUEST_LOG, at=at(0)),),
     )
-    told = Introduced(group_id="g", member_id="a-id", software=said, evidence=said.evidence[0])
-    seen = merge(group(member("a"), member("b"), type=GroupType.CONSUMER), [told])
+    heartbeat = Introduced(
+        group_id="g", member_id="a-id", software=software, evidence=software.evidence[0]
+    )
+    seen = merge(group(member("a"), member("b"), type=GroupType.CONSUMER), [heartbeat])
     by_id = {one.member_id: one for one in seen.members}
-    assert by_id["a-id"].software == said
+    assert by_id["a-id"].software == software
     assert by_id["a-id"].assignors.knowledge is Knowledge.UNKNOWN
     assert by_id["b-id"].software is None
 
 
-def test_nothing_is_joined_on_a_client_id():
+def test_evidence_is_bound_by_member_id_and_never_by_client_id():
     seen = joined("a", *MIXED, member_id="a-earlier-id")
     merged = merge(group(member("a")), [seen])
     assert lists(merged)["a"].knowledge is Knowledge.BOUNDED
@@ -65,7 +67,7 @@ def test_nothing_is_joined_on_a_client_id():
     assert "no longer in the group" in absent.why
 
 
-def test_joins_of_the_departed_are_one_line():
+def test_joins_of_departed_members_are_summarized_in_one_line():
     seen = [joined(f"m{i}", "range", minute=i) for i in range(30)]
     merged = merge(group(member("a")), seen)
     (absent,) = merged.unmatched
@@ -73,7 +75,7 @@ def test_joins_of_the_departed_are_one_line():
     assert absent.evidence.at == at(29)
 
 
-def test_another_group_s_observations_are_left_alone():
+def test_observations_of_another_group_are_ignored():
     merged = merge(group(member("a")), [joined("a", *MIXED, group_id="other")])
     assert lists(merged)["a"].list == ()
     assert merged.unmatched == ()
@@ -92,7 +94,7 @@ def test_two_lists_of_one_member_id_contradict_each_other_and_the_newest_stays()
     assert len(contradiction.evidence) == 2
 
 
-def test_joined_at_is_of_an_accepted_join():
+def test_joined_at_is_the_time_of_an_accepted_join():
     given = joined("a", *MIXED, minute=5, accepted=False)
     alone = merge(group(member("a")), [given])
     assert (lists(alone)["a"].list, alone.members[0].joined_at) == (MIXED, None)
@@ -113,7 +115,7 @@ def test_aiokafka_joins_with_a_growing_list_and_the_longest_counts(minutes):
     assert merge(group(member("a"), assignor="roundrobin"), named).contradictions
 
 
-def test_classes_without_a_name_are_those_of_the_list_that_another_log_shows():
+def test_assignor_classes_of_a_client_log_are_matched_to_the_list_in_another_log():
     classes = ("com.acme.Zone", "org.apache.kafka.clients.consumer.RangeAssignor")
     own = joined("a", minute=1, classes=classes, built_at=at(1))
     alone = lists(merge(group(member("a")), [own]))["a"]
@@ -126,7 +128,7 @@ def test_classes_without_a_name_are_those_of_the_list_that_another_log_shows():
     assert (lists(other)["a"].classes, other.contradictions) == ((), ())
 
 
-def test_a_refusal_that_a_longer_list_got_over_is_none():
+def test_a_rejection_overcome_by_joining_with_a_longer_list_is_not_reported():
     refusal = refused(1, list=("roundrobin",), client_id="a")
     later = joined("a", "roundrobin", "range", minute=2, software=None, client_id="a")
     assert merge(group(member("a")), [refusal, later]).refusals == ()
@@ -139,17 +141,17 @@ def test_a_refusal_that_a_longer_list_got_over_is_none():
         assert len(merge(group(member("a")), [refusal, other]).refusals) == 1
 
 
-def test_the_handshake_beats_a_guess_and_streams_are_told_from_java():
+def test_the_reported_software_name_overrides_a_guess_and_identifies_streams_and_connect():
     sent = Subscription(version=3, topics=("t",), owned_partitions={}, rack_id="", user_data=b"")
     a, b = member("a", subscription=sent), member("b")
     alone = merge(group(a), [])
     assert alone.members[0].software.family == "librdkafka"
-    told = Software(family="librdkafka", name="confluent-kafka-python", version="2.16.1")
-    merged = merge(alone, [joined("a", "range", software=told)])
+    python_client = Software(family="librdkafka", name="confluent-kafka-python", version="2.16.1")
+    merged = merge(alone, [joined("a", "range", software=python_client)])
     assert merged.members[0].software.version == "2.16.1"
-    said = Software(name="apache-kafka-java", version="3.9.1")
+    java_client = Software(name="apache-kafka-java", version="3.9.1")
     for name, type_, kind in (("stream", "consumer", "streams"), ("default", "connect", "connect")):
-        seen = joined("b", name, software=said, protocol_type=type_)
+        seen = joined("b", name, software=java_client, protocol_type=type_)
         assert merge(group(b, assignor=name), [seen]).members[0].software.family == kind
 
 
@@ -179,7 +181,7 @@ def everything() -> tuple[GroupSnapshot, list]:
     return snapshot, seen
 
 
-def test_neither_the_order_of_observations_nor_merging_them_again_matters():
+def test_merging_observations_in_any_order_or_repeatedly_gives_the_same_result():
     snapshot, seen = everything()
     once = merge(snapshot, seen)
     assert once.contradictions
@@ -190,7 +192,7 @@ def test_neither_the_order_of_observations_nor_merging_them_again_matters():
         assert merge(snapshot, seen) == once
 
 
-def test_bit_by_bit_gives_the_same_lists_as_all_at_once():
+def test_merging_observations_one_by_one_gives_the_same_lists_as_all_at_once():
     snapshot, seen = everything()
     expected = merge(snapshot, seen)
     for seed in range(10):
@@ -216,12 +218,12 @@ def test_a_fenced_process_is_not_missing_while_another_has_its_instance_id():
     assert (merged.members[0].client_id, merged.members[0].host) == ("second", "/10.0.0.2")
     assert merged.refusals[0].rejoined_as == merged.members[0].member_id
     assert merged.refusals[0].rejoined_at == at(4)
-    gone = merge(group(member("b")), [lost, now])
-    assert gone.refusals[0].rejoined_as is None
+    unrelated = merge(group(member("b")), [lost, now])
+    assert unrelated.refusals[0].rejoined_as is None
 
 
 @pytest.mark.parametrize(
-    ("known", "seen", "said"),
+    ("known", "seen", "message"),
     [
         (group(member("a")), joined("a", COOP), "range is elected"),
         (group(member("a"), probe={COOP: Tri.YES}), joined("a", "range"), "the probe says"),
@@ -233,19 +235,19 @@ def test_a_fenced_process_is_not_missing_while_another_has_its_instance_id():
     ],
     ids=["elected", "probe", "kept partitions"],
 )
-def test_an_exact_list_that_other_evidence_excludes_is_a_contradiction(known, seen, said):
+def test_an_exact_list_that_other_evidence_excludes_is_a_contradiction(known, seen, message):
     merged = merge(known, [seen])
-    assert [said in c.what for c in merged.contradictions] == [True]
+    assert [message in c.what for c in merged.contradictions] == [True]
     assert lists(merged)["a"].list == seen.list
 
 
 @pytest.mark.parametrize(("rebalanced", "count"), [(Tri.YES, 1), (Tri.NO, 0), (Tri.CANNOT_TELL, 0)])
-def test_the_probe_s_no_contradicts_complete_lists_only_after_a_rebalance(rebalanced, count):
+def test_a_negative_probe_contradicts_exact_lists_only_after_a_rebalance(rebalanced, count):
     snapshot = group(member("a"), probe={COOP: Tri.NO}, rebalanced=rebalanced)
     assert len(merge(snapshot, [joined("a", *MIXED)]).contradictions) == count
 
 
-def test_bounds_from_the_probe():
+def test_a_positive_probe_proves_an_assignor_in_each_list_and_a_negative_one_excludes_none():
     merged = merge(group(member("a"), member("b"), probe={COOP: Tri.YES, "sticky": Tri.NO}), [])
     known = lists(merged)["a"]
     assert known.knowledge is Knowledge.BOUNDED
@@ -254,7 +256,7 @@ def test_bounds_from_the_probe():
     assert {e.source for e in known.evidence} == {Source.DESCRIBE, Source.PROBE}
 
 
-def test_a_void_probe_bounds_nothing():
+def test_a_void_probe_proves_nothing_about_assignor_lists():
     snapshot = group(member("a"), probe={COOP: Tri.YES})
     void = replace(snapshot, probe=replace(snapshot.probe, refused="the group changed"))
     assert lists(merge(void, []))["a"].at_least == ("range",)
@@ -269,7 +271,7 @@ def test_a_void_probe_bounds_nothing():
         (Tri.YES, ("b",), ()),
     ],
 )
-def test_all_but_one_known_to_hold_it_leaves_the_one_that_lacks_it(rebalanced, others, lacks):
+def test_a_negative_probe_shows_what_the_only_unknown_list_lacks(rebalanced, others, lacks):
     snapshot = group(
         member("a"), member("b"), member("c"), probe={COOP: Tri.NO}, rebalanced=rebalanced
     )
@@ -278,7 +280,7 @@ def test_all_but_one_known_to_hold_it_leaves_the_one_that_lacks_it(rebalanced, o
     assert merged.contradictions == ()
 
 
-def test_the_probe_s_no_is_explained_by_a_member_that_is_known_to_lack_it():
+def test_a_negative_probe_explained_by_a_known_list_excludes_nothing_from_others():
     snapshot = group(member("a"), member("b"), probe={COOP: Tri.NO})
     assert lists(merge(snapshot, [joined("b", "range")]))["a"].lacks == ()
 
@@ -307,7 +309,7 @@ def test_kept_partitions_exclude_eager_assignors_where_the_client_fixes_its_prot
         (Software(family="librdkafka"), "range", ()),
     ],
 )
-def test_what_a_client_that_said_its_name_cannot_hold(software, elected, lacks):
+def test_a_known_client_version_excludes_assignors_that_it_lacks(software, elected, lacks):
     merged = merge(group(member("a", software=software), assignor=elected), [])
     assert lists(merged)["a"].lacks == lacks
 
@@ -315,12 +317,12 @@ def test_what_a_client_that_said_its_name_cannot_hold(software, elected, lacks):
 @pytest.mark.parametrize(
     "fields", [{"state": GroupState.PREPARING_REBALANCE}, {"type": GroupType.CONSUMER}]
 )
-def test_only_a_stable_classic_group_bounds_anything(fields):
+def test_only_a_stable_classic_group_gives_bounds_for_assignor_lists(fields):
     merged = merge(group(member("a"), probe={COOP: Tri.YES}, **fields), [])
     assert lists(merged)["a"] == AssignorList()
 
 
-def test_a_file_never_overrides_a_seen_list_and_is_kept_beside_it():
+def test_a_configuration_file_never_overrides_an_exact_list_and_is_kept_beside_it():
     merged = merge(group(member("a")), [joined("a", "range"), declared("a.properties", *MIXED)])
     (one,) = merged.members
     assert (one.assignors.knowledge, one.assignors.list) == (Knowledge.EXACT, ("range",))
@@ -328,14 +330,14 @@ def test_a_file_never_overrides_a_seen_list_and_is_kept_beside_it():
     assert merged.contradictions == ()
 
 
-def test_a_file_alone_is_declared_and_keeps_the_bounds():
+def test_a_configuration_file_alone_gives_a_declared_list_and_keeps_the_bounds():
     merged = merge(group(member("a")), [declared("a.properties", *MIXED, client_id="a")])
     known = lists(merged)["a"]
     assert (known.knowledge, known.list) == (Knowledge.DECLARED, MIXED)
     assert known.at_least == ("range",)
 
 
-def test_an_unset_list_is_the_default_of_a_version_that_the_client_said():
+def test_an_unset_assignor_list_is_the_default_of_the_reported_client_version():
     unset = declared("a.properties")
     merged = merge(group(member("a", software=JAVA), member("b")), [unset])
     assert lists(merged)["a"].list == ("range", COOP)
@@ -343,7 +345,7 @@ def test_an_unset_list_is_the_default_of_a_version_that_the_client_said():
     assert merged.members[1].declared.list == ()
 
 
-def test_files_are_bound_by_instance_id_then_by_a_client_id_that_one_member_has():
+def test_files_are_bound_to_members_by_instance_id_or_by_a_unique_client_id():
     snapshot = group(
         member("pod", member_id="1", instance_id="i-1"),
         member("pod", member_id="2", instance_id="i-2"),
@@ -366,7 +368,7 @@ def test_files_are_bound_by_instance_id_then_by_a_client_id_that_one_member_has(
     assert [item.what for item in merged.unmatched if item.may_start] == ["pod.properties"]
 
 
-def test_files_that_all_say_the_same_speak_for_every_member():
+def test_configuration_files_that_agree_apply_to_every_member():
     snapshot = group(member("pod", member_id="1"), member("pod", member_id="2"))
     merged = merge(snapshot, [declared("deploy.yaml", *MIXED, replicas=2)])
     assert [m.assignors.list for m in merged.members] == [MIXED, MIXED]
@@ -382,14 +384,14 @@ def test_files_that_all_say_the_same_speak_for_every_member():
         ([{"classic_only": ("session.timeout.ms",), "max_surge": "25%"}], True, "25%"),
     ],
 )
-def test_other_settings_of_files_that_name_one_list_are_put_together(files, classic_only, surge):
+def test_other_settings_of_files_with_the_same_list_are_combined(files, classic_only, surge):
     seen = [declared(f"file-{n}", "range", **more) for n, more in enumerate(files)]
     for one in merge(group(member("a"), member("b")), seen).members:
         assert (one.declared.list, one.declared.max_surge) == (("range",), surge)
         assert one.declared.classic_only == (("session.timeout.ms",) if classic_only else ())
 
 
-def test_files_that_start_fewer_processes_than_there_are_members_speak_for_nobody():
+def test_configuration_files_with_fewer_replicas_than_members_apply_to_no_member():
     snapshot = group(member("pod", member_id="1"), member("pod", member_id="2"))
     merged = merge(snapshot, [declared("deploy.yaml", *MIXED, replicas=1)])
     assert [m.declared for m in merged.members] == [None, None]
@@ -397,13 +399,13 @@ def test_files_that_start_fewer_processes_than_there_are_members_speak_for_nobod
     assert "fewer processes" in merged.unmatched[0].why
 
 
-def test_a_file_of_another_client_is_not_a_member_s():
+def test_a_configuration_file_of_another_client_family_is_not_bound_to_a_member():
     snapshot = group(member("a", software=JAVA), member("b"))
     merged = merge(snapshot, [declared("app.yaml", COOP, family="librdkafka")])
     assert [m.declared is not None for m in merged.members] == [False, True]
 
 
-def test_two_files_that_claim_one_member_and_differ_bind_neither():
+def test_two_differing_configuration_files_for_one_member_are_both_left_unbound():
     merged = merge(
         group(member("a")),
         [declared("x", "range", client_id="a"), declared("y", *MIXED, client_id="a")],
@@ -412,26 +414,26 @@ def test_two_files_that_claim_one_member_and_differ_bind_neither():
     assert [(item.what, item.may_start) for item in merged.unmatched] == [("x", True), ("y", True)]
 
 
-def test_files_that_name_no_group_are_one_line_where_they_fit_nobody():
+def test_unbound_files_without_a_group_id_are_summarized_in_one_line():
     files = [declared(f"f{i}", "range", group_id=None, client_id=f"c{i}") for i in range(9)]
     (loose,) = merge(group(member("a")), files).unmatched
     assert (loose.what, loose.may_start) == ("f0, f1, f2 and 6 more", False)
 
 
-def test_group_protocol_consumer_is_kept_and_its_list_means_nothing():
+def test_a_declared_group_protocol_consumer_is_kept_and_its_list_is_ignored():
     merged = merge(group(member("a")), [declared("a", "range", group_protocol="consumer")])
     (one,) = merged.members
     assert one.assignors.knowledge is Knowledge.BOUNDED
     assert one.declared.group_protocol == "consumer"
 
 
-def test_expected_members_are_the_replicas_of_all_files_when_all_say_them():
+def test_expected_members_are_the_sum_of_replicas_if_every_file_states_them():
     files = [declared("x", "range", replicas=2), declared("y", "range", replicas=3)]
     assert merge(group(member("a")), files).expected_members == 5
     some = [*files, declared("z", "range")]
     assert merge(group(member("a")), some).expected_members is None
-    told = replace(group(member("a")), expected_members=9)
-    assert merge(told, files).expected_members == 9
+    expected = replace(group(member("a")), expected_members=9)
+    assert merge(expected, files).expected_members == 9
 
 
 def vouched(*members: dict[str, Any], **more: Any) -> GroupSnapshot:
@@ -443,26 +445,26 @@ def assumed(snapshot: GroupSnapshot) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("text", table("assume", "ids"))
-def test_a_member_by_each_of_its_ids(text: str) -> None:
+def test_an_assumption_selects_a_member_by_any_of_its_ids(text: str) -> None:
     seen = vouched({"id": "a", "client": "a=b:c,d", "instance": "pod-1"}, {"id": "b"})
-    made, said = apply_assumptions(seen, [text])
+    made, notes = apply_assumptions(seen, [text])
     assert assumed(made) == [("range", "cooperative-sticky"), ()]
     known = made.members[0].assignors
     assert known.knowledge is Knowledge.EXACT
     assert [item.source for item in known.evidence] == [Source.ASSUMED]
     assert made.members[1] == seen.members[1]
-    assert len(said) == 1
-    assert said[0].endswith("runs [range, cooperative-sticky]")
+    assert len(notes) == 1
+    assert notes[0].endswith("runs [range, cooperative-sticky]")
 
 
-def test_a_shared_client_id_may_be_meant() -> None:
+def test_an_assumption_may_apply_to_every_member_with_a_shared_client_id() -> None:
     seen = vouched({"id": "a", "client": "svc"}, {"id": "b", "client": "svc"}, {"id": "c"})
-    made, said = apply_assumptions(seen, ["every-client-id=svc:range"])
+    made, notes = apply_assumptions(seen, ["every-client-id=svc:range"])
     assert assumed(made) == [("range",), ("range",), ()]
-    assert said == ("every member with client id svc (2) runs [range]",)
+    assert notes == ("every member with client id svc (2) runs [range]",)
 
 
-def test_what_evidence_shows_is_kept() -> None:
+def test_an_assumption_that_equals_exact_evidence_changes_nothing() -> None:
     seen = vouched({"id": "a", "list": ["range"]})
     assert (
         apply_assumptions(seen, ["client-id=a:range"]) == apply_assumptions(seen, []) == (seen, ())
@@ -470,19 +472,19 @@ def test_what_evidence_shows_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("spec", "texts", "why"), table("assume", "contradicted"))
-def test_what_the_group_shows_is_not_overruled(spec: dict[str, Any], texts: str, why: str) -> None:
+def test_contradictory_assumptions_are_rejected(spec: dict[str, Any], texts: str, why: str) -> None:
     with pytest.raises(AssumptionError, match=why):
         apply_assumptions(group_of(spec), [f"client-id={text}" for text in texts.split()])
 
 
 @pytest.mark.parametrize(("text", "why"), table("assume", "unreadable"))
-def test_what_cannot_be_read_is_one_sentence(text: str, why: str) -> None:
+def test_an_unreadable_assumption_is_reported_in_one_sentence(text: str, why: str) -> None:
     with pytest.raises(AssumptionError, match=why) as raised:
         apply_assumptions(vouched({"id": "a"}), [text])
     assert "\n" not in str(raised.value)
     assert str(raised.value).endswith(".")
 
 
-def test_a_custom_assignor_that_the_group_runs() -> None:
+def test_an_assumption_may_name_a_custom_assignor_that_the_group_runs() -> None:
     seen = vouched({"id": "a"}, elected="our-own")
     assert assumed(apply_assumptions(seen, ["client-id=a:our-own"])[0]) == [("our-own",)]

@@ -40,7 +40,7 @@ def broker(zone: timedelta, **fields: object) -> list[Observation]:
     ]
 
 
-def test_a_zone_that_nothing_tells_orders_nothing() -> None:
+def test_log_times_without_a_known_time_zone_are_not_used() -> None:
     merged = merge(group(member("a")), broker(TOKYO))
     assert merged.members[0].assignors.list == MIXED
     assert merged.members[0].joined_at is None
@@ -53,7 +53,7 @@ def test_a_zone_that_nothing_tells_orders_nothing() -> None:
 
 
 @ZONES
-def test_a_file_that_was_written_just_now_tells_its_zone(zone: timedelta) -> None:
+def test_a_log_file_written_just_now_reveals_its_time_zone(zone: timedelta) -> None:
     just = {"last_at": NOW + zone - timedelta(seconds=1), "written_at": NOW}
     merged = merge(group(member("a")), broker(zone, **just))
     assert merged.members[0].joined_at == at(30)
@@ -78,13 +78,13 @@ def test_a_file_that_was_written_just_now_tells_its_zone(zone: timedelta) -> Non
         {"anchors": ((at(30) + timedelta(hours=15), at(30)),)},
     ],
 )
-def test_what_proves_no_zone(fields: dict[str, object]) -> None:
+def test_an_implausible_time_difference_proves_no_time_zone(fields: dict[str, object]) -> None:
     merged = merge(group(member("a")), broker(TOKYO, **fields))
     assert merged.members[0].joined_at is None
 
 
 @ZONES
-def test_a_join_that_another_log_dates_tells_the_zone(zone: timedelta) -> None:
+def test_a_join_dated_by_another_log_reveals_the_time_zone(zone: timedelta) -> None:
     own = joined("a", *MIXED, minute=30, generation_id=4)
     dated = [own, *broker(zone)]
     assert [one.at for one in merge(group(member("a")), dated).refusals] == [at(50)]
@@ -93,8 +93,8 @@ def test_a_join_that_another_log_dates_tells_the_zone(zone: timedelta) -> None:
     assert [one.at for one in merge(group(member("a")), unrelated).refusals] == [None]
 
 
-def test_one_log_dates_the_next() -> None:
-    """A client's start line dates its join, and that join the broker's log."""
+def test_a_dated_client_log_dates_the_broker_log_through_a_common_join() -> None:
+    """A client's start-up line dates its join, and that join dates the broker's log."""
     client = {"log": "c.log", "origin": "c", "local": True}
     own = replace(joined("a", *MIXED, generation_id=4, **client), at=at(30) + NEW_YORK)
     read = LogRead(
@@ -108,7 +108,7 @@ def test_one_log_dates_the_next() -> None:
     ]
 
 
-def test_an_offset_does_not_reach_over_a_change_of_clocks() -> None:
+def test_a_utc_offset_is_not_used_across_a_daylight_saving_change() -> None:
     """Central Europe changed its clocks on 25 October 2026."""
     summer = datetime(2026, 10, 20, 12, tzinfo=UTC)
     offset = timedelta(hours=2)
@@ -117,12 +117,12 @@ def test_an_offset_does_not_reach_over_a_change_of_clocks() -> None:
     assert merged.members[0].joined_at is None
 
 
-def test_a_zone_in_the_line_or_around_it_is_taken_before_none() -> None:
+def test_a_time_zone_printed_in_a_log_line_or_its_wrapper_is_preferred() -> None:
     inner = "[2026-11-21 11:00:00,000] DEBUG"
-    said = stamp_of(f"2026-11-21T02:00:00Z {inner}", None)
-    assert said == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
+    in_utc = stamp_of(f"2026-11-21T02:00:00Z {inner}", None)
+    assert in_utc == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
     assert stamp_of(inner, None) == (datetime(2026, 11, 21, 11, tzinfo=UTC), True)
-    assert stamp_of("2026-11-21 11:00:00,000+09 INFO", None) == said
+    assert stamp_of("2026-11-21 11:00:00,000+09 INFO", None) == in_utc
     assert stamp_of(inner, timezone(TOKYO)) == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
     (wrapped,) = unwrap('{"log": "x", "time": "2026-11-21T02:00:00Z"}', re.compile("x"), None)
     assert wrapped.wrapper_time == (datetime(2026, 11, 21, 2, tzinfo=UTC), False)
@@ -131,10 +131,10 @@ def test_a_zone_in_the_line_or_around_it_is_taken_before_none() -> None:
 @ZONES
 @pytest.mark.parametrize("ahead", [timedelta(hours=1), timedelta(minutes=-45)], ids=str)
 @pytest.mark.parametrize("local", [True, False], ids=["written here", "written by the broker"])
-def test_a_clock_that_differs_from_the_brokers_does_not_pass_for_a_zone(
+def test_a_clock_difference_to_the_broker_is_not_mistaken_for_a_time_zone(
     zone: timedelta, ahead: timedelta, local: bool
 ) -> None:
-    """A file's time is that of the machine that wrote it, its reading's that of this machine."""
+    """The file's time is of the machine that wrote it, the reading time of this machine."""
     written = NOW + ahead if local else NOW
     just = {"last_at": NOW + zone, "written_at": written, "read_at": NOW + ahead}
     here = group(member("a"), clock_ahead_ms=round(ahead.total_seconds() * 1000))
@@ -143,7 +143,7 @@ def test_a_clock_that_differs_from_the_brokers_does_not_pass_for_a_zone(
     assert [one.at for one in merged.refusals] == [at(50)]
 
 
-def test_the_clock_of_an_old_look_says_nothing_of_a_log_that_is_read_now() -> None:
+def test_an_old_clock_comparison_is_not_applied_to_a_log_read_now() -> None:
     later = NOW + timedelta(hours=5)
     just = {"last_at": later + TOKYO, "written_at": later, "read_at": later}
     merged = merge(group(member("a"), clock_ahead_ms=3_600_000), broker(TOKYO, **just))
@@ -177,12 +177,12 @@ def test_a_log_without_any_member_of_the_group_is_not_used() -> None:
     ],
     ids=["a join", "a heartbeat", "its cluster"],
 )
-def test_a_log_of_the_group_s_own_tells_of_rejections(proof: list[Any]) -> None:
+def test_rejections_are_used_from_a_log_that_proves_to_be_of_the_group(proof: list[Any]) -> None:
     merged = shown(refused(**WHERE), *proof)
     assert (len(merged.refusals), merged.notes) == (1, ())
 
 
-def test_a_log_of_now_that_names_nobody_may_be_another_cluster_s() -> None:
+def test_a_current_log_without_members_of_the_group_may_be_of_another_cluster() -> None:
     merged = shown(refused(**WHERE), read(last_at=NOW - timedelta(minutes=1)))
     assert len(merged.refusals) == 1
     (note,) = merged.notes
@@ -200,11 +200,11 @@ def test_a_log_of_now_that_names_nobody_may_be_another_cluster_s() -> None:
     ],
     ids=["another cluster", "another group", "strangers"],
 )
-def test_a_log_of_somewhere_else_does_not(proof: list[Any]) -> None:
+def test_a_log_of_another_cluster_or_group_yields_no_rejections(proof: list[Any]) -> None:
     assert shown(refused(**WHERE), *proof).refusals == ()
 
 
-def test_of_a_log_of_two_brokers_the_coordinators_lines_count() -> None:
+def test_only_the_coordinators_lines_of_a_log_with_two_brokers_count() -> None:
     first = {"log": "k.log", "origin": "k h1:9092"}
     second = {"log": "k.log", "origin": "k h2:9092"}
     merged = shown(
@@ -220,7 +220,7 @@ def test_of_a_log_of_two_brokers_the_coordinators_lines_count() -> None:
     assert note.startswith("1 request log of this group shows none of its members")
 
 
-def test_what_no_log_showed_stays() -> None:
+def test_a_rejection_known_without_a_log_is_kept() -> None:
     assert len(shown(refused()).refusals) == 1
 
 
@@ -239,7 +239,7 @@ def rejoin(minute: int = 9, **fields: Any) -> Any:
     )  # fmt: skip
 
 
-def test_clients_of_one_client_id_are_rejected_each_on_its_own() -> None:
+def test_rejections_of_several_clients_with_one_client_id_are_listed_separately() -> None:
     seen = [rejected(n, host=f"h{n}", connection=f"b:1-h{n}:2-{n}") for n in range(1, 6)]
     merged = merge(group(member("pod", host="/h9")), seen)
     assert [one.host for one in merged.refusals] == ["h1", "h2", "h3", "h4", "h5"]
@@ -252,7 +252,7 @@ def resolved(seen: Refused, later: Any) -> Refusal:
     return one
 
 
-def test_a_client_that_joined_since_resolves_its_own_rejection() -> None:
+def test_a_later_join_of_a_client_resolves_its_own_rejection() -> None:
     one = resolved(rejected(), rejoin())
     assert (one.rejoined_as, one.rejoined_at) == ("pod-id", at(9))
     assert resolved(rejected(instance_id="i"), rejoin(instance_id="i", host="h2")).rejoined_as
@@ -275,20 +275,22 @@ def test_a_client_that_joined_since_resolves_its_own_rejection() -> None:
         ({"log": "x", "evidence": OWN}, {"at": at(1) + timedelta(seconds=3)}),
     ],
 )
-def test_another_client_s_join_does_not(first: dict[str, Any], later: dict[str, Any]) -> None:
+def test_a_join_of_another_client_does_not_resolve_a_rejection(
+    first: dict[str, Any], later: dict[str, Any]
+) -> None:
     assert resolved(rejected(**first), rejoin(**later)).rejoined_as is None
 
 
-@pytest.mark.parametrize(("here", "back"), [("a", True), ("pod", False)])
-def test_a_log_without_addresses_shows_the_client_s_return_where_no_other_has_its_name(
-    here: str, back: bool
+@pytest.mark.parametrize(("here", "rejoined"), [("a", True), ("pod", False)])
+def test_a_log_without_addresses_resolves_a_rejection_only_if_the_client_id_is_unique(
+    here: str, rejoined: bool
 ) -> None:
     seen = [rejected(host="", log="pod.log"), rejoin(host="", log="pod.log")]
     (one,) = merge(group(member(here)), seen).refusals
-    assert (one.rejoined_as is not None) is back
+    assert (one.rejoined_as is not None) is rejoined
 
 
-def test_a_static_client_s_own_log_orders_its_join_that_a_broker_dates_too() -> None:
+def test_the_own_log_of_a_static_client_proves_that_its_join_followed_its_rejection() -> None:
     first = rejected(instance_id="i", host="", log="i.log", evidence=OWN)
     own, broker = (
         rejoin(instance_id="i", at=first.at + timedelta(seconds=3), **more)
@@ -301,24 +303,24 @@ def test_a_static_client_s_own_log_orders_its_join_that_a_broker_dates_too() -> 
 
 
 @pytest.mark.parametrize("known", [[], [joined("pod", COOP, minute=0, host="h1", new=True)]])
-def test_an_older_member_of_the_same_name_that_rejoins_is_not_the_rejected_client(
+def test_a_rejoin_of_an_older_member_with_the_same_client_id_resolves_no_rejection(
     known: list[Any],
 ) -> None:
-    """Two processes share client id and address; the one that lives rejoins at each rebalance."""
+    """Two processes share client id and address; the running one rejoins at each rebalance."""
     seen = [*known, rejected(), rejoin(new=False)]
     merged = merge(group(member("pod", host="/h1")), seen)
     assert [one.rejoined_as for one in merged.refusals] == [None]
     assert [one.client_id for one in still_out(merged)] == ["pod"]
 
 
-def test_lines_of_one_log_are_in_order_whatever_its_clock() -> None:
+def test_lines_of_one_log_are_ordered_by_position_even_without_times() -> None:
     first, later = rejected(at=None, log="k.log"), rejoin(at=None, log="k.log")
     one = resolved(first, later)
     assert (one.rejoined_as, one.rejoined_at) == ("pod-id", None)
     assert resolved(rejected(99, at=None, log="k.log"), later).rejoined_as is None
 
 
-def test_a_known_rejection_is_resolved_by_what_is_seen_later() -> None:
+def test_a_known_rejection_is_resolved_by_a_join_observed_later() -> None:
     before = merge(group(member("pod", host="/h1")), [rejected()])
     assert before.refusals[0].rejoined_as is None
     after = merge(before, [rejoin()])
@@ -330,7 +332,7 @@ def test_a_known_rejection_is_resolved_by_what_is_seen_later() -> None:
     assert (one.rejoined_as, one.rejoined_at) == ("pod-id", at(9))
 
 
-def test_one_client_that_retries_does_not_hide_the_others() -> None:
+def test_many_rejections_of_one_retrying_client_do_not_hide_other_clients() -> None:
     many = [rejected(n, host="h0", connection="c0") for n in range(1, 3 * MOST_REFUSALS)]
     others = [rejected(0, host=f"g{n}") for n in range(MOST_REFUSALS - 1)]
     merged = merge(group(member("a")), [*others, *many])
@@ -339,7 +341,7 @@ def test_one_client_that_retries_does_not_hide_the_others() -> None:
     assert merged.refusals[-1].at == at(3 * MOST_REFUSALS - 1)
 
 
-def test_a_rejection_that_two_logs_show_is_one() -> None:
+def test_a_rejection_shown_by_two_logs_is_counted_once() -> None:
     own = [
         rejected(n, host="", evidence=Evidence(source=Source.CLIENT_LOG, at=at(n), detail=str(n)))
         for n in (1, 2)
@@ -370,7 +372,7 @@ def gone(*seen: Any, here: tuple[str, ...] = ("a1",), **fields: Any) -> list[str
     return [one.member_id.removesuffix("-id") for one in merged.departed]
 
 
-def test_a_member_that_left_is_named_with_its_list_and_when() -> None:
+def test_a_member_that_left_is_reported_with_its_assignor_list_and_time() -> None:
     seen = [came("a1", 1), came("a2", 2), left("a2", 56)]
     (one,) = merge(group(member("a1")), seen).departed
     assert (one.member_id, one.client_id, one.host, one.list) == ("a2-id", "a2", "h1", ("range",))
@@ -378,14 +380,14 @@ def test_a_member_that_left_is_named_with_its_list_and_when() -> None:
     assert one.reason == "the consumer is being closed"
 
 
-def test_a_member_that_was_killed_is_named_too() -> None:
+def test_a_killed_member_is_reported_as_departed_without_a_leave() -> None:
     merged = merge(group(member("a1")), [came("a1", 1), came("a2", 2)])
     (one,) = merged.departed
     assert (one.left, one.left_at, one.last_seen) == (False, None, at(2))
     assert merge(merged, [came("a2", 2)]).departed == merged.departed
 
 
-def test_a_member_that_left_keeps_the_classes_of_its_own_log() -> None:
+def test_a_departed_member_keeps_the_assignor_classes_of_its_client_log() -> None:
     own = ("com.acme.Own",)
     log = Evidence(source=Source.CLIENT_LOG, at=at(2), detail="a2.log:7")
     wire = joined("a2", "cooperative-sticky", minute=2)
@@ -397,7 +399,7 @@ def test_a_member_that_left_keeps_the_classes_of_its_own_log() -> None:
     assert (one.list, one.classes) == ((), own)
 
 
-def test_a_restart_of_the_same_client_replaces_it() -> None:
+def test_a_restarted_client_replaces_its_departed_member() -> None:
     first = [came("old", 1, "pod"), left("old", 5)]
     assert gone(*first, came("new", 6, "pod"), here=("new",)) == []
     # A new pod has another address.
@@ -407,14 +409,14 @@ def test_a_restart_of_the_same_client_replaces_it() -> None:
     assert gone(*first, came("new", 6, "another"), here=("new",)) == ["old"]
 
 
-def test_each_new_member_replaces_one() -> None:
+def test_each_new_member_replaces_only_one_departed_member() -> None:
     seen = [came("a", 1, "pod", "h1"), came("b", 2, "pod", "h2"), left("a", 5), left("b", 6)]
     assert gone(*seen, came("c", 7, "pod", "h1"), here=("c",)) == ["b"]
     chain = [came("c", 7, "pod", "h1"), left("c", 8), came("d", 9, "pod", "h1")]
     assert gone(*seen, *chain, here=("d",)) == ["b"]
 
 
-def test_a_member_that_only_rejoins_replaces_nobody() -> None:
+def test_a_member_that_only_rejoins_replaces_no_departed_member() -> None:
     """A leave makes all others rejoin."""
     seen = [came("a", 1, "pod", "h1"), left("a", 5)]
     stayed = joined("b", "range", minute=6, client_id="pod", host="h1")
@@ -422,16 +424,16 @@ def test_a_member_that_only_rejoins_replaces_nobody() -> None:
 
 
 @pytest.mark.parametrize(("instance", "expected"), [("i-1", []), ("i-2", ["old"])])
-def test_a_static_member_is_known_by_its_instance(instance: str, expected: list[str]) -> None:
+def test_static_members_are_matched_by_instance_id(instance: str, expected: list[str]) -> None:
     seen = [came("old", 1, "pod", instance_id="i-1")]
     assert gone(*seen, here=("new",), instance_id=instance) == expected
 
 
-def test_a_member_id_that_was_only_given_was_no_member() -> None:
+def test_a_member_id_without_an_accepted_join_does_not_count_as_departed() -> None:
     assert gone(came("a1", 1), came("x", 2, accepted=False)) == []
 
 
-def test_the_list_is_of_its_last_join() -> None:
+def test_a_departed_member_is_reported_with_the_list_of_its_last_join() -> None:
     seen = [came("a2", 2), joined("a2", COOP, minute=9)]
     (one,) = merge(group(member("a1")), seen).departed
     assert one.list == (COOP,)

@@ -62,17 +62,17 @@ def key(kind: int, rest: bytes = b"") -> bytes:
         (b"\xff\xff", UnknownKey(version=-1)),
     ],
 )
-def test_keys_by_kind(data: bytes, expected: records.Key) -> None:
+def test_each_kind_of_offsets_topic_key_is_decoded(data: bytes, expected: records.Key) -> None:
     assert decode_key(data) == expected
 
 
 @pytest.mark.parametrize("data", [b"", *(key(kind)[:4] for kind in sorted(records.KINDS))])
-def test_a_key_that_is_cut_off_is_refused(data: bytes) -> None:
+def test_a_truncated_offsets_topic_key_is_rejected(data: bytes) -> None:
     with pytest.raises(WireError):
         decode_key(data)
 
 
-def test_kinds_have_kafkas_names_and_the_type_of_their_group() -> None:
+def test_record_kinds_have_kafkas_names_and_the_type_of_their_group() -> None:
     assert records.kind_name(8) == "CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT"
     assert records.kind_name(99) == "UNKNOWN_KIND_99"
     types = Counter(records.group_type(kind) for kind in records.KINDS)
@@ -179,7 +179,7 @@ def groups(draw: st.DrawFn) -> GroupMetadata:
 
 
 @given(groups())
-def test_every_version_of_a_group_is_read(value: GroupMetadata) -> None:
+def test_every_version_of_a_group_metadata_value_is_read(value: GroupMetadata) -> None:
     assert decode_group_metadata(written_group(value)) == value
 
 
@@ -275,12 +275,12 @@ values = st.one_of(
 
 
 @given(values)
-def test_every_kip_848_value_is_read(value: records.Value) -> None:
+def test_every_kip_848_record_value_is_read(value: records.Value) -> None:
     kind, data = written(value)
     assert records.decode_consumer_group_record(kind, data) == value
 
 
-def test_another_version_of_a_value_is_named() -> None:
+def test_an_unknown_record_version_is_rejected_and_named() -> None:
     with pytest.raises(WireError, match="CONSUMER_GROUP_METADATA: version 1 is not 0"):
         records.decode_consumer_group_record(3, b"\x00\x01")
     for decode, version in [(decode_group_metadata, -1), (decode_group_metadata, 5),
@@ -289,8 +289,8 @@ def test_another_version_of_a_value_is_named() -> None:
             decode(struct.pack(">h", version) + bytes(40))
 
 
-def test_every_captured_record() -> None:
-    """Each value that is read is written again byte by byte, apart from what is not kept."""
+def test_every_captured_offsets_topic_record_is_decoded_without_loss() -> None:
+    """Each decoded value is encoded again to the same bytes, except fields not kept."""
     document = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
     newer = "Kafka 4.1" not in document["broker"]
     seen = set()
@@ -328,7 +328,7 @@ SCHEMAS = load_data("messages.yaml", dict[str, Schema])
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
 @given(data=st.data())
-def test_any_bytes_give_the_fields_of_the_version_or_a_wire_error(
+def test_any_bytes_decode_to_the_fields_of_their_version_or_a_wire_error(
     name: str, data: st.DataObject
 ) -> None:
     known = SCHEMAS[name]
@@ -347,7 +347,7 @@ def test_any_bytes_give_the_fields_of_the_version_or_a_wire_error(
     assert wanted <= found[1].keys() <= wanted | tagged
 
 
-def test_versions_that_bytes_claim_are_not_remembered() -> None:
+def test_message_versions_claimed_by_bytes_are_not_cached() -> None:
     message = Message("StreamsSubscriptionInfo")
     for version in range(12, 300):
         message.read(struct.pack(">ii", version, version))

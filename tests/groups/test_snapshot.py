@@ -130,7 +130,7 @@ def of_type(node: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one line a 
 @pytest.mark.parametrize("form", ["yaml", "json"])
 @settings(examples(40), suppress_health_check=list(HealthCheck))
 @given(snapshot=any_of(GroupSnapshot))
-def test_any_snapshot_reads_back_and_has_one_text(form: Any, snapshot: GroupSnapshot) -> None:
+def test_any_snapshot_reads_back_and_has_only_one_text(form: Any, snapshot: GroupSnapshot) -> None:
     text = dump_snapshot(snapshot, form)
     again = load_snapshot(text, form)
     assert again == snapshot
@@ -140,19 +140,19 @@ def test_any_snapshot_reads_back_and_has_one_text(form: Any, snapshot: GroupSnap
     assert plain["schema"] == "rebal.snapshot/1"
 
 
-def test_the_document_is_what_a_person_would_write() -> None:
+def test_a_snapshot_document_equals_the_kept_readable_yaml() -> None:
     assert dump_snapshot(SMALL) == KEPT.read_text()
 
 
 @pytest.mark.parametrize(
     "text", ["5", "0x10", "1_0", "1e3", "yes", "null", "~", "2026-01-01", "1:30"]
 )
-def test_names_that_yaml_would_read_as_something_else(text: str) -> None:
+def test_names_that_look_like_yaml_numbers_or_dates_read_back_as_text(text: str) -> None:
     snapshot = msgspec.structs.replace(SMALL, captured_by=text, notes=(text,))
     assert load_snapshot(dump_snapshot(snapshot), "yaml") == snapshot
 
 
-def test_a_file_written_by_hand_may_be_plain() -> None:
+def test_a_handwritten_snapshot_may_use_plain_yaml() -> None:
     text = (
         "schema: rebal.snapshot/1\n"
         "future_field: {a: 1}\n"
@@ -175,22 +175,22 @@ def changed(old: str, new: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
-        *((changed(old, new), said) for old, new, said in table("snapshot", "changes")),
+        *((changed(old, new), expected) for old, new, expected in table("snapshot", "changes")),
         *table("snapshot", "texts"),
     ],
 )
-def test_an_error_names_the_field_and_the_line(text: str, said: str) -> None:
+def test_an_error_in_a_yaml_snapshot_names_the_field_and_line(text: str, expected: str) -> None:
     with pytest.raises(DocumentError) as caught:
         load_snapshot(text, "yaml", "s.yaml")
     message = str(caught.value)
-    assert said in message
+    assert expected in message
     assert message.startswith("s.yaml: ")
     assert "\n" not in message
 
 
-def test_an_error_in_json_names_the_line_too() -> None:
+def test_an_error_in_a_json_snapshot_names_the_line() -> None:
     text = dump_snapshot(SMALL, "json").replace('"version": 3', '"version": 7.5')
     with pytest.raises(DocumentError, match=r"members\[0\]\.subscription\.version: .*\(line 25\)"):
         load_snapshot(text, "json", "s.json")
@@ -201,7 +201,7 @@ def test_an_error_in_json_names_the_line_too() -> None:
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])
-def test_a_cut_off_file_is_a_sentence_never_another_group(form: Any) -> None:
+def test_a_truncated_snapshot_is_never_read_as_another_group(form: Any) -> None:
     text = dump_snapshot(SMALL, form)
     whole = text.rstrip()
     for length in range(len(whole)):
@@ -212,7 +212,7 @@ def test_a_cut_off_file_is_a_sentence_never_another_group(form: Any) -> None:
     assert load_snapshot(whole, form) == SMALL
 
 
-def test_a_cut_at_the_end_of_a_line_is_told_as_such() -> None:
+def test_a_snapshot_truncated_at_a_line_end_is_reported_as_cut_off() -> None:
     cut = GOOD[: GOOD.index("  subscription:")]
     with pytest.raises(DocumentError, match=r"s\.yaml: cut off after line 15: the line `\.\.\.` "):
         load_snapshot(cut, "yaml", "s.yaml")
@@ -225,7 +225,7 @@ LARGE = dump_snapshot(SMALL).replace(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (LARGE, "cut off after line 3000"),
         (LARGE.replace("schema: ", "not: ", 1) + "...\n", r"schema: expected .*, got nothing"),
@@ -236,8 +236,8 @@ LARGE = dump_snapshot(SMALL).replace(
         (WHOLE + "a: &a [*a]\n" * 1_000_000 + "...", r"aliases \(\*a\) are not read"),
     ],
 )
-def test_a_large_text_that_is_no_whole_document_is_rejected_by_its_start_and_end(
-    text: str, said: str, monkeypatch: pytest.MonkeyPatch
+def test_a_large_invalid_document_is_rejected_by_its_start_and_end(
+    text: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = 0
 
@@ -248,14 +248,14 @@ def test_a_large_text_that_is_no_whole_document_is_rejected_by_its_start_and_end
             return super().get_event()
 
     monkeypatch.setattr(documents, "PlainLoader", Counting)
-    with pytest.raises(DocumentError, match=said):
+    with pytest.raises(DocumentError, match=message):
         load_snapshot(text, "yaml", "s.yaml")
     assert events < 150_000
 
 
 @pytest.mark.parametrize("text", ["[" * 300_000, "- " * 300_000 + "x", '{"a":' * 100_000])
-def test_nesting_without_end_is_refused(text: str) -> None:
-    """YAML's own parser in C ends the process with a hundred thousand levels."""
+def test_a_document_nested_too_deep_is_rejected(text: str) -> None:
+    """With 100,000 levels the C parser of YAML crashes the process."""
     assert documents.read_yaml("[" * 64 + "]" * 64)
     with pytest.raises(DocumentError, match="nested too deep"):
         load_snapshot(text, "yaml")
@@ -264,21 +264,21 @@ def test_nesting_without_end_is_refused(text: str) -> None:
 
 
 @given(st.text(max_size=200), st.sampled_from(["yaml", "json"]))
-def test_any_text_is_a_snapshot_or_one_sentence(text: str, form: Any) -> None:
+def test_any_random_text_is_rejected_in_one_sentence(text: str, form: Any) -> None:
     with pytest.raises(DocumentError) as caught:
         load_snapshot(text, form, "s")
     assert "\n" not in str(caught.value)
 
 
 @given(st.lists(st.text(max_size=200), min_size=2, max_size=2, unique=True))
-def test_file_stems_are_safe_and_different(pair: list[str]) -> None:
+def test_file_names_of_any_two_group_ids_are_safe_and_different(pair: list[str]) -> None:
     a, b = map(file_stem, pair)
     assert a != b
     for stem in (a, b):
         assert re.fullmatch(r"[A-Za-z0-9_%~][A-Za-z0-9._%~-]{0,199}", stem)
 
 
-def test_file_stems_people_can_read() -> None:
+def test_the_file_name_of_a_group_id_stays_readable() -> None:
     assert file_stem("checkout") == "checkout"
     assert file_stem("orders/eu 1") == "orders%2Feu%201"
     assert file_stem("..") == "%2E."
@@ -287,7 +287,7 @@ def test_file_stems_people_can_read() -> None:
     assert long != file_stem("x" * 248)
 
 
-def test_the_ending_says_the_format() -> None:
+def test_the_file_name_suffix_determines_the_document_format() -> None:
     assert format_of("a/b.YAML") == format_of("b.yml") == "yaml"
     assert format_of("x.json") == "json"
     with pytest.raises(DocumentError, match=r"use \.yaml, \.yml or \.json"):
@@ -351,14 +351,14 @@ def by_the_library(text: str) -> object:
 @example("--- 5\n--- 6")
 @example("- &a b\n- &a b")
 @example("a: 0\n  - &a b")
-def test_it_reads_what_the_library_reads(text: str) -> None:
+def test_the_yaml_reader_gives_the_same_values_as_the_yaml_library(text: str) -> None:
     expected, made = outcome(by_the_library, text), outcome(read_yaml, text)
     assert made[0] == expected[0]
     if made[0] == "value":
         assert made == expected
 
 
-def test_a_key_is_looked_up_wherever_it_stands() -> None:
+def test_a_duplicate_yaml_key_is_reported_with_its_line() -> None:
     with pytest.raises(yaml.YAMLError, match="`b` stands here twice") as caught:
         read_yaml("a:\n- {b: 1, c: 2}\n- {b: 1,\n   b: 2}\n")
     assert caught.value.problem_mark.line == 3
@@ -398,7 +398,7 @@ def field_of(path: tuple[str | int, ...]) -> str:
     return f"`{path[0]}`"
 
 
-def test_every_single_edit_is_found_and_its_field_is_named() -> None:
+def test_every_edited_field_of_a_sealed_plan_is_detected_and_named() -> None:
     found = [path for path in places(BODY) if path[0] not in ("schema", "checksum")]
     assert len(found) > 200
     for path in found:
@@ -408,7 +408,7 @@ def test_every_single_edit_is_found_and_its_field_is_named() -> None:
 
 
 @pytest.mark.parametrize("key", [key for key in BODY if key not in ("schema", "checksum")])
-def test_a_removed_and_an_added_field_are_named(key: str) -> None:
+def test_removed_and_added_fields_of_a_sealed_plan_are_detected(key: str) -> None:
     with pytest.raises(DocumentError, match="has changed"):
         check_seal({name: value for name, value in BODY.items() if name != key}, "a")
     with pytest.raises(DocumentError, match="`more` has changed"):
@@ -417,7 +417,7 @@ def test_a_removed_and_an_added_field_are_named(key: str) -> None:
         check_seal(BODY | {"steps": BODY["steps"][:1]}, "a")
 
 
-def test_layout_order_and_format_do_not_count() -> None:
+def test_layout_key_order_and_format_do_not_change_the_checksum_of_a_plan() -> None:
     backwards = dict(reversed(BODY.items()))
     for text in (json.dumps(BODY), json.dumps(backwards, indent=7)):
         assert load_plan(text, "json") == PLAN
@@ -426,7 +426,7 @@ def test_layout_order_and_format_do_not_count() -> None:
     assert load_plan(text_of(yaml.safe_load(kept), "json"), "json") == PLAN
 
 
-def test_a_plan_without_its_checksum_is_refused() -> None:
+def test_a_plan_without_its_checksum_is_rejected() -> None:
     body = {name: value for name, value in BODY.items() if name != "checksum"}
     with pytest.raises(DocumentError, match=r"p: the field `checksum` is missing"):
         load_plan(json.dumps(body), "json", "p")
@@ -442,7 +442,7 @@ def test_a_plan_without_its_checksum_is_refused() -> None:
         (lambda body: body["steps"][0].update(kind="at once"), "kind: invalid enum value"),
     ],
 )
-def test_a_sealed_plan_that_makes_no_sense_is_refused(
+def test_an_inconsistent_plan_is_rejected_despite_a_valid_checksum(
     damage: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     body = deepcopy(BODY)
@@ -453,14 +453,14 @@ def test_a_sealed_plan_that_makes_no_sense_is_refused(
     assert message in str(error.value)
 
 
-def test_numbers_may_be_written_as_other_json_tools_do() -> None:
+def test_whole_numbers_written_without_a_fraction_keep_the_checksum_valid() -> None:
     text = json.dumps(BODY).replace(".0,", ",").replace(".0}", "}")
     assert text != json.dumps(BODY)
     assert load_plan(text, "json") == PLAN
 
 
 @pytest.mark.parametrize("name", ["topics", "subscribed_topics", "owned_partitions", "lag"])
-def test_names_of_clients_and_topics_may_be_names_of_fields(name: str) -> None:
+def test_client_and_topic_names_may_equal_field_names_of_a_plan(name: str) -> None:
     members = [m("a", family=None) | {"topics": [name], "owned": {name: "0-3"}}]
     made = plan(members, families={"a": "java", name: "java"}, ignore={"RB901": "x"})
     for form in ("json", "yaml"):
@@ -468,7 +468,7 @@ def test_names_of_clients_and_topics_may_be_names_of_fields(name: str) -> None:
 
 
 @pytest.mark.parametrize("damaged", ["", "a b : c", "x:1"])
-def test_a_damaged_checksum_is_named(damaged: str) -> None:
+def test_a_damaged_plan_checksum_is_reported(damaged: str) -> None:
     with pytest.raises(DocumentError, match="`checksum` has changed"):
         check_seal(BODY | {"checksum": damaged}, "a")
 
@@ -484,7 +484,7 @@ NAMES = (
 )
 
 
-def test_no_name_is_left_anywhere() -> None:
+def test_a_redacted_snapshot_contains_no_original_name() -> None:
     text = dump_snapshot(redact(SNAPSHOT))
     assert [name for name in NAMES if name in text] == []
     data = msgspec.json.encode(redact(SNAPSHOT), enc_hook=str)
@@ -494,7 +494,7 @@ def test_no_name_is_left_anywhere() -> None:
         assert member.subscription.user_data == bytes(len(b"secret-host:1"))
 
 
-def test_ids_keep_their_random_ends_and_evidence_its_lines() -> None:
+def test_redacted_member_ids_keep_their_uuid_and_evidence_keeps_its_line_number() -> None:
     """tests/cli/test_plan.py compares the plans."""
     made = redact(SNAPSHOT)
     for before, after in zip(SNAPSHOT.members, made.members, strict=True):
@@ -511,7 +511,7 @@ def test_ids_keep_their_random_ends_and_evidence_its_lines() -> None:
     assert made.contradictions[0].what == f"{made.members[0].client_id} changed"
 
 
-def test_a_client_called_like_a_class_or_an_assignor_does_not_change_the_list() -> None:
+def test_redacting_a_client_id_that_equals_an_assignor_keeps_the_assignor_list() -> None:
     known = AssignorList(
         knowledge=Knowledge.EXACT, list=("zone",), classes=("com.acme.ZoneAssignor",)
     )
@@ -527,13 +527,13 @@ def test_a_client_called_like_a_class_or_an_assignor_does_not_change_the_list() 
 
 
 @pytest.mark.parametrize("assignor", ["sticky", "cooperative-sticky"])
-def test_sticky_user_data_stays_for_the_simulation(assignor: str) -> None:
+def test_redaction_keeps_sticky_user_data_for_the_simulation(assignor: str) -> None:
     group = replace(SNAPSHOT.group, assignor=assignor)
     made = redact(replace(SNAPSHOT, group=group))
     assert made.members[0].subscription == SNAPSHOT.members[0].subscription
 
 
-def test_a_redacted_worker_has_no_address() -> None:
+def test_a_redacted_connect_worker_has_no_url() -> None:
     running = (Running("orders-sink", itself=True, tasks=(0, 2)), Running("audit", tasks=(1,)))
     worker = WorkerState(url="http://connect-7.example.org:8083/", running=running)
     assert (worker.connectors, worker.tasks) == (1, 3)
@@ -553,7 +553,7 @@ ids = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=
         unique_by=lambda p: p[2],
     )
 )
-def test_order_and_equality_are_kept(people: list[tuple[str, str | None, object]]) -> None:
+def test_redaction_keeps_order_and_equality(people: list[tuple[str, str | None, object]]) -> None:
     before = [
         Member(member_id=f"{instance or client}-{uuid}", client_id=client, instance_id=instance)
         for client, instance, uuid in people

@@ -97,7 +97,7 @@ ANY_SUBSCRIPTION = st.binary(max_size=80) | damaged(subscriptions().map(encode_s
 ANY_ASSIGNMENT = st.binary(max_size=80) | damaged(assignments().map(encode_assignment))
 
 
-def test_a_subscription_v1_as_java_2_8_sends_it_and_a_v3_with_generation_and_rack():
+def test_v1_and_v3_subscription_bytes_of_java_clients_are_decoded():
     assert decode_subscription(V1) == Subscription(
         version=1, topics=("orders",), owned_partitions={"orders": Partitions([0, 5])}
     )
@@ -106,7 +106,7 @@ def test_a_subscription_v1_as_java_2_8_sends_it_and_a_v3_with_generation_and_rac
     )
 
 
-def test_v0_bytes_marked_as_v1_are_read():
+def test_v0_subscription_bytes_marked_as_v1_are_decoded():
     data = bytes.fromhex("0001 00000001 0001 61 ffffffff")
     read = decode_subscription(data)
     assert (read.topics, read.owned_partitions) == (("a",), None)
@@ -114,29 +114,33 @@ def test_v0_bytes_marked_as_v1_are_read():
         decode_subscription(data + b"\0")
 
 
-def test_a_newer_version_reads_as_v3():
+def test_a_newer_subscription_version_is_decoded_as_v3():
     read = decode_subscription(b"\x00\x09" + V3[2:] + b"\x00\x00\x00\x09new-field")
     assert (read.version, read.rack_id, read.generation_id) == (9, "r1", 7)
 
 
-def test_an_owned_topic_that_comes_twice_is_joined():
+def test_an_owned_topic_listed_twice_in_a_subscription_is_merged():
     entry = bytes.fromhex("0001 61 00000001 000000")
     data = bytes.fromhex("0001 00000000 ffffffff 00000002") + entry + b"\x00" + entry + b"\x03"
     assert decode_subscription(data).owned_partitions == {"a": Partitions([0, 3])}
 
 
-@pytest.mark.parametrize(("hex_bytes", "says"), table("consumer_protocol", "bad_subscriptions"))
-def test_a_bad_subscription_gives_one_clear_sentence(hex_bytes, says):
+@pytest.mark.parametrize(("hex_bytes", "message"), table("consumer_protocol", "bad_subscriptions"))
+def test_an_invalid_subscription_is_reported_in_one_sentence(hex_bytes, message):
     with pytest.raises(WireError, match="not a consumer subscription") as caught:
         decode_subscription(bytes.fromhex(hex_bytes))
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("count", [0x7FFFFFFF, 0x10000000, 0x00FFFFFF])
-def test_a_lying_length_costs_neither_memory_nor_work(count):
-    lie = count.to_bytes(4, "big")
-    for data in (b"\0\0" + lie, b"\0\1" + bytes(4) + b"\xff" * 4 + lie, b"\0\0" + bytes(4) + lie):
+def test_a_false_length_field_costs_neither_memory_nor_work(count):
+    length = count.to_bytes(4, "big")
+    for data in (
+        b"\0\0" + length,
+        b"\0\1" + bytes(4) + b"\xff" * 4 + length,
+        b"\0\0" + bytes(4) + length,
+    ):
         tracemalloc.start()
         with counted_calls() as calls, pytest.raises(WireError):
             decode_subscription(data + b"x" * 64)
@@ -146,7 +150,7 @@ def test_a_lying_length_costs_neither_memory_nor_work(count):
 
 
 @given(ANY_SUBSCRIPTION | ANY_ASSIGNMENT)
-def test_bytes_say_the_same_whether_read_directly_or_by_the_schema(data):
+def test_the_direct_decoder_and_the_schema_decoder_agree_on_any_bytes(data):
     def read():
         found = []
         for decode in (decode_subscription, decode_assignment):
@@ -162,7 +166,7 @@ def test_bytes_say_the_same_whether_read_directly_or_by_the_schema(data):
         assert directly == read()
 
 
-def test_every_captured_blob_survives_byte_by_byte():
+def test_every_captured_subscription_and_assignment_is_re_encoded_byte_by_byte():
     groups = read(FOLDER).groups.values()
     joins = [join for group in groups for join in group.joins()]
     sent = [
@@ -251,7 +255,7 @@ CODECS = [
 
 @pytest.mark.parametrize(("decode", "encode", "values", "sent"), CODECS)
 @given(data=st.data())
-def test_any_value_survives_its_bytes_and_any_bytes_are_read_whole_or_refused(
+def test_any_value_survives_encoding_and_any_bytes_are_decoded_or_rejected(
     decode: Any, encode: Any, values: Any, sent: Any, data: st.DataObject
 ) -> None:
     value = data.draw(values)
@@ -278,7 +282,7 @@ WHOLE: list[tuple[Callable[[bytes], Any], Callable[[Any], bytes], bytes]] = [
 
 
 @pytest.mark.parametrize(("decode", "encode", "whole"), WHOLE)
-def test_real_bytes_come_back_and_every_cut_is_read_or_refused(
+def test_captured_user_data_is_re_encoded_unchanged_and_truncation_is_detected(
     decode: Callable[[bytes], Any], encode: Callable[[Any], bytes], whole: bytes
 ) -> None:
     refused = 0
@@ -299,16 +303,16 @@ def test_real_bytes_come_back_and_every_cut_is_read_or_refused(
         ("3.9.1", 11, 11, ">= 3.4"),
     ],
 )
-def test_a_streams_program_tells_its_versions(
+def test_streams_user_data_reveals_the_version_of_the_program(
     program: str, version: int, latest: int | None, releases: str
 ) -> None:
     subscription = decode_subscription(base64.b64decode(SUBSCRIPTIONS[program]))
-    told = user_data_of(subscription)
-    assert (told.version, told.latest) == (version, latest)
+    user_data_read = user_data_of(subscription)
+    assert (user_data_read.version, user_data_read.latest) == (version, latest)
     assert releases_of(subscription) == releases
 
 
-def test_user_data_that_is_not_streams_own_tells_nothing() -> None:
+def test_foreign_or_downgraded_user_data_reveals_no_streams_release() -> None:
     for data in (None, b"", bytes(40), b"\x00\x00\x00\x0b"):
         assert releases_of(Subscription(version=3, user_data=data)) is None
     # upgrade.from=1.1 makes a new program write the old form.
@@ -317,21 +321,21 @@ def test_user_data_that_is_not_streams_own_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize(("data", "expected"), table("user_data", "sticky"))
-def test_user_data_is_read_as_java_reads_it(data: str | None, expected: dict[str, Any]) -> None:
-    """A generation that is cut off is none; Java forgets what it cannot parse."""
+def test_sticky_user_data_is_read_as_java_does(data: str | None, expected: dict[str, Any]) -> None:
+    """A truncated generation is none; Java ignores what it cannot parse."""
     sent = None if data is None else bytes.fromhex(data)
     assert decode_sticky(sent) == StickyUserData(**expected)
 
 
 @given(st.binary(max_size=60) | sticky_data.map(encode_sticky).map(lambda data: data[:-3]))
-def test_any_bytes_give_a_value(data):
+def test_any_bytes_are_decoded_as_sticky_user_data(data):
     read = decode_sticky(data)
     if read.readable and data:
         assert decode_sticky(encode_sticky(read)) == read
 
 
 @given(st.binary(max_size=12))
-def test_cooperative_user_data_is_the_first_four_bytes(data):
+def test_cooperative_sticky_user_data_is_the_generation_in_four_bytes(data):
     assert decode_cooperative_sticky(None) is None
     read = decode_cooperative_sticky(data)
     assert read == (int.from_bytes(data[:4], "big", signed=True) if len(data) >= 4 else -1)
@@ -340,6 +344,6 @@ def test_cooperative_user_data_is_the_first_four_bytes(data):
 
 
 @pytest.mark.parametrize("generation", [2**31, -(2**31) - 1])
-def test_a_generation_out_of_range_is_refused(generation):
+def test_a_generation_out_of_int32_range_is_rejected(generation):
     with pytest.raises(WireError):
         encode_cooperative_sticky(generation)

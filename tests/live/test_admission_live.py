@@ -104,7 +104,7 @@ def test_random_restarts_are_admitted_as_predicted(broker: Broker) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_many_random_restarts_are_admitted_as_predicted(small: Broker, shard: int) -> None:
-    """Without a load of the coordinator, and after one."""
+    """Without a coordinator reload, and after one."""
     began = time.monotonic()
     check(tried(cases(small, f"plain {shard}", SHARD_CASES, max_size=4)), began)
     began = time.monotonic()
@@ -124,7 +124,7 @@ def asked(group: RawGroup, *assignors: str, **more: object) -> int | None:
     return code
 
 
-def test_session_bounds_come_before_size_before_lists_before_the_member_id(small: Broker) -> None:
+def test_coordinator_checks_session_then_size_then_lists_then_member_id(small: Broker) -> None:
     group = RawGroup(small)
     first, *_ = group.form([group.member("range", instance=f"i{n}") for n in range(4)])
     assert asked(group, "sticky", session_ms=100) == SESSION
@@ -140,13 +140,13 @@ def test_session_bounds_come_before_size_before_lists_before_the_member_id(small
     group.end()
 
 
-def test_a_group_that_does_not_exist_takes_any_list_but_an_empty_one(group: RawGroup) -> None:
+def test_a_nonexistent_group_admits_any_assignor_list_but_an_empty_one(group: RawGroup) -> None:
     assert asked(group, "any", session_ms=100) == SESSION
     assert asked(group) == INCONSISTENT
     assert asked(group, "any") == MEMBER_ID_REQUIRED
 
 
-def test_a_client_that_stops_after_79_holds_up_the_next_rebalance(group: RawGroup) -> None:
+def test_a_client_lost_after_member_id_required_delays_the_next_rebalance(group: RawGroup) -> None:
     (member,) = group.form([group.member("range")])
     assert asked(group, "range", session_ms=1_500) == MEMBER_ID_REQUIRED
     began = time.monotonic()
@@ -192,18 +192,18 @@ def loaded(small: Broker) -> Loaded:
     return Loaded(*groups, len(groups[0].describe().members) == 1, random)
 
 
-def test_random_restarts_after_a_load_are_admitted_as_predicted(loaded: Loaded) -> None:
+def test_random_restarts_after_a_reload_are_admitted_as_predicted(loaded: Loaded) -> None:
     began = time.monotonic()
     check(tried_after_load(loaded.random), began)
 
 
-def test_a_load_starts_the_session_timers_again(loaded: Loaded) -> None:
-    """Counted although its session had ended before the load; a session later it is not."""
+def test_a_coordinator_reload_restarts_the_session_timers(loaded: Loaded) -> None:
+    """A member whose session ended before the reload is counted for one more session."""
     assert loaded.counted
     wait_for("its end", lambda: loaded.timed.describe().group_state == "Empty", timeout=10)
 
 
-def test_an_expired_session_restores_an_all_static_group_in_two_rebalances(loaded: Loaded) -> None:
+def test_an_expiry_and_a_rejoin_restore_the_lists_of_an_all_static_group(loaded: Loaded) -> None:
     group = loaded.late
     group.describe()
     late, before = group.members[0], group.generation
@@ -262,24 +262,24 @@ def disagreements(broker, kind, cases):
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_ties_of_kafkas_own_assignors_end_as_foretold(broker, kind, size):
+def test_vote_ties_of_kafkas_own_assignors_end_as_predicted(broker, kind, size):
     """In every order in which the members may join."""
     cases = [order for names in combinations(KNOWN, size) for order in permutations(tied(names))]
     assert disagreements(broker, kind, cases) == []
     assert all(elect(lists, kind).assignor is not None for lists in cases)
 
 
-def test_names_whose_hashes_are_equal(broker, kind):
+def test_vote_ties_of_names_with_equal_hashes_are_left_open(broker, kind):
     for names in [*permutations(COLLIDING, 2), COLLIDING]:
         lists = tied(names)
-        told = elect(lists, kind)
-        assert told.assignor is None
-        assert told.tie
+        vote = elect(lists, kind)
+        assert vote.assignor is None
+        assert vote.tie
         assert elected(broker, lists) in names
 
 
-def test_random_lists(broker, kind):
-    """A list may lack a name, which takes it from the vote of those that put it first."""
+def test_votes_over_random_assignor_lists_end_as_predicted(broker, kind):
+    """A list may lack a name, which then is no candidate for the other members either."""
     random_lists = random.Random(429)
     names = (*KNOWN, *CUSTOM)
     cases = []
@@ -298,7 +298,7 @@ def test_random_lists(broker, kind):
 
 @pytest.mark.full
 @pytest.mark.timeout(600)
-def test_lists_of_so_many_names_that_the_table_grows(broker, kind):
+def test_votes_over_so_many_names_that_the_hash_table_grows_end_as_predicted(broker, kind):
     random_lists = random.Random(848)
     names = [f"assignor-{number}" for number in range(40)]
     pools = [random_lists.sample(names, random_lists.randint(2, 20)) for _ in range(600)]

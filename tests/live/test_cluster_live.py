@@ -53,7 +53,7 @@ def moved(cluster41: Cluster, group_on: GroupOn) -> Moved:
     return made
 
 
-def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
+def test_verify_reads_the_group_from_the_remaining_brokers_after_a_failover(moved: Moved) -> None:
     moved.begin(APPS, DEFAULT, session_timeout_ms=45_000)
     moved.make("--probe", "--expect-members", "3", *moved.logs())
     killed = moved.broker.coordinator_of(moved.group)
@@ -62,9 +62,9 @@ def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
         moved.settle()
         # The new coordinator has loaded [range] alone; the probe may come before it has.
         deadline = time.monotonic() + 30
-        while (told := moved.stands())["exit_code"] != 3 and time.monotonic() < deadline:
+        while (answer := moved.stands())["exit_code"] != 3 and time.monotonic() < deadline:
             time.sleep(1)
-        assert (told["exit_code"], named(told, "no")) == (3, set(APPS)), told
+        assert (answer["exit_code"], named(answer, "no")) == (3, set(APPS)), answer
         # The block was right: the very restart that the step asks for would be rejected.
         moved.refuses("app-9", FINAL, "InconsistentGroupProtocol", session_timeout_ms=45_000)
         moved.restart("app-0", DEFAULT)
@@ -76,7 +76,7 @@ def test_verify_looks_through_the_brokers_that_are_left(moved: Moved) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("cluster", ["cluster41", "cluster39"])
-def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(
+def test_two_bounces_finish_despite_a_rolling_broker_restart_in_each_bounce(
     cluster: str, group_on: GroupOn, request: pytest.FixtureRequest
 ) -> None:
     moved: Moved = group_on(request.getfixturevalue(cluster), Moved)
@@ -88,18 +88,18 @@ def test_a_rolling_restart_in_the_middle_of_each_of_two_bounces(
         assert named(moved.stands(), "yes") == {"app-0"}
         for _ in moved.broker.rolling_restart():
             moved.settle()
-        told = moved.stands()
-        assert (told["step"], told["exit_code"]) == (step, 4), told
-        assert named(told, "yes") == {"app-0"}
+        answer = moved.stands()
+        assert (answer["step"], answer["exit_code"]) == (step, 4), answer
+        assert named(answer, "yes") == {"app-0"}
         moved.restart("app-1", assignors)
         moved.restart("app-2", assignors)
-        told = moved.stands()
-        assert named(told, "yes") == set(APPS)
-        assert told["gate"] == "yes", told
-    assert told["finished"]
+        answer = moved.stands()
+        assert named(answer, "yes") == set(APPS)
+        assert answer["gate"] == "yes", answer
+    assert answer["finished"]
 
 
-def test_without_the_log_of_one_broker_no_member_is_called_done_too_early(moved: Moved) -> None:
+def test_without_the_log_of_one_broker_no_member_is_reported_done_early(moved: Moved) -> None:
     for name in APPS:
         moved.place(name, OLD, instance_id=name, session_timeout_ms=45_000)
     moved.settle()
@@ -111,17 +111,17 @@ def test_without_the_log_of_one_broker_no_member_is_called_done_too_early(moved:
     moved.settle()
     moved.restart("app-1", MIXED)
     assert named(moved.stands(), "yes") == {"app-0", "app-1"}
-    told = moved.stands(first, journal="half")
-    assert named(told, "yes") == {"app-1"}
-    assert named(told, "cannot tell") == {"app-0"}
-    assert told["exit_code"] == 4
+    answer = moved.stands(first, journal="half")
+    assert named(answer, "yes") == {"app-1"}
+    assert named(answer, "cannot tell") == {"app-0"}
+    assert answer["exit_code"] == 4
 
 
 @pytest.mark.parametrize("version", ["41", pytest.param("39", marks=pytest.mark.full)])
-def test_a_load_keeps_the_bytes_of_a_static_members_new_process(
+def test_a_reload_keeps_the_subscription_of_a_restarted_static_member(
     version: str, request: pytest.FixtureRequest, group_on: GroupOn
 ) -> None:
-    """The record of a static restart holds the subscription of the process that came.
+    """The record of a static restart holds the subscription of the new process.
 
     So after a load no byte of the old process, which kept its partitions, speaks against the list
     of the new one.
@@ -198,7 +198,7 @@ def ids(snapshot: GroupSnapshot) -> set[str]:
     return {member.member_id for member in snapshot.members}
 
 
-def test_the_answer_flips_with_each_reload_and_one_rebalance_cures_it(
+def test_the_probe_turns_negative_after_each_reload_until_the_next_rebalance(
     own: Broker, service: Rolling
 ) -> None:
     first, coordinator, supported = look(service)

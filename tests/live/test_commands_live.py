@@ -42,7 +42,7 @@ def forgotten(kafka41: Broker, members: Members, group_id: str, topic_name: str)
     return service
 
 
-def test_commands_read_the_live_group_or_what_was_saved_and_leave_it_as_it_was(
+def test_commands_on_a_live_group_or_a_saved_snapshot_leave_the_group_unchanged(
     shell: Shell, forgotten: Rolling, group_id: str, kafka41: Broker
 ) -> None:
     def seen() -> list[tuple[str | None, int | None, int]]:
@@ -70,8 +70,8 @@ def test_commands_read_the_live_group_or_what_was_saved_and_leave_it_as_it_was(
     screen = shell("simulate", "--assignor", "cooperative-sticky", group_id, code=0)
     assert "app-2" in screen
     assert seen() == before
-    said = kafka41.coordinator_log().removeprefix(quiet)
-    assert group_id not in said
+    log_lines = kafka41.coordinator_log().removeprefix(quiet)
+    assert group_id not in log_lines
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_every_printed_command_runs_as_it_is_printed(terminal: Terminal, hostile
 
 
 @pytest.mark.usefixtures("without_rights")
-def test_acls_are_granted_and_a_secret_comes_from_the_environment(
+def test_printed_acl_commands_grant_access_and_secrets_come_from_the_environment(
     terminal: Terminal, hostile: Rolling
 ) -> None:
     broker, group = terminal.broker, shlex.quote(hostile.group)
@@ -170,10 +170,10 @@ def test_acls_are_granted_and_a_secret_comes_from_the_environment(
 
 
 @pytest.mark.story
-def test_check_asks_the_live_group_about_a_change_of_files(
+def test_check_compares_a_change_of_configuration_files_with_the_live_group(
     shell: Shell, forgotten: Rolling, group_id: str, tmp_path: Path, kafka41: Broker
 ) -> None:
-    """The files hold nothing of the forgotten member; the group itself does."""
+    """Only the live group, not the files, shows the forgotten member."""
     java = "org.apache.kafka.clients.consumer."
     classes = {name: f"{java}{name}Assignor" for name in ("CooperativeSticky", "Range")}
     for folder, names in (("old", classes), ("new", ["CooperativeSticky"])):
@@ -249,7 +249,7 @@ def reader(tmp_path: Path, kafka41: Broker) -> Reader:
 
 @pytest.mark.story
 @pytest.mark.timeout(240)
-def test_the_roll_out_ends_by_the_printed_lines_alone(
+def test_the_documented_roll_out_finishes_by_the_printed_lines_alone(
     reader: Reader, kafka41: Broker, members: Members, topic_name: str, tmp_path: Path
 ) -> None:
     pods = [
@@ -288,8 +288,8 @@ def test_the_roll_out_ends_by_the_printed_lines_alone(
     assert "the plan is carried out" in text
     assert lists(world) == [["cooperative-sticky"]] * 2
 
-    back, timeline = item(6)
-    assert "restart " in reader.types(back)
+    rollback, timeline = item(6)
+    assert "restart " in reader.types(rollback)
     assert (tmp_path / "back.plan.yaml").is_file()
     assert "roll-out finished" in reader.types(timeline)
     offline(reader, world)

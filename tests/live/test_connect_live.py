@@ -33,7 +33,7 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.mark.story
-def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
+def test_connect_workers_move_to_sessioned_and_back_and_their_sink_group_to_cooperative(
     workers: Workers,
     host: ConnectHost,
     members: Members,
@@ -76,19 +76,19 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     assert workers.protocols == {"eager"}, "one eager worker keeps all eager"
     blind = up.verify("--journal", str(tmp_path / "blind.jsonl"))
     assert (named(blind, "yes"), blind["exit_code"]) == (set(), 4)
-    # Which protocols w1 offers was not known when the plan was made: no id alone speaks of it.
+    # The protocols of w1 were unknown when the plan was made: its id alone proves nothing.
     assert "w0" in named(blind, "cannot tell")
     for evidence in (log, printed):
-        told = up.verify(*evidence)
-        assert (named(told, "yes"), named(told, "no")) == ({"w0"}, {"w1"})
-        assert told["exit_code"] == 4
+        answer = up.verify(*evidence)
+        assert (named(answer, "yes"), named(answer, "no")) == ({"w0"}, {"w1"})
+        assert answer["exit_code"] == 4
     assert up.look(*log)["steps"][0]["done"] != []
     workers.restart("w1", up.settings(1))
     assert workers.protocols == {"sessioned"}
     # A second rebalance may still be on: it gives each worker its share.
     wait_for("both to be proven done", lambda: up.verify()["finished"], timeout=30)
-    told = up.verify()
-    assert (named(told, "yes"), told["exit_code"], told["finished"]) == (set(NAMES), 0, True)
+    answer = up.verify()
+    assert (named(answer, "yes"), answer["exit_code"], answer["finished"]) == (set(NAMES), 0, True)
     assert up.look()["verdict"] == "done"
     assert inspect(broker, group)["rebalance_protocol"]["value"] == "COOPERATIVE"
 
@@ -122,8 +122,8 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     assert down.settings(1) == EAGER
     assert body["steps"][0]["kind"] == "cut-over", "one by one, tasks would run twice"
     workers.end()
-    told = down.verify(*log, "--journal", str(tmp_path / "stopped.jsonl"))
-    assert told["exit_code"] == 4
+    answer = down.verify(*log, "--journal", str(tmp_path / "stopped.jsonl"))
+    assert answer["exit_code"] == 4
     for name in NAMES:
         workers.start(name, down.settings(1))
     workers.settle()
@@ -132,10 +132,10 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     blind = down.verify("--journal", str(tmp_path / "blind-down.jsonl"))
     assert (named(blind, "yes"), blind["exit_code"]) == (set(), 4)
     for evidence in (log, printed):
-        told = down.verify(*evidence, "--journal", str(tmp_path / f"{evidence[0]}.jsonl"))
-        assert (named(told, "yes"), named(told, "no")) == (set(NAMES), set())
-        assert told["exit_code"] == 0
-    assert told["finished"]
+        answer = down.verify(*evidence, "--journal", str(tmp_path / f"{evidence[0]}.jsonl"))
+        assert (named(answer, "yes"), named(answer, "no")) == (set(NAMES), set())
+        assert answer["exit_code"] == 0
+    assert answer["finished"]
     assert down.look("--to", "eager", *log)["verdict"] == "done"
     wait_running(workers.running["w1"], sink, 2)
     assert all(worker.error is None for worker in workers.running.values())
@@ -143,9 +143,9 @@ def test_workers_to_sessioned_and_back_and_the_sink_group_of_their_connector(
     # A consumer that was given the workers' group id can never join.
     lost = members.start("java-3.9.1", broker, "lost", group, topics=[topic_name])
     lost.wait_for("error")
-    told = down.look("--to", "eager", *log)
-    assert told["verdict"] != "done"
-    assert any("lost" in one["message"] for one in told["findings"] if one["rule"] == "RB904")
+    answer = down.look("--to", "eager", *log)
+    assert answer["verdict"] != "done"
+    assert any("lost" in one["message"] for one in answer["findings"] if one["rule"] == "RB904")
 
 
 ON_EARLY = pytest.mark.parametrize("host", [jars.EARLY], indirect=True)
@@ -240,7 +240,7 @@ def changes(rounds: dict[int, dict[str, set[str]]], last: int) -> int:
 @pytest.mark.parametrize(
     "protocol", ["eager", pytest.param("compatible", marks=pytest.mark.full), "sessioned"]
 )
-def test_a_restart_costs_what_was_foretold(
+def test_a_restart_of_a_connect_worker_costs_what_was_predicted(
     workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path, protocol: str
 ) -> None:
     begin(workers, topic_name, tmp_path, protocol)
@@ -250,28 +250,28 @@ def test_a_restart_costs_what_was_foretold(
     for name in (other, leader):
         snapshot = look(workers, host.log_path, tmp_path / f"{name}.yaml")
         ids = {member.client_id: member.member_id for member in snapshot.members}
-        told = foretold(snapshot, ids[name])
+        cost = foretold(snapshot, ids[name])
         assert leader_of(snapshot) == leader
         before = stop(workers, name)
         assert snapshot.group.generation in (None, before)
         workers.start(name, words(protocol))
         wait_for(
-            f"{told.rebalances} rebalances after generation {before}",
-            lambda before=before, told=told: max(workers.rebalances()) >= before + told.rebalances,
+            f"{cost.rebalances} rebalances after generation {before}",
+            lambda before=before, cost=cost: max(workers.rebalances()) >= before + cost.rebalances,
             timeout=DELAY_S + 30,
         )
         running(workers)
         rounds = workers.rebalances()
-        assert max(rounds) - before == told.rebalances
+        assert max(rounds) - before == cost.rebalances
         after = {number: held for number, held in rounds.items() if number >= before}
-        assert changes(rounds, before) == told.partitions_moved, after
+        assert changes(rounds, before) == cost.partitions_moved, after
         # Nobody takes over what a worker ran that does not lead, and it does not get it back early.
         waits = protocol != "eager" and name == other
-        assert ("scheduled.rebalance.max.delay.ms is over (10 s)" in told.text) is waits
+        assert ("scheduled.rebalance.max.delay.ms is over (10 s)" in cost.text) is waits
         delays = [delay for generation, delay in workers.delays().items() if generation > before]
         assert max(delays) == (1000 * DELAY_S if waits else 0)
         if waits:
-            assert told.partitions_moved == 0
+            assert cost.partitions_moved == 0
 
 
 def lines_read(broker: Broker, topic: str, folder: Path, text: str) -> Counter[str]:
@@ -294,7 +294,7 @@ def lines_read(broker: Broker, topic: str, folder: Path, text: str) -> Counter[s
 @ON_EARLY
 @pytest.mark.full
 @pytest.mark.timeout(240)
-def test_workers_that_turn_eager_one_by_one_run_tasks_twice_and_together_they_do_not(
+def test_connect_workers_moved_to_eager_one_by_one_run_tasks_twice_but_not_if_moved_at_once(
     workers: Workers, host: ConnectHost, topic_name: str, tmp_path: Path
 ) -> None:
     begin(workers, topic_name, tmp_path, "sessioned")

@@ -147,7 +147,7 @@ def ends(end: End) -> None:
     "path",
     [pytest.param(path, marks=pytest.mark.story if path in STORIES else ()) for path in PATHS],
 )
-def test_each_path_ends_with_the_first_rights(
+def test_each_path_finishes_with_the_probe_as_only_evidence(
     path: str, kafka41: Broker, carry_out: CarryOut
 ) -> None:
     ends(carry_out(path, RIGHTS[:1], kafka41))
@@ -162,7 +162,7 @@ def test_each_path_ends_with_the_first_rights(
         *(pytest.param(path, "request log", marks=pytest.mark.story) for path in BY_LOG),
     ],
 )
-def test_a_path_ends_with_what_else_a_site_can_give(
+def test_a_path_finishes_with_each_other_kind_of_evidence_alone(
     path: str, right: str, kafka41: Broker, carry_out: CarryOut
 ) -> None:
     ends(carry_out(path, [right], kafka41))
@@ -189,7 +189,7 @@ TABLE = [
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("right", RIGHTS)
 @pytest.mark.parametrize(("broker", "path"), TABLE, indirect=["broker"], scope="module")
-def test_every_path_ends_with_any_rights(
+def test_every_path_finishes_on_every_broker_with_any_one_kind_of_evidence(
     broker: Broker, path: str, right: str, carry_out: CarryOut
 ) -> None:
     ends(carry_out(path, [right], broker))
@@ -239,7 +239,7 @@ def ends_in_spite(
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("row", ACCIDENTS[2:6:3], ids=str)
-def test_a_path_ends_in_spite_of_an_accident(
+def test_a_path_finishes_despite_an_accident_during_the_roll_out(
     row: tuple[str, str, int, tuple[str, ...]], cluster41: Cluster, carry_out: CarryOut
 ) -> None:
     ends_in_spite(cluster41, row, carry_out)
@@ -265,7 +265,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     ids=str,
     scope="module",
 )
-def test_every_path_ends_in_spite_of_accidents(
+def test_every_path_finishes_despite_accidents_on_every_broker_version(
     cluster: Cluster, row: tuple[str, str, int, tuple[str, ...]], carry_out: CarryOut
 ) -> None:
     ends_in_spite(cluster, row, carry_out)

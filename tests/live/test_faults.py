@@ -71,12 +71,12 @@ def refused(config: ClusterConfig, kind: str) -> str:
     return text
 
 
-def test_a_name_that_does_not_exist() -> None:
+def test_a_broker_host_name_that_does_not_exist_is_reported_as_unreachable() -> None:
     text = refused(config("no-such-host.invalid:9092", timeout_ms=5 * SECOND), "unreachable")
     assert "the name cannot be resolved" in text
 
 
-def test_a_port_that_takes_connections_and_never_answers() -> None:
+def test_a_port_that_accepts_connections_and_never_answers_is_reported_as_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         text = refused(config(f"127.0.0.1:{port}", timeout_ms=SECOND), "timeout")
@@ -97,7 +97,7 @@ def answers_nonsense(peer: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("answer", [speaks_http, answers_nonsense])
-def test_a_port_whose_answers_are_no_kafka(answer: Callable[[socket.socket], None]) -> None:
+def test_a_port_that_speaks_no_kafka_is_reported(answer: Callable[[socket.socket], None]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -115,7 +115,7 @@ def test_a_port_whose_answers_are_no_kafka(answer: Callable[[socket.socket], Non
     assert "does not answer in Kafka's protocol" in text
 
 
-def test_plaintext_on_a_tls_port_and_tls_on_a_plaintext_port(kafka41: Broker) -> None:
+def test_a_mismatch_of_tls_and_plaintext_with_the_port_is_reported(kafka41: Broker) -> None:
     text = refused(config(kafka41.bootstrap_sasl), "unreachable")
     assert "security.protocol is PLAINTEXT" in text
     ca = f"ssl.ca.location={kafka41.certificates.ca}"
@@ -124,7 +124,7 @@ def test_plaintext_on_a_tls_port_and_tls_on_a_plaintext_port(kafka41: Broker) ->
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"])
-def test_a_wrong_password(
+def test_a_wrong_password_is_reported_without_showing_it(
     kafka41: Broker, mechanism: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     wrong = config_of(kafka41, mechanism, sasl_password="wrong-s3cret", timeout_ms=30 * SECOND)
@@ -134,7 +134,7 @@ def test_a_wrong_password(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_mechanism_that_the_broker_does_not_offer(
+def test_an_unsupported_sasl_mechanism_is_reported_with_the_offered_ones(
     kafka41: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = config_of(kafka41, "PLAIN", timeout_ms=30 * SECOND)
@@ -150,7 +150,7 @@ def test_a_mechanism_that_the_broker_does_not_offer(
     assert re.search(r"does not offer SASL PLAIN, it offers .*SCRAM-SHA-512", text)
 
 
-def test_nothing_is_left_of_a_reading_even_of_one_that_failed(
+def test_reading_a_group_leaves_no_thread_or_connection_even_after_a_failure(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
     """A watch reads for hours: no thread and no connection may wait for the garbage collector."""
@@ -174,7 +174,7 @@ def test_nothing_is_left_of_a_reading_even_of_one_that_failed(
         gc.enable()
 
 
-def test_a_certificate_that_is_not_trusted(
+def test_an_untrusted_broker_certificate_is_reported(
     kafka41: Broker, capfd: pytest.CaptureFixture[str]
 ) -> None:
     other_ca = str(kafka41.certificates.untrusted_ca)
@@ -185,7 +185,7 @@ def test_a_certificate_that_is_not_trusted(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_client_without_the_certificate_that_is_required(kafka41: Broker) -> None:
+def test_a_missing_client_certificate_is_reported(kafka41: Broker) -> None:
     ca = f"ssl.ca.location={kafka41.certificates.ca}"
     bare = config(kafka41.bootstrap_tls, "security.protocol=SSL", ca, timeout_ms=30 * SECOND)
     with within(bare.timeout_ms), pytest.raises(ConnectError) as error:
@@ -194,10 +194,10 @@ def test_a_client_without_the_certificate_that_is_required(kafka41: Broker) -> N
     assert "\n" not in str(error.value)
 
 
-def test_a_coordinator_that_keeps_loading(kafka41: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loading_coordinator_times_out(kafka41: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real broker's descriptions say that the coordinator is loading (14), as a large one does.
 
-    A real load of a small broker is over in milliseconds; a large one's may take minutes.
+    A real reload of a small broker takes milliseconds, of a large one minutes.
     """
     exchanged = BrokerConnection.exchange
 
@@ -252,15 +252,15 @@ def test_ctrl_c_does_not_wait_for_a_broker_that_hangs(own: Broker) -> None:
         time.sleep(0.5)
         child.send_signal(signal.SIGINT)
         # Half of its own timeout: it does not wait for the answer.
-        _, said = child.communicate(timeout=30)
+        _, errors = child.communicate(timeout=30)
     finally:
         os.kill(pid, signal.SIGCONT)
         child.kill()
     assert child.returncode != 0
-    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
-def test_a_broker_that_stops_in_the_middle(
+def test_a_broker_that_hangs_or_is_killed_during_a_reading_is_reported(
     own: Broker, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It hangs, then it is killed, each time between two requests of one reading."""
@@ -356,7 +356,7 @@ def inspect(capsys: Said, *words: str) -> tuple[int, dict[str, Any], str]:
     return code, json.loads(out), err
 
 
-def test_groups_of_the_reachable_broker_are_shown_and_the_others_named(
+def test_groups_of_a_reachable_broker_are_shown_and_unreachable_brokers_are_named(
     pair: tuple[Broker, Broker], capsys: Said
 ) -> None:
     first, second = pair
@@ -374,8 +374,8 @@ def test_groups_of_the_reachable_broker_are_shown_and_the_others_named(
     freeze(second.process.pid)
     try:
         code, body, err = inspect(capsys, *words)
-        gone = f"broker 2 at {second.bootstrap} cannot be reached (no answer)"
-        check_partial(code, body, err, here, f"{gone}: the groups that it coordinates")
+        unreachable = f"broker 2 at {second.bootstrap} cannot be reached (no answer)"
+        check_partial(code, body, err, here, f"{unreachable}: the groups that it coordinates")
         answers = read_groups(config_of(first, timeout_ms=6000), [*there, *here])
         failed = [answer for answer in answers if isinstance(answer, GroupFailure)]
         assert {answer.group_id for answer in failed} == set(there)

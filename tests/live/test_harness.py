@@ -37,7 +37,7 @@ def _runs_broker(pid: int) -> bool:
     return "Launch" in listed and not listed.startswith("Z")
 
 
-def test_the_wrapper_runs_the_pinned_maven_only(tmp_path):
+def test_the_maven_wrapper_runs_only_the_pinned_version(tmp_path):
     pinned = (jars.MAVEN / "maven-wrapper.properties").read_text()
     version = dict(line.split("=", 1) for line in pinned.splitlines())["version"]
     folder = tmp_path / "repository/org/apache/maven/apache-maven" / version

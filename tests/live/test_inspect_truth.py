@@ -259,16 +259,16 @@ def check_software(told, case, real):
 
 @pytest.mark.parametrize("group", BOTH_COORDINATORS, indirect=True)
 @pytest.mark.parametrize("name", CASES)
-def test_classic_groups(name, group):
+def test_inspect_agrees_with_the_members_of_a_classic_group(name, group):
     is_told_truly(group, CASES[name])
 
 
 @pytest.mark.usefixtures("other_clients")
 @pytest.mark.parametrize("name", BY_BYTES)
-def test_groups_of_other_clients(name, group):
+def test_inspect_agrees_with_the_members_of_a_group_of_other_clients(name, group):
     runs = "COOPERATIVE" if name == "franz-go" else "EAGER"
-    told = is_told_truly(group, Case(two(name), runs, DEFAULTS[name][0]))
-    for seen in told["members"]:
+    shown = is_told_truly(group, Case(two(name), runs, DEFAULTS[name][0]))
+    for seen in shown["members"]:
         assert (seen["software"]["family"], seen["software"]["version_range"]) == BY_BYTES[name]
 
 
@@ -307,25 +307,25 @@ def is_told_truly(group, case):
 
 
 @pytest.mark.parametrize("name", NEXT_PROTOCOL)
-def test_kip_848_groups(name, group):
+def test_inspect_agrees_with_the_members_of_a_kip_848_group(name, group):
     case = NEXT_PROTOCOL[name]
     real = group.begin_case(case)
-    told = group.inspect()
-    check_facts(told, case, real, group.topic)
-    check_protocol(told, case, complete=False)
-    by_client = {member["client_id"]: member for member in told["members"]}
+    shown = group.inspect()
+    check_facts(shown, case, real, group.topic)
+    check_protocol(shown, case, complete=False)
+    by_client = {member["client_id"]: member for member in shown["members"]}
     for one, member in zip(case.members, real, strict=True):
         seen = by_client[member.client_id]
         assert partitions(seen["target_assignment"]) == member.owned
         assert seen["protocol_type"] == (one.protocol or "classic")
         if one.protocol == "consumer" and member.generation is not None:
-            assert seen["member_epoch"] == member.generation == told["group_epoch"]
+            assert seen["member_epoch"] == member.generation == shown["group_epoch"]
     logged = group.inspect(*group.log)
     check_facts(logged, case, real, group.topic)
     check_lists(logged, case, real, complete=True)
 
 
-def test_lag_is_what_the_members_have_not_read(group):
+def test_the_reported_lag_is_the_number_of_records_that_members_have_not_read(group):
     group.broker.produce(group.topic, {0: 3, 5: 2})
     real = group.begin_case(Case(two("java-3.9.1"), "EAGER", "range"))
     wait_for_lag(group, 0)
@@ -334,12 +334,12 @@ def test_lag_is_what_the_members_have_not_read(group):
     time.sleep(0.5)  # the poll that each is in must end before there is more to read
     unread = {0: 4, 1: 1, 5: 3}
     group.broker.produce(group.topic, unread)
-    told = wait_for_lag(group, 8)
+    shown = wait_for_lag(group, 8)
     for member in real:
         lag = sum(
             count for number, count in unread.items() if (group.topic, number) in member.owned
         )
-        (seen,) = (each for each in told["members"] if each["client_id"] == member.client_id)
+        (seen,) = (each for each in shown["members"] if each["client_id"] == member.client_id)
         assert seen["lag"] == lag
 
 
@@ -356,8 +356,8 @@ def ids(told):
 
 
 @pytest.mark.parametrize("group", jars.ENDS, indirect=True)
-def test_a_static_restart_changes_the_member_id_and_shows_what_the_new_process_sent(group):
-    """Owned partitions under a new member id are never those of the process before it.
+def test_a_static_restart_changes_the_member_id_and_shows_the_new_subscription(group):
+    """Owned partitions under a new member id never come from the previous process.
 
     So a list of owned partitions proves COOPERATIVE of the process that runs now.
     """
@@ -365,14 +365,14 @@ def test_a_static_restart_changes_the_member_id_and_shows_what_the_new_process_s
     group.begin(["killed"], [COOP], instance_id="pod-1", own=True, **options)
     group.begin(["keeper"], [COOP], instance_id="pod-0", **options)
     keeper = group.running["keeper"]
-    before, said = group.inspect(), len(keeper.events)
+    before, events = group.inspect(), len(keeper.events)
     assert owned(before)["killed"] > 0
     group.running["killed"].kill()
     # A killed static member is a member until its session expires, with its old id.
     assert ids(group.inspect()) == ids(before)
     group.begin(["killed"], [COOP, "range"], instance_id="pod-1", **options)
     after = group.inspect(*group.log)
-    assert len(keeper.events) == said
+    assert len(keeper.events) == events
     again = group.running["killed"].member_id
     assert ids(after) == {"keeper": keeper.member_id, "killed": again}
     assert again != ids(before)["killed"]
@@ -390,7 +390,7 @@ def owned(told):
     }
 
 
-def test_a_group_is_read_with_its_coordinator_and_what_its_cluster_is_set_to(
+def test_a_group_is_read_with_its_coordinator_and_the_settings_of_its_cluster(
     broker: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
     service = Rolling(broker, members, group_id, topic_name, software="java-4.1.1")
@@ -407,7 +407,7 @@ def test_a_group_is_read_with_its_coordinator_and_what_its_cluster_is_set_to(
     assert found.notes == ()
 
 
-def test_the_own_configuration_of_a_group_takes_the_place_of_the_brokers(
+def test_group_configuration_overrides_the_broker_configuration_in_a_reading(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
     service = Rolling(kafka41, members, group_id, topic_name, software="java-4.1.1")
@@ -420,7 +420,7 @@ def test_the_own_configuration_of_a_group_takes_the_place_of_the_brokers(
     assert settings[f"group.{session}"] == "50000"
 
 
-def test_several_groups_and_one_that_is_not_there(
+def test_several_groups_are_read_at_once_and_a_missing_group_is_reported(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
     kafka41.create_topic(topic_name, 2)
@@ -453,7 +453,7 @@ def upgrade_only() -> Iterator[Broker]:
         yield broker
 
 
-def test_classic_members_that_stay_alone_in_a_kip848_group_do_not_run_kip848(
+def test_classic_members_left_alone_in_a_kip_848_group_keep_the_classic_protocol(
     upgrade_only: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
     broker = upgrade_only

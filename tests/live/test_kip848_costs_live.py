@@ -142,7 +142,7 @@ def roll(
         ahead = left
 
 
-def test_each_restart_to_kip_848_and_back_costs_what_was_foretold(
+def test_each_restart_to_kip_848_and_back_costs_what_was_predicted(
     slow: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
 ) -> None:
     """COOPERATIVE members and `uniform`: every count is exact; one member is static."""
@@ -157,8 +157,8 @@ def test_each_restart_to_kip_848_and_back_costs_what_was_foretold(
         whole = foretold(service, capsys, to)
         total = [0, 0, 0.0]
         for place, one, real in roll(service, capsys, to, own, **options):
-            said = f"to {to}, place {place}: foretold {one[:3]}, real {real[:3]}"
-            assert (real.rebalances, real.moves) == (one.rebalances, one.moves), said
+            message = f"to {to}, place {place}: predicted {one[:3]}, real {real[:3]}"
+            assert (real.rebalances, real.moves) == (one.rebalances, one.moves), message
             if place == 0:
                 assert real.rebalances == 0, "a static member takes its own place"
             low = RESTART * PARTITIONS / 3 if place == 0 else 0
@@ -171,10 +171,10 @@ def test_each_restart_to_kip_848_and_back_costs_what_was_foretold(
         measured(f"all restarts to {to}", 0.3 * whole.seconds, total[2], highest)
 
 
-def test_one_restart_after_the_other_and_all_at_once_of_a_group_that_runs_eager(
+def test_an_eager_group_moves_to_kip_848_one_by_one_or_all_at_once_at_the_predicted_cost(
     slow: Broker, members: Members, group_id: str, topic_name: str, capsys: Said
 ) -> None:
-    """With `range` what moves follows from the member ids, and new members have new ones."""
+    """With `range` the moves depend on member ids, and new members have new ids."""
     service = Service(slow, members, group_id, topic_name)
     up = {"assignors": [], "protocol": "consumer", "settings": {"group.remote.assignor": "range"}}
     down = {"assignors": ["range"]}
@@ -182,16 +182,16 @@ def test_one_restart_after_the_other_and_all_at_once_of_a_group_that_runs_eager(
         service.place(f"c-{place}", **down)
     service.settle()
     for place, one, real in roll(service, capsys, "consumer", {}, **up):
-        said = f"place {place}: foretold {one[:3]}, real {real[:3]}"
-        assert real.rebalances == one.rebalances == 2, said
-        assert 8 <= real.moves <= 2 * PARTITIONS, said
+        message = f"place {place}: predicted {one[:3]}, real {real[:3]}"
+        assert real.rebalances == one.rebalances == 2, message
+        assert 8 <= real.moves <= 2 * PARTITIONS, message
         highest = most(one.seconds, real.moves)
         measured(f"restart of place {place} from range", 0, real.seconds, highest)
     for to, options in (("range", down), ("consumer", up)):
         pace = foretold(service, capsys, to).at_once
         real = service.again(range(3), **options)
-        said = f"to {to}: foretold {pace}, real {real}"
-        assert (pace["name"], pace["rebalances"]) == ("all at once", real.rebalances), said
+        message = f"to {to}: predicted {pace}, real {real}"
+        assert (pace["name"], pace["rebalances"]) == ("all at once", real.rebalances), message
         # Nobody owns anything from the last stop until the first are given their partitions.
         low = RESTART + (DELAY if to == "range" else 0) - 1
         highest = pace["longest_seconds"] + INTERVAL

@@ -94,7 +94,7 @@ def consumed(team: PlannedGroup, *names: str) -> int:
 
 
 @pytest.mark.parametrize("broker", [(jars.EARLY, {POLICY: "disabled"})], indirect=True)
-def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
+def test_a_group_moves_to_kip_848_through_a_full_stop_if_the_policy_forbids_online_upgrade(
     broker: Broker, team: PlannedGroup
 ) -> None:
     team.evidence = team.logs()
@@ -103,7 +103,7 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
     team.begin(APPS, RANGE)
     wait_committed(team, 5)
 
-    # While a classic member is there, the gate does not hold and a newcomer is refused.
+    # While a classic member is there, the gate does not hold and a new member is rejected.
     body = team.make(*up)
     assert (body["path"], body["verdict"], body["exit_code"]) == ("kip848_offline", "blocked", 3)
     assert not {"RB401", "RB402", "RB403"} & rules(body)
@@ -140,7 +140,7 @@ def test_a_group_is_converted_through_a_stop_where_the_policy_forbids_online(
 
 
 @pytest.mark.parametrize("broker", [(jars.EARLY, {"group.consumer.max.size": "2"})], indirect=True)
-def test_a_group_that_is_exactly_full_and_one_that_is_too_large(team: PlannedGroup) -> None:
+def test_a_full_group_moves_to_kip_848_and_a_too_large_one_is_blocked(team: PlannedGroup) -> None:
     full = "maximum capacity of 2 members"
     team.begin(APPS, RANGE)
     body = team.look(*FAMILY)
@@ -186,7 +186,7 @@ class Tagged(RangePartitionAssignor):  # type: ignore[misc]
 
 
 @pytest.mark.story
-def test_user_data_in_assignments_keeps_a_group_from_being_converted_not_from_being_replaced(
+def test_user_data_in_assignments_blocks_the_online_conversion_but_not_the_offline_move(
     kafka41: Broker, group_on: GroupOn, group_id: str
 ) -> None:
     kafka41.wait_coordinator(group_id)
@@ -240,7 +240,7 @@ def blocking(body: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("broker", NEW, indirect=True)
-def test_under_a_disabled_policy_only_members_that_it_has_ended_start_and_only_a_stop_leads_back(
+def test_a_migration_policy_disabled_mid_way_permits_only_an_offline_rollback(
     broker: Broker, team: PlannedGroup
 ) -> None:
     team.evidence = team.logs()
@@ -258,7 +258,7 @@ def test_under_a_disabled_policy_only_members_that_it_has_ended_start_and_only_a
     again = team.look("--to", "consumer")
     assert (again["path"], again["exit_code"]) == ("kip848_online", 3)
     assert team.errors() == {}
-    # Somebody stops one all the same: the rebalance ends the classic member that stays.
+    # One is stopped nevertheless: the rebalance ends the remaining classic member.
     team.stop("java-3")
     ended = team.running.pop("java-2")
     assert "InconsistentGroupProtocolException" in str(ended.wait_for("error").data)
@@ -266,21 +266,21 @@ def test_under_a_disabled_policy_only_members_that_it_has_ended_start_and_only_a
     ended.stop()
     broker.wait_stable(team.group, 1)
     for name in ("java-2", "java-3"):
-        told = team.verify()
-        said = (told["advice"]["action"], told["advice"]["verdict"])
-        assert said == ("start", "yes"), told["next"]
-        assert told["advice"]["change"].startswith("group.protocol=consumer and without ")
-        assert name in told["advice"]["names"]
-        assert told["exit_code"] in (3, 4)
+        answer = team.verify()
+        advice = (answer["advice"]["action"], answer["advice"]["verdict"])
+        assert advice == ("start", "yes"), answer["next"]
+        assert answer["advice"]["change"].startswith("group.protocol=consumer and without ")
+        assert name in answer["advice"]["names"]
+        assert answer["exit_code"] in (3, 4)
         move(team, name)
     done = team.verify()
     assert (done["exit_code"], done["finished"]) == (0, True), done["next"]
     assert team.errors() == {}
 
-    back = team.look("--to", "cooperative-sticky")
-    assert (back["path"], back["exit_code"]) == ("kip848_back_offline", 3)
+    rollback = team.look("--to", "cooperative-sticky")
+    assert (rollback["path"], rollback["exit_code"]) == ("kip848_back_offline", 3)
     rejects = "these brokers reject every classic join to a KIP-848 group"
-    assert rejects in back["steps"][0]["why"][0]
+    assert rejects in rollback["steps"][0]["why"][0]
     team.refuses("java-4", FINAL, "incompatible with those of existing members")
 
 
@@ -289,7 +289,7 @@ def test_under_a_disabled_policy_only_members_that_it_has_ended_start_and_only_a
     [(jars.NEWEST, {"group.consumer.max.size": "2", "group.max.size": "2"})],
     indirect=True,
 )
-def test_static_members_move_to_a_full_kip848_group_and_no_static_one_restarts_in_a_classic_one(
+def test_static_members_can_restart_in_a_full_kip_848_group_but_not_in_a_full_classic_group(
     team: PlannedGroup,
 ) -> None:
     team.evidence = team.logs()

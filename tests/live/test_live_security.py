@@ -46,11 +46,11 @@ def read_in_full(config: ClusterConfig, group_id: str) -> GroupSnapshot:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "SSL"])
-def test_each_kind_of_login_is_read_in_full(kafka41: Broker, group: str, mechanism: str) -> None:
+def test_every_login_mechanism_reads_all_facts(kafka41: Broker, group: str, mechanism: str) -> None:
     read_in_full(config_of(kafka41, mechanism), group)
 
 
-def test_pem_text_inside_the_properties_is_left_in_no_file(
+def test_pem_text_inside_client_properties_is_written_to_no_file(
     kafka41: Broker, group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pem = kafka41.certificates.identity("admin").read_text()
@@ -74,7 +74,7 @@ def test_pem_text_inside_the_properties_is_left_in_no_file(
     assert "PRIVATE" not in repr(config)
 
 
-def test_resources_are_those_that_librdkafka_reads(kafka41: Broker, topic_name: str) -> None:
+def test_topics_and_settings_equal_those_librdkafka_reads(kafka41: Broker, topic_name: str) -> None:
     kafka41.create_topic(topic_name, 2)
     config = config_of(kafka41, "SCRAM-SHA-256")
     admin = AdminClient(to_confluent(config))
@@ -113,7 +113,7 @@ def available(report: DoctorReport) -> dict[str, Tri]:
 
 
 @pytest.mark.usefixtures("without_rights")
-def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
+def test_doctor_reports_each_missing_acl_with_the_command_that_grants_it(
     kafka41: Broker, members: Members, group: str, topic_name: str
 ) -> None:
     other = f"{group}-other"
@@ -188,7 +188,7 @@ def test_rights_are_told_apart_and_the_doctor_names_what_grants_them(
     assert full.group.coordinator.rebalanced_since_load is Tri.YES
 
 
-def test_the_doctor_without_a_group_says_what_it_did_not_try(kafka41: Broker) -> None:
+def test_doctor_without_a_group_reports_which_checks_it_did_not_try(kafka41: Broker) -> None:
     report = examine(config_of(kafka41))
     assert report.principal == "User:ANONYMOUS"
     rows = {row.source: row for row in report.rows}
@@ -199,7 +199,7 @@ def test_the_doctor_without_a_group_says_what_it_did_not_try(kafka41: Broker) ->
     assert not any(row.grant for row in report.rows)
 
 
-def test_the_doctor_tells_a_refused_login(kafka41: Broker) -> None:
+def test_doctor_reports_a_rejected_login(kafka41: Broker) -> None:
     config = config_of(kafka41, "PLAIN", sasl_password="wrong-s3cret")
     report = examine(config, "any")
     rows = {row.source: row for row in report.rows}

@@ -85,7 +85,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         made.share.kill()
 
 
-def test_their_members_are_counted_and_their_protocol_is_named(site: Site, capsys: Said) -> None:
+def test_streams_and_share_groups_show_their_members_and_protocol(site: Site, capsys: Said) -> None:
     lines = {line["group_id"]: line for line in answer(site.broker, capsys, "groups")["groups"]}
     assert {
         name: (line["type"], line["protocol"], line["assignor"], line["members"], line["verdict"])
@@ -114,7 +114,7 @@ def test_a_streams_member_owns_only_partitions_that_exist(site: Site, capsys: Sa
     assert all(member["subscribed_topics"] for member in group["members"])
 
 
-def test_doctor_reads_both_and_gives_no_false_reason(site: Site, capsys: Said) -> None:
+def test_doctor_gives_no_false_alarm_on_streams_and_share_groups(site: Site, capsys: Said) -> None:
     for name, count in (("app", "2 members"), ("shared", "1 member")):
         rows = {row["source"]: row for row in answer(site.broker, capsys, "doctor", name)["rows"]}
         assert rows["describe the group"]["why"] == f"Stable, {count}"
@@ -124,7 +124,7 @@ def test_doctor_reads_both_and_gives_no_false_reason(site: Site, capsys: Said) -
         assert [row["source"] for row in rows.values() if row["grant"]] == []
 
 
-def test_doctor_finds_no_right_missing_where_there_is_no_group_yet(site: Site) -> None:
+def test_doctor_reports_no_missing_acl_on_a_broker_without_groups(site: Site) -> None:
     rows = {row.source: row for row in site.fresh.rows}
     assert rows["offsets topic"].available is Tri.CANNOT_TELL
     assert rows["offsets topic"].why.startswith("there is no __consumer_offsets yet")
@@ -132,7 +132,7 @@ def test_doctor_finds_no_right_missing_where_there_is_no_group_yet(site: Site) -
     assert [row.source for row in site.fresh.rows if row.grant] == []
 
 
-def test_the_probe_never_reaches_a_streams_group(site: Site) -> None:
+def test_the_probe_sends_no_join_to_streams_and_share_groups(site: Site) -> None:
     """Since Kafka 4.2 a JoinGroup turns an empty Streams group into a classic one."""
     site.broker.log_requests(True)
     own = {"group.protocol": "streams"}
@@ -154,7 +154,7 @@ def test_the_probe_never_reaches_a_streams_group(site: Site) -> None:
     assert (after.group.type.value, after.group.state.value) == ("streams", "Empty")
 
 
-def test_the_newest_broker_is_called_by_its_release(site: Site) -> None:
+def test_the_newest_broker_is_identified_by_its_release_version(site: Site) -> None:
     """A release with a newer metadata.version needs one more entry in the table of releases."""
     with RawCluster(ClusterConfig(bootstrap=site.broker.bootstrap)) as raw:
         connection = raw.any(raw.deadline())
@@ -202,7 +202,7 @@ def listed(
     return code, {line["group_id"]: line for line in body["groups"]}, body
 
 
-def test_each_kind_of_group_has_its_line(broker: Broker, address: str, capsys: Said) -> None:
+def test_groups_prints_one_line_per_group_type(broker: Broker, address: str, capsys: Said) -> None:
     with Crowd(broker, "orders") as crowd:
         crowd.add("kinds-eager", ["range"])
         crowd.add("kinds-cooperative", ["cooperative-sticky"])
@@ -244,7 +244,7 @@ def test_many_groups_are_read_in_few_requests(
     assert recorder.requests[FIND_COORDINATOR] == 0
 
 
-def test_groups_probed_side_by_side_are_asked_each_question_once(
+def test_groups_probed_concurrently_receive_each_probe_only_once(
     broker: Broker, recorder: Recorder, address: str, capsys: Said
 ) -> None:
     names = _crowded(broker, "probed", 60)

@@ -36,7 +36,7 @@ UNREADABLE = {
 
 
 @ON_BOTH
-def test_java_and_franz_go_in_one_group(service: Service) -> None:
+def test_java_and_franz_go_members_of_one_group_move_in_two_bounces(service: Service) -> None:
     java, go = ["java-2.8.2-0", "java-2.8.2-1"], ["franz-go-0"]
     service.begin([*java, *go], OLD)
     first, second = service.steps_of("two_bounces")
@@ -66,22 +66,22 @@ def test_java_and_franz_go_in_one_group(service: Service) -> None:
 
 
 @ON_BOTH
-def test_franz_go_flips_back_with_the_vote(service: Service) -> None:
+def test_franz_go_members_turn_eager_again_when_the_vote_elects_range(service: Service) -> None:
     go = ["franz-go-0", "franz-go-1"]
     service.begin(go, BOTH)
     assert service.runs() == dict.fromkeys(go, "COOPERATIVE")
-    # A Java group of these lists would be EAGER already; here a late [range] brings it back.
+    # A Java group of these lists would be EAGER already; here a late [range] turns it EAGER.
     given = service.given_up("java-2.8.2-0", OLD)
     assert service.runs() == dict.fromkeys([*go, "java-2.8.2-0"], "EAGER")
-    assert all(owned <= gone for owned, gone in given.values())
-    told = service.plan()
-    assert (told["from"], told["next_step"], told["exit_code"]) == ("EAGER", 1, 0)
-    assert told["steps"][0]["to_do"] == [service.running["java-2.8.2-0"].member_id]
+    assert all(owned <= revoked for owned, revoked in given.values())
+    plan = service.plan()
+    assert (plan["from"], plan["next_step"], plan["exit_code"]) == ("EAGER", 1, 0)
+    assert plan["steps"][0]["to_do"] == [service.running["java-2.8.2-0"].member_id]
 
 
 @ON_BOTH
 @pytest.mark.full
-def test_sarama_and_java_in_one_group(service: Service) -> None:
+def test_sarama_and_java_members_of_one_group_move_in_two_bounces(service: Service) -> None:
     java, go = "java-4.1.1-0", "sarama-0"
     service.begin([java, go], OLD)
     first, second = service.steps_of("two_bounces")
@@ -97,7 +97,7 @@ def test_sarama_and_java_in_one_group(service: Service) -> None:
     assert owned <= gave_up(service.running[go], since)
     service.carry_out(second, [go])
     assert service.runs() == {java: "COOPERATIVE", go: "COOPERATIVE"}
-    # Its bytes are those of an old Java member: without a log it is not taken for one.
+    # Its bytes equal those of an old Java member; without a log it is not reported as one.
     unlogged = {m["client_id"]: m["software"] for m in service.inspect(log=False)["members"]}
     assert unlogged[java]["family"] == "java"
     assert unlogged[go]["family"] is None
@@ -107,7 +107,7 @@ def test_sarama_and_java_in_one_group(service: Service) -> None:
 
 @ON_BOTH
 @pytest.mark.parametrize("software", ["kafkajs", "aiokafka", "segmentio"])
-def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
+def test_clients_without_cooperative_support_block_the_plan_and_cause_rejected_joins(
     software: str, service: Service
 ) -> None:
     names = [f"{software}-0", f"{software}-1"]
@@ -116,8 +116,8 @@ def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
     # None of the three says its name: kafka-go's bytes leave one more client, which cannot either,
     # aiokafka shows by its client id, kafkajs by the elected assignor.
     assert (rule(plan, "RB105"), plan["exit_code"]) == ("cannot tell", 4)
-    said = service.plan("--assume-family", software)
-    assert (rule(said, "RB105"), said["exit_code"]) == ("yes", 3)
+    assumed = service.plan("--assume-family", software)
+    assert (rule(assumed, "RB105"), assumed["exit_code"]) == ("yes", 3)
     for client in ("java-4.1.1", "franz-go"):
         joiner = service.start(f"{client}-9", FINAL)
         joiner.wait_for("error")
@@ -126,20 +126,20 @@ def test_clients_that_cannot_block_the_plan_and_would_have_refused_the_others(
     service.settle()
     refused = {(one["client_id"], *one["list"]) for one in service.inspect()["refusals"]}
     assert refused == {(f"{client}-9", *FINAL) for client in ("java-4.1.1", "franz-go")}
-    said = [event for member in service.running.values() for event in member.said("error")]
-    assert not [event for event in said if event.data["kind"] == "refused"]
+    errors = [event for member in service.running.values() for event in member.said("error")]
+    assert not [event for event in errors if event.data["kind"] == "refused"]
 
 
 @ON_BOTH
-def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) -> None:
+def test_aiokafka_and_java_members_move_between_two_eager_assignors(service: Service) -> None:
     names = ["java-2.8.2-0", "aiokafka-0"]
     service.begin(names, OLD)
     cooperative = service.plan()
     assert (cooperative["path"], cooperative["exit_code"]) == ("none", 4)
     assert "aiokafka-0 seems to run aiokafka" in cooperative["summary"]
     assert "RB105" in cooperative["summary"]
-    said = ("--to", "roundrobin", "--assume-family", "aiokafka-0=aiokafka")
-    first, second = service.steps_of("two_bounces", *said)
+    options = ("--to", "roundrobin", "--assume-family", "aiokafka-0=aiokafka")
+    first, second = service.steps_of("two_bounces", *options)
     service.carry_out(first, names[::-1])
     assert service.inspect()["assignor"] == "roundrobin"
     service.carry_out(second, names)
@@ -157,10 +157,10 @@ def test_aiokafka_goes_with_java_from_one_assignor_to_another(service: Service) 
         pytest.param("kafka-python", marks=pytest.mark.full),
     ],
 )
-def test_kafka_go_beside_a_client_whose_leader_cannot_read_it(
+def test_a_plan_is_blocked_if_a_possible_leader_cannot_read_kafka_go_subscriptions(
     strict: str, service: Service
 ) -> None:
-    """RB119: such a group lives only while a third client leads it."""
+    """RB119: such a group works only while a third client is its leader."""
     leader, other, go = "aiokafka-0", f"{strict}-0", "segmentio-0"
     for name in (leader, other, go):
         service.begin([name], OLD)
@@ -173,9 +173,9 @@ def test_kafka_go_beside_a_client_whose_leader_cannot_read_it(
     service.running[go].stop()
     service.running[leader].stop()
     service.start(go, OLD)
-    said, leader_now = UNREADABLE[strict], service.running[other]
+    warning, leader_now = UNREADABLE[strict], service.running[other]
     host = leader_now.host
-    host.wait(f"{other} to say {said!r}", lambda: said in leader_now.log(), 20)
+    host.wait(f"{other} to say {warning!r}", lambda: warning in leader_now.log(), 20)
     # What it gave up reaches the test by another way than its log does.
     nothing = (0, PARTITIONS)
     host.wait(f"{other} to share nothing out", lambda: len(leader_now.owned) in nothing, 5)
@@ -184,10 +184,10 @@ def test_kafka_go_beside_a_client_whose_leader_cannot_read_it(
 @ON_BOTH
 @pytest.mark.full
 @pytest.mark.parametrize(("leader", "needless"), [("java-2.8.2", True), ("java-3.9.1", False)])
-def test_an_old_java_leader_moves_what_franz_go_could_keep(
+def test_an_old_java_leader_needlessly_moves_partitions_of_franz_go_members(
     leader: str, needless: bool, service: Service
 ) -> None:
-    """RB117: it takes the length of franz-go's list of topics for the generation."""
+    """RB117: it reads the length of franz-go's topic list as the generation."""
     # Who comes first leads, for as long as it stays.
     for name in (f"{leader}-0", "franz-go-0"):
         service.begin([name], FINAL)
@@ -200,41 +200,41 @@ def test_an_old_java_leader_moves_what_franz_go_could_keep(
 
 
 @ON_BOTH
-def test_a_cut_over_of_kafka_python_alone(service: Service) -> None:
-    """kafka-python 3 refuses eager ones beside cooperative-sticky, 2 has eager ones alone."""
+def test_a_kafka_python_group_moves_to_cooperative_only_by_a_cut_over(service: Service) -> None:
+    """kafka-python 3 rejects lists of eager and cooperative assignors; 2 has only eager ones."""
     service.begin(["kafka-python-2-0", "kafka-python-2-1"], OLD)
     # kafka-python 2 does not say its name where it joins: nobody is told to stop a group for a
     # client id.
-    said = ("--assume-family", "kafka-python")
+    assumed = ("--assume-family", "kafka-python")
     unproven = service.plan()
     assert (unproven["path"], unproven["exit_code"]) == ("none", 4)
     assert "--assume-family kafka-python --ignore RB104" in str(unproven["findings"])
-    plan = service.plan(*said, "--out", str(service.file))
+    plan = service.plan(*assumed, "--out", str(service.file))
     (step,) = plan["steps"]
     assert (plan["path"], plan["verdict"], plan["exit_code"]) == ("cut_over", "blocked", 3)
     assert "RB104" in plan["summary"]
-    agreed = service.plan(*said, "--ignore", "RB104", "--reason", "the night of the change")
+    agreed = service.plan(*assumed, "--ignore", "RB104", "--reason", "the night of the change")
     assert (agreed["verdict"], agreed["next_step"], agreed["exit_code"]) == ("ready", 1, 0)
     needs = "needs kafka-python 3.0 or later; not every version is known"
     assert needs in texts(step, "kafka-python")
     # Neither the list of the documentation for Java nor the last one lives in this group.
     service.refuses("kafka-python-9", [*FINAL, *OLD], "common RebalanceProtocol")
     service.refuses("kafka-python-9", FINAL, "InconsistentGroupProtocol")
-    service.plan(*said, "--out", str(service.file))
+    service.plan(*assumed, "--out", str(service.file))
 
     for name in list(service.running):
         service.stop(name)
         if service.running:
             service.settle()
-        told = service.verify()
-        assert (told["exit_code"], told["dangers"]) == (4, []), told
-        assert (named(told, "yes"), named(told, "no")) == (set(), set(service.running))
+        answer = service.verify()
+        assert (answer["exit_code"], answer["dangers"]) == (4, []), answer
+        assert (named(answer, "yes"), named(answer, "no")) == (set(), set(service.running))
     assert service.inspect()["state"] == "Empty"
     for name, gate in (("kafka-python-0", 4), ("kafka-python-1", 0)):
         service.start_as(name, step)
         service.settle()
-        told = service.check(gate, set(service.running))
-        assert told["dangers"] == []
+        answer = service.check(gate, set(service.running))
+        assert answer["dangers"] == []
     service.is_over()
     assert set(service.runs().values()) == {"COOPERATIVE"}
     # The truth of it: one more member comes, and those that are there keep what they keep.
@@ -272,7 +272,7 @@ def is_over(service: Service, client: str) -> None:
 
 
 @ON_NEWEST
-def test_kafkajs_to_librdkafka_over_a_renamed_assigner(service: Service) -> None:
+def test_kafkajs_is_replaced_by_librdkafka_via_both_roundrobin_names(service: Service) -> None:
     names = ["kafkajs-0", "kafkajs-1"]
     wide, step = begin(service, names, ["RoundRobinAssigner"], "librdkafka")
     assert (wide["target_list"], step["target_list"]) == (
@@ -311,7 +311,7 @@ def copy_offsets(service: Service, lines: dict[str, str], folder: Path) -> None:
 
 
 @ON_NEWEST
-def test_librdkafka_to_franz_go_over_a_stop(service: Service, tmp_path: Path) -> None:
+def test_librdkafka_is_replaced_by_franz_go_after_a_stop(service: Service, tmp_path: Path) -> None:
     names = ["confluent-kafka-0", "confluent-kafka-1"]
     service.broker.produce(service.topic, {number: number + 1 for number in range(PARTITIONS)})
     goal = ("--to-client", "franz-go")

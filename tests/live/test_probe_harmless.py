@@ -60,7 +60,7 @@ PROBED = [
 
 
 @pytest.mark.parametrize(("site", "kind"), PROBED)
-def test_200_probes_leave_a_group_as_it_was(
+def test_200_probes_leave_a_group_unchanged(
     site: str, kind: str, request: pytest.FixtureRequest, members: Members, group_id: str,
     *, topic_name: str, joins_sent: Callable[[], int],
 ) -> None:  # fmt: skip
@@ -112,7 +112,7 @@ def joins_sent(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     return lambda: sent
 
 
-def test_a_kip848_group_is_refused_and_keeps_its_offsets_when_it_is_empty(
+def test_the_probe_never_joins_a_kip_848_group_which_keeps_its_offsets_when_empty(
     kafka41: Broker, members: Members, group_id: str, topic_name: str, joins_sent: Callable[[], int]
 ) -> None:
     kafka41.create_topic(topic_name, 2)
@@ -149,7 +149,7 @@ def committed(snapshot: GroupSnapshot) -> dict[int, int | None]:
     return {each.partition: each.committed for each in snapshot.lag}
 
 
-def test_a_change_between_the_descriptions_and_a_group_that_is_empty_void_every_answer(
+def test_the_probe_gives_no_answer_for_a_group_that_changed_or_is_empty(
     kafka41: Broker, members: Members, group_id: str, topic_name: str, joins_sent: Callable[[], int]
 ) -> None:
     own = started(kafka41, members, group_id, topic_name, static=False, lists=["range"])
@@ -222,7 +222,7 @@ class Answers:
 
 
 @pytest.mark.timeout(240)
-def test_nobody_is_admitted_during_conversions_each_way(
+def test_no_probe_is_admitted_as_a_member_during_kip_848_conversions(
     kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
     broker, topic = kafka41, topic_name

@@ -310,7 +310,7 @@ def bounces(*lists: tuple[str, ...]) -> list[ScriptEvent]:
 
 
 @pytest.mark.timeout(180)
-def test_two_bounces(broker: Broker, teller: Teller) -> None:
+def test_two_bounces_of_real_members_go_as_rehearsed(broker: Broker, teller: Teller) -> None:
     real = teller.same(broker, team(RANGE), bounces(MIXED, FINAL))
     assert (real.rejected, real.owned) == (0, (4, 4, 4))
     # Each restart is a leave and a join; cooperative members join once more to hand over.
@@ -318,8 +318,8 @@ def test_two_bounces(broker: Broker, teller: Teller) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_reload_has_a_static_member_rejected(own41: Broker, teller: Teller) -> None:
-    """The coordinator that loads the group knows of each list only what was elected: range."""
+def test_a_reload_has_a_static_member_rejected_as_rehearsed(own41: Broker, teller: Teller) -> None:
+    """After a reload the coordinator knows only the elected assignor of each list: range."""
     story = [ScriptEvent(do=Deed.COORDINATOR), restart("m-1", FINAL)]
     real = teller.same(own41, team(BACK, static=True), story, session=8.0)
     assert (real.rejected, real.owned) == (1, (6, 6))
@@ -412,7 +412,7 @@ def targets(snapshot: GroupSnapshot) -> dict[str, set[tuple[str, int]]]:
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_the_brokers_targets_are_foretold(
+def test_the_target_assignments_of_kip_848_brokers_are_predicted(
     assignor: str, kafka41: Broker, members: Members, group_id: str, topic_name: str
 ) -> None:
     kafka41.create_topic(topic_name, PARTITIONS)
@@ -427,8 +427,8 @@ def test_the_brokers_targets_are_foretold(
     before = settled(kafka41, group_id, COUNT)
     assert (before.group.type, before.group.assignor) == (GroupType.CONSUMER, assignor)
     for count, n in enumerate((2, 0, 4), 1):
-        gone = next(m.member_id for m in before.members if m.client_id == f"c-{n}")
-        made = simulate(before, assignor, Changes(remove_members=(gone,)))
+        stopped = next(m.member_id for m in before.members if m.client_id == f"c-{n}")
+        made = simulate(before, assignor, Changes(remove_members=(stopped,)))
         running[n].stop()
         before = settled(kafka41, group_id, COUNT - count)
         # Whose order in the coordinator's table is not known is named, and may get other ones.

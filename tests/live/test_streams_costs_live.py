@@ -14,7 +14,7 @@ SESSION, HEARTBEAT, RESTART = 6.0, 1.0, 2.0
 
 
 @pytest.mark.full
-def test_what_a_stopped_program_owned_waits_for_its_session(
+def test_partitions_of_a_stopped_streams_program_are_down_until_its_session_expires(
     kafka41: Broker,
     members: Members,
     group_id: str,
@@ -39,17 +39,17 @@ def test_what_a_stopped_program_owned_waits_for_its_session(
         assert [pace["name"] for pace in cost["paces"]] == ["one by one", "all at once"]
         assert f"session timeout {SESSION:g} s" in cost["text"]
         began = time.time() * 1000
-        said = []
+        events = []
         for name in "ab":
             # A program that is closed says nothing of what it owned.
             stopped = service.running[name]
             owned = {"partitions": {topic_name: [number for _, number in stopped.owned]}}
-            said.append((Event(round(time.time() * 1000), stopped.id, "revoked", owned), name))
+            events.append((Event(round(time.time() * 1000), stopped.id, "revoked", owned), name))
             stopped.stop()
             time.sleep(RESTART)
             service.begin([name], [], settings=own)
-    said += [(event, name) for name, member in service.ever for event in member.events]
-    _, real, _ = standstill(said, began, PARTITIONS)
+    events += [(event, name) for name, member in service.ever for event in member.events]
+    _, real, _ = standstill(events, began, PARTITIONS)
     # A session ends so long after the last heartbeat, not after the stop.
     low = PARTITIONS * (SESSION - HEARTBEAT - 0.5)
     # Each of the two may have sent its last heartbeat just before it stopped; and it starts a JVM.

@@ -75,7 +75,7 @@ def group(
 
 
 @pytest.mark.story
-def test_from_2_3_to_cooperative_in_two_bounces_and_back(
+def test_streams_moves_from_2_3_to_cooperative_in_two_bounces_and_back(
     group: Group, tmp_path: Path, capsys: Said
 ) -> None:
     log = ("--request-log", str(group.broker.request_log_path))
@@ -94,10 +94,10 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
     assert up.settings(1) == {"upgrade.from": "2.3"}
     assert up.settings(2) == {}
     assert (up.verify()["step"], up.verify()["exit_code"]) == (1, 4)
-    for told in group.bounce(NEW, up, 1):
-        assert named(told, "no") == {client("a"), client("b")} - named(told, "yes")
-        assert not told["dangers"], told["dangers"]
-    assert told["next"].startswith("begin step 2")
+    for answer in group.bounce(NEW, up, 1):
+        assert named(answer, "no") == {client("a"), client("b")} - named(answer, "yes")
+        assert not answer["dangers"], answer["dangers"]
+    assert answer["next"].startswith("begin step 2")
     assert up.look()["path"] == "streams_one_bounce", "what is left of it"
     unlogged = inspect(group.broker, group.group)
     assert unlogged["rebalance_protocol"]["value"] == "cannot tell"
@@ -114,10 +114,10 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
         assert not named(bare, "no") & right
         # The request log shows what a kept when b went, and nothing of b yet.
         assert count == 1 or named(bare, "yes") == {client("a")}
-        told = up.verify(*printed)
-        assert (told["step"], named(told, "yes")) == (2, right)
-        assert told["exit_code"] == (0 if count == 2 else 4)
-    assert told["finished"]
+        answer = up.verify(*printed)
+        assert (answer["step"], named(answer, "yes")) == (2, right)
+        assert answer["exit_code"] == (0 if count == 2 else 4)
+    assert answer["finished"]
     assert up.look()["verdict"] in ("ready", "done"), "one look without the program's log"
     assert up.look(*printed)["verdict"] == "done"
     assert inspect(group.broker, group.group, *log, *printed)["rebalance_protocol"]["value"] == (
@@ -138,21 +138,21 @@ def test_from_2_3_to_cooperative_in_two_bounces_and_back(
         bare = logged.verify("--journal", str(tmp_path / "logged.jsonl"))
         assert named(bare, "yes") == (set() if count == 1 else {client("a")})
         assert bare["exit_code"] == 4
-        told = down.verify()
-        assert named(told, "yes") == {client(each) for each in ("a", "b")[:count]}
-        assert told["exit_code"] == (0 if count == 2 else 4)
+        answer = down.verify()
+        assert named(answer, "yes") == {client(each) for each in ("a", "b")[:count]}
+        assert answer["exit_code"] == (0 if count == 2 else 4)
     assert down.look("--to", "eager")["verdict"] == "done"
     eager = dict(group.running)
-    *_, told = group.bounce(OLD, down, 2)
-    assert told["finished"]
+    *_, answer = group.bounce(OLD, down, 2)
+    assert answer["finished"]
 
-    # What the programs themselves did is what was said of them.
+    # The programs' own events agree with what verify reported.
     assert all(map(kept_something, cooperative.values()))
     assert not any(map(kept_something, eager.values()))
     assert all(member.error is None for member in (*cooperative.values(), *eager.values()))
 
 
-def test_4_0_and_later_do_not_start_with_the_old_upgrade_from(
+def test_streams_4_0_and_later_do_not_start_with_upgrade_from_2_3(
     group: Group, tmp_path: Path, capsys: Said
 ) -> None:
     log = ("--request-log", str(group.broker.request_log_path))
@@ -181,7 +181,7 @@ def test_4_0_and_later_do_not_start_with_the_old_upgrade_from(
 
 
 @pytest.mark.full
-def test_down_from_4_1_over_the_bridge_release(group: Group, tmp_path: Path, capsys: Said) -> None:
+def test_streams_4_1_goes_back_to_eager_via_3_9(group: Group, tmp_path: Path, capsys: Said) -> None:
     log = ("--request-log", str(group.broker.request_log_path))
     for name in ("a", "b"):
         group.run(NEWEST, name)
@@ -189,13 +189,13 @@ def test_down_from_4_1_over_the_bridge_release(group: Group, tmp_path: Path, cap
     down.make("--to", "eager", "--expect-members", "2")
     printed = group.printed(NEW)
     for step, version in ((1, NEW), (2, NEW), (3, OLD)):
-        *_, told = group.bounce(version, down, step, *printed)
-    assert told["finished"]
+        *_, answer = group.bounce(version, down, step, *printed)
+    assert answer["finished"]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("upgrade_from", ["", "2.3"])
-def test_an_old_leader_gives_a_cooperative_members_partitions_away(
+def test_an_old_streams_leader_assigns_partitions_that_a_cooperative_member_still_owns(
     upgrade_from: str, group: Group, tmp_path: Path, capsys: Said
 ) -> None:
     """RB505 on real members: two owners at once without upgrade.from, never with it."""
@@ -296,7 +296,7 @@ def own_requests(broker: Broker) -> list[str]:
     return [line for line in lines if '"clientId":"rebal"' in line]
 
 
-def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
+def test_a_program_moves_to_the_streams_protocol_through_a_stop_and_back(
     program: Program, tmp_path: Path, capsys: Said
 ) -> None:
     broker = program.broker
@@ -323,22 +323,22 @@ def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
     broker.set_group(GROUP, own)
     assert kept(broker) == own, "the broker takes what the plan prints"
 
-    told = up.verify()
-    assert (told["step"], told["exit_code"], named(told, "no")) == (1, 4, clients("a", "b"))
+    shown = up.verify()
+    assert (shown["step"], shown["exit_code"], named(shown, "no")) == (1, 4, clients("a", "b"))
     program.stop_all()
     assert kind(broker) != ("classic", "Empty"), "Streams sends no leave when it stops"
     program.wait("Empty", 0)
-    told = up.verify()
-    assert (told["exit_code"], told["advice"]["action"]) == (4, "start")
-    assert "the configuration of step 1" in told["next"]
+    shown = up.verify()
+    assert (shown["exit_code"], shown["advice"]["action"]) == (4, "start")
+    assert "the configuration of step 1" in shown["next"]
 
     change = up.settings(1)
     # One that forgot its new configuration keeps the others out.
     program.run("a")
     program.fails("b", **change)
-    told = up.verify()
-    assert (told["exit_code"], named(told, "no"), told["finished"]) == (4, clients("a"), False)
-    assert told["next"].startswith("stop a-StreamThread-1-consumer, check that the group is Empty")
+    shown = up.verify()
+    assert (shown["exit_code"], named(shown, "no"), shown["finished"]) == (4, clients("a"), False)
+    assert shown["next"].startswith("stop a-StreamThread-1-consumer, check that the group is Empty")
     program.stop_all()
     program.wait("Empty", 0)
 
@@ -354,19 +354,19 @@ def test_a_program_moves_to_the_streams_protocol_over_a_stop_and_back(
     assert up.look("--to", "streams")["verdict"] == "done"
     program.fails("late")
 
-    back = Plan(broker, GROUP, tmp_path, capsys, name="back")
-    body = back.make("--to", "classic", "--expect-members", "2", *AGREED)
-    said = (body["path"], body["to"], body["verdict"])
-    assert said == ("kip1071_back", "classic", "ready"), body["summary"]
+    rollback = Plan(broker, GROUP, tmp_path, capsys, name="back")
+    body = rollback.make("--to", "classic", "--expect-members", "2", *AGREED)
+    summary = (body["path"], body["to"], body["verdict"])
+    assert summary == ("kip1071_back", "classic", "ready"), body["summary"]
     program.stop_all()
     program.wait("Empty", 0)
     assert kind(broker) == ("streams", "Empty")
-    assert back.verify()["advice"]["action"] == "start"
-    change = back.settings(1)
+    assert rollback.verify()["advice"]["action"] == "start"
+    change = rollback.settings(1)
     program.run("a", "b", **change)
     # An instance may join once more after the group was Stable.
-    wait_for("the way back to be carried out", lambda: back.verify()["finished"], timeout=30)
-    assert back.verify()["exit_code"] == 0
+    wait_for("the way back to be carried out", lambda: rollback.verify()["finished"], timeout=30)
+    assert rollback.verify()["exit_code"] == 0
     assert kind(broker) == ("classic", "Stable")
 
     sent = own_requests(broker)

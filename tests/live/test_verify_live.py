@@ -29,7 +29,7 @@ APPS = ("app-0", "app-1", "app-2")
 
 
 @pytest.mark.story
-def test_two_bounces_with_a_forgotten_member_and_a_refusal(
+def test_verify_follows_two_bounces_with_a_forgotten_member_and_a_rejected_join(
     kafka41: Broker, group_on: GroupOn
 ) -> None:
     rollout: Service = group_on(kafka41, Service, "java-2.8.2")
@@ -50,30 +50,30 @@ def test_two_bounces_with_a_forgotten_member_and_a_refusal(
         rollout.check(4, {"app-0", "app-1"})
         assert named(rollout.verify_unlogged(), "no") == {"app-2"}
 
-        # app-2 is forgotten, and somebody begins the second bounce all the same.
+        # app-2 is forgotten, and the second bounce is started nevertheless.
         rollout.stop("app-0")
         rollout.refuses("app-0", FINAL, "InconsistentGroupProtocol")
-        told = rollout.verify()
-        assert told["exit_code"] == 3
-        (danger,) = told["dangers"]
+        answer = rollout.verify()
+        assert answer["exit_code"] == 3
+        (danger,) = answer["dangers"]
         assert danger["kind"] == "rejected"
         assert "app-0 (127.0.0.1) [cooperative-sticky]" in danger["message"]
         assert danger["members"] == [rollout.running["app-2"].member_id]
-        assert [one["name"] for one in told["outsiders"]] == ["app-0"]
+        assert [one["name"] for one in answer["outsiders"]] == ["app-0"]
         assert rollout.verify_unlogged()["exit_code"] == 4
 
         rollout.begin(["app-0"], MIXED)
         rollout.restart("app-2", MIXED)
-        told = rollout.verify()
-        assert named(told, "yes") == set(APPS)
+        answer = rollout.verify()
+        assert named(answer, "yes") == set(APPS)
         # The very client that was rejected has joined since, as the log shows.
-        assert told["dangers"] == []
-        assert told["gate"] == "yes"
+        assert answer["dangers"] == []
+        assert answer["gate"] == "yes"
     # Without a log the elected target proves the same.
-    told = rollout.verify_unlogged()
-    assert (told["step"], told["gate"], told["exit_code"]) == (1, "yes", 0)
-    assert told["assignor"] == "cooperative-sticky"
-    assert told["next"].startswith("begin step 2")
+    answer = rollout.verify_unlogged()
+    assert (answer["step"], answer["gate"], answer["exit_code"]) == (1, "yes", 0)
+    assert answer["assignor"] == "cooperative-sticky"
+    assert answer["next"].startswith("begin step 2")
 
     # The second bounce is done only when every list is seen.
     with rollout.logged():
@@ -95,10 +95,10 @@ JAVA = "java-4.1.1"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("zone", "said"), [("Asia/Tokyo", "+09:00"), ("America/New_York", "-0")])
-def test_a_broker_s_local_times_are_placed(
+@pytest.mark.parametrize(("zone", "utc"), [("Asia/Tokyo", "+09:00"), ("America/New_York", "-0")])
+def test_request_log_times_in_the_local_zone_of_the_broker_are_converted_to_utc(
     zone: str,
-    said: str,
+    utc: str,
     members: Members,
     monkeypatch: pytest.MonkeyPatch,
     *,
@@ -121,7 +121,7 @@ def test_a_broker_s_local_times_are_placed(
         connection = Connection(bootstrap=broker.bootstrap)
         log = tmp_path / "copy.log"
         log.write_bytes(broker.request_log_path.read_bytes())
-        # Its age says nothing: the generation that the offsets topic dates does.
+        # The file's age gives no zone; the generation dated by the offsets topic does.
         os.utime(log, (0, 0))
         now = datetime.now(UTC)
         for path, probe in ((broker.request_log_path, False), (log, True)):
@@ -133,7 +133,7 @@ def test_a_broker_s_local_times_are_placed(
             for at in times:
                 assert at is not None
                 assert timedelta(0) <= now - at < timedelta(minutes=5)
-            assert any(f"UTC{said}" in note for note in found.notes)
+            assert any(f"UTC{utc}" in note for note in found.notes)
         # It joins with a list that is admitted, and nothing is left to say of it.
         service.begin(["refused"], ["range"], software="java-4.1.1")
         assert plan.verify(*words)["dangers"] == []
@@ -147,7 +147,7 @@ def right() -> datetime:
     return datetime.now(UTC)
 
 
-def test_a_rejection_after_the_plan_is_later_than_the_plan(
+def test_a_rejection_after_the_plan_counts_despite_a_clock_that_is_an_hour_ahead(
     service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The plan's machine is an hour ahead: by its clock the rejection was long before the plan."""
@@ -161,9 +161,9 @@ def test_a_rejection_after_the_plan_is_later_than_the_plan(
     words += ["--request-log", str(service.broker.request_log_path), "--log-timezone", "UTC"]
     capsys.readouterr()
     assert app.run(words) == 3
-    said = capsys.readouterr().out
-    assert f"{JAVA}-2" in said
-    assert "this machine's clock is 60 min ahead of the brokers'" in said
+    printed = capsys.readouterr().out
+    assert f"{JAVA}-2" in printed
+    assert "this machine's clock is 60 min ahead of the brokers'" in printed
     # The next look is taken on a machine whose clock is right.
     monkeypatch.setattr(clock, "now", right)
     assert app.run(words) == 3
@@ -187,7 +187,7 @@ def logs(service: Service) -> list[str]:
 
 
 @ON_BOTH
-def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path: Path) -> None:
+def test_a_custom_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path: Path) -> None:
     names = ["java-2.8.2-0", "java-3.9.1-0"]
     service.begin(names, OWN)
     # The broker's log has the name, and no class.
@@ -199,9 +199,9 @@ def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path
     first, second = service.plan(*logs(service), "--out", str(service.file))["steps"]
     assert first["target_list"] == BOTH
     assert "THE-CLASS-OF" not in texts(first, "java")
-    told = service.inspect(*logs(service), log=False)
-    assert [m["assignors"]["list"] for m in told["members"]] == [OWN, OWN]
-    assert told["contradictions"] == []
+    answer = service.inspect(*logs(service), log=False)
+    assert [m["assignors"]["list"] for m in answer["members"]] == [OWN, OWN]
+    assert answer["contradictions"] == []
 
     # What a next start would use is a class, too, and it is the one that runs.
     file = tmp_path / "app.properties"
@@ -216,19 +216,23 @@ def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path
 
     service.carry_out(first, names[:1])
     service.refuses("java-3.9.1-9", FINAL, "InconsistentGroupProtocol")
-    told = service.verify()
-    assert (told["exit_code"], told["dangers"][0]["kind"]) == (3, "rejected")
+    answer = service.verify()
+    assert (answer["exit_code"], answer["dangers"][0]["kind"]) == (3, "rejected")
     service.file = service.file.with_name("again.yaml")
     first, second = service.plan(*logs(service), "--out", str(service.file))["steps"]
     service.carry_out(first, names[1:])
     assert service.inspect()["assignor"] == FINAL[0]
-    back = service.plan("--to", "eager")
-    assert (back["target"], back["exit_code"], rule(back, "RB112")) == ("shelf", 4, "cannot tell")
+    rollback = service.plan("--to", "eager")
+    assert (rollback["target"], rollback["exit_code"], rule(rollback, "RB112")) == (
+        "shelf",
+        4,
+        "cannot tell",
+    )
     assert service.plan("--to", "eager", *EAGER)["exit_code"] == 0
     # The members' own logs alone name the same members, on either list.
     service.carry_out(second, names[:1])
-    said = service.verify_unlogged(*logs(service))
-    assert (named(said, "yes"), named(said, "no")) == ({names[0]}, {names[1]})
+    unlogged = service.verify_unlogged(*logs(service))
+    assert (named(unlogged, "yes"), named(unlogged, "no")) == ({names[0]}, {names[1]})
     service.carry_out(second, names[1:])
     assert service.verify()["finished"]
     done = service.plan()
@@ -238,8 +242,8 @@ def test_an_own_eager_assignor_is_left_in_two_bounces(service: Service, tmp_path
 
 @ON_BOTH
 @pytest.mark.parametrize("version", ["2.8.2", jars.SCALA, jars.EARLY])
-def test_any_own_assignor_starts_behind_cooperative_sticky(version: str, service: Service) -> None:
-    """What RB112 rests on: cooperative-sticky has a protocol in common with every other one."""
+def test_any_assignor_may_follow_cooperative_sticky(version: str, service: Service) -> None:
+    """Basis of RB112: cooperative-sticky shares a rebalance protocol with every assignor."""
     for own in ("shelf", "shelf-cooperative", "shelf-only"):
         name = f"java-{version}-0"
         service.begin([name], [*FINAL, own])
@@ -250,8 +254,8 @@ def test_any_own_assignor_starts_behind_cooperative_sticky(version: str, service
 
 
 @ON_BOTH
-def test_an_eager_class_named_cooperative_sticky_is_not_called_done(service: Service) -> None:
-    """What RB111 rests on: such a member gives up everything at each rebalance."""
+def test_an_eager_class_named_cooperative_sticky_is_not_reported_done(service: Service) -> None:
+    """Basis of RB111: such a member revokes everything at each rebalance."""
     names = ["java-2.8.2-0", "java-3.9.1-0"]
     service.begin(names, ["eager-cooperative-sticky"])
     for owned, given in service.given_up("java-3.9.1-1", ["eager-cooperative-sticky"]).values():
@@ -265,12 +269,12 @@ def test_an_eager_class_named_cooperative_sticky_is_not_called_done(service: Ser
     assert (shown["verdict"], shown["exit_code"]) == ("blocked", 3)
     (eager,) = (f for f in shown["findings"] if (f["rule"], f["result"]) == ("RB111", "yes"))
     assert eager["members"] == [service.running["java-3.9.1-0"].member_id]
-    told = service.plan(*logs(service), "--out", str(service.file))
-    assert (told["assignor"], told["from"]) == ("cooperative-sticky", "cannot tell")
-    assert (told["verdict"], told["exit_code"]) == ("blocked", 3)
-    assert "com.example.ShelfAssignor$Eager" in str(told["findings"])
-    said = service.verify(*logs(service))
-    assert (said["finished"], said["exit_code"]) == (False, 3)
+    plan = service.plan(*logs(service), "--out", str(service.file))
+    assert (plan["assignor"], plan["from"]) == ("cooperative-sticky", "cannot tell")
+    assert (plan["verdict"], plan["exit_code"]) == ("blocked", 3)
+    assert "com.example.ShelfAssignor$Eager" in str(plan["findings"])
+    answer = service.verify(*logs(service))
+    assert (answer["finished"], answer["exit_code"]) == (False, 3)
     last = service.verify(*logs(service), "--step", "2")
     assert (named(last, "yes"), last["exit_code"]) == (set(), 3)
     # The name is held: the coordinator admits by names.

@@ -142,7 +142,7 @@ def _mended(tunnel: Tunnel) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("fault", ["cut", "hush"])
-def test_a_tunnel_that_drops_and_comes_back(rollout: Rollout, tunnel: Tunnel, fault: str) -> None:
+def test_watch_survives_a_broken_network_path(rollout: Rollout, tunnel: Tunnel, fault: str) -> None:
     address = f"127.0.0.1:{tunnel.port}"
     why = rollout.through(["-b", address, "--probe"], getattr(tunnel, fault), tunnel.mend)
     # The silence may begin between two looks or within one.
@@ -153,7 +153,7 @@ def test_a_tunnel_that_drops_and_comes_back(rollout: Rollout, tunnel: Tunnel, fa
     assert rollout.blind_since <= rollout.darkened
 
 
-def test_a_login_that_is_taken_away_and_given_again(
+def test_watch_is_blind_while_its_login_is_deleted_and_recovers_afterwards(
     broker: Broker, rollout: Rollout, tmp_path: Path
 ) -> None:
     broker.set_scram_user("watcher", "first-s3cret")
@@ -167,8 +167,8 @@ def test_a_login_that_is_taken_away_and_given_again(
 
     def expire() -> None:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            gone = UserScramCredentialDeletion("watcher", mechanism)
-            broker.admin().alter_user_scram_credentials([gone])["watcher"].result(20)
+            deletion = UserScramCredentialDeletion("watcher", mechanism)
+            broker.admin().alter_user_scram_credentials([deletion])["watcher"].result(20)
 
     def renew() -> None:
         # As a secret that is rotated: the file is read again at each look.
@@ -200,7 +200,7 @@ def oauth_words(broker: Broker, url: str, *more: str) -> list[str]:
 CLIENT = ("sasl.oauthbearer.client.id=me", "sasl.oauthbearer.client.secret=client-s3cret")
 
 
-def test_tokens_that_expire_are_renewed_and_an_issuer_that_gives_none_makes_blind(
+def test_watch_renews_expiring_tokens_and_is_blind_while_the_issuer_gives_none(
     broker: Broker, rollout: Rollout
 ) -> None:
     with Issuer(5, sub="admin") as issuer:
@@ -224,7 +224,7 @@ def test_tokens_that_expire_are_renewed_and_an_issuer_that_gives_none_makes_blin
     assert "s3cret" not in rollout.said() + json.dumps(rollout.journal())
 
 
-def test_a_token_that_the_broker_refuses_and_a_good_one(
+def test_a_token_rejected_by_the_broker_is_reported_and_a_valid_one_is_accepted(
     broker: Broker, rollout: Rollout, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Issuer(60, nobody="here") as issuer:
@@ -236,10 +236,10 @@ def test_a_token_that_the_broker_refuses_and_a_good_one(
         issuer.claims = {"sub": "admin"}
         assert app.run(["inspect", rollout.group, "--probe", "-o", "json", *words]) == 0
         assert {asked["scope"] for asked in issuer.asked} == {"kafka"}
-        told = json.loads(capfd.readouterr().out)
+        shown = json.loads(capfd.readouterr().out)
         assert app.run(["doctor", rollout.group, "-o", "json", *words]) == 0
         doctor = json.loads(capfd.readouterr().out)
-    (group,) = told["groups"]
+    (group,) = shown["groups"]
     assert group["notes"] == []
     assert group["probe"]["refused"] is None
     assert (doctor["rows"][0]["source"], doctor["rows"][0]["available"]) == ("login", "yes")
