@@ -368,6 +368,36 @@ def owned(member: Member) -> int:
     return sum(map(len, member.assignment.values()))
 
 
+def topics_of(member: Member) -> set[str]:
+    """Return the topics that this member is known to subscribe to; those it owns are among them."""
+    return {
+        *member.assignment,
+        *member.subscribed_topics,
+        *(member.subscription.topics if member.subscription else ()),
+    }
+
+
+def topics_left(stopped: Sequence[Facts], others: Sequence[Facts]) -> tuple[Tri, str]:
+    """Return whether `others` subscribe to every topic of the members `stopped`, and the reason.
+
+    The reason is a clause. It is cannot tell where a subscription that decides is not known.
+    """
+    asked = {topic for facts in stopped for topic in topics_of(facts.member)}
+    alone = listed(sorted(asked.difference(*(topics_of(facts.member) for facts in others))), 3)
+    whole, all_asked = (
+        all(f.member.subscription or f.member.subscribed_topics for f in found)
+        for found in (others, stopped)
+    )
+    if alone and whole:
+        return Tri.NO, f"nobody consumes {alone} meanwhile, because no other member subscribes"
+    if alone or not all_asked:
+        return (
+            Tri.CANNOT_TELL,
+            f"whether other members subscribe to {alone or 'all their topics'} is not known",
+        )
+    return Tri.YES, "the others keep running: only the partitions that move to them and back stop"
+
+
 def all_partitions(number: int) -> str:
     """Return `all 24 partitions`, `the only partition` or, for zero, that none is assigned."""
     if number == 0:

@@ -44,10 +44,11 @@ from rebal.planner.advice.wording import (
 from rebal.planner.clients import cooperative, custom, speak_kip848, stays_eager
 from rebal.planner.commands import NamedCommand
 from rebal.planner.context import CONSUMER, COOPERATIVE, EAGER, Context, Facts, ids
-from rebal.planner.facts import all_partitions, owned
+from rebal.planner.facts import all_partitions, owned, topics_left
 from rebal.planner.paths.parts import (
     PlannedPath,
     again,
+    agreed,
     back_goal,
     commands_of,
     cost_of,
@@ -327,7 +328,9 @@ def _stop_and_start(context: Context, number: int) -> Step:
     total = sum(map(owned, context.snapshot.members))
     others = [facts for facts in context.members if facts not in stopped]
     left = len(others)
-    carried = f", and the {left} that stay can carry {all_partitions(total)} for a while"
+    read, effect = topics_left(stopped, others)
+    carried = f"the {left} that stay can carry {all_partitions(total)} for a while"
+    also = carried if total and read is Tri.YES else "" if read is Tri.YES else agreed(Risk.STOP)
     holds = worst(context.supports(facts, context.target) for facts in others)
     # While the target is elected.
     turned = cooperative(context.target) is Tri.YES
@@ -335,7 +338,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
         id=number,
         title=STOP_THEN_START.format(whom=f"{clients} member", how=f"on {context.target}"),
         kind=StepKind.CUT_OVER,
-        precondition=f"every other member's list holds {context.target}{carried if total else ''}",
+        precondition=f"every other member's list holds {context.target}{also and f', and {also}'}",
         precondition_holds=holds,
         config=list_settings(context, (context.target,), stopped),
         target_list=(context.target,),
@@ -343,7 +346,7 @@ def _stop_and_start(context: Context, number: int) -> Step:
             f"{clients} rejects a list of eager and cooperative assignors, and the coordinator "
             f"rejects [{context.target}] while one member lacks it (RB104): "
             f"so all of them stop before one starts with [{context.target}]",
-            "the others keep running: only the partitions that move to them and back stop",
+            effect,
         ),
         order=(STOP_SOME.format(left=left, target=context.target),),
         to_do=ids(stopped),

@@ -14,7 +14,9 @@ from rebal.planner.clients import (
     speak_kip848,
     stays_eager,
 )
+from rebal.planner.commands import AGREED
 from rebal.planner.context import COOPERATIVE, EAGER
+from rebal.planner.facts import topics_left
 from rebal.planner.rules.assignors import will_not_start
 from rebal.planner.rules.registry import (
     Context,
@@ -51,7 +53,7 @@ from rebal.planner.verdict import opposite
     accepts=Risk.STOP,
     answered_by={PathKind.MIXED_FAMILIES},
     handled_by={PathKind.CUT_OVER},
-    stays=will_not_start,
+    stays=lambda context, found: bool(found.before_step) or will_not_start(context, found),
 )
 def no_mixed_list(context: Context) -> Findings:
     """librdkafka, its bindings and kafka-python accept no mixed assignor list: no bounces are
@@ -72,10 +74,15 @@ def no_mixed_list(context: Context) -> Findings:
     which needs no assignor list. Do not use a runbook with two bounces. (Where another member's
     client can never be COOPERATIVE, RB105 fires instead.)
 
+    Beside members that accept a mixed list, only these clients stop, and the plan has a step for
+    it. The rule then fires if no member that stays subscribes to a topic of those that stop,
+    because nobody consumes that topic meanwhile: agree on the interruption first.
+
     Cannot tell: the client is only inferred (from its bytes or its client id). rebal does not
     advise to stop a group for that: --assume-family or the request log settles it. The finding
     leaves out a member with an inferred client whose list already holds the target: if the
-    inference is right, that member is done.
+    inference is right, that member is done. Or a subscription is not known that decides whether a
+    topic stops.
     """
     yield from _next_starts(context)
     # A group that is not Stable has no path yet, and may get one that stops these clients alone.
@@ -102,6 +109,24 @@ def no_mixed_list(context: Context) -> Findings:
             members=named,
             fix=cut_over_fix(context, context.members, (context.target,))
             + (online if speak else ""),
+        )
+        yield from _unread(context, named)
+
+
+def _unread(context: Context, stopped: Sequence[Facts]) -> Findings:
+    """Yield the finding on topics that nobody consumes while `stopped`, and no other, are down."""
+    read, why = topics_left(stopped, [facts for facts in context.members if facts not in stopped])
+    if context.split and read is not Tri.YES:
+        yield found(
+            f"{context.named(stopped)} stop together in step {context.leaving_step}: {why}.",
+            result=opposite(read),
+            members=stopped,
+            fix="Agree on the interruption with those who need these topics."
+            if read is Tri.NO
+            else "Read the group again while it is Stable, which shows each subscription, or agree "
+            "on the interruption.",
+            commands=[context.accepting(Risk.STOP, AGREED)],
+            before_step=context.leaving_step,
         )
 
 

@@ -6,11 +6,12 @@ A member may not start with group.protocol=consumer, be rejected, or see a chang
 from collections.abc import Iterator
 
 from rebal.groups.clients import NEVER, UNKNOWN, family
-from rebal.groups.model import GroupType, Member
+from rebal.groups.model import GroupType
 from rebal.planner.admission.memory import POLICY
 from rebal.planner.clients import exact_version
 from rebal.planner.commands import COOPERATIVE, NamedCommand
 from rebal.planner.context import STREAMS, turns_eager
+from rebal.planner.facts import topics_of
 from rebal.planner.kip848 import brokers, closed_online, crosses, fits, policy, room, user_data
 from rebal.planner.rules.registry import (
     Context,
@@ -235,8 +236,8 @@ def assignor_not_kept(context: Context) -> Findings:
     first = default.split(",")[0].strip()
     if context.elected != "range" or first == "range":
         return
-    several = [facts for facts in context.members if len(_topics(facts.member)) > 1]
-    unknown = [facts for facts in context.members if not _topics(facts.member)]
+    several = [facts for facts in context.members if len(topics_of(facts.member)) > 1]
+    unknown = [facts for facts in context.members if not topics_of(facts.member)]
     for named, result in ((several, Tri.YES), (unknown, Tri.CANNOT_TELL)):
         if named:
             yield found(
@@ -248,11 +249,6 @@ def assignor_not_kept(context: Context) -> Findings:
                 members=named,
                 fix="Set group.remote.assignor=range on every member.",
             )
-
-
-def _topics(member: Member) -> set[str]:
-    sent = member.subscription.topics if member.subscription else ()
-    return {*member.assignment, *member.subscribed_topics, *sent}
 
 
 @rule(

@@ -55,6 +55,28 @@ def test_the_stop_of_librdkafka_members_waits_for_the_lists_of_all_others() -> N
     assert back.steps[1].to_do == ("a-0f0f", "b-0f0f")
 
 
+@pytest.mark.parametrize(
+    ("java_read", "rd_read", "code", "says"),
+    [
+        ({"topics": ["b", "orders"]}, {"topics": ["b"]}, 0, "the others keep running"),
+        ({}, {"topics": ["orders", "b"]}, 3, "nobody consumes b meanwhile"),
+        ({"bytes": None}, {"topics": ["b"]}, 4, "other members subscribe to b is not known"),
+        ({}, {"bytes": None}, 4, "subscribe to all their topics is not known"),
+    ],
+)
+def test_a_stop_of_all_readers_of_a_topic_is_agreed_first(
+    java_read: dict[str, Any], rd_read: dict[str, Any], code: int, says: str
+) -> None:
+    more = {"id": "d", "list": BOTH, "topics": []}
+    members = [java("a", BOTH) | java_read, rd("c", RANGE) | {"idle": True} | rd_read, more]
+    made, agreed = plan(members), plan(members, ignore={"RB104": "agreed"})
+    assert (made.path, made.next_step, made.exit_code) == ("mixed_families", 2, code)
+    assert says in (effect := made.steps[1].why[1])
+    assert ("can carry" in made.steps[1].precondition) is effect.startswith("the others")
+    assert ("RB104" in made.steps[1].precondition) is bool(code)
+    assert agreed.exit_code == 0
+
+
 def test_librdkafka_members_are_stopped_in_a_downgrade_to_eager_too() -> None:
     made = plan([java("a", DONE), rd("c", DONE)], "eager", elected=DONE[0])
     assert (made.path, made.next_step, made.exit_code) == ("mixed_families", 1, 0)
