@@ -39,8 +39,8 @@ BACK_ONE_BY_ONE: Final = "restart the members with group.protocol=consumer, one 
 STOP_THEN_START: Final = "Stop every {whom}, start all {how}"
 ALL_AT_ONCE: Final = "stop all cleanly (every service, site), {empty}, start all"
 STOP_SOME: Final = (
-    "stop them all cleanly (no kill), see the group Stable with {left} members and {target} "
-    "elected, then start them"
+    "stop them all cleanly (no kill), see the group Stable with {left} members{sees}, then start "
+    "them"
 )
 IN_ITS_OWN_GROUP: Final = (
     "or, without a stop, a group of its own ({group}): write the old group's committed offsets to "

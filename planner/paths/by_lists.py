@@ -33,7 +33,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from rebal.groups.clients import WITHOUT_STATIC, family
-from rebal.groups.model import Tri
+from rebal.groups.coordinator import elect
+from rebal.groups.model import Coordinator, Knowledge, Tri
 from rebal.planner.advice.steps import cure_of
 from rebal.planner.advice.wording import (
     BACK_FROM_STOP,
@@ -332,8 +333,8 @@ def _stop_and_start(context: Context, number: int) -> Step:
     carried = f"the {left} that stay can carry {all_partitions(total)} for a while"
     also = carried if total and read is Tri.YES else "" if read is Tri.YES else agreed(Risk.STOP)
     holds = worst(context.supports(facts, context.target) for facts in others)
-    # While the target is elected.
-    turned = cooperative(context.target) is Tri.YES
+    elects = _elect_target(context, others)
+    turned = elects and cooperative(context.target) is Tri.YES
     return Step(
         id=number,
         title=STOP_THEN_START.format(whom=f"{clients} member", how=f"on {context.target}"),
@@ -348,7 +349,15 @@ def _stop_and_start(context: Context, number: int) -> Step:
             f"so all of them stop before one starts with [{context.target}]",
             effect,
         ),
-        order=(STOP_SOME.format(left=left, target=context.target),),
+        order=(
+            STOP_SOME.format(
+                left=left,
+                sees=f" and {context.target} elected"
+                if elects
+                else " (look again: after a coordinator reload "
+                f"[{context.target}] may be rejected, RB113)",
+            ),
+        ),
         to_do=ids(stopped),
         gate=gate_of(
             context,
@@ -381,6 +390,20 @@ def _stop_and_start(context: Context, number: int) -> Step:
         ),
         exit_code=exit_code(holds),
     )
+
+
+def _elect_target(context: Context, others: Sequence[Facts]) -> bool:
+    """Return whether `others` are proven to elect the target, once each list of theirs has it."""
+    wide = tuple(filter(None, (context.target, context.keep)))
+    # An empty list is not known, and the vote has no winner with it.
+    lists = [
+        (facts.member.assignors.list if facts.member.assignors.knowledge is Knowledge.EXACT else ())
+        if facts in context.holding
+        else wide
+        for facts in others
+    ]
+    coordinator = context.group.coordinator or Coordinator(broker_id=-1)
+    return elect(lists, coordinator.kind).assignor == context.target
 
 
 def _cut_over(context: Context) -> Step:

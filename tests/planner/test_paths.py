@@ -77,6 +77,20 @@ def test_a_stop_of_all_readers_of_a_topic_is_agreed_first(
     assert agreed.exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("names", "step", "elects"),
+    [(BOTH, 2, True), (RANGE, 1, True), ([*RANGE, DONE[0]], 2, False), (None, 2, False)],
+)
+def test_a_stop_of_some_promises_the_assignor_that_the_others_elect(
+    names: list[str] | None, step: int, elects: bool
+) -> None:
+    known = {"list": names} if names else {"at_least": BOTH}
+    made = plan([{"id": "a", **known}, rd("c", RANGE)])
+    assert (made.path, made.next_step) == ("mixed_families", step)
+    assert ("Stable with 1 members and cooperative" in made.steps[1].order[0]) is elects
+    assert ("look again" in made.steps[1].order[0]) is not elects
+
+
 def test_librdkafka_members_are_stopped_in_a_downgrade_to_eager_too() -> None:
     made = plan([java("a", DONE), rd("c", DONE)], "eager", elected=DONE[0])
     assert (made.path, made.next_step, made.exit_code) == ("mixed_families", 1, 0)

@@ -462,7 +462,7 @@ def stop_some(roll: Roll) -> Cost | None:
 
     The cost's own figures are those of all of them starting at once. `eager` are the members that
     run EAGER among the others. `target` is the one assignor with which `order` start again. Every
-    other member's list has it, so that it is elected as soon as `order` have left.
+    other member's list has it.
     """
     how = "members that run EAGER stop all they own" if roll.eager else "only what moves stops"
     text = (
