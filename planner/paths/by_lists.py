@@ -253,9 +253,12 @@ def refresh(context: Context, number: int) -> Step:
 
 
 def drop_old(context: Context, number: int) -> Step:
-    """Return the last bounce: every member drops the old assignor and keeps the target alone."""
+    """Return the last bounce: every member drops the old assignor and keeps the target alone.
+
+    Members that a stop before it starts with the target alone have nothing left to do.
+    """
     names = (context.target,)
-    rest = context.ahead
+    rest = [facts for facts in context.ahead if not (context.split and facts in context.unmixable)]
     to_do = [facts for facts in rest if context.holds_old(facts) is Tri.YES]
     kind = "cooperative" if context.goal == EAGER else "eager"
     left = f"assignor but {context.target}" if context.only_target else f"{kind} assignor"
@@ -283,7 +286,7 @@ def drop_old(context: Context, number: int) -> Step:
                 "after its restart (a Java client), or by the request log; without them it needs "
                 "its configuration (--inventory) and your confirmation (--confirm)",
             ),
-            holds=gate_answer(context, rest, to_do),
+            holds=gate_answer(context, context.ahead, to_do),
             aim=Aim.NARROW,
         ),
         rollback=f"first [{context.target}, {old}], never {straight_back}",

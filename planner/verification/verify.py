@@ -324,8 +324,15 @@ def _config(
         for facts in context.members
         if facts.member.member_id in advice.members
     }
-    own = tuple(one for one in step.config if None not in clients and one.family in clients)
-    return (own or step.config) if {*advice.members} <= {*standings[step.id].to_do} else ()
+    # Some clients may have had this list from an earlier step.
+    every = tuple(
+        one
+        for each in plan.steps
+        if each is step or each.target_list == step.target_list != ()
+        for one in each.config
+    )
+    own = tuple(one for one in every if None not in clients and one.family in clients)
+    return (own or every) if {*advice.members} <= {*standings[step.id].to_do} else ()
 
 
 def confirm(

@@ -44,6 +44,11 @@ def test_the_stop_of_librdkafka_members_waits_for_the_lists_of_all_others() -> N
     ready = plan([java("a", BOTH), java("b", BOTH), rd("c", RANGE)])
     assert (ready.next_step, ready.exit_code) == (2, 0)
     assert ready.steps[2].exit_code == 3
+    # The stop leaves nothing to restart of those that it starts again with the target alone.
+    then = plan([java("a", BOTH), java("b", BOTH), rd("c", DONE)], elected=DONE[0]).steps[1]
+    assert (ready.steps[2].to_do, ready.steps[2].cost) == (then.to_do, then.cost)
+    assert {each.family for each in ready.steps[2].config} == {"java"}
+    assert "every member (3)" in ready.steps[2].gate.shows
     unsure = plan([java("a", BOTH), {"id": "b", "at_least": RANGE}, rd("c", RANGE)])
     assert (unsure.next_step, unsure.exit_code) == (1, 0)
     assert unsure.steps[1].exit_code == 4
