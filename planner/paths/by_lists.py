@@ -270,7 +270,7 @@ def drop_old(context: Context, number: int) -> Step:
         kind=StepKind.ROLLING,
         precondition=f"every list holds {context.target}, and the coordinator remembers it",
         precondition_holds=Tri.YES,
-        config=list_settings(context, names, rest or context.members),
+        config=list_settings(context, names, rest or context.members, narrows=True),
         target_list=names,
         why=_why_narrow(context),
         order=tuple(order_of(context, rest)),

@@ -149,11 +149,12 @@ def gate_answer(context: Context, rest: Sequence[Facts], refuted: Sequence[Facts
 
 
 def list_settings(
-    context: Context, names: Sequence[str], members: Iterable[Facts]
+    context: Context, names: Sequence[str], members: Iterable[Facts], *, narrows: bool = False
 ) -> tuple[Setting, ...]:
     """Return the configuration of the assignor list `names` for each client family.
 
-    A text names its members if it is not meant for all members of the group.
+    A text names its members if it is not meant for all members of the group. With `narrows` the
+    list is that of the second bounce, in which no client is upgraded (RB111).
     """
     by_family: dict[str, list[Facts]] = defaultdict(list)
     ranks: dict[str, int] = {}
@@ -166,7 +167,7 @@ def list_settings(
     for key in sorted(by_family, key=lambda key: (ranks[key], key)):
         mine = by_family[key]
         named = [facts.name for facts in mine]
-        notes = tuple(_notes(context, names, key, mine))
+        notes = tuple(_notes(context, names, key, mine, narrows=narrows))
         settings = settings_for(
             key,
             names,
@@ -180,9 +181,12 @@ def list_settings(
 
 
 def _notes(
-    context: Context, names: Sequence[str], key: str, members: Sequence[Facts]
+    context: Context, names: Sequence[str], key: str, members: Sequence[Facts], *, narrows: bool
 ) -> Iterator[str]:
-    """Yield notes for the configuration text: the client versions and settings that it needs."""
+    """Yield notes for the configuration text: the client versions and settings that it needs.
+
+    With `narrows` an earlier step has upgraded the clients.
+    """
     known = classes_of(context.snapshot)
     yield from (
         f"put the class you use today for {plain(name)} in place of THE-CLASS-OF-…"
@@ -205,7 +209,7 @@ def _notes(
         if old:
             runs = ((facts.name, facts.software or Software()) for facts in old[:6])
             now = ", ".join(f"{name}: {o.version or o.version_range or ''}" for name, o in runs)
-            yield f"{needs}: upgrade in this restart ({plain(now)})"
+            yield needs if narrows else f"{needs}: upgrade in this restart ({plain(now)})"
         elif not all(f in bounded and f.older_than(since) is Tri.NO for f in members):
             yield f"{needs}; not every version is known"
     if (

@@ -148,6 +148,9 @@ def test_version_range_of_a_java_client_is_enough_for_its_settings(left: str, kn
     assert ("name range explicitly" in java) is not known
     assert ("upgrade in this restart" in java) is not known
     assert "not every version" not in java
+    narrow = next(s.text for s in made.steps[1].config if s.family == "java")
+    assert ("needs kafka-clients 2.4 or later\n" in narrow) is not known
+    assert "upgrade in this restart" not in narrow
 
 
 def test_eager_only_clients_get_settings_for_a_change_between_eager_assignors() -> None:
