@@ -25,7 +25,7 @@ from rebal.planner.goals import SHOWN, goal_of
 from rebal.planner.kip848 import allows, online, too_old
 from rebal.planner.paths.by_lists import by_lists, library
 from rebal.planner.paths.parts import PlannedPath
-from rebal.planner.paths.programs import connect, streams
+from rebal.planner.paths.programs import connect, incremental_value, streams
 from rebal.planner.paths.protocols import over_kip848, over_kip1071, start_again
 from rebal.planner.plan import (
     Accepted,
@@ -281,7 +281,7 @@ def _target(context: Context, path: PlannedPath) -> str:
         (context.goal == CLASSIC or context.streams or path.name.startswith("streams_"), "stream"),
         (workers and context.goal == EAGER, "default"),
         (workers and elected in INCREMENTAL, str(elected)),
-        (workers, "sessioned"),
+        (workers, incremental_value(context)),
     )
     return first_reason(rows) or context.target
 

@@ -472,11 +472,20 @@ def connect(context: Context) -> PlannedPath:
                 done=done,
                 to_do=incremental[Tri.YES if down else Tri.NO],
                 unknown=incremental[Tri.CANNOT_TELL],
-                protocol="eager" if down else "sessioned",
+                protocol="eager" if down else incremental_value(context),
             ),
         ),
         next_step=1,
     )
+
+
+def incremental_value(context: Context) -> str:
+    """Return the highest incremental value of connect.protocol that every worker's version has.
+
+    2.3 has `compatible` alone. Workers below 2.3 have no such setting, and are upgraded.
+    """
+    known = {(f.older_than("2.3"), f.older_than("2.4")) for f in context.members}
+    return "compatible" if known & {(Tri.NO, Tri.YES), (Tri.CANNOT_TELL, Tri.YES)} else "sessioned"
 
 
 def _connect_step(
@@ -488,8 +497,11 @@ def _connect_step(
     protocol: str,
 ) -> Step:
     rest = [*to_do, *unknown]
-    up, together = protocol == "sessioned", turns_eager(context)
-    simulation = context.given.simulate(context.group.group_id, "--assignor", "sessioned")
+    up, together = protocol != "eager", turns_eager(context)
+    old = context.named(facts for facts in rest if facts.older_than("2.3") is Tri.YES)
+    since = {"compatible": "2.3 or later"}.get(protocol, "2.4 or later; 2.3: compatible")
+    since += f"; upgrade in this restart: {old}" if old else ""
+    simulation = context.given.simulate(context.group.group_id, "--assignor", protocol)
     return Step(
         id=1,
         title=STOP_THEN_START.format(whom="worker", how=f"with connect.protocol={protocol}")
@@ -504,7 +516,7 @@ def _connect_step(
             "connect",
             {"connect.protocol": protocol},
             f"worker configuration, group {context.group.group_id}"
-            + (" (needs 2.4 or later; 2.3: compatible)" if up else ""),
+            + (f" (needs {since})" if up else ""),
         ),
         why=(
             "all workers run the elected protocol: the highest one that all offer "

@@ -151,6 +151,23 @@ def test_connect_workers_that_run_the_wished_protocol_are_done() -> None:
         assert (made.path, made.target, made.exit_code) == ("finished", elected, 0)
 
 
+@pytest.mark.parametrize(
+    ("versions", "value", "note"),
+    [
+        (["2.3.1", "2.3.1"], "compatible", "(needs 2.3 or later)"),
+        (["2.3.1", "2.8.0"], "compatible", "(needs 2.3 or later)"),
+        (["2.2.2", "2.3.1"], "compatible", "(needs 2.3 or later; upgrade in this restart: w0)"),
+        (["2.2.2", "2.8.0"], "sessioned", "2.3: compatible; upgrade in this restart: w0)"),
+    ],
+)
+def test_workers_get_a_value_of_their_version(versions: list[str], value: str, note: str) -> None:
+    names = {"list": ["default"], "family": "connect"}
+    group = [{"id": f"w{n}", "version": v, **names} for n, v in enumerate(versions)]
+    made = plan(group, protocol_type="connect", elected="default")
+    assert (made.path, made.target, made.exit_code) == ("connect", value, 0)
+    assert made.steps[0].config[0].text.endswith(f"{note}\nconnect.protocol={value}")
+
+
 def stream(name: str, version: str | None, **more: Any) -> dict[str, Any]:
     family = {"family": "streams"} if version else {"family": None, "left": "java or so"}
     return {"id": name, "list": ["stream"], "version": version, **family, **more}
