@@ -118,6 +118,15 @@ def test_unset_timeouts_of_several_clients_are_a_range_and_an_assumed_family_has
     assert "session timeout 6 s (request log), rebalance timeout up to 300 s (by def" in part
 
 
+def test_the_last_bounce_of_static_members_begins_with_what_the_first_one_elects() -> None:
+    members = [{"id": f"m{n}", "list": ["range"], "instance": f"i{n}"} for n in range(3)]
+    first, last = (
+        by_assignors(restarts(group_of({"members": members}), target, eager_after=target == MIXED))
+        for target in (MIXED, DONE)
+    )
+    assert (first.rebalances, last.rebalances) == (1, 0)
+
+
 def test_a_static_member_whose_session_ends_first_leaves_and_joins() -> None:
     def static(session: int) -> GroupSnapshot:
         members = [

@@ -220,6 +220,20 @@ class CostStart:
     def _new_ids(self) -> dict[str, str]:
         return new_ids(self.process(name, done=True, killed=False) for name in self._members)
 
+    @property
+    def _later(self) -> bool:
+        """Return whether other restarts come first, because a list lacks what these start with."""
+        asked = {*self._roll.target}
+        return (
+            bool(asked)
+            and not self._roll.together
+            and any(
+                member.assignors.knowledge is Knowledge.EXACT
+                and not asked & {*member.assignors.list}
+                for member in self._roll.snapshot.members
+            )
+        )
+
     @cached_property
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Every partition of the topics, or every connector and task of Connect workers."""
@@ -257,7 +271,7 @@ class CostStart:
         kip848 = any(one.protocol == _CONSUMER for one in processes.values())
         owned = self._shared(here, elected, kip848=kip848) if later else self.owned
         group, now = roll.snapshot.group, roll.snapshot.group.assignor or ""
-        if not done and all(now in one.assignors for one in processes.values()):
+        if not (done or self._later) and all(now in one.assignors for one in processes.values()):
             # The next rebalance may change it.
             elected = now
         number = group.group_epoch if group.type is GroupType.CONSUMER else group.generation
